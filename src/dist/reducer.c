@@ -22,6 +22,7 @@ typedef struct {
     cr_hook *hook;
     int index, bucket, piece;
     bool ready, unused, sparse;
+    bool late;       /* the backward that reduced had no gradient for it */
     bool touched;    /* has a gradient of a backward that did not reduce */
     int fires, left; /* of a static graph: hooks of a backward, hooks to come */
 } member;
@@ -50,6 +51,7 @@ struct cr_reducer {
     bool sync, armed, queued, rebuilt, counted;
     CR_VEC(bucket) buckets;
     int next; /* the bucket that starts next */
+    int divisor; /* of the sums of gradients */
     CR_VEC(int) order;
     cr_reducer_hook hook;
     int32_t *used; /* by parameter: ranks that used it */
@@ -211,7 +213,7 @@ static cr_status bucket_average_sparse(const cr_reducer *r, bucket *b, const cha
 {
     cr_tensor *average = NULL;
 
-    CR_TRY(cr_sparse_sum(&average, r->comm, b->flat, 1.0 / cr_comm_size(r->comm), where));
+    CR_TRY(cr_sparse_sum(&average, r->comm, b->flat, 1.0 / r->divisor, where));
     cr_drop(b->flat);
     b->flat = average;
     return CR_OK;
@@ -227,14 +229,13 @@ static cr_status bucket_average(cr_work **out, const cr_reducer *r, bucket *b, i
     CR_TRY(cr_reach(&flat, b->flat));
     size_t size = cr_dtype_size((cr_dtype)b->flat->dtype);
     cr_buffer part = {flat + (size_t)at * size, n};
-    bool half = size < 4;
+    bool premul = size < 4 || r->divisor != cr_comm_size(r->comm); /* a sum may overflow */
     cr_call_args call = {.kind = CR_CALL_ALL_REDUCE,
-                         .op = half ? CR_REDUCE_PREMUL_SUM
-                                    : CR_REDUCE_AVG, /* a sum may overflow */
+                         .op = premul ? CR_REDUCE_PREMUL_SUM : CR_REDUCE_AVG,
                          .dtype = (cr_dtype)b->flat->dtype,
                          .device = b->flat->device,
                          .root = -1,
-                         .factor = 1.0 / cr_comm_size(r->comm),
+                         .factor = 1.0 / r->divisor,
                          .outs = 1,
                          .out = &part};
 
@@ -411,6 +412,8 @@ static cr_status member_hook(void *context, cr_tensor **grads, int n, cr_tensor 
     (void)given;
     (void)given_n;
     m->touched |= !r->sync;
+    if (r->sync && m->late)
+        return fail_twice(m);
     if (!r->sync || !r->armed)
         return CR_OK;
     if (!r->queued)
@@ -508,6 +511,18 @@ static cr_status first_static(cr_reducer *r)
     return CR_OK;
 }
 
+/* Parameters without a gradient though the outputs depend on them: the loss has not used all
+ * outputs. */
+static cr_status ready_late(cr_reducer *r)
+{
+    for (int i = 0; i < r->count; i++)
+        if (!r->at[i].ready) {
+            r->at[i].unused = r->at[i].late = true;
+            CR_TRY(member_ready(&r->at[i]));
+        }
+    return CR_OK;
+}
+
 static cr_status reducer_end(void *at)
 {
     cr_reducer *r = at;
@@ -517,6 +532,8 @@ static cr_status reducer_end(void *at)
         return CR_OK;
     if (r->static_graph && !r->counted)
         CR_TRY(first_static(r));
+    if (r->find_unused && !r->static_graph)
+        CR_TRY(ready_late(r));
     if (r->next < (int)r->buckets.len)
         return CR_OK; /* the next forward tells which gradients did not come */
     for (int i = 0; i < r->count; i++) {
@@ -640,7 +657,7 @@ static void reducer_arm(cr_reducer *r)
     r->order.len = r->rebuilt ? r->order.len : 0;
     for (int i = 0; i < r->count; i++) {
         member *m = &r->at[i];
-        m->ready = false;
+        m->ready = m->late = false;
         m->left = m->fires;
         m->unused = r->static_graph && r->counted && !m->fires;
     }
@@ -747,6 +764,7 @@ cr_status cr_reducer_new(cr_reducer **out, const cr_reducer_how *how)
     if (!r)
         return CR_MEMORY;
     r->comm = cr_comm_keep(how->comm);
+    r->divisor = cr_comm_size(how->comm);
     r->count = how->count;
     r->bucket_bytes = how->bucket_bytes;
     r->first_bytes = how->first_bytes;
@@ -791,6 +809,8 @@ void cr_reducer_set_hook(cr_reducer *r, const cr_reducer_hook *hook)
 {
     r->hook = hook ? *hook : (cr_reducer_hook){0};
 }
+
+void cr_reducer_set_divisor(cr_reducer *r, int n) { r->divisor = n; }
 
 void cr_reducer_set_sync(cr_reducer *r, bool sync) { r->sync = sync; }
 int cr_reducer_buckets(const cr_reducer *r) { return (int)r->buckets.len; }

@@ -46,12 +46,14 @@ void cr_reducer_free(cr_reducer *r);
 void cr_reducer_set_hook(cr_reducer *r, const cr_reducer_hook *hook);
 /* With false, gradients of the next backward stay at this rank and add up. */
 void cr_reducer_set_sync(cr_reducer *r, bool sync);
+/* Sums of gradients are divided by `n`, above 0, instead of the number of ranks. */
+void cr_reducer_set_divisor(cr_reducer *r, int n);
 
 /* Call before a forward whose backward reduces.  Fails with CR_RUNTIME in torch's words when
  * the last backward left gradients out. */
 CR_MUST cr_status cr_reducer_before_forward(cr_reducer *r);
-/* Call after it.  With find_unused, parameters that `outputs` do not depend on are left out of
- * the next backward. */
+/* Call after it.  With find_unused, parameters that `outputs` do not depend on, or that get no
+ * gradient because the loss does not use all outputs, are left out of the next backward. */
 CR_MUST cr_status cr_reducer_after_forward(cr_reducer *r, cr_tensor *const *outputs, int n);
 
 /* What a rank without inputs does while others run a forward and a backward: takes part in

@@ -190,6 +190,47 @@ def unused_parameters(rank, size):
         raise AssertionError("unused parameters were not reported")
 
 
+class TwoHeads(nn.Module):
+    """Returns two outputs; a loss may use one of them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.body, self.a, self.b = nn.Linear(10, 5), nn.Linear(5, 3), nn.Linear(5, 2)
+
+    def forward(self, x):
+        h = self.body(x)
+        return {"a": self.a(h), "rest": [self.b(h), len(x)]}
+
+
+def outputs_that_the_loss_leaves_out(rank, size):
+    """Gradients are averaged over the ranks all the same; the loss of a rank may use another output than that of the others."""
+    x, y = data()
+    part = slice(rank, None, size)
+    for views in (False, True):
+        model, alone = DDP(TwoHeads(), find_unused_parameters=True, gradient_as_bucket_view=views), TwoHeads()
+        for step in range(2):
+            for m in (model, alone):
+                m.zero_grad()
+            F.cross_entropy(model(x[part])["a"], y[part]).backward()
+            F.cross_entropy(alone(x)["a"], y).backward()
+            assert all(torch.allclose(p.grad, q.grad, atol=1e-6) for p, q in zip(model.module.a.parameters(), alone.a.parameters()))
+            assert torch.allclose(model.module.body.weight.grad, alone.body.weight.grad, atol=1e-6)
+            assert model.module.b.weight.grad is None  # no rank's loss used it
+        model.zero_grad()
+        out = model(x[part])
+        (out["a"] if rank == 0 else out["rest"][0]).sum().backward()
+        grads = [None] * size
+        dist.all_gather_object(grads, [p.grad for p in model.parameters()])
+        assert all(g is not None and torch.equal(g, first) for other in grads for g, first in zip(other, grads[0]))
+    try:
+        (out["rest"][0] if rank == 0 else out["a"]).sum().backward()
+    except RuntimeError as error:
+        assert "Expected to mark a variable ready only once" in str(error)
+    else:
+        raise AssertionError("a second backward went by the ranks' averages")
+
+
 def hooks(rank, size):
     from cresset.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, debugging_hooks
     alone = train(net(), None, 1, 0)
@@ -267,6 +308,26 @@ def sampler_and_join(rank, size):
     dist.all_gather_object(weights, next(model.parameters()).detach().clone())
     assert all(torch.equal(w, weights[0]) for w in weights)
     assert sum(len(a) for a, _ in loader) == len(sampler)
+
+
+def join_divides_by_the_ranks_that_train(rank, size):
+    """With divide_by_initial_world_size=False; sums of half types as well."""
+    x, _ = data()
+    for dtype in (torch.float32, torch.bfloat16):
+        for all_ranks in (True, False):
+            torch.manual_seed(5)
+            model, seen = DDP(nn.Linear(10, 1, bias=False).to(dtype)), []
+            with model.join(divide_by_initial_world_size=all_ranks):
+                for i in range(1 + rank):
+                    model.zero_grad()
+                    model(x[i:i + 1].to(dtype)).sum().backward()
+                    seen.append(model.module.weight.grad.clone())
+            for i, grad in enumerate(seen):  # size - i ranks train in iteration i, all with the row i
+                mean = x[i:i + 1].to(dtype) * ((size - i) / size if all_ranks else 1)
+                assert torch.allclose(grad, mean, rtol=2e-2 if dtype is torch.bfloat16 else 1e-6), (dtype, all_ranks, i)
+    model.zero_grad()  # outside of the context all ranks count again
+    model(x[:1].to(dtype)).sum().backward()
+    assert torch.allclose(model.module.weight.grad, x[:1].to(dtype), rtol=2e-2)
 
 
 def optimizers(rank, size):
@@ -384,7 +445,8 @@ def flags_of_sparse_gradients(rank, size):
 
 
 def arguments_and_methods(rank, size):
-    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, pieces_of_a_bucket, replicated_modules, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
+    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, pieces_of_a_bucket, replicated_modules, unused_parameters, outputs_that_the_loss_leaves_out, hooks,
+                 buffers_and_states, sampler_and_join, join_divides_by_the_ranks_that_train, optimizers):
         part(rank, size)
 
 

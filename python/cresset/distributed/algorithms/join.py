@@ -73,7 +73,7 @@ class Join:
             joinable._join_config = _JoinConfig(self._enable, self._throw, i == 0)
 
     def notify(self, joinable):
-        """Counts this rank as one that trains; called before each forward."""
+        """Counts this rank as one that trains; called before each forward.  Returns the number of these ranks."""
         from ... import distributed as dist
         ones = cresset.ones(1)
         dist.all_reduce(ones, group=self._group)
@@ -82,6 +82,7 @@ class Join:
             dist.all_reduce(ended, group=self._group)
             if ended.item():
                 raise RuntimeError("Detected at least one rank that exhausted inputs. Throwing across all ranks.")
+        return int(ones)
 
     def _shadow(self):
         from ... import distributed as dist
@@ -100,7 +101,8 @@ class Join:
                               f"{dist.get_rank(self._group)} has at least 1000 fewer inputs than other currently-active "
                               "ranks. This level of skew could lead to performance degradation during training.",
                               stacklevel=3)
-            for hook in self._hooks:
+            for joinable, hook in zip(self._joinables, self._hooks):
+                joinable._active_ranks = int(count)
                 hook.main_hook()
 
     def __exit__(self, kind, value, trace):

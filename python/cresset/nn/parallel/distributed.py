@@ -241,12 +241,13 @@ class DistributedDataParallel(Module):
             return self._batch.check()
         if cresset.is_grad_enabled() and self.require_backward_grad_sync:
             if self._joining is not None:
-                self._joining.notify(self)
+                active = self._joining.notify(self)
+                self.reducer.set_divisor(self.process_group.size() if self._divide_by_all else active)
             self.reducer.before_forward()
         if self.will_sync_module_buffers() and self.process_group.size() > 1:
             self._broadcast(self._synced_buffers())
 
-    _joining, _has_trained = None, False
+    _joining, _has_trained, _divide_by_all, _active_ranks = None, False, True, None
 
     # --- mixed precision ---
     def _reduce_dtype(self):
@@ -433,11 +434,12 @@ class _JoinHook:
 
     def __init__(self, ddp, divide_by_initial_world_size):
         self.ddp = ddp
-        self.divide_by_initial_world_size = divide_by_initial_world_size
+        ddp._divide_by_all = divide_by_initial_world_size
 
     def main_hook(self):
         """Answers the calls of one iteration of the others."""
         ddp = self.ddp
+        ddp.reducer.set_divisor(ddp.process_group.size() if ddp._divide_by_all else ddp._active_ranks)
         ddp.reducer.before_forward()
         if ddp.broadcast_buffers and ddp._synced_buffers():
             ddp._broadcast(ddp._synced_buffers())
@@ -447,6 +449,7 @@ class _JoinHook:
         """Copies the last rank's parameters to all."""
         from ... import distributed as dist
         ddp = self.ddp
+        ddp.reducer.set_divisor(ddp.process_group.size())
         who = cresset.tensor([dist.get_rank(ddp.process_group) if is_last_joiner else -1])
         dist.all_reduce(who, dist.ReduceOp.MAX, ddp.process_group)
         with cresset.no_grad():

@@ -102,6 +102,18 @@ static PyObject *reducer_set_sync(PyObject *self, PyObject *on)
     Py_RETURN_NONE;
 }
 
+static PyObject *reducer_set_divisor(PyObject *self, PyObject *number)
+{
+    long n = PyLong_AsLong(number);
+
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    if (n < 1 || n > INT_MAX)
+        return PyErr_Format(PyExc_ValueError, "a divisor must be positive, not %ld", n);
+    cr_reducer_set_divisor(reducer_of(self), (int)n);
+    Py_RETURN_NONE;
+}
+
 static bool is_bucket(PyObject *self, Py_ssize_t i)
 {
     if (i >= 0 && i < cr_reducer_buckets(reducer_of(self)))
@@ -197,6 +209,7 @@ static PyMethodDef reducer_methods[] = {{"before_forward", before_forward, METH_
                                         {"after_forward", after_forward, METH_O, NULL},
                                         {"idle", reducer_idle, METH_NOARGS, NULL},
                                         {"set_sync", reducer_set_sync, METH_O, NULL},
+                                        {"set_divisor", reducer_set_divisor, METH_O, NULL},
                                         {"buffer", reducer_buffer, METH_O, NULL},
                                         {"members", member_numbers, METH_O, NULL},
                                         {"views", member_views, METH_O, NULL},
