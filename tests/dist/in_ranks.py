@@ -172,7 +172,7 @@ def groups(rank, size):
 
 def meshes(rank, size):
     mesh = dist.init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("a", "b"))
-    assert mesh.shape == (2, size // 2) and mesh.get_coordinate() == [rank // (size // 2), rank % (size // 2)]
+    assert mesh.shape == (2, size // 2) and mesh.get_coordinate() == (rank // (size // 2), rank % (size // 2))
     x = torch.full((1,), float(rank))
     dist.all_reduce(x, group=mesh.get_group("a"))
     assert x == sum(r for r in range(size) if r % (size // 2) == rank % (size // 2))
