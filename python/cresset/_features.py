@@ -4,6 +4,7 @@ from math import inf
 
 from . import _C
 from ._C import Tensor
+from ._sym_int import SymInt
 
 has_lapack = has_openmp = has_spectral = True  # factorizations, threads and FFTs are part of this build
 has_mkl = False
@@ -70,10 +71,6 @@ class _Symbolic:
         self.node = node
 
 
-class SymInt(_Symbolic):
-    pass
-
-
 class SymFloat(_Symbolic):
     pass
 
@@ -82,7 +79,7 @@ class SymBool(_Symbolic):
     pass
 
 
-for _class in (SymInt, SymFloat, SymBool):
+for _class in (SymFloat, SymBool):
     _class.__module__ = "torch"
 
 

@@ -56,6 +56,8 @@ _SCHEMAS = {
     "_foreach_maximum_": [(".List(Tensor[] self, Tensor[] other) -> ()", _foreach("_foreach_maximum_")),
                           (".Scalar(Tensor[] self, Scalar scalar) -> ()", _foreach("_foreach_maximum_"))],
     "_grouped_mm": [("(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor", _grouped_mm)],
+    "detach_": [("(Tensor(a!) self) -> Tensor(a!)", lambda self: self.detach_())],
+    "lift_fresh_copy": [("(Tensor self) -> Tensor", lambda self: self.clone())],
     "sym_size": [(".int(Tensor self, int dim) -> int", lambda self, dim: self.shape[dim])],
     "sym_stride": [(".int(Tensor self, int dim) -> int", lambda self, dim: self.stride(dim))],
     "sym_numel": [("(Tensor self) -> int", lambda self: self.numel())],

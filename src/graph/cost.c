@@ -670,6 +670,51 @@ static cr_graph_costs graph_cost(const cr_graph *g)
     return x.out;
 }
 
+/* --- sizes --- */
+
+static void sizes_run(cr_session *s, void *context)
+{
+    coster *x = context;
+
+    x->t = cr_syms_new(s);
+    take_samples(x);
+    if (x->samples > 1) {
+        know_numbers(x);
+        size_family(x, &x->whole);
+    }
+}
+
+static void print_sizes(cr_text *out, const coster *x, const cr_gvalue *v)
+{
+    const cr_sym *const *e = x->samples > 1 ? x->whole.size[v->id] : NULL;
+
+    cr_text_printf(out, "%s:", v->name);
+    for (int d = 0; d < v->type.ndim; d++) {
+        cr_text_put(out, d ? ", " : " ");
+        if (e)
+            cr_sym_print(out, e[d]);
+        else
+            cr_text_printf(out, "%lld", (long long)v->type.size[d]);
+    }
+    cr_text_char(out, '\n');
+}
+
+void cr_graph_print_sizes(cr_text *out, const cr_graph *g)
+{
+    coster x = {.g = g, .s = g->session, .random = 1};
+    cr_status st = cr_session_run(g->session, sizes_run, &x);
+    const cr_graph *in = x.whole.in[0];
+
+    for (int i = 0; !st && i < in->input_count; i++)
+        print_sizes(out, &x, in->input[i]);
+    for (size_t i = 0; !st && i < in->body->len; i++)
+        for (int k = 0; k < in->body->at[i]->result_count; k++)
+            print_sizes(out, &x, in->body->at[i]->result[k]);
+    for (size_t i = 0; i < x.made.len; i++)
+        cr_graph_drop(x.made.at[i]);
+    cr_session_check(g->session, st);
+}
+
 /* --- numbers and text --- */
 
 static void print_cost(cr_text *out, const char *name, const cr_cost *c)

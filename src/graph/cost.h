@@ -44,6 +44,10 @@ typedef struct {
     cr_cost total;
 } cr_graph_costs;
 
+/* Appends a line for each value: its name, ": " and its sizes as expressions, separated by
+ * ", ".  Symbols whose recorded values are equal may be one name.  Bails as the cost does when
+ * the graph takes no other sizes than those seen. */
+void cr_graph_print_sizes(cr_text *out, const cr_graph *g);
 /* Appends one line for each node, and the sums. */
 void cr_graph_print_cost(cr_text *out, const cr_graph *g);
 

@@ -344,9 +344,14 @@ extern cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);
 CR_MUST cr_status cr_recorder_new(cr_recorder **out, bool parts);
 /* Records the copies that autograd makes of tensors before they are overwritten, too. */
 void cr_recorder_record_copies(cr_recorder *r);
+/* Records each call that the program makes as one call, also one that autograd would split, a
+ * handler of Python takes, or a program's operator makes of others. */
+void cr_recorder_record_whole(cr_recorder *r);
 void cr_recorder_drop(cr_recorder *r);
 /* True while a recorder with parts records. */
 bool cr_recorder_has_parts(void);
+/* True while a recorder records that can record calls which a handler of Python takes. */
+bool cr_recorder_takes_handled(void);
 /* Makes the recorder watch tensors instead of keeping them alive.  Call it before the first
  * recorded call. */
 void cr_recorder_borrow(cr_recorder *r);

@@ -29,7 +29,7 @@ typedef struct {
 struct cr_recorder {
     cr_session *session;
     uint64_t serial;
-    bool parts, backward, copies;
+    bool parts, whole, backward, copies;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
     cr_map storages; /* bytes -> index + 1 of the last tensor of `seen` over them */
@@ -101,6 +101,8 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
 }
 
 void cr_recorder_record_copies(cr_recorder *r) { r->copies = true; }
+
+void cr_recorder_record_whole(cr_recorder *r) { r->whole = true; }
 
 /* At most one recorder watches a tensor. */
 void cr_recorder_borrow(cr_recorder *r)
@@ -493,10 +495,13 @@ void cr_recorder_literal(cr_tensor *t)
     cr_recorder *r = cr_recorder_pause();
     cr_value value = cr_of_tensor(t), copy;
     call_record c = {.r = r, .arg = &copy, .result = &value};
+    uint32_t was = cr_thread.exclude;
     cr_status st;
 
     if (r && !r->failed && !recorded_value(r, t)) {
+        cr_thread.exclude |= CR_STAGE_BIT(PYTHON); /* a handler may return a fake */
         st = cr_call_tensor(&copy.t, cr_entry.clone, &value, 1);
+        cr_thread.exclude = was;
         copy.tag = CR_TENSOR;
         find_source(r);
         if (!st) {
@@ -550,6 +555,8 @@ void cr_recorder_refuse(const char *why)
 }
 
 bool cr_recorder_has_parts(void) { return active && active->parts; }
+
+bool cr_recorder_takes_handled(void) { return active && (active->parts || active->whole); }
 
 bool cr_recorder_has_failed(void) { return active && active->failed; }
 
@@ -606,6 +613,8 @@ cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);
 
 static cr_handled record_handling(const cr_op *op, const cr_value *arg)
 {
+    if (active->whole)
+        return CR_HANDLED_WHOLE;
     return active->parts && cr_recorder_handling ? cr_recorder_handling(op, arg)
                                                  : CR_HANDLED_NOT;
 }

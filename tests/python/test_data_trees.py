@@ -21,7 +21,7 @@ def test_a_flattened_tree_is_rebuilt():
     assert again == TREE and [type(v) for v in again.values()] == [type(v) for v in TREE.values()]
     assert again["b"].y.maxlen == 2 and again["d"].default_factory is list
     assert trees.tree_structure(again) == spec and hash(trees.tree_structure(again)) == hash(spec)
-    assert repr(trees.tree_structure((1, [2]))) == "TreeSpec(tuple, None, [*, TreeSpec(list, None, [*])])"
+    assert repr(trees.tree_structure((1, [2]))) == "TreeSpec(tuple, None, [*,\n  TreeSpec(list, None, [*])])"
 
 
 def test_tree_map_maps_every_leaf():

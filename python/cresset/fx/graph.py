@@ -287,8 +287,10 @@ class _Writer:
         value = _meta_value(node) if self.verbose else None
         if isinstance(value, cresset.Tensor):
             text = self._tensor_text(value)
-            plain = type(value) is cresset.Tensor
+            plain = type(value) is cresset.Tensor or type(value).__name__ == "FakeTensor"
             return f': "{text}"' if plain else f': "{type(value).__name__}({text})"'
+        if isinstance(value, int) and hasattr(value, "node"):
+            return f': "Sym({value})"'
         if isinstance(value, TensorMetadata):
             return f': "{dtype_abbrs[value.dtype]}{stringify_shape(value.shape)}"'
         return "" if node.type is None else f" : {self.annotation(node.type)}"

@@ -362,10 +362,10 @@ class TreeSpec:
     def __hash__(self):
         return hash((self.type, repr(self.context), tuple(self.children_specs)))
 
-    def __repr__(self):
+    def __repr__(self, indent=0):
         if self.type is None:
             return "*"
-        children = ", ".join(map(repr, self.children_specs))
+        children = (",\n" + " " * (indent + 2)).join(child.__repr__(indent + 2) for child in self.children_specs)
         return f"TreeSpec({self.type.__name__}, {self.context}, [{children}])"
 
     def unflatten(self, leaves):

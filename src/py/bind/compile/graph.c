@@ -65,6 +65,14 @@ static void graph_print_cost(cr_session *s, void *context)
     cr_graph_print_cost(&j->text, j->g);
 }
 
+static void graph_print_sizes(cr_session *s, void *context)
+{
+    cost_job *j = context;
+
+    (void)s;
+    cr_graph_print_sizes(&j->text, j->g);
+}
+
 static PyObject *graph_cost_text(PyObject *x, PyObject *unused)
 {
     cost_job j = {.g = ((graph_object *)x)->g};
@@ -224,6 +232,8 @@ PyObject *cr_py_symbol_of(PyObject *m, PyObject *x)
     cr_scalar s;
 
     (void)m;
+    if (cr_py_symbol_scalar(x, &s))
+        return PyLong_FromLong(cr_gnum_of(s));
     if (PyFloat_CheckExact(x))
         return PyLong_FromLong(cr_gnum_of(cr_scalar_float(PyFloat_AS_DOUBLE(x))));
     if (PyLong_CheckExact(x) && cr_py_scalar_from(x, &s) == CR_PY_FITS)
@@ -372,6 +382,134 @@ static PyObject *graph_call(PyObject *x, PyObject *args)
         return NULL;
     return cr_graph_is_symbolic(g) ? cr_py_compiled_calls(g, grad, how)
                                    : cr_py_compiled_call(g, grad, how);
+}
+
+/* The strides of a type, which has none when its elements are in row-major order. */
+static const int64_t *type_strides(const cr_gtype *t, int64_t *room)
+{
+    int64_t n = 1;
+
+    if (t->stride)
+        return t->stride;
+    for (int d = t->ndim - 1; d >= 0; n *= t->size[d] > 1 ? t->size[d] : 1, d--)
+        room[d] = n;
+    return room;
+}
+
+/* Adds {name: (dtype, sizes, strides, device, requires_grad)}. */
+static bool put_type(PyObject *into, const cr_gvalue *v)
+{
+    const cr_gtype *t = &v->type;
+    int64_t room[CR_MAX_DIMS];
+    PyObject *one;
+
+    if (!t->known)
+        return true;
+    one =
+        Py_BuildValue("(ONNNN)", cr_py_dtype_object((cr_dtype)t->dtype),
+                      cr_py_size(t->ndim, t->size), cr_py_size(t->ndim, type_strides(t, room)),
+                      cr_py_device_of(t->device), PyBool_FromLong(t->requires_grad));
+    bool ok = one && PyDict_SetItemString(into, v->name, one) == 0;
+    Py_XDECREF(one);
+    return ok;
+}
+
+/* types() */
+static PyObject *graph_types(PyObject *x, PyObject *unused)
+{
+    const cr_graph *g = ((graph_object *)x)->g;
+    PyObject *out = PyDict_New();
+
+    (void)unused;
+    for (int i = 0; out && i < g->input_count; i++)
+        if (!put_type(out, g->input[i]))
+            Py_CLEAR(out);
+    for (size_t i = 0; out && i < g->body->len; i++)
+        for (int k = 0; out && k < g->body->at[i]->result_count; k++)
+            if (!put_type(out, g->body->at[i]->result[k]))
+                Py_CLEAR(out);
+    return out;
+}
+
+/* The values of a graph's symbols, where `given` has {index: value} for some sizes of inputs.
+ * NULL with an exception. */
+static cr_scalar *symbols_given(const cr_graph *g, PyObject *given)
+{
+    size_t n = g->numbers.list.len;
+    cr_scalar *symbol = PyMem_Calloc(n + 1, sizeof *symbol);
+    Py_ssize_t at = 0;
+    PyObject *key, *value;
+
+    if (!symbol)
+        return (cr_scalar *)PyErr_NoMemory();
+    for (size_t k = 0; k < n; k++)
+        symbol[k] = g->numbers.list.at[k].value;
+    while (PyDict_Next(given, &at, &key, &value)) {
+        Py_ssize_t k = PyNumber_AsSsize_t(key, PyExc_IndexError);
+        long long size = PyLong_AsLongLong(value);
+        if (!PyErr_Occurred() &&
+            (k < 0 || (size_t)k >= n || size < 0 || g->numbers.list.at[k].fn != CR_GNUM_SIZE))
+            PyErr_SetString(PyExc_ValueError, "takes() gets sizes of inputs by their index");
+        if (PyErr_Occurred()) {
+            PyMem_Free(symbol);
+            return NULL;
+        }
+        symbol[k] = cr_scalar_int(size);
+    }
+    return symbol;
+}
+
+/* takes(sizes) */
+static PyObject *graph_takes(PyObject *x, PyObject *given)
+{
+    const cr_graph *g = ((graph_object *)x)->g;
+    cr_session s = {.status = CR_OK};
+    cr_graph *instance = NULL;
+    cr_scalar *symbol;
+
+    if (!PyDict_Check(given))
+        return PyErr_Format(PyExc_TypeError, "takes() gets a dict");
+    symbol = symbols_given(g, given);
+    if (!symbol)
+        return NULL;
+    cr_status st = cr_graph_instantiate_at(&instance, &s, g, symbol, false);
+    bool fits = instance != NULL;
+    cr_graph_drop(instance);
+    cr_session_drop(&s);
+    PyMem_Free(symbol);
+    return st ? cr_py_raise(st) : PyBool_FromLong(fits);
+}
+
+/* sizes() */
+static PyObject *graph_sizes_text(PyObject *x, PyObject *unused)
+{
+    cost_job j = {.g = ((graph_object *)x)->g};
+    cr_status st = cr_session_run(j.g->session, graph_print_sizes, &j);
+    PyObject *out = st              ? cr_py_raise(st)
+                    : j.text.failed ? PyErr_NoMemory()
+                                    : PyUnicode_FromString(cr_text_str(&j.text));
+
+    (void)unused;
+    cr_text_drop(&j.text);
+    return out;
+}
+
+static PyObject *graph_guards(PyObject *x, void *unused)
+{
+    const cr_gnumbers *all = &((graph_object *)x)->g->numbers;
+    PyObject *out = PyList_New((Py_ssize_t)all->guards.len);
+
+    (void)unused;
+    for (size_t i = 0; out && i < all->guards.len; i++) {
+        const cr_gnum_guard *g = &all->guards.at[i];
+        PyObject *one = Py_BuildValue("(siiN)", cr_gnum_test_name[g->test], g->a, g->b,
+                                      PyBool_FromLong(g->holds));
+        if (!one)
+            Py_CLEAR(out);
+        else
+            PyList_SET_ITEM(out, (Py_ssize_t)i, one);
+    }
+    return out;
 }
 
 static PyObject *graph_draws(PyObject *x, void *unused)
@@ -655,6 +793,15 @@ static PyMethodDef graph_methods[] = {
      "raises an operator's error."},
     {"cost", graph_cost_text, METH_NOARGS,
      "cost() -> str: operations and bytes of every node, and their sums."},
+    {"types", graph_types, METH_NOARGS,
+     "types() -> {name of a value: (dtype, sizes, strides, device, requires_grad)}, as "
+     "recorded."},
+    {"takes", graph_takes, METH_O,
+     "takes({index of a number: size}) -> bool: whether the guards hold when inputs have these "
+     "sizes,\n"
+     "by the indices of these numbers; raises an operator's error."},
+    {"sizes", graph_sizes_text, METH_NOARGS,
+     "sizes() -> str: a line for every value, with its sizes as expressions over the symbols."},
     {"apply", graph_apply, METH_O, "apply(name) -> RecordedGraph: runs the pass of this name."},
     {"partition", graph_partition, METH_VARARGS,
      "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved "
@@ -688,6 +835,8 @@ static PyGetSetDef graph_getset[] = {
     {"size", graph_size, NULL, "The number of nodes, without those in nested blocks.", NULL},
     {"numbers", graph_numbers, NULL, "The symbols: inputs, sizes, and arithmetic on them.",
      NULL},
+    {"guards", graph_guards, NULL,
+     "The conditions on symbols: (test, index, index, whether it holds).", NULL},
     {"writes", graph_writes, NULL, "True when a node writes to a tensor.", NULL},
     {"draws", graph_draws, NULL, "True when a node draws random numbers.", NULL},
     {"sources", graph_sources, NULL, "The C text of every fusion group.", NULL},
@@ -710,11 +859,12 @@ static PyTypeObject graph_type = {
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"parts", "sources", "borrow", NULL};
+    static char *names[] = {"parts", "sources", "borrow", "whole", NULL};
     recorder_object *self;
-    int parts = 0, sources = 0, borrow = 0;
+    int parts = 0, sources = 0, borrow = 0, whole = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppp", names, &parts, &sources, &borrow))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pppp", names, &parts, &sources, &borrow,
+                                     &whole))
         return NULL;
     self = PyObject_New(recorder_object, type);
     if (!self)
@@ -727,6 +877,8 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
         st = cr_recorder_new(&self->r, parts);
     if (self->r && borrow)
         cr_recorder_borrow(self->r);
+    if (self->r && whole)
+        cr_recorder_record_whole(self->r);
     if (self->r && self->where)
         cr_recorder_follow(self->r, cr_py_where_now, self->where);
     if (self->r)
@@ -979,10 +1131,14 @@ static PyTypeObject recorder_type = {
     .tp_basicsize = sizeof(recorder_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc =
-        "Recorder(parts=False, sources=False): records the operator calls of a thread as a "
-        "graph;\n"
-        "parts: compositions without a derivative are recorded as their parts; sources: nodes\n"
-        "have the source line of the call.",
+        "Recorder(parts=False, sources=False, borrow=False, whole=False): records the operator "
+        "calls\n"
+        "of a thread as a graph; parts: compositions without a derivative are recorded as "
+        "their "
+        "parts;\n"
+        "sources: nodes have the source line of the call; whole: each call is one node, also "
+        "those\n"
+        "that a handler of Python takes.",
     .tp_new = recorder_new,
     .tp_dealloc = recorder_dealloc,
     .tp_methods = recorder_methods,

@@ -1,0 +1,70 @@
+"""Sizes that may vary, as numbers: torch.SymInt."""
+from ._size_expr import Expr
+
+__all__ = ["SymInt", "SymNode"]
+
+
+class SymNode:
+    """The expression of a symbolic number, and its value in the example inputs."""
+
+    def __init__(self, expr, hint):
+        self.expr, self.hint = expr, hint
+
+    def has_hint(self):
+        return self.hint is not None
+
+    def __repr__(self):
+        return str(self.expr)
+
+
+def _operator(name, apply, swapped=False):
+    number = getattr(int, name)
+
+    def method(self, other):
+        if not isinstance(other, int) or isinstance(other, bool):
+            return number(self, other)
+        a, b = self.node.expr, other.node.expr if isinstance(other, SymInt) else Expr.of(other)
+        expr, hint = apply(*((b, a) if swapped else (a, b))), number(int(self), int(other))
+        return hint if expr.is_number else SymInt(SymNode(expr, hint))
+    method.__name__ = name
+    return method
+
+
+class SymInt(int):
+    """A size that may vary: an int with the value of the example inputs, and `node.expr`.
+
+    Arithmetic with +, -, *, // and % gives SymInts; comparisons are those of the value.
+    """
+
+    def __new__(cls, node):
+        made = int.__new__(cls, getattr(node, "hint", None) or 0)
+        made.node = node
+        return made
+
+    def __repr__(self):
+        return str(self.node.expr)
+
+    __str__ = __repr__
+
+    def __reduce__(self):
+        return int, (int(self),)
+
+    def __hash__(self):
+        return int.__hash__(self)
+
+    __add__ = _operator("__add__", lambda a, b: a + b)
+    __radd__ = _operator("__radd__", lambda a, b: a + b)
+    __sub__ = _operator("__sub__", lambda a, b: a - b)
+    __rsub__ = _operator("__rsub__", lambda a, b: a - b, True)
+    __mul__ = _operator("__mul__", lambda a, b: a * b)
+    __rmul__ = _operator("__rmul__", lambda a, b: a * b)
+    __floordiv__ = _operator("__floordiv__", lambda a, b: Expr.apply("floordiv", a, b))
+    __mod__ = _operator("__mod__", lambda a, b: Expr.apply("mod", a, b))
+
+
+SymInt.__module__ = "torch"
+
+
+def symbolic(expr, hint):
+    """The number of an expression: an int if it has no symbol."""
+    return hint if expr.is_number else SymInt(SymNode(expr, hint))

@@ -1,0 +1,351 @@
+"""Which sizes of an exported program may vary: symbols, bounds and conditions.
+
+Each size that may vary has a symbol.  Symbols are equal to one another or to a number where a Dim says so, where the
+program asked (a guard of the recording), or where the operators take no other sizes: the recording's rules are run at
+other sizes (`_C.Graph.takes`).
+"""
+import hashlib
+
+from .._dynamo.exc import ConstraintViolationError, UserError
+from .._size_expr import Expr
+from ._graph import number_expressions
+from .dynamic_shapes import Dim
+from .exported_program import ValueRange
+
+_TESTS = {("==", True): "==", ("==", False): "!=", ("<", True): "<", ("<", False): ">=", ("<=", True): "<=",
+          ("<=", False): ">"}
+_SWAPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+_SPECIALIZED = ("  - You marked {0} as dynamic but your code specialized it to be a constant ({1}). If you're using mark_dynamic, "
+                "either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, replace it with either Dim.STATIC or "
+                "Dim.AUTO.")
+_MORE = 'For more information, run with TORCH_LOGS="+dynamic".'
+
+
+def symbol_name(source, taken):
+    """The symbol of a size: torch's number of its source."""
+    n = int(hashlib.sha256(source.encode()).hexdigest(), 16) % 100
+    while f"s{n}" in taken:
+        n += 1
+    return f"s{n}"
+
+
+class Condition:
+    """left TEST right: a condition on sizes that a program's call has."""
+
+    def __init__(self, left, test, right):
+        if left.is_number and not right.is_number:
+            left, test, right = right, _SWAPPED[test], left
+        self.left, self.test, self.right = left, test, right
+
+    def text(self, name=str):
+        def side(e):
+            text = e.text(name, python=True)
+            return text if e.is_number or e.is_symbol else text if text.startswith("(") and len(e.terms) == 1 else f"({text})"
+        return f"{side(self.left)} {self.test} {side(self.right)}"
+
+    def holds(self, values):
+        a, b = self.left.at(values), self.right.at(values)
+        return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[self.test]
+
+    def subs(self, values):
+        return Condition(self.left.subs(values), self.test, self.right.subs(values))
+
+
+class Constraints:
+    """The sizes of a recording that may vary.
+
+        dims     the DimSpecs, of which those with a number vary
+        sizes()  {number: Expr}
+    """
+
+    def __init__(self, recorded, dims, leaves):
+        self.recorded, self.all_dims, self.leaves = recorded, dims, leaves
+        self.dims = [d for d in dims if d.varies]
+        self.equal = {}       # symbol -> Expr that replaces it
+        self.lower, self.upper = {}, {}
+        self.conditions = []  # what the program asked
+        self.found = []       # equalities that operators need: Conditions between symbols of the dims
+
+    # --- symbols ---
+
+    def _number_dims(self):
+        names = self.recorded.inputs
+        at = {(of[0], of[1]): k for k, (how, *of) in enumerate(self.recorded.numbers) if how == "size"}
+        for d in self.dims:
+            d.number = at[names[d.leaf.place], d.dim]
+            d.symbol = symbol_name(d.source, self.hint_of)
+            self.hint_of[d.symbol] = d.hint
+            low, high = d.bounds
+            self.lower[d.symbol], self.upper[d.symbol] = max(low, 2) if d.is_hint else low, high
+
+    def value(self, symbol):
+        """The Expr that stands for a symbol."""
+        e = Expr.symbol(symbol)
+        while True:
+            new = e.subs(self.equal)
+            if new == e:
+                return e
+            e = new
+
+    def expr(self, d):
+        return self.value(d.symbol)
+
+    def put(self, e):
+        return e.subs({s: self.value(s) for s in e.free_symbols})
+
+    def join(self, a, b):
+        """Makes two Exprs equal, of which one is a symbol; false if neither is."""
+        a, b = self.put(a), self.put(b)
+        if a == b:
+            return True
+        if not a.is_symbol:
+            a, b = b, a
+        if not a.is_symbol or a.name in b.free_symbols:
+            return False
+        self.equal[a.name] = b
+        if b.is_symbol:
+            self.lower[b.name] = max(self.lower[b.name], self.lower[a.name])
+            highs = [h for h in (self.upper[a.name], self.upper[b.name]) if h is not None]
+            self.upper[b.name] = min(highs) if highs else None
+        return True
+
+    # --- what Dims say ---
+
+    def _use_dims(self):
+        first = {}
+        for d in self.all_dims:
+            low, high = d.bounds
+            if d.hint < low or high is not None and d.hint > high:
+                raise ConstraintViolationError(f"{d.hint} not in range [{max(low, 2)}, {'int_oo' if high is None else high}]")
+            if d.is_hint:
+                continue
+            other = first.setdefault(d.spec.__name__, d)
+            if other.hint != d.hint:
+                raise UserError(f"{d.source} = {d.hint} is not equal to {other.source} = {other.hint}")
+            if other is not d and d.number is not None and other.number is not None:
+                self.join(Expr.symbol(other.symbol), Expr.symbol(d.symbol))
+        for d in self.dims:
+            if isinstance(d.spec, Dim) and d.spec.root is not None:
+                self._use_derived(d)
+
+    def _use_derived(self, d):
+        spec = d.spec
+        root = next((o for o in self.dims if o.spec is spec.root or getattr(o.spec, "__name__", None) == spec.root.__name__), None)
+        value, rest = divmod(d.hint - spec.offset, spec.scale)
+        if rest or root is not None and root.hint != value:
+            raise UserError(f"Expected input {d.source} to be equal to {spec.__name__}, but got {d.hint}")
+        if root is None:
+            name = symbol_name(spec.root.__name__, self.hint_of)
+            name = self.roots.setdefault(spec.root.__name__, name)
+            self.hint_of[name], self.lower[name] = value, max(spec.root.min, 2)
+            self.upper[name] = None if Dim("_").max == spec.root.max else spec.root.max
+        else:
+            name = root.symbol
+        self.equal[d.symbol] = self.value(name) * spec.scale + spec.offset
+
+    # --- what the program asked ---
+
+    def _use_guards(self):
+        exprs = number_expressions(self.recorded.numbers, {d.number: Expr.symbol(d.symbol) for d in self.dims})
+        for test, a, b, holds in self.recorded.guards:
+            if exprs[a] is None or exprs[b] is None or exprs[a].is_number and exprs[b].is_number:
+                continue
+            condition = Condition(exprs[a], _TESTS[test, holds], exprs[b])
+            if condition.test == "==" and self.join(condition.left, condition.right):
+                self._note(condition)
+            elif not self._implied(condition):
+                self._bound(condition)
+                self._note(condition)
+
+    def _note(self, condition):
+        if condition.text() not in [c.text() for c in self.conditions]:
+            self.conditions.append(condition)
+
+    def _range(self, e):
+        """The least and greatest value of an expression of one symbol with a positive factor, or None."""
+        e = self.put(e)
+        if e.is_number:
+            return e.value, e.value
+        terms = {m: c for m, c in e.terms.items() if m != ()}
+        if len(terms) != 1 or len(e.free_symbols) != 1:
+            return None
+        (m, c), = terms.items()
+        if c <= 0 or len(m) != 1 or not isinstance(m[0], str):
+            return None
+        low, high = self.lower[m[0]], self.upper[m[0]]
+        offset = e.terms.get((), 0)
+        return c * low + offset, None if high is None else c * high + offset
+
+    def _implied(self, condition):
+        difference = self.put(condition.left - condition.right)
+        if difference.is_number:
+            return True
+        found = self._range(difference)
+        if found is None:
+            return False
+        low, high = found
+        return {"!=": low > 0 or high is not None and high < 0, ">": low > 0, ">=": low >= 0,
+                "<": high is not None and high < 0, "<=": high is not None and high <= 0, "==": low == high == 0}[condition.test]
+
+    def _bound(self, condition):
+        """Narrows the bounds of the symbol of `symbol TEST number`."""
+        e = self.put(condition.left - condition.right)
+        if len(e.free_symbols) != 1:
+            return
+        (m, c), = [(m, c) for m, c in e.terms.items() if m != ()] if len(e.terms) <= 2 else [((), 0)]
+        if len(m) != 1 or not isinstance(m[0], str) or not c or condition.test in ("==", "!="):
+            return
+        n, s, test = -e.terms.get((), 0), m[0], condition.test if c > 0 else _SWAPPED[condition.test]
+        n = n if c > 0 else -n
+        if test in (">", ">="):
+            least = n // abs(c) + 1 if test == ">" else -(-n // abs(c))
+            self.lower[s] = max(self.lower[s], least)
+        else:
+            most = -(-n // abs(c)) - 1 if test == "<" else n // abs(c)
+            self.upper[s] = most if self.upper[s] is None else min(self.upper[s], most)
+
+    # --- what the operators take ---
+
+    def _takes(self, changed):
+        """Whether the program runs when symbols have the values `changed` and others those of the example."""
+        values = {**self.hint_of, **changed}
+        sizes = {d.number: self.expr(d).at(values) for d in self.dims}
+        try:
+            return self.recorded.takes(sizes)
+        except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError):
+            return False
+
+    def _free(self):
+        """The symbols that are not replaced, with their first dim."""
+        out = {}
+        for d in self.dims:
+            for s in self.expr(d).free_symbols:
+                out.setdefault(s, d)
+        return out
+
+    def _others(self, s):
+        """Other values for a symbol within its bounds, near ones first."""
+        hint, low, high = self.hint_of[s], self.lower[s], self.upper[s]
+        tried = [hint + 1, hint + 2, hint - 1, hint + 3, hint + 4, 2 * hint, hint + 6, 3 * hint, hint + 12, hint + 16, hint + 32,
+                 hint // 2, 4 * hint, 5 * hint, 6 * hint]
+        return [n for n in dict.fromkeys(tried) if n != hint and n >= max(low, 2) and (high is None or n <= high)]
+
+    def _probe(self):
+        """Finds the symbols that must be equal, or numbers."""
+        stuck = [s for s in self._free() if not any(self._takes({s: n}) for n in self._others(s))]
+        for s in list(stuck):
+            if s in self.equal or s not in stuck:
+                continue
+            partner = next((t for t in stuck if t != s and t not in self.equal and self.hint_of[t] == self.hint_of[s] and
+                            any(self._takes({s: n, t: n}) for n in self._others(s))), None)
+            group = [partner] if partner is not None else self._group(s, stuck)
+            for t in group:
+                self._pair(s, t)
+            if group:
+                stuck = [x for x in stuck if x != s and x not in group]
+                continue
+            self.found.append(Condition(Expr.symbol(s), "==", Expr.of(self.hint_of[s])))
+            self.equal[s] = Expr.of(self.hint_of[s])
+
+    def _group(self, s, stuck):
+        """All symbols of the value of s, if the program runs when they change together."""
+        group = [t for t in stuck if t != s and t not in self.equal and self.hint_of[t] == self.hint_of[s]]
+        if group and any(self._takes({x: n for x in [s, *group]}) for n in self._others(s)):
+            return group
+        return []
+
+    def _pair(self, s, t):
+        a, b = Expr.symbol(s), Expr.symbol(t)
+        order = [d.symbol for d in self.dims]
+        if self.value(s).is_symbol and self.value(t).is_symbol and order.index(self.value(s).name) > order.index(self.value(t).name):
+            a, b = b, a
+        if self.put(a) != self.put(b):
+            self.found.append(Condition(a, "==", b))
+            self.join(a, b)
+
+    def _bounds(self):
+        """Raises the least values of symbols to those that the operators take."""
+        for s in self._free():
+            low = max(self.lower[s], 2)
+            if self._takes({s: low}) or not self._takes({s: self.hint_of[s] + 1}):
+                continue
+            least = next((n for n in range(low + 1, min(self.hint_of[s], low + 256)) if self._takes({s: n})), self.hint_of[s])
+            condition = Condition(Expr.symbol(s), ">=", Expr.of(least))
+            self._bound(condition)
+            self._note(condition)
+
+    def _divisors(self):
+        """Conditions s % n == 0 that the operators need."""
+        for s in self._free():
+            hint = self.hint_of[s]
+            takes = [n for n in self._others(s) if self._takes({s: n})]
+            if hint + 1 in takes or hint + 2 in takes and hint - 1 in takes or not takes:
+                continue
+            n = next((n for n in range(2, hint + 1) if hint % n == 0 and
+                      all((m % n == 0) == (m in takes) for m in self._others(s))), None)
+            if n is not None:
+                condition = Condition(Expr.apply("mod", Expr.symbol(s), n), "==", Expr.of(0))
+                if condition.text() not in [self._plain(c).text() for c in self.conditions]:
+                    self.conditions.append(condition)
+
+    def _plain(self, condition):
+        return condition.subs({s: self.value(s) for s in [*condition.left.free_symbols, *condition.right.free_symbols]})
+
+    # --- results ---
+
+    def solve(self):
+        """Finds symbols and conditions; raises where a size that must vary cannot."""
+        self.hint_of, self.roots = {}, {}
+        self._number_dims()
+        self._use_dims()
+        self._check_small()
+        if not self.dims:
+            return
+        self._use_guards()
+        self._probe()
+        self._divisors()
+        self._bounds()
+        from ._violations import check
+        check(self)
+
+    def _check_small(self):
+        small = [d for d in self.all_dims if not d.varies and d.wanted]
+        hints = [d for d in small if d.is_hint]
+        if hints:
+            lines = [f"- Received user-specified dim hint Dim.DYNAMIC(min={d.spec.min}, max={d.spec.max}), but export 0/1 specialized "
+                     f"due to hint of {d.hint} for dimension inputs{d.leaf.source.removeprefix('L')}.shape[{d.dim}]." for d in hints]
+            raise ValueError("Found the following conflicts between user-specified ranges and inferred ranges from model tracing:\n"
+                             + "\n".join(lines))
+        if small:
+            names = ", ".join(dict.fromkeys(d.name for d in small))
+            lines = [_SPECIALIZED.format(d.name, d.hint) for d in {d.name: d for d in small}.values()]
+            fixes = [f"  {name} = {d.hint}" for name, d in {d.name: d for d in small}.items()]
+            raise UserError(f"Constraints violated ({names})! {_MORE}\n" + "\n".join(lines) + "\nSuggested fixes:\n" +
+                            "\n".join(fixes))
+
+    def sizes(self):
+        """{number of the recording: Expr} for sizes of inputs."""
+        return {d.number: self.expr(d) for d in self.dims}
+
+    def hints(self):
+        return dict(self.hint_of)
+
+    def ranges(self):
+        """{expression: ValueRange} for the sizes that vary."""
+        out = {}
+        for d in self.dims:
+            e = self.expr(d)
+            if e.is_number:
+                continue
+            if not e.is_symbol and e not in out:
+                out[e] = ValueRange(d.bounds[0], d.bounds[1])
+            for s in e.free_symbols:
+                out.setdefault(Expr.symbol(s), ValueRange(self.lower[s], self.upper[s]))
+        return out
+
+    def guards(self):
+        """The conditions as texts over sizes of arguments, which module() checks."""
+        source = {d.symbol: d.source for d in self.dims}
+        source.update({name: root for root, name in self.roots.items()})
+        out = [c.text(lambda s: source.get(s, s)) for c in [*self.found, *self.conditions]]
+        return list(dict.fromkeys(out))

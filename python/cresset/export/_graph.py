@@ -1,0 +1,260 @@
+"""An exported graph from a recording."""
+import operator
+
+import cresset
+
+from .._ops import overload_of, split_arguments
+from .._sym_int import symbolic
+from ..fx.experimental.proxy_tensor import _ARITHMETIC
+from ..fx.graph import Graph, _snake_case
+from ..fx.passes.shape_prop import _extract_tensor_metadata
+from .._size_expr import Expr, parse
+from ._fakes import make_fake
+from .graph_signature import (ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec, SymIntArgument,
+                              TensorArgument)
+
+_EXPRESSIONS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": operator.pow,
+                "floordiv": lambda a, b: Expr.apply("floordiv", a, b), "mod": lambda a, b: Expr.apply("mod", a, b),
+                "neg": lambda a, _=None: -a}
+
+
+def number_expressions(numbers, known):
+    """For each number of a recording its Expr, or None for one that is no integer expression.  known: {k: Expr}."""
+    out = []
+    for k, (how, *of) in enumerate(numbers):
+        if k in known:
+            out.append(known[k])
+        elif how == "const":
+            out.append(Expr.of(of[0]) if type(of[0]) is int else None)
+        else:
+            operands = [out[i] for i in of] if how in _EXPRESSIONS else [None]
+            try:
+                out.append(None if None in operands else _EXPRESSIONS[how](*operands))
+            except (TypeError, ArithmeticError):
+                out.append(None)
+    return out
+
+
+class GraphBuilder:
+    """Builds the graph of an exported program.
+
+        recorded    the _C.Graph; its first inputs are the tensors of `inputs`
+        inputs      (name, InputSpec or None, value, name in `recorded` or None) for each placeholder
+        sources     a Sources, or None
+        sizes       {number of the recording: Expr} for sizes of inputs
+    """
+
+    def __init__(self, recorded, mode, sources=None, sizes=None):
+        self.recorded, self.mode, self.sources = recorded, mode, sources
+        self.graph, self.env, self.vals, self.specs = Graph(), {}, {}, []
+        self.types, self.constants = recorded.types(), {}
+        self.numbers = recorded.numbers if sizes is not None else []
+        self.exprs = number_expressions(self.numbers, sizes or {})
+        self.number_nodes = {}  # index of a number -> fx node or number
+        self.literals = set()
+        self.hints = {}         # symbol -> value in the example inputs
+        self.sized = self._value_sizes() if any(e is not None and not e.is_number for e in self.exprs) else {}
+
+    def _value_sizes(self):
+        """{value: its sizes as Exprs}"""
+        at = {f"${k}": e for k, e in enumerate(self.exprs) if e is not None}
+        out = {}
+        for line in self.recorded.sizes().splitlines():
+            name, _, sizes = line.partition(": ")
+            texts = sizes.replace("$", "_s").split(", ") if sizes else []
+            names = {f"_s{k[1:]}": e for k, e in at.items()}
+            out[name.rstrip(":")] = [parse(text).subs(names) for text in _joined(texts)]
+        return out
+
+    # --- values ---
+
+    def fake(self, name):
+        if name not in self.vals:
+            self.vals[name] = make_fake(self.mode, self.types[name], self.sized.get(name))
+        return self.vals[name]
+
+    def describe(self, node, val):
+        node.meta["val"] = val
+        if isinstance(val, cresset.Tensor):
+            node.meta["tensor_meta"] = _extract_tensor_metadata(val)
+
+    # --- inputs ---
+
+    def placeholder(self, name, spec, value, recorded=None, aliases=()):
+        """Adds an input; `value` is its metadata unless the recording knows the tensor."""
+        node = self.graph.create_node("placeholder", name, name=name)
+        if recorded is not None:
+            value = self.fake(recorded)
+            self.env[recorded] = node
+        self.describe(node, value)
+        spec.arg.name = node.name
+        self.specs.append(spec)
+        return node
+
+    def constant_placeholder(self, name, value, tensor, path):
+        """Adds a constant of the recording as an input."""
+        spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name), path)
+        self.constants[path] = tensor
+        node = self.placeholder(name, spec, None, value)
+        return node
+
+    def size_nodes(self, dims):
+        """Adds a node for each size that varies; dims: (number, node of the tensor, dim)."""
+        taken = {k: e for k, e in enumerate(self.exprs)}
+        made = {}
+        count = len(dims) and 1
+        for k, tensor, dim in dims:
+            expr = taken[k]
+            if expr.is_number:
+                continue
+            name = "sym_size_int" if not expr.is_symbol else f"sym_size_int_{count}"
+            count += expr.is_symbol
+            node = self.graph.call_function(cresset.ops.aten.sym_size.int, (tensor, dim), name=name)
+            self.describe_number(node, expr)
+            made[expr] = node
+        self.size_of = made
+
+    def describe_number(self, node, expr):
+        node.meta["val"] = symbolic(expr, expr.at(self.hints))
+
+    def number(self, k):
+        """The node of a number, or the number."""
+        if k not in self.number_nodes:
+            self.number_nodes[k] = self._number(k)
+        return self.number_nodes[k]
+
+    def _number(self, k):
+        expr, (how, *of) = self.exprs[k], self.numbers[k]
+        if expr is not None and expr.is_number:
+            return expr.value
+        if how == "const":
+            return of[0]
+        if expr in self.size_of:
+            return self.size_of[expr]
+        node = self.graph.call_function(_ARITHMETIC[how], tuple(map(self.number, of)), name=how)
+        if expr is not None:
+            self.describe_number(node, expr)
+        return node
+
+    # --- calls ---
+
+    def value(self, x):
+        if type(x) is tuple:
+            return self.env[x[0]]
+        if self.numbers and type(x) in (int, float):
+            k = cresset._C._symbol_of(x)
+            return x if k < 0 else self.number(k)
+        return [self.value(item) for item in x] if isinstance(x, list) else x
+
+    def call(self, names, op, overload, arguments, source):
+        target = overload_of(op, overload, arguments)
+        first = target._schema.arguments[0] if target._schema.arguments else None
+        if first is not None and first.type == "Tensor" and type(arguments[first.name]) in (bool, int, float, complex):
+            if op == "sub" and arguments["alpha"] == 1:  # 1 - x
+                target = cresset.ops.aten.rsub.Scalar
+                arguments = {"self": arguments["other"], "other": arguments["self"], "alpha": 1}
+            else:
+                arguments = {**arguments, first.name: self.number_tensor(arguments[first.name])}
+        if target._schema.arguments[-1:] and target._schema.arguments[-1].name in ("cudnn_enable", "cudnn_enabled"):
+            arguments = {**arguments, target._schema.arguments[-1].name: False}  # as in torch's graphs; it has no effect
+        args, kwargs = split_arguments(target._schema, arguments)
+        kwargs = {**_factory_options(target, kwargs, arguments), **kwargs}
+        node = self.graph.call_function(target, tuple(map(self.value, args)), {k: self.value(x) for k, x in kwargs.items()},
+                                        name=_base_name(target))
+        if source and self.sources is not None:
+            node.meta.update(self.sources.meta(source))
+        self.results(node, names, target)
+        return node
+
+    def number_tensor(self, x):
+        """The value of a tensor of one number, for an operator whose first argument is a tensor in graphs."""
+        dtype = {bool: cresset.bool, int: cresset.int64, complex: cresset.complex64}.get(type(x), cresset.get_default_dtype())
+        name = f"$number{len(self.vals)}"
+        options = {"dtype": dtype, "device": cresset.device("cpu"), "pin_memory": False}
+        self.env[name] = self.graph.call_function(cresset.ops.aten.scalar_tensor.default, (self.value(x),), options,
+                                                  name="scalar_tensor")
+        self.types[name] = (dtype, cresset.Size([]), cresset.Size([]), cresset.device("cpu"), False)
+        self.describe(self.env[name], self.fake(name))
+        return (name,)
+
+    def results(self, node, names, target):
+        returns = target._schema.returns
+        if len(names) == 1 and not (returns and returns[0].type.startswith("List")):
+            self.env[names[0]] = node
+            self.describe(node, self.fake(names[0]))
+            return
+        node.meta["val"] = [self.fake(name) for name in names] if len(returns) == 1 else tuple(map(self.fake, names))
+        for k, name in enumerate(names):
+            item = self.env[name] = self.graph.call_function(operator.getitem, (node, k))
+            item.meta.update({key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn") if key in node.meta})
+            self.describe(item, self.fake(name))
+
+    def nodes(self):
+        """Adds the recorded calls."""
+        calls = [x for x in self.recorded.nodes() if x[1] is not None]
+        for (names, op, *rest), following in zip(calls, [*calls[1:], None]):
+            fresh = op == "clone" and following is not None and following[1] == "lift_fresh" and \
+                following[3]["self"] == (names[0],)
+            if fresh:  # a literal: torch.tensor(...)
+                self.literal(names[0], following[0][0], rest[1]["self"], rest[2])
+            elif op != "lift_fresh" or rest[1]["self"] not in self.literals:
+                self.call(names, op, *rest)
+
+    def literal(self, copy, name, constant, source):
+        """Adds the calls by which a program makes a tensor of a literal."""
+        aten, self.literals = cresset.ops.aten, {*self.literals, (copy,)}
+        for target in (aten.lift_fresh_copy.default, aten.detach_.default):
+            before = self.env[constant[0]] if target is aten.lift_fresh_copy.default else self.env[name]
+            node = self.env[name] = self.env[copy] = self.graph.call_function(target, (before,), name=_base_name(target))
+            if source and self.sources is not None:
+                node.meta.update(self.sources.meta(source))
+            self.describe(node, self.fake(name))
+
+    # --- outputs ---
+
+    def output(self, leaves, values):
+        """Ends the graph.  leaves: the results; values: the recorded names of those that are tensors, in order."""
+        values, args, specs = iter(values), [], []
+        for x in leaves:
+            node = self.env[next(values)] if isinstance(x, cresset.Tensor) else \
+                self.number(x) if isinstance(x, NumberOutput) else x
+            args.append(node)
+            named = hasattr(node, "meta")
+            arg = ConstantArgument("", node) if not named else \
+                TensorArgument(node.name) if isinstance(x, cresset.Tensor) else SymIntArgument(node.name)
+            specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg, None))
+        self.graph.output(tuple(args))
+        return specs
+
+
+class NumberOutput(int):
+    """A result that is a number of the recording, by its index."""
+
+
+def _joined(texts):
+    """Items of a list that was split at commas, also those in parentheses."""
+    out = []
+    for text in texts:
+        if out and out[-1].count("(") > out[-1].count(")"):
+            out[-1] += ", " + text
+        else:
+            out.append(text)
+    return out
+
+
+def _base_name(target):
+    return _snake_case(target.overloadpacket.__name__).strip("_") if target.overloadpacket.__name__.startswith("__") else \
+        _snake_case(target.overloadpacket.__name__)
+
+
+def _factory_options(target, kwargs, arguments):
+    """The options that torch states in calls that make tensors: pin_memory, and the device where no tensor gives it."""
+    known = {a.name for a in target._schema.arguments}
+    if not {"pin_memory", "layout"} <= known or "non_blocking" in known:
+        return {}
+    out = {key: kwargs[key] for key in ("dtype", "layout") if key in kwargs}
+    if not any("Tensor" in a.type for a in target._schema.arguments):
+        out["device"] = arguments.get("device") or cresset.get_default_device()
+    elif "device" in kwargs:
+        out["device"] = kwargs["device"]
+    return {**out, "pin_memory": bool(arguments.get("pin_memory"))}

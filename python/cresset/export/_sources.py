@@ -1,0 +1,90 @@
+"""Where recorded calls come from: the lines of the program and the modules they are in."""
+import linecache
+import sys
+
+from .._utils import torch_name
+from ..nn.modules import module as module_file
+from ..overrides import TorchFunctionMode
+
+_HOME = __file__.removesuffix("export/_sources.py")
+_LAYERS = _HOME + "nn/modules/"
+
+
+def _is_shown(path):
+    """Whether stack traces have a file's functions called forward: the program's and those of layers."""
+    return not path.startswith(_HOME) or path.startswith(_LAYERS) and not path.endswith("/module.py")
+
+
+def _class_name(module):
+    cls = type(module)
+    return f"{torch_name(cls.__module__)}.{cls.__qualname__}"
+
+
+def _function_name(function):
+    kind = type(function).__name__
+    return f"{kind}.{getattr(function, '__name__', kind)}"
+
+
+class Source:
+    """The origin of the calls that one function of torch made."""
+
+    __slots__ = ("frames", "modules", "function")
+
+    def __init__(self, frames, modules, function):
+        self.frames, self.modules, self.function = frames, modules, function
+
+    def stack_trace(self):
+        return "\n".join(f'  File "{path}", line {line}, in {name}\n    {linecache.getline(path, line).strip()}'
+                         for path, line, name in self.frames if linecache.getline(path, line)).lstrip()
+
+
+class Sources(TorchFunctionMode):
+    """Inside, notes each call of a function of torch, and tells the recorder its number."""
+
+    def __init__(self, root, recorder):
+        self.recorder, self.notes, self.calls = recorder, [], {}
+        self.paths = {id(m): name for name, m in root.named_modules(remove_duplicate=False)}
+        self.stack, self.top = [], None
+
+    def __enter__(self):
+        self.top = sys._getframe(1)
+        self.handles = [module_file.register_module_forward_pre_hook(self._enter),
+                        module_file.register_module_forward_hook(self._leave, always_call=True)]
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        for handle in self.handles:
+            handle.remove()
+        self.top = None
+        return super().__exit__(*error)
+
+    def _enter(self, module, args):
+        path = self.paths.get(id(module))
+        self.stack.append(None if path is None else (path, _class_name(module)))
+
+    def _leave(self, module, args, out):
+        if self.stack:
+            self.stack.pop()
+
+    def _frames(self):
+        frame, out = sys._getframe(2), []
+        while frame is not None and frame is not self.top:
+            path = frame.f_code.co_filename
+            if frame.f_code.co_name == "forward" and _is_shown(path):
+                out.append((path, frame.f_lineno, frame.f_code.co_name))
+            frame = frame.f_back
+        return out[::-1]
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = _function_name(func)
+        short = name.partition(".")[2]
+        self.calls[short] = self.calls.get(short, 0) + 1
+        modules = {f"L__self__{path}": (path, cls) for path, cls in filter(None, self.stack)}
+        self.recorder.at(str(len(self.notes)))
+        self.notes.append(Source(self._frames(), modules, (f"{short}_{self.calls[short]}", name)))
+        return func(*args, **(kwargs or {}))
+
+    def meta(self, text):
+        """The metadata of a node by the text that the recorder kept."""
+        source = self.notes[int(text)]
+        return {"nn_module_stack": source.modules, "stack_trace": source.stack_trace(), "torch_fn": source.function}

@@ -1,0 +1,272 @@
+"""export(): the call of a module as a graph.
+
+Parameters, buffers and arguments are replaced by fake tensors, and the operators that the call runs on them are recorded
+whole (src/graph/record.c), so that nothing is computed and no state of the module changes.
+"""
+import cresset
+
+from .. import Tensor, _C
+from .._dynamo.exc import ConstraintViolationError, UserError
+from .._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode,
+                                       detect_fake_mode)
+from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from ..utils._pytree import tree_flatten, tree_unflatten
+from ._constraints import Constraints
+from ._graph import GraphBuilder, NumberOutput
+from ._inputs import DRAFT_NOTE, check_call, leaves_of, placeholder_name
+from ._sources import Sources
+from .dynamic_shapes import dim_specs
+from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, TensorArgument
+
+
+class ExportMode(FakeTensorMode):
+    """Makes fakes of tensors that the call finds elsewhere while a recorder, which it stops meanwhile, records."""
+
+    recorder = None
+
+    def _fake_of(self, tensor):
+        if self.recorder is None:
+            return super()._fake_of(tensor)
+        self.recorder.stop()
+        try:
+            return super()._fake_of(tensor)
+        finally:
+            self.recorder.start()
+
+
+class ModuleState:
+    """The parameters, buffers and attributes of a module, which are fakes while the module is traced."""
+
+    def __init__(self, mod, mode):
+        self.mod, self.mode = mod, mode
+        self.parameters = dict(mod.named_parameters(remove_duplicate=False))
+        self.buffers = dict(mod.named_buffers(remove_duplicate=False))
+        self.persistent = mod.state_dict(keep_vars=True).keys()
+        self.attributes = {}  # id of a tensor -> path
+        self.saved = []
+
+    def __enter__(self):
+        for path, sub in self.mod.named_modules():
+            tables = {name: dict(getattr(sub, name)) for name in ("_parameters", "_buffers", "_modules")}
+            self.saved.append((path, sub, dict(sub.__dict__), tables))
+            for name, x in sub.__dict__.items():
+                if isinstance(x, Tensor):
+                    self.attributes.setdefault(id(x), f"{path}.{name}" if path else name)
+            for table in (sub._parameters, sub._buffers):
+                for name, x in table.items():
+                    if x is not None:
+                        table[name] = self.mode.from_tensor(x)
+        return self
+
+    def keep_assigned(self):
+        """Records the assignment of a new tensor to a buffer as a copy into it."""
+        for path, sub, before, tables in self.saved:
+            for name, x in tables["_buffers"].items():
+                now = sub._buffers.get(name)
+                old = None if x is None else self.mode.from_tensor(x)
+                if isinstance(now, Tensor) and old is not None and now is not old:
+                    old.copy_(now)
+            for name, x in sub.__dict__.items():
+                if isinstance(x, Tensor) and x is not before.get(name):
+                    raise ValueError(f"The tensor attribute self.{f'{path}.{name}' if path else name} was assigned during export. "
+                                     "Such attributes must be registered as buffers using the `register_buffer` API "
+                                     "(https://pytorch.org/docs/stable/generated/torch.nn.Module.html"
+                                     "#torch.nn.Module.register_buffer).")
+
+    def __exit__(self, *error):
+        for _, sub, attributes, tables in self.saved:
+            for name in [n for n in sub.__dict__ if n not in attributes]:
+                del sub.__dict__[name]
+            sub.__dict__.update(attributes)
+            for name, table in tables.items():
+                getattr(sub, name).clear()
+                getattr(sub, name).update(table)
+
+
+class Trace:
+    """One call of a module, recorded."""
+
+    def __init__(self, mod, args, kwargs, dynamic_shapes):
+        self.mod, self.args, self.kwargs = mod, args, kwargs
+        self.leaves, self.in_spec = leaves_of(mod, args, kwargs)
+        self.dims = dim_specs(mod, args, kwargs, self.leaves, dynamic_shapes)
+        everything = [x.value for x in self.leaves], list(mod.parameters()), list(mod.buffers())
+        self.mode = detect_fake_mode(everything) or ExportMode(allow_non_fake_inputs=True, export=True)
+        self.recorder = _C.Recorder(whole=True)
+        self.known, self.kept = {}, []  # id of a fake -> its number among the recording's inputs
+
+    def input(self, tensor):
+        if id(tensor) not in self.known:
+            self.known[id(tensor)] = len(self.known)
+            self.kept.append(tensor)
+            self.recorder.input(tensor)
+
+    def fake_leaves(self):
+        seen = set()
+        for leaf in self.leaves:
+            x = leaf.value
+            if isinstance(x, Tensor):
+                leaf.fake = self.mode.from_tensor(x if id(x) not in seen else x.detach())
+                seen.add(id(x))
+        return [leaf.fake if isinstance(leaf.value, Tensor) else leaf.value for leaf in self.leaves]
+
+    def run(self):
+        """Calls the module on fakes.  Sets `out`, `state` and `recorded`."""
+        with ModuleState(self.mod, self.mode) as state, cresset.no_grad() if self._inference() else cresset.enable_grad():
+            self.state = state
+            self.fakes = {**{n: self.mode.from_tensor(x) for n, x in state.parameters.items()},
+                          **{n: self.mode.from_tensor(x) for n, x in state.buffers.items()}}
+            args, kwargs = tree_unflatten(self.fake_leaves(), self.in_spec)
+            for x in [*self.fakes.values(), *(leaf.fake for leaf in self.leaves if isinstance(leaf.value, Tensor))]:
+                self.input(x)
+            for leaf in self.leaves:
+                if isinstance(leaf.value, Tensor):
+                    leaf.place = self.known[id(leaf.fake)]
+            for spec in self.dims:
+                if spec.varies:
+                    spec.leaf.mask = getattr(spec.leaf, "mask", 0) | 1 << spec.dim
+            for leaf in self.leaves:
+                if getattr(leaf, "mask", 0):
+                    self.recorder.dynamic(leaf.fake, leaf.mask)
+            self.out = self.call(args, kwargs)
+        self.results, self.out_spec = tree_flatten(self.out)
+        self.recorded = self.recorder.finish([x for x in self.results if isinstance(x, Tensor)])
+
+    def _inference(self):
+        return not cresset.is_grad_enabled()
+
+    def call(self, args, kwargs):
+        self.sources = Sources(self.mod, self.recorder)
+        self.recorder.start()
+        self.mode.recorder = self.recorder
+        try:
+            with self.mode, self.sources:
+                out = self.mod(*args, **kwargs)
+                self.state.keep_assigned()
+            return self._with_numbers(out)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise GuardOnDataDependentSymNode(self._data_dependent(error)) from error
+        finally:
+            self.mode.recorder = None
+            self.recorder.stop()
+
+    def _data_dependent(self, error):
+        note = self.sources.notes[-1] if self.sources.notes else None
+        path, line, name = note.frames[-1] if note is not None and note.frames else ("?", 0, "?")
+        return ("Could not guard on data-dependent expression: the program needs the elements of a tensor "
+                f"({error}).  (Size-like symbols: none)\n\nconsider using torch.cond, torch.where or torch.masked_fill, or "
+                "data-dependent friendly APIs such as guard_or_false, guard_or_true and statically_known_true.\n"
+                f"Caused by: ({path}:{line} in {name})")
+
+    def _with_numbers(self, out):
+        """The results, in which symbols are the numbers of the recording."""
+        leaves, spec = tree_flatten(out)
+        if not any(type(x) is _C.Symbol for x in leaves):
+            return out
+        return tree_unflatten([NumberOutput(_C._symbol_of(x)) if type(x) is _C.Symbol else x for x in leaves], spec)
+
+
+def _input_specs(trace):
+    """(name, InputSpec, value, recorded name) of parameters and buffers."""
+    names = trace.recorded.inputs
+    for path, x in trace.state.parameters.items():
+        yield placeholder_name("p_", [path]), InputSpec(InputKind.PARAMETER, TensorArgument(""), path), x, \
+            names[trace.known[id(trace.fakes[path])]]
+    for path, x in trace.state.buffers.items():
+        yield placeholder_name("b_", [path]), \
+            InputSpec(InputKind.BUFFER, TensorArgument(""), path, path in trace.state.persistent), x, \
+            names[trace.known[id(trace.fakes[path])]]
+
+
+def _add_constants(trace, builder):
+    """Adds the tensors that the call read and that are neither arguments nor parameters."""
+    lifted = 0
+    for names, op, *rest in trace.recorded.nodes():
+        if op is not None:
+            continue
+        path = trace.state.attributes.get(id(rest[0]))
+        if path is None:
+            path, lifted = f"lifted_tensor_{lifted}", lifted + 1
+        builder.constant_placeholder(placeholder_name("c_", [path]), names[0], rest[0], path)
+
+
+def _add_arguments(trace, builder):
+    names = trace.recorded.inputs
+    for leaf in trace.leaves:
+        if isinstance(leaf.value, Tensor):
+            spec = InputSpec(InputKind.USER_INPUT, TensorArgument(""), None)
+            leaf.node = builder.placeholder(leaf.name, spec, None, names[trace.known[id(leaf.fake)]])
+        else:
+            spec = InputSpec(InputKind.USER_INPUT, ConstantArgument("", leaf.value), None)
+            leaf.node = builder.placeholder(leaf.name, spec, leaf.value)
+
+
+def _build(trace, constraints):
+    """The builder of the finished graph, and the specs of its outputs."""
+    builder = GraphBuilder(trace.recorded, trace.mode, trace.sources, constraints.sizes())
+    builder.hints = constraints.hints()
+    for name, spec, x, recorded in _input_specs(trace):
+        builder.placeholder(name, spec, None, recorded)
+    _add_constants(trace, builder)
+    _add_arguments(trace, builder)
+    builder.size_nodes([(c.number, c.leaf.node, c.dim) for c in constraints.dims])
+    builder.nodes()
+    outputs = builder.output(trace.results, trace.recorded.outputs)
+    builder.graph.eliminate_dead_code()
+    return builder, outputs
+
+
+def _call_graph(trace, preserve):
+    from ._inputs import forward_arg_names
+    top = ModuleCallSignature([], [], trace.in_spec, trace.out_spec, forward_arg_names(trace.mod, trace.args, trace.kwargs))
+    paths = [name for name, _ in trace.mod.named_modules(remove_duplicate=False) if name]
+    return [ModuleCallEntry("", top), *(ModuleCallEntry(path) for path in paths)]
+
+
+def _state(trace):
+    saved, constants = trace.mod.state_dict(keep_vars=True), {}
+    first = [name for name in trace.state.parameters if name in saved]
+    state = {name: saved[name] for name in [*first, *(name for name in saved if name not in trace.state.parameters)]}
+    for path, x in trace.state.buffers.items():
+        if path not in state:
+            constants[path] = x
+    return state, constants
+
+
+def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=()):
+    """The ExportedProgram of one call."""
+    check_call(mod, args, kwargs)
+    trace = Trace(mod, args, kwargs or {}, dynamic_shapes)
+    trace.run()
+    constraints = Constraints(trace.recorded, trace.dims, trace.leaves)
+    constraints.solve()
+    builder, outputs = _build(trace, constraints)
+    state, constants = _state(trace)
+    from ..fx import GraphModule
+    module = GraphModule({}, builder.graph, "GraphModule")
+    return ExportedProgram(module, builder.graph, ExportGraphSignature(builder.specs, outputs), state, constraints.ranges(),
+                           _call_graph(trace, preserve), (args, kwargs or {}), {**builder.constants, **constants},
+                           guards_code=constraints.guards())
+
+
+def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
+           prefer_deferred_runtime_asserts_over_guards=False):
+    """The ExportedProgram of mod(*args, **kwargs): a graph of operators.
+
+        dynamic_shapes  sizes that may vary: {argument: {dim: Dim(...), Dim.AUTO or Dim.DYNAMIC}}, or a list or tuple in the
+                        order of the arguments; a ShapesCollection
+        strict          accepted: calls are recorded in the same way
+
+    Example::
+
+        >>> batch = torch.export.Dim("batch")
+        >>> program = torch.export.export(nn.Linear(2, 3), (torch.zeros(4, 2),), dynamic_shapes={"input": {0: batch}})
+        >>> program.module()(torch.ones(7, 2)).shape
+        torch.Size([7, 3])
+    """
+    try:
+        return export_call(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)
+    except (UserError, ConstraintViolationError, GuardOnDataDependentSymNode) as error:
+        error.args = (f"{error}\n\n{DRAFT_NOTE}",)
+        raise

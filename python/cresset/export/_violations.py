@@ -1,0 +1,109 @@
+"""Errors of sizes that cannot vary as dynamic_shapes says, in torch's words."""
+from .._dynamo.exc import UserError
+from ._constraints import _MORE, _SPECIALIZED
+
+
+class _Violations:
+    def __init__(self, constraints):
+        self.c = constraints
+        self.names, self.lines, self.fixes = [], [], []
+
+    def add(self, names, line, *fixes):
+        self.names += [n for n in names if n not in self.names]
+        if line not in self.lines:
+            self.lines.append(line)
+        self.fixes += [f for f in fixes if f not in self.fixes]
+
+    def specialized(self):
+        for d in self.c.dims:
+            if d.wanted and self.c.expr(d).is_number:
+                self.add([d.name], _SPECIALIZED.format(d.name, d.hint),
+                         *([] if d.is_hint else [f"  {d.name} = {d.hint}"]))
+
+    def equal(self):
+        named = [d for d in self.c.dims if not d.is_hint and d.spec.root is None]
+        for i, d in enumerate(named):
+            for other in named[:i]:
+                e = self.c.expr(d)
+                if e == self.c.expr(other) and not e.is_number and d.name != other.name and d.name not in self.names:
+                    self.add([d.name], f"  - The values of {d.name} = {d.source} and {other.name} = {other.source} must always be "
+                                       "equal.", f"  {d.name} = {other.name}")
+
+    def ranges(self):
+        for d in self.c.dims:
+            e = self.c.expr(d)
+            if d.is_hint or d.spec.root is not None or not e.is_symbol or d.name in self.names:
+                continue
+            low, high = d.bounds
+            found = self.c.lower[e.name], self.c.upper[e.name]
+            if max(low, 2) >= found[0] and (found[1] is None or found[1] == high):
+                continue
+            self.add([d.name], self._range_line(d, low, high, found), f"  {d.name} = {_dim_text(d.name, found, high)}")
+
+    @staticmethod
+    def _range_line(d, low, high, found):
+        given = f" {low} <= {d.name} <= {high}" if low > 2 and high is not None else \
+            f" {d.name} <= {high}" if high is not None else f" {low} <= {d.name}" if low > 2 else ""
+        wanted = [f"{found[0]} <= {d.source}"] if found[0] > 2 else []
+        wanted += [f"{d.source} <= {found[1]}"] if found[1] is not None else []
+        return (f"  - Not all values of {d.name} = {d.source} in the specified range{given} satisfy the generated guard "
+                f"{' and '.join(wanted)}")
+
+    def conditions(self):
+        by_symbol = {}
+        for d in self.c.dims:
+            for s in self.c.expr(d).free_symbols:
+                by_symbol.setdefault(s, d)
+        for condition in self.c.conditions:
+            plain = self.c._plain(condition)
+            symbols = list(dict.fromkeys(plain.left.free_symbols + plain.right.free_symbols))
+            of = [by_symbol[s] for s in symbols if s in by_symbol]
+            named = [d for d in of if not d.is_hint]
+            if not named or plain.left == plain.right or self._always(plain) or self.c._implied(condition) or \
+               condition.test in ("<", "<=", ">", ">=") and len(symbols) == 1:
+                continue
+            source = {s: d.source for s, d in by_symbol.items()}
+            d = named[0]
+            fixes = self._fix(d, plain) if len(symbols) == 1 else []
+            self.add([d.name], f"  - Not all values of {d.name} = {d.source} in the specified range satisfy the generated guard "
+                               f"{plain.text(lambda s: source.get(s, s))}.", *fixes)
+
+    def _always(self, condition):
+        """Whether a condition holds at some hundred values within the bounds: an identity."""
+        symbols = list(dict.fromkeys(condition.left.free_symbols + condition.right.free_symbols))
+        if len(symbols) != 1:
+            return False
+        low, high = self.c.lower[symbols[0]], self.c.upper[symbols[0]]
+        values = range(max(low, 2), min(max(low, 2) + 300, 10 ** 9 if high is None else high + 1))
+        return all(condition.holds({symbols[0]: n}) for n in values)
+
+    @staticmethod
+    def _fix(d, plain):
+        for m, _ in plain.left.terms.items():
+            for atom in m:
+                if not isinstance(atom, str) and atom[0] == "mod" and atom[1][1].is_number and plain.test == "==" and \
+                   plain.right == 0 and atom[1][0].is_symbol:
+                    n = atom[1][1].value
+                    return [f"  _{d.name} = Dim('_{d.name}', min=1, max=oo)", f"  {d.name} = {n}*_{d.name}"]
+        return []
+
+    def check(self):
+        self.specialized()
+        self.equal()
+        self.ranges()
+        self.conditions()
+        if not self.lines:
+            return
+        fixes = "\nSuggested fixes:\n" + "\n".join(self.fixes) if self.fixes else ""
+        raise UserError(f"Constraints violated ({', '.join(self.names)})! {_MORE}\n" + "\n".join(self.lines) + fixes)
+
+
+def _dim_text(name, found, high):
+    low = f", min={found[0]}" if found[0] > 2 else ""
+    top = found[1] if found[1] is not None else high
+    return f"Dim('{name}'{low}{'' if top is None else f', max={top}'})"
+
+
+def check(constraints):
+    """Raises for sizes that must vary and cannot, and for Dims with values that the program does not take."""
+    _Violations(constraints).check()

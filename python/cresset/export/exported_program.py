@@ -1,0 +1,200 @@
+"""ExportedProgram: a graph of operators with its parameters, buffers, constants and constraints."""
+import copy
+import dataclasses
+from typing import NamedTuple
+
+import cresset
+
+from ..fx import GraphModule
+from ..utils._pytree import TreeSpec, tree_flatten
+from .graph_signature import InputKind
+
+__all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions"]
+
+
+@dataclasses.dataclass
+class ModuleCallSignature:
+    """The arguments and results of a module's call."""
+
+    inputs: list
+    outputs: list
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+    forward_arg_names: list | None = None
+
+
+@dataclasses.dataclass
+class ModuleCallEntry:
+    """A module of the program by its path, and its signature if it was kept."""
+
+    fqn: str
+    signature: ModuleCallSignature | None = None
+
+
+class CallSpec(NamedTuple):
+    in_spec: TreeSpec | None
+    out_spec: TreeSpec | None
+
+
+class ValueRange(NamedTuple):
+    """The bounds of a size; upper None: none."""
+
+    lower: int
+    upper: int | None
+
+    def __repr__(self):
+        return f"VR[{self.lower}, {'int_oo' if self.upper is None else self.upper}]"
+
+    def __contains__(self, n):
+        return self.lower <= n and (self.upper is None or n <= self.upper)
+
+
+class _ReadOnly:
+    """An attribute that programs can read only."""
+
+    def __set_name__(self, owner, name):
+        self.name, self.key = name, f"_{name}"
+
+    def __get__(self, program, owner=None):
+        return self if program is None else program.__dict__[self.key]
+
+    def __set__(self, program, value):
+        raise RuntimeError(f"Unable to set ExportedProgram's {self.name} attribute.")
+
+
+class ExportedProgram:
+    """What export() returns: a graph of operators without control flow in Python.
+
+    Parameters, buffers and constants are inputs of the graph; `module()` is a module with the signature of the
+    exported one.
+
+    Example::
+
+        >>> program = torch.export.export(nn.Linear(2, 3), (torch.zeros(4, 2),))
+        >>> program.module()(torch.ones(4, 2)).shape
+        torch.Size([4, 3])
+    """
+
+    graph_module, graph_signature, state_dict = _ReadOnly(), _ReadOnly(), _ReadOnly()
+    range_constraints, module_call_graph, constants = _ReadOnly(), _ReadOnly(), _ReadOnly()
+    dialect = "TRAINING"
+
+    def __init__(self, root, graph, graph_signature, state_dict, range_constraints, module_call_graph, example_inputs=None,
+                 constants=None, *, verifiers=None, guards_code=(), dialect="TRAINING"):
+        self._graph_module = root if isinstance(root, GraphModule) and root.graph is graph else GraphModule(root, graph)
+        self._graph_signature, self._state_dict = graph_signature, state_dict
+        self._range_constraints, self._module_call_graph = range_constraints, module_call_graph
+        self._example_inputs, self._constants = example_inputs, constants or {}
+        self._verifiers, self._guards_code = list(verifiers or []), list(guards_code)
+        self.dialect = dialect
+
+    @property
+    def graph(self):
+        return self.graph_module.graph
+
+    @graph.setter
+    def graph(self, value):
+        raise RuntimeError("Unable to set ExportedProgram's graph attribute.")
+
+    @property
+    def example_inputs(self):
+        return self._example_inputs
+
+    @example_inputs.setter
+    def example_inputs(self, value):
+        if value is None:
+            self._example_inputs = None
+            return
+        if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple) and isinstance(value[1], dict)):
+            raise ValueError(f"Example inputs should be a tuple containing example arguments (as a tuple), and example kwargs (as a "
+                             f"dictionary). Got {value}")
+        spec = tree_flatten(value)[1]
+        if spec != self.call_spec.in_spec:
+            raise ValueError(f"Example inputs do not match the in_spec of the program: {spec} and {self.call_spec.in_spec}")
+        self._example_inputs = value
+
+    @property
+    def call_spec(self):
+        if not self.module_call_graph:
+            return CallSpec(None, None)
+        signature = self.module_call_graph[0].signature
+        return CallSpec(signature.in_spec, signature.out_spec)
+
+    @property
+    def tensor_constants(self):
+        return self.constants
+
+    @property
+    def verifiers(self):
+        return self._verifiers
+
+    def parameters(self):
+        """The parameters."""
+        for _, x in self.named_parameters():
+            yield x
+
+    def named_parameters(self):
+        """(name, parameter) of each parameter."""
+        for name in self.graph_signature.parameters:
+            yield name, self.state_dict[name]
+
+    def buffers(self):
+        """The buffers."""
+        for _, x in self.named_buffers():
+            yield x
+
+    def named_buffers(self):
+        """(name, buffer) of each buffer."""
+        unsaved = set(self.graph_signature.non_persistent_buffers)
+        for name in self.graph_signature.buffers:
+            yield name, (self.constants if name in unsaved else self.state_dict)[name]
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("Unable to call ExportedProgram directly. You should use `exported_program.module()` instead.")
+
+    def __str__(self):
+        code = self.graph_module.print_readable(print_output=False, colored=False).replace("\n", "\n    ")
+        signature = str(self.graph_signature).replace("\n", "\n    ")
+        return (f"ExportedProgram:\n    {code}\nGraph signature: {signature}\n"
+                f"Range constraints: {self.range_constraints}\n")
+
+    def module(self, check_guards=True):
+        """A module with the exported module's arguments and results; it checks sizes and numbers unless check_guards is
+        False."""
+        from ._unlift import unlifted
+        return unlifted(self, check_guards)
+
+    def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
+        """The program with functional operators only, of which those in `decomp_table` are replaced by the operators
+        that its functions call.  None: default_decompositions()."""
+        from ._decompose import decomposed
+        return decomposed(self, default_decompositions() if decomp_table is None else decomp_table)
+
+    def __deepcopy__(self, memo):
+        module = copy.deepcopy(self.graph_module, memo)
+        return ExportedProgram(
+            module, module.graph, copy.deepcopy(self.graph_signature, memo), copy.deepcopy(self.state_dict, memo),
+            copy.deepcopy(self.range_constraints, memo), copy.deepcopy(self.module_call_graph, memo),
+            copy.deepcopy(self.example_inputs, memo), copy.deepcopy(self.constants, memo), verifiers=self.verifiers,
+            guards_code=self._guards_code, dialect=self.dialect)
+
+    def validate(self):
+        """Raises unless graph, signature and state agree."""
+        self.graph_module.graph.lint()
+        names = [n.name for n in self.graph.nodes if n.op == "placeholder"]
+        for name, spec in zip(names, self.graph_signature.input_specs):
+            if name != spec.arg.name:
+                raise ValueError(f"Expected input name {spec.arg.name} but got {name}")
+            known = self.state_dict if spec.kind == InputKind.PARAMETER else {**self.state_dict, **self.constants}
+            if spec.target is not None and spec.target not in known:
+                raise ValueError(f"{spec.kind.name} {spec.target} is not in the program's state")
+        if len(names) != len(self.graph_signature.input_specs):
+            raise ValueError(f"Expected {len(self.graph_signature.input_specs)} inputs but the graph has {len(names)}")
+
+    _validate = validate
+
+
+def default_decompositions():
+    """The table of run_decompositions(): {operator: function}."""
+    from ._decompose import default_table
+    return default_table()
