@@ -52,6 +52,7 @@ typedef struct {
     void *to;
     const char *folder;
     const char *version; /* the version record; NULL: "3\n" */
+    bool versioned;      /* a record .data/version was added, which replaces it */
     bool unchecked;      /* true: checksums are not computed and stored as 0 */
     uint64_t at;         /* bytes written */
     uint64_t count;      /* records */
@@ -62,7 +63,7 @@ typedef struct {
 /* Records go into `folder`, which is borrowed until cr_zip_end. */
 void cr_zip_begin(cr_zip_writer *w, const char *folder, cr_zip_put put, void *to);
 CR_MUST cr_status cr_zip_add(cr_zip_writer *w, const char *name, const void *bytes, size_t len);
-/* Adds the version record, the archive's id and the directory. */
+/* Adds the version record unless there is one, the archive's id and the directory. */
 CR_MUST cr_status cr_zip_end(cr_zip_writer *w);
 void cr_zip_writer_drop(cr_zip_writer *w);
 

@@ -177,6 +177,7 @@ cr_status cr_zip_add(cr_zip_writer *w, const char *name, const void *bytes, size
     cr_text_printf(&full, "%s/%s", w->folder, name);
     cr_status st = zip_add_record(w, &full, bytes, len);
     cr_text_drop(&full);
+    w->versioned = w->versioned || !strcmp(name, ".data/version");
     return st;
 }
 
@@ -216,7 +217,8 @@ cr_status cr_zip_end(cr_zip_writer *w)
 
     const char *version = w->version ? w->version : "3\n";
 
-    CR_TRY(cr_zip_add(w, "version", version, strlen(version)));
+    if (!w->versioned)
+        CR_TRY(cr_zip_add(w, "version", version, strlen(version)));
     snprintf(number, sizeof number, "%020" PRIu64 "%020" PRIu64, w->digest[0], w->digest[1]);
     CR_TRY(cr_zip_add(w, ".data/serialization_id", number, 40));
     return put_directory(w);

@@ -1,6 +1,6 @@
 """Programs for torch.export, and the texts of what they export to.
 
-`python export_cases.py record MODULE FILE` writes the texts of a module.  The test imports this file, which then uses
+`python export_cases.py record MODULE FILE` writes the texts of a module, `files MODULE FOLDER` its files.  The test imports this file, which then uses
 cresset, and compares.  Texts have no paths, addresses or package names.
 """
 import importlib
@@ -406,6 +406,41 @@ def a_collection_of_another_call():
     return str(shapes.dynamic_shapes(nn.Linear(2, 2), (torch.ones(3, 2),)))
 
 
+# Cases that are saved in tests/data/export.
+FILES = ["perceptron", "counting", "state_of_all_kinds", "picture_in_training", "attention_of_any_batch",
+         "embedding_and_recurrent_layers", "arithmetic", "new_tensors", "numbers_and_texts", "a_size_that_varies",
+         "two_sizes_that_are_equal", "a_branch_by_a_size"]
+
+
+def program(name):
+    """The program of a case, without lines of files; parameters have the numbers of seed 0."""
+    torch.manual_seed(0)
+    made = CASES[name]()
+    for node in made.graph.nodes:
+        node.meta.pop("stack_trace", None)
+    return made
+
+
+def outputs(program):
+    """Results of the example inputs as lists, by name."""
+    torch.manual_seed(1)
+    args, kwargs = program.example_inputs
+    out = program.module()(*args, **kwargs)
+    pytree = importlib.import_module(f"{torch.__name__}.utils._pytree")
+    return [x.tolist() if isinstance(x, torch.Tensor) else x for x in pytree.tree_leaves(out)]
+
+
+def record_files(folder):
+    """Saves the programs of FILES, and what they give."""
+    found = {}
+    for name in FILES:
+        export_module.save(program(name), f"{folder}/{name}.pt2")
+        found[name] = outputs(program(name))
+    with open(f"{folder}/outputs.json", "w") as file:
+        json.dump(found, file)
+        file.write("\n")
+
+
 def record(path):
     with open(path, "w") as file:
         json.dump({name: run(name) for name in CASES}, file, indent=1)
@@ -413,4 +448,4 @@ def record(path):
 
 
 if __name__ == "__main__":
-    record(sys.argv[3])
+    (record_files if sys.argv[1] == "files" else record)(sys.argv[3])

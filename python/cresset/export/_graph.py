@@ -47,7 +47,7 @@ class GraphBuilder:
     def __init__(self, recorded, mode, sources=None, sizes=None):
         self.recorded, self.mode, self.sources = recorded, mode, sources
         self.graph, self.env, self.vals, self.specs = Graph(), {}, {}, []
-        self.types, self.constants = recorded.types(), {}
+        self.types, self.inputs, self.constants = recorded.types(), set(recorded.inputs), {}
         self.numbers = recorded.numbers if sizes is not None else []
         self.exprs = number_expressions(self.numbers, sizes or {})
         self.number_nodes = {}  # index of a number -> fx node or number
@@ -70,7 +70,9 @@ class GraphBuilder:
 
     def fake(self, name):
         if name not in self.vals:
-            self.vals[name] = make_fake(self.mode, self.types[name], self.sized.get(name))
+            *kind, grad = self.types[name]
+            kind = *kind, grad and name in self.inputs  # results have no history
+            self.vals[name] = make_fake(self.mode, kind, self.sized.get(name))
         return self.vals[name]
 
     def describe(self, node, val):

@@ -5,6 +5,7 @@ program, or arithmetic on sizes.
 """
 import io
 import json
+import keyword
 import operator
 import os
 import warnings
@@ -42,6 +43,20 @@ def _get(x, key, kind):
     if not isinstance(x[key], kind) or isinstance(x[key], bool) and kind is int:
         _refuse(f"field '{key}' is a {type(x[key]).__name__}")
     return x[key]
+
+
+def _name(x):
+    """A name that generated code may have."""
+    if not (isinstance(x, str) and x.isidentifier() and not keyword.iskeyword(x)):
+        _refuse(f"{str(x)[:50]!r} is no name of a value")
+    return x
+
+
+def _path(x):
+    """The path of a tensor, which generated code has in quotes where it is no identifier."""
+    if not isinstance(x, str) or not x or any(c in x for c in "\"'\\\n\r{}") or not all(x.split(".")):
+        _refuse(f"{str(x)[:50]!r} is no path of a tensor")
+    return x
 
 
 def _one(x):
@@ -145,7 +160,7 @@ class _GraphReader:
         return node
 
     def keep(self, name, node):
-        if name in self.env:
+        if _name(name) in self.env:
             _refuse(f"value '{name}' is made twice")
         self.env[name] = self.describe(node)
 
@@ -187,9 +202,7 @@ class _GraphReader:
         return value if isinstance(value, (int, float)) else _refuse("a size is neither a number nor a name")
 
     def nested(self, value):
-        name = _get(value, "name", str)
-        if not name.isidentifier():
-            _refuse(f"{name[:50]!r} is no name of a graph")
+        name = _name(_get(value, "name", str))
         reader = _GraphReader(_get(value, "graph", dict), self.mode)
         self.modules[name] = reader.module()
         return self.graph.create_node("get_attr", name, name=name)
@@ -201,12 +214,14 @@ class _GraphReader:
         for x in _get(self.found, "inputs", list):
             tag, value = _one(x)
             if tag == "as_tensor" or tag in _SYMBOLIC:
-                name = value["name"] if tag == "as_tensor" else value["as_name"]
+                name = _name(value["name"] if tag == "as_tensor" else value["as_name"])
                 self.keep(name, self.graph.create_node("placeholder", name, name=name))
                 continue
             name, constant = next(constants, (None, None))
             if name is None:
                 _refuse("a constant input has no name in the signature")
+            if _name(name) in self.env:
+                _refuse(f"value '{name}' is made twice")
             node = self.graph.create_node("placeholder", name, name=name)
             node.meta["val"] = constant
             self.env[name] = node
@@ -231,6 +246,7 @@ class _GraphReader:
         is_list = bool(outputs) and outputs[0][0] == "as_tensors"
         single = len(outputs) == 1 and not is_list and not (schema is None and not _is_number(target))
         name = x.get("name") or (outputs[0][1]["name"] if single and outputs[0][0] == "as_tensor" else None)
+        name = name if name is None else _name(name)
         node = self.graph.create_node("call_function", target, args, kwargs, name=name)
         node.meta.update(_metadata(x.get("metadata") or {}))
         if single:
@@ -242,7 +258,7 @@ class _GraphReader:
         for k, item in enumerate(items):
             vals.append(make_fake(self.mode, *_kind_of(self.tensors[item])) if item in self.tensors else None)
             if f"_unused_{k}" not in item:
-                made = self.graph.create_node("call_function", operator.getitem, (node, k), {}, name=item)
+                made = self.graph.create_node("call_function", operator.getitem, (node, k), {}, name=_name(item))
                 made.meta.update(node.meta)
                 self.keep(item, made)
                 vals[-1] = made.meta.get("val", vals[-1])
@@ -295,11 +311,11 @@ def _input_spec(x):
         return InputSpec(InputKind.USER_INPUT, ConstantArgument(_get(value, "name", str), arg.value), None)
     arg = TensorArgument(_get(_get(value, "arg", dict), "name", str))
     if tag == "parameter":
-        return InputSpec(InputKind.PARAMETER, arg, _get(value, "parameter_name", str))
+        return InputSpec(InputKind.PARAMETER, arg, _path(_get(value, "parameter_name", str)))
     if tag == "buffer":
-        return InputSpec(InputKind.BUFFER, arg, _get(value, "buffer_name", str), bool(value.get("persistent", True)))
+        return InputSpec(InputKind.BUFFER, arg, _path(_get(value, "buffer_name", str)), bool(value.get("persistent", True)))
     if tag == "tensor_constant":
-        return InputSpec(InputKind.CONSTANT_TENSOR, arg, _get(value, "tensor_constant_name", str))
+        return InputSpec(InputKind.CONSTANT_TENSOR, arg, _path(_get(value, "tensor_constant_name", str)))
     _refuse(f"an input of kind {tag}")
 
 
@@ -331,6 +347,9 @@ def _call_entry(x):
         in_spec, out_spec = treespec_loads(_get(found, "in_spec", str)), treespec_loads(_get(found, "out_spec", str))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         _refuse(f"the tree of a module's arguments: {error}")
+    if in_spec.num_children == 2 and in_spec.child(1).type is dict:
+        for key in in_spec.child(1).context:
+            _name(key)
     names = found.get("forward_arg_names")
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) and n.isidentifier() for n in names)):
         _refuse("the names of arguments are no names")
@@ -451,7 +470,7 @@ def load(f, *, extra_files=None, expected_opset_version=None):
         _refuse("the archive has no models/model.json")
     try:
         program = _program(reader, "model")
-    except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError, AssertionError) as error:
         raise FormatError(f"torch.export.load: a field has another form than expected: {error}") from error
     for name in extra_files or {}:
         if reader.has_record(f"extra/{name}"):
