@@ -38,10 +38,12 @@ typedef struct {
     struct {
         size_t len, cap;
         cr_graph **at;
-    } made;               /* own the constants */
-    const cr_sym **flops; /* by number of the node, including nested nodes */
-    bool *moves;          /* a part of the node is not a view */
-    bool merged;          /* symbols with equal values are merged */
+    } made;                        /* own the constants */
+    const cr_sym **flops;          /* by number of the node, including nested nodes */
+    bool *moves;                   /* a part of the node is not a view */
+    bool merged;                   /* symbols with equal values are merged */
+    const cr_scalar *const *given; /* samples that the caller chose, or NULL */
+    int given_count;
     unsigned nodes, unknown;
     uint64_t random;
     cr_graph_costs out;
@@ -206,7 +208,10 @@ static void try_sample(coster *x, int attempt)
     cr_scalar *symbol = CR_NEW_N(x->s, cr_scalar, x->g->numbers.list.len + 1);
     cr_graph *g = NULL, *parts;
 
-    choose_samples(x, symbol, attempt);
+    if (x->given)
+        memcpy(symbol, x->given[attempt], x->g->numbers.list.len * sizeof *symbol);
+    else
+        choose_samples(x, symbol, attempt);
     if (is_taken(x, symbol) || cr_graph_instantiate_at(&g, x->s, x->g, symbol, false) || !g)
         return;
     hold(x, g);
@@ -229,13 +234,15 @@ static void take_samples(coster *x)
         x->samples = 1;
         return;
     }
-    for (int round = 0; round < 2 && x->samples < LEAST; round++) {
+    for (int i = 0; i < x->given_count && x->samples < SAMPLES; i++)
+        try_sample(x, i);
+    for (int round = 0; !x->given && round < 2 && x->samples < LEAST; round++) {
         x->merged = round;
         x->samples = 0;
         for (int attempt = 0; attempt < ATTEMPTS && x->samples < SAMPLES; attempt++)
             try_sample(x, attempt);
     }
-    if (x->samples < LEAST)
+    if (x->samples < (x->given ? 2 : LEAST))
         cr_bail(x->s, CR_VALUE, "the graph takes no other sizes than those seen");
 }
 
@@ -699,9 +706,11 @@ static void print_sizes(cr_text *out, const coster *x, const cr_gvalue *v)
     cr_text_char(out, '\n');
 }
 
-void cr_graph_print_sizes(cr_text *out, const cr_graph *g)
+void cr_graph_print_sizes(cr_text *out, const cr_graph *g, const cr_scalar *const *given,
+                          int count)
 {
-    coster x = {.g = g, .s = g->session, .random = 1};
+    coster x = {
+        .g = g, .s = g->session, .random = 1, .given = given, .given_count = given ? count : 0};
     cr_status st = cr_session_run(g->session, sizes_run, &x);
     const cr_graph *in = x.whole.in[0];
 

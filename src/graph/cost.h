@@ -45,9 +45,11 @@ typedef struct {
 } cr_graph_costs;
 
 /* Appends a line for each value: its name, ": " and its sizes as expressions, separated by
- * ", ".  Symbols whose recorded values are equal may be one name.  Bails as the cost does when
- * the graph takes no other sizes than those seen. */
-void cr_graph_print_sizes(cr_text *out, const cr_graph *g);
+ * ", ".  given[i]: values of all numbers, of which at least two must be such as the graph
+ * takes; NULL: they are chosen, and symbols whose recorded values are equal may be one name.
+ * Bails as the cost does when the graph takes too few of them. */
+void cr_graph_print_sizes(cr_text *out, const cr_graph *g, const cr_scalar *const *given,
+                          int count);
 /* Appends one line for each node, and the sums. */
 void cr_graph_print_cost(cr_text *out, const cr_graph *g);
 

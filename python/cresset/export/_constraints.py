@@ -2,13 +2,13 @@
 
 Each size that may vary has a symbol.  Symbols are equal to one another or to a number where a Dim says so, where the
 program asked (a guard of the recording), or where the operators take no other sizes: the recording's rules are run at
-other sizes (`_C.Graph.takes`).
+other sizes (`_C.RecordedGraph.takes`).
 """
 import hashlib
 
 from .._dynamo.exc import ConstraintViolationError, UserError
 from .._size_expr import Expr
-from ._graph import number_expressions
+from ._graph import number_expressions, takes, value_sizes
 from .dynamic_shapes import Dim
 from .exported_program import ValueRange
 
@@ -146,7 +146,9 @@ class Constraints:
     # --- what the program asked ---
 
     def _use_guards(self):
-        exprs = number_expressions(self.recorded.numbers, {d.number: Expr.symbol(d.symbol) for d in self.dims})
+        known = {d.number: Expr.symbol(d.symbol) for d in self.dims}
+        sized = value_sizes(self.recorded, {d.number: self.expr(d) for d in self.dims}, self.hint_of)
+        exprs = number_expressions(self.recorded.numbers, known, sized)
         for test, a, b, holds in self.recorded.guards:
             if exprs[a] is None or exprs[b] is None or exprs[a].is_number and exprs[b].is_number:
                 continue
@@ -210,10 +212,7 @@ class Constraints:
         """Whether the program runs when symbols have the values `changed` and others those of the example."""
         values = {**self.hint_of, **changed}
         sizes = {d.number: self.expr(d).at(values) for d in self.dims}
-        try:
-            return self.recorded.takes(sizes)
-        except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError):
-            return False
+        return takes(self.recorded, sizes)
 
     def _free(self):
         """The symbols that are not replaced, with their first dim."""
@@ -301,8 +300,8 @@ class Constraints:
         self._check_small()
         if not self.dims:
             return
-        self._use_guards()
         self._probe()
+        self._use_guards()
         self._divisors()
         self._bounds()
         from ._violations import check
@@ -329,6 +328,9 @@ class Constraints:
 
     def hints(self):
         return dict(self.hint_of)
+
+    def bounds(self):
+        return {s: (self.lower[s], self.upper[s]) for s in self.hint_of}
 
     def ranges(self):
         """{expression: ValueRange} for the sizes that vary."""

@@ -1,5 +1,6 @@
 """An exported graph from a recording."""
 import operator
+import random
 
 import cresset
 
@@ -18,12 +19,55 @@ _EXPRESSIONS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "
                 "neg": lambda a, _=None: -a}
 
 
-def number_expressions(numbers, known):
-    """For each number of a recording its Expr, or None for one that is no integer expression.  known: {k: Expr}."""
+def samples_of(recorded, known, hints, bounds=None):
+    """Up to 12 choices {number: size} that the program takes, those of the example first.  hints and bounds: of symbols."""
+    draw, out = random.Random(0), [{k: e.at(hints) for k, e in known.items()}]
+    symbols = list(dict.fromkeys(s for e in known.values() for s in e.free_symbols))
+    for attempt in range(120):
+        values = dict(hints)
+        for s in symbols:
+            low, high = (bounds or {}).get(s, (1, None))
+            n = hints[s]
+            new = (n + draw.randint(1, 9), n * draw.randint(1, 4), 2 * n + draw.randint(0, 6), draw.randint(max(low, 1), n + 4))[attempt % 4]
+            values[s] = max(max(low, 1), new if high is None else min(high, new))
+        one = {k: e.at(values) for k, e in known.items()}
+        if len(out) < 12 and one not in out and all(n > 0 for n in one.values()) and takes(recorded, one):
+            out.append(one)
+    return out
+
+
+def takes(recorded, sizes):
+    """Whether a recording runs with these sizes: its guards hold, and no operator refuses."""
+    try:
+        return recorded.takes(sizes)
+    except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError):
+        return False
+
+
+def value_sizes(recorded, known, hints, bounds=None):
+    """{value: its sizes as Exprs}, where known has those of inputs, {number: Expr}; empty if no size varies."""
+    if all(e.is_number for e in known.values()):
+        return {}
+    samples = samples_of(recorded, known, hints, bounds)
+    if len(samples) < 2:
+        return {}
+    names, out = {f"_s{k}": e for k, e in known.items()}, {}
+    for line in recorded.sizes(samples).splitlines():
+        name, _, sizes = line.partition(": ")
+        texts = sizes.replace("$", "_s").split(", ") if sizes else []
+        out[name.rstrip(":")] = [parse(text).subs(names) for text in _joined(texts)]
+    return out
+
+
+def number_expressions(numbers, known, sized):
+    """For each number of a recording its Expr, or None for one that is no integer expression.  known: {number: Expr}
+    for sizes of inputs; sized: the sizes of values."""
     out = []
     for k, (how, *of) in enumerate(numbers):
         if k in known:
             out.append(known[k])
+        elif how == "size":
+            out.append(sized[of[0]][of[1]] if of[0] in sized else None)
         elif how == "const":
             out.append(Expr.of(of[0]) if type(of[0]) is int else None)
         else:
@@ -38,33 +82,24 @@ def number_expressions(numbers, known):
 class GraphBuilder:
     """Builds the graph of an exported program.
 
-        recorded    the _C.Graph; its first inputs are the tensors of `inputs`
+        recorded    the _C.RecordedGraph; its first inputs are the tensors of `inputs`
         inputs      (name, InputSpec or None, value, name in `recorded` or None) for each placeholder
         sources     a Sources, or None
         sizes       {number of the recording: Expr} for sizes of inputs
+        hints       {symbol: value in the example inputs}
+        bounds      {symbol: (least, greatest or None)}
     """
 
-    def __init__(self, recorded, mode, sources=None, sizes=None):
+    def __init__(self, recorded, mode, sources=None, sizes=None, hints=None, bounds=None):
         self.recorded, self.mode, self.sources = recorded, mode, sources
         self.graph, self.env, self.vals, self.specs = Graph(), {}, {}, []
         self.types, self.inputs, self.constants = recorded.types(), set(recorded.inputs), {}
         self.numbers = recorded.numbers if sizes is not None else []
-        self.exprs = number_expressions(self.numbers, sizes or {})
+        self.sized = value_sizes(recorded, sizes or {}, hints, bounds)
+        self.exprs = number_expressions(self.numbers, sizes or {}, self.sized)
         self.number_nodes = {}  # index of a number -> fx node or number
         self.literals = set()
-        self.hints = {}         # symbol -> value in the example inputs
-        self.sized = self._value_sizes() if any(e is not None and not e.is_number for e in self.exprs) else {}
-
-    def _value_sizes(self):
-        """{value: its sizes as Exprs}"""
-        at = {f"${k}": e for k, e in enumerate(self.exprs) if e is not None}
-        out = {}
-        for line in self.recorded.sizes().splitlines():
-            name, _, sizes = line.partition(": ")
-            texts = sizes.replace("$", "_s").split(", ") if sizes else []
-            names = {f"_s{k[1:]}": e for k, e in at.items()}
-            out[name.rstrip(":")] = [parse(text).subs(names) for text in _joined(texts)]
-        return out
+        self.hints = hints or {}  # symbol -> value in the example inputs
 
     # --- values ---
 
@@ -133,6 +168,11 @@ class GraphBuilder:
             return of[0]
         if expr in self.size_of:
             return self.size_of[expr]
+        if how == "size":
+            node = self.graph.call_function(cresset.ops.aten.sym_size.int, (self.env[of[0]], of[1]), name="sym_size_int")
+            if expr is not None:
+                self.describe_number(node, expr)
+            return node
         node = self.graph.call_function(_ARITHMETIC[how], tuple(map(self.number, of)), name=how)
         if expr is not None:
             self.describe_number(node, expr)

@@ -204,8 +204,8 @@ def _add_arguments(trace, builder):
 
 def _build(trace, constraints):
     """The builder of the finished graph, and the specs of its outputs."""
-    builder = GraphBuilder(trace.recorded, trace.mode, trace.sources, constraints.sizes())
-    builder.hints = constraints.hints()
+    builder = GraphBuilder(trace.recorded, trace.mode, trace.sources, constraints.sizes(), constraints.hints(),
+                           constraints.bounds())
     for name, spec, x, recorded in _input_specs(trace):
         builder.placeholder(name, spec, None, recorded)
     _add_constants(trace, builder)

@@ -65,14 +65,6 @@ static void graph_print_cost(cr_session *s, void *context)
     cr_graph_print_cost(&j->text, j->g);
 }
 
-static void graph_print_sizes(cr_session *s, void *context)
-{
-    cost_job *j = context;
-
-    (void)s;
-    cr_graph_print_sizes(&j->text, j->g);
-}
-
 static PyObject *graph_cost_text(PyObject *x, PyObject *unused)
 {
     cost_job j = {.g = ((graph_object *)x)->g};
@@ -480,16 +472,50 @@ static PyObject *graph_takes(PyObject *x, PyObject *given)
     return st ? cr_py_raise(st) : PyBool_FromLong(fits);
 }
 
-/* sizes() */
-static PyObject *graph_sizes_text(PyObject *x, PyObject *unused)
-{
-    cost_job j = {.g = ((graph_object *)x)->g};
-    cr_status st = cr_session_run(j.g->session, graph_print_sizes, &j);
-    PyObject *out = st              ? cr_py_raise(st)
-                    : j.text.failed ? PyErr_NoMemory()
-                                    : PyUnicode_FromString(cr_text_str(&j.text));
+typedef struct {
+    const cr_graph *g;
+    cr_scalar **sample;
+    int count;
+    cr_text text;
+} sizes_job;
 
-    (void)unused;
+static void graph_print_sizes(cr_session *s, void *context)
+{
+    sizes_job *j = context;
+
+    (void)s;
+    cr_graph_print_sizes(&j->text, j->g, (const cr_scalar *const *)j->sample, j->count);
+}
+
+/* sizes(samples) */
+static PyObject *graph_sizes_text(PyObject *x, PyObject *list)
+{
+    sizes_job j = {.g = ((graph_object *)x)->g};
+    PyObject *out = NULL;
+
+    if (!PyList_Check(list))
+        return PyErr_Format(PyExc_TypeError, "sizes() gets a list");
+    j.sample = PyMem_Calloc((size_t)PyList_GET_SIZE(list) + 1, sizeof *j.sample);
+    if (!j.sample)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        PyObject *one = PyList_GET_ITEM(list, i);
+        if (!PyDict_Check(one))
+            PyErr_SetString(PyExc_TypeError, "a sample is a dict");
+        else
+            j.sample[j.count] = symbols_given(j.g, one);
+        if (PyErr_Occurred())
+            goto done;
+        j.count++;
+    }
+    cr_status st = cr_session_run(j.g->session, graph_print_sizes, &j);
+    out = st              ? cr_py_raise(st)
+          : j.text.failed ? PyErr_NoMemory()
+                          : PyUnicode_FromString(cr_text_str(&j.text));
+done:
+    for (int i = 0; i < j.count; i++)
+        PyMem_Free(j.sample[i]);
+    PyMem_Free(j.sample);
     cr_text_drop(&j.text);
     return out;
 }
@@ -800,8 +826,10 @@ static PyMethodDef graph_methods[] = {
      "takes({index of a number: size}) -> bool: whether the guards hold when inputs have these "
      "sizes,\n"
      "by the indices of these numbers; raises an operator's error."},
-    {"sizes", graph_sizes_text, METH_NOARGS,
-     "sizes() -> str: a line for every value, with its sizes as expressions over the symbols."},
+    {"sizes", graph_sizes_text, METH_O,
+     "sizes(samples) -> str: a line for every value, with its sizes as expressions over the "
+     "symbols;\n"
+     "samples: at least two dicts as of takes()."},
     {"apply", graph_apply, METH_O, "apply(name) -> RecordedGraph: runs the pass of this name."},
     {"partition", graph_partition, METH_VARARGS,
      "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved "

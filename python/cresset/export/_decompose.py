@@ -1,0 +1,207 @@
+"""ExportedProgram.run_decompositions(): the program with functional operators.
+
+The graph is run again on fake tensors; functions of a table replace operators.  The recording is made functional
+(src/graph/functional.c): new contents of buffers and arguments become outputs.
+"""
+import cresset
+
+from .. import Tensor, _C
+from .._subclasses.fake_tensor import FakeTensorMode
+from ..fx import GraphModule, Interpreter
+from ..utils._pytree import tree_leaves
+from ._fakes import make_fake
+from ._graph import GraphBuilder, NumberOutput
+from .exported_program import ExportedProgram
+from .graph_signature import (ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
+                              TensorArgument)
+
+aten = cresset.ops.aten
+
+
+class _Again(Interpreter):
+    """Runs a graph with functions of a table, and tells the recorder which node runs."""
+
+    def __init__(self, module, table, recorder):
+        super().__init__(module)
+        self.table, self.recorder, self.order = table, recorder, []
+
+    def run_node(self, n):
+        self.recorder.at(str(len(self.order)))
+        self.order.append(n)
+        return super().run_node(n)
+
+    def call_function(self, target, args, kwargs):
+        if target is aten.sym_size.int:
+            return args[0].shape[args[1]]
+        out = self.table[target](*args, **kwargs) if target in self.table else NotImplemented
+        return super().call_function(target, args, kwargs) if out is NotImplemented else out
+
+    def meta(self, text):
+        """The metadata of the node that ran, for the nodes that replace it."""
+        node = self.order[int(text)]
+        return {key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn") if key in node.meta}
+
+
+class _Recording:
+    """A program's graph, recorded again."""
+
+    def __init__(self, program, table):
+        self.program, self.mode = program, FakeTensorMode(allow_non_fake_inputs=True)
+        self.recorder = _C.Recorder(whole=True)
+        self.nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+        self.values, self.places, self.hints = [], {}, {}  # places: node -> number of the recording's input
+        self.sizes = []                                    # (node, dim, Expr)
+        for node in self.nodes:
+            self.values.append(self._fake(node) if isinstance(node.meta.get("val"), Tensor) else node.meta.get("val"))
+        self._run(table)
+
+    def _fake(self, node):
+        val, mask = node.meta["val"], 0
+        made = make_fake(self.mode, (val.dtype, [int(n) for n in val.shape], [int(n) for n in val.stride()], val.device,
+                                     val.requires_grad))
+        self.places[node] = len(self.places)
+        self.recorder.input(made)
+        for dim, n in enumerate(val.shape):
+            if hasattr(n, "node"):
+                mask |= 1 << dim
+                self.sizes.append((node, dim, n.node.expr))
+                if n.node.expr.is_symbol:
+                    self.hints[n.node.expr.name] = int(n)
+        if mask:
+            self.recorder.dynamic(made, mask)
+        return made
+
+    def _run(self, table):
+        self.interpreter = _Again(self.program.graph_module, table, self.recorder)
+        self.recorder.start()
+        try:
+            with self.mode:
+                out = self.interpreter.run(*self.values)
+            self.results = [NumberOutput(_C._symbol_of(x)) if type(x) is _C.Symbol else x for x in tree_leaves(out)]
+        finally:
+            self.recorder.stop()
+        self.graph = self.recorder.finish([x for x in self.results if isinstance(x, Tensor)])
+        if self.graph.writes:
+            if self.sizes:
+                raise RuntimeError("run_decompositions: the program writes to tensors and has sizes that vary; export it with sizes "
+                                   "that do not, or without the writes")
+            self.graph = self.graph.apply("functional")
+
+    def expressions(self):
+        """{number of the recording: Expr} for sizes of inputs."""
+        names = self.graph.inputs
+        at = {(of[0], of[1]): k for k, (how, *of) in enumerate(self.graph.numbers) if how == "size"}
+        return {at[names[self.places[node]], dim]: expr for node, dim, expr in self.sizes}
+
+
+def _split_copies(recorded):
+    """The names of the copies to inputs at the end: {input: value}, and those copies' results."""
+    inputs, copies, results = set(recorded.inputs), {}, set()
+    for names, op, *rest in recorded.nodes():
+        if op == "copy_" and rest[1]["self"][0] in inputs:
+            copies[rest[1]["self"][0]] = rest[1]["src"][0]
+            results.update(names)
+        elif op is not None and any(a.is_write for a in _schema_arguments(op, rest)):
+            raise RuntimeError(f"run_decompositions: no functional form of the writes of {op}")
+    return copies, results
+
+
+def _schema_arguments(op, rest):
+    from .._ops import overload_of
+    return overload_of(op, rest[0], rest[1])._schema.arguments
+
+
+class _Builder(GraphBuilder):
+    """Leaves out the copies to inputs."""
+
+    copies = {}
+
+    def call(self, names, op, overload, arguments, source):
+        if op == "copy_" and arguments["self"][0] in self.copies:
+            self.env[names[0]] = self.env[self.copies[arguments["self"][0]]]
+        else:
+            super().call(names, op, overload, arguments, source)
+
+
+def _mutations(recording, builder, copies):
+    """The new contents of buffers, parameters and arguments, and their specs."""
+    kinds = {InputKind.BUFFER: OutputKind.BUFFER_MUTATION, InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION,
+             InputKind.CONSTANT_TENSOR: OutputKind.BUFFER_MUTATION}
+    specs = dict(zip(recording.nodes, recording.program.graph_signature.input_specs))
+    names, nodes, out = recording.graph.inputs, [], []
+    for node, place in recording.places.items():
+        value = copies.get(names[place])
+        if value is None:
+            continue
+        new, spec = builder.env[value], specs[node]
+        kind = kinds.get(spec.kind, OutputKind.USER_INPUT_MUTATION)
+        out.append(OutputSpec(kind, TensorArgument(new.name), spec.target if spec.kind in kinds else node.name))
+        nodes.append(new)
+    return nodes, out
+
+
+def _inputs(recording, builder):
+    """Adds the placeholders, and the constants that the table's functions made."""
+    names = recording.graph.inputs
+    for node, spec, value in zip(recording.nodes, recording.program.graph_signature.input_specs, recording.values):
+        arg = ConstantArgument(node.name, spec.arg.value) if isinstance(spec.arg, ConstantArgument) else type(spec.arg)(node.name)
+        new = InputSpec(spec.kind, arg, spec.target, spec.persistent)
+        known = names[recording.places[node]] if node in recording.places else None
+        builder.nodes_of[node] = builder.placeholder(node.name, new, value, known)
+
+
+def _constants(recording, builder):
+    count = 0
+    for names, op, *rest in recording.graph.nodes():
+        if op is None:
+            while f"lifted_tensor_{count}" in {**recording.program.constants, **builder.constants}:
+                count += 1
+            builder.constant_placeholder(f"c_lifted_tensor_{count}", names[0], rest[0], f"lifted_tensor_{count}")
+
+
+def decomposed(program, table):
+    """The program, run again with the functions of a table."""
+    recording = _Recording(program, dict(table))
+    copies, _ = _split_copies(recording.graph)
+    builder = _Builder(recording.graph, recording.mode, recording.interpreter, recording.expressions(), recording.hints)
+    builder.copies, builder.nodes_of = copies, {}
+    _constants(recording, builder)
+    _inputs(recording, builder)
+    builder.size_nodes([(k, builder.nodes_of[node], dim) for k, (node, dim, _) in
+                        zip(recording.expressions(), recording.sizes)])
+    builder.nodes()
+    nodes, mutations = _mutations(recording, builder, copies)
+    old = [s for s in program.graph_signature.output_specs if s.kind != OutputKind.USER_OUTPUT]
+    outputs = _finish(builder, recording, nodes, mutations, len(old), program)
+    module = GraphModule({}, builder.graph, "GraphModule")
+    return ExportedProgram(module, builder.graph, ExportGraphSignature(builder.specs, outputs), dict(program.state_dict),
+                           dict(program.range_constraints), list(program.module_call_graph), program.example_inputs,
+                           {**program.constants, **builder.constants}, guards_code=program._guards_code, dialect="ATEN")
+
+
+def _finish(builder, recording, nodes, mutations, earlier, program):
+    """Ends the graph: mutations that the program had, new ones, and results."""
+    values = iter(recording.graph.outputs)
+    args, specs = [], []
+    for x, spec in zip(recording.results, program.graph_signature.output_specs):
+        node = builder.env[next(values)] if isinstance(x, Tensor) else builder.number(x) if isinstance(x, NumberOutput) else x
+        arg = type(spec.arg)(node.name) if hasattr(node, "meta") else ConstantArgument("", node)
+        args.append(node)
+        specs.append(OutputSpec(spec.kind, arg, spec.target))
+    builder.graph.output((*args[:earlier], *nodes, *args[earlier:]))
+    builder.graph.eliminate_dead_code()
+    return [*specs[:earlier], *mutations, *specs[earlier:]]
+
+
+def default_table():
+    """The operators that run_decompositions() replaces, and the functions that it calls instead."""
+    from ._decompositions import TABLE
+    return CustomDecompTable(TABLE)
+
+
+class CustomDecompTable(dict):
+    """A table of decompositions that programs change before they give it to run_decompositions()."""
+
+    def materialize(self):
+        """The table as a dict."""
+        return dict(self)
