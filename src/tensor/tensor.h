@@ -321,7 +321,8 @@ typedef struct {
     bool warn_always;
     bool fakes;   /* factories make fakes, while graphs are replayed to find types */
     bool derives; /* the calls are those of a derivative: their indices were checked before */
-    bool pushes;  /* backward differentiates a product with cotangents by these: forward mode */
+    bool pulls;   /* forward mode takes products with cotangents, whose values nothing reads */
+    bool pushes;  /* backward differentiates such a product by these cotangents */
     cr_device device; /* where factories make tensors when the call names no device */
 } cr_thread_state;
 extern CR_THREAD cr_thread_state cr_thread;

@@ -10,6 +10,8 @@ import functools
 from .. import _C
 from .._C import Tensor
 from ..autograd import grad as tape_gradients
+from ..autograd.function import _forward_modes
+from ..autograd.graph import get_gradient_edge as gradient_edge
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from .vmap import _Batched, fresh, plain, vmap
 
@@ -60,6 +62,20 @@ def _ended(x, own):
         inner = _ended(x.inner, own)
         return x if inner is x.inner and not x.requires_grad else _Batched(inner, x.level)
     return x.detach() if x.requires_grad else x
+
+
+def reaches(node, nodes):
+    """Returns whether the history of a node contains one of `nodes`."""
+    seen, stack = set(), [node]
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        if node in nodes:
+            return True
+        seen.add(node)
+        stack += [following for following, _ in node.next_functions]
+    return False
 
 
 def _gradients(outs, inputs, cotangents):
@@ -207,6 +223,15 @@ def grad(func, argnums=0, has_aux=False):
 
 # --- forward mode ---
 
+def _pull(y, inputs, v):
+    """Returns the products of v and the Jacobian of y by the inputs.  Only their derivative by v is read."""
+    before = _C._set_pulls(True)
+    try:
+        return tape_gradients([y], inputs, [v], create_graph=True, allow_unused=True)
+    finally:
+        _C._set_pulls(before)
+
+
 def _push(pairs, v):
     """Returns the derivative by v of the products with it, times the tangents: rules of the table see that these are
     no cotangents."""
@@ -227,7 +252,7 @@ def push_forward(outs, inputs, tangents):
             continue
         v = _C.zeros_like(y).requires_grad_()
         vectors.append(v)
-        pulled = tape_gradients([y], inputs, [v], create_graph=True, allow_unused=True)
+        pulled = _pull(y, inputs, v)
         pairs = [(g, t) for g, t in zip(pulled, tangents) if g is not None and g.requires_grad]
         pushed = _push(pairs, v) if pairs else None
         found.append(_C.zeros_like(y) if pushed is None else pushed)
@@ -255,6 +280,14 @@ def _check_jvp_input(name, x):
             raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to only contain Tensors, got {type(leaf)}")
 
 
+def _check_dependent(outs, inputs):
+    nodes = [gradient_edge(x).node for x in inputs]
+    for y in outs:
+        if not y.requires_grad or not reaches(y.grad_fn, nodes):
+            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
+                               "This is not allowed with strict=True.")
+
+
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     """Returns (func(*primals), the product of its Jacobian and the tangents), and with has_aux the
     further results of func."""
@@ -270,10 +303,16 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         check_tangent(x, t)
     with _C.enable_grad():
         inputs = list(map(_alias, leaves))
-        out = func(*tree_unflatten(inputs, spec))
+        _forward_modes.append("jvp")
+        try:
+            out = func(*tree_unflatten(inputs, spec))
+        finally:
+            _forward_modes.pop()
         out, aux = _split_aux("jvp(f, primals, tangents)", out, has_aux)
         outs, out_spec = tree_flatten(out)
         _check_outputs("jvp(f, primals, tangents)", out, outs)
+        if strict:
+            _check_dependent(outs, inputs)
         own = _leaves_of(inputs)
         found, vectors = push_forward(outs, inputs, [t if t.dtype == x.dtype else t.to(x.dtype)
                                                      for x, t in zip(leaves, pushed)])

@@ -6,6 +6,8 @@ result by differentiating the vector-Jacobian product, which is linear in its ve
 from typing import NamedTuple, Optional
 
 from .._C import Tensor, enable_grad
+from .function import _forward_modes
+from .graph import get_gradient_edge
 
 __all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual", "dual_level"]
 
@@ -24,6 +26,7 @@ def enter_dual_level():
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     _levels.append([])
+    _forward_modes.append("dual level")
     return len(_levels) - 1
 
 
@@ -35,6 +38,7 @@ def exit_dual_level(*, level=None):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is "
                            "not supported.")
     _levels.pop()
+    _forward_modes.remove("dual level")
 
 
 def make_dual(tensor, tangent, *, level=None):
@@ -55,7 +59,7 @@ def make_dual(tensor, tangent, *, level=None):
 
 def unpack_dual(tensor, *, level=None):
     """Returns the primal and the tangent of a tensor."""
-    from .._functorch.eager_transforms import _ended, push_forward
+    from .._functorch.eager_transforms import _ended, push_forward, reaches
     if not _levels or not _levels[-1]:
         return UnpackedDualTensor(tensor, None)
     duals, tangents = zip(*_levels[-1])
@@ -63,26 +67,11 @@ def unpack_dual(tensor, *, level=None):
     for dual, tangent in _levels[-1]:
         if dual is tensor:
             return UnpackedDualTensor(_ended(tensor, own), tangent)
-    if not tensor.requires_grad or not _reaches(tensor, duals):
+    if not tensor.requires_grad or not reaches(tensor.grad_fn, [get_gradient_edge(x).node for x in duals]):
         return UnpackedDualTensor(tensor, None)
     with enable_grad():
         found, vectors = push_forward([tensor], list(duals), list(tangents))
     return UnpackedDualTensor(_ended(tensor, own), _ended(found[0], own + vectors))
-
-
-def _reaches(tensor, duals):
-    """Returns whether the history of a tensor reaches one of the aliases."""
-    nodes = {x.grad_fn for x in duals if x.grad_fn is not None}
-    seen, stack = set(), [tensor.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node in nodes or any(getattr(node, "variable", None) is x for x in duals):
-            return True
-        stack += [following for following, _ in node.next_functions]
-    return False
 
 
 class dual_level:

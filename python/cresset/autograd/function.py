@@ -9,12 +9,16 @@ __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable",
            "BackwardCFunction", "FunctionMeta", "NestedIOFunction"]
 
 
+_forward_modes = []  # an item for each jvp that runs and each dual level
+
+
 class FunctionCtx(_C._FunctionBase):
     """The context that forward passes to backward."""
 
     def save_for_forward(self, *tensors):
-        """Saves tensors for jvp."""
-        self.saved_for_forward = tensors
+        """Saves tensors for jvp.  Outside of forward mode nothing reads them, and they are dropped."""
+        if _forward_modes:
+            self._save_for_forward(*tensors)
 
 
 class BackwardCFunction(FunctionCtx):
@@ -38,6 +42,14 @@ class FunctionMeta(type):
             raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is "
                                "not allowed. You should only implement one of them.")
         return vjp if vjp is not _no_backward else backward
+
+    @property
+    def _has_jvp(cls):
+        return cls.jvp is not _no_jvp
+
+    @property
+    def _pull_function(cls):
+        return _pull if cls._has_jvp else cls._backward_function
 
 
 def _no_forward(*args, **kwargs):
@@ -101,6 +113,47 @@ def _with_defaults(cls, args, kwargs):
     bound = inspect.signature(cls.forward).bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.args
+
+
+class _TransposedJvp(Function):
+    """A linear function of cotangents whose derivative by them is the jvp of a call of a Function.
+
+    Forward mode reads only this derivative (`push_forward`), so the results are zeros.
+    """
+
+    @staticmethod
+    def forward(ctx, call, *cotangents):
+        ctx.call = call
+        ctx.inputs = [k for k, like in enumerate(call._input_likes) if like is not None]
+        return tuple(_C.zeros_like(call._input_likes[k]) for k in ctx.inputs)
+
+    @staticmethod
+    def backward(ctx, *tangents):
+        call, given = ctx.call, [None] * len(ctx.call._input_likes)
+        for k, t in zip(ctx.inputs, tangents):
+            given[k] = t.clone()  # jvp may change a tangent in place
+        call._in_jvp = True
+        try:
+            found = call._forward_cls.jvp(call, *given)
+        finally:
+            call._in_jvp = False
+        return None, *_checked_tangents(found if isinstance(found, tuple) else (found,), len(ctx.needs_input_grad) - 1)
+
+
+def _checked_tangents(found, count):
+    if len(found) != count:
+        raise RuntimeError("Function's jvp returned an invalid number of forward gradients (expected "
+                           f"{count} but got {len(found)})")
+    for k, t in enumerate(found):
+        if t is not None and not isinstance(t, Tensor):
+            raise RuntimeError(f"expected Variable or None (got {type(t).__name__}) for grad output {k}.")
+    return found
+
+
+def _pull(ctx, *cotangents):
+    """The gradients of a call's inputs in the first pass of forward mode."""
+    found = iter(_TransposedJvp.apply(ctx, *cotangents))
+    return tuple(None if like is None else next(found) for like in ctx._input_likes)
 
 
 class _Refuse(Function):

@@ -1,4 +1,11 @@
-"""Checks derivatives by finite differences."""
+"""Checks derivatives by finite differences.
+
+A complex output is checked as two real ones, its real and its imaginary part.  The Jacobian of a real output
+by an input is a matrix of (elements of the input) x (elements of the output); for a complex input z = a + ib its
+elements are d/da + i d/db, which is the gradient that backward computes.
+"""
+import warnings
+
 from .. import _C
 from .._C import Tensor
 
@@ -17,23 +24,70 @@ def _differentiable(x):
     return isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
 
 
+def _requires(x):
+    return isinstance(x, Tensor) and x.requires_grad
+
+
+def _dense(x):
+    return x.layout == _C.strided
+
+
 def _checked(inputs):
     """Returns the inputs to differentiate by, which should have double precision."""
-    chosen = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    for i, x in enumerate(inputs):
+        if not _requires(x):
+            continue
+        if x.dtype not in (_C.float64, _C.complex128):
+            warnings.warn(f"Input #{i} requires gradient and is not a double precision floating "
+                          "point or complex. This check will likely fail if all the inputs are "
+                          "not of double precision floating point or complex. ", stacklevel=4)
+        if _dense(x) and any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape)):
+            raise RuntimeError(f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that "
+                               "are non-overlapping to be able to compute the numerical gradients correctly. You "
+                               "should call .contiguous on the input before passing it to gradcheck.")
+    chosen = [x for x in inputs if _requires(x)]
     if not chosen:
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but "
                          "none of them have requires_grad=True.")
-    for i, x in enumerate(inputs):
-        if isinstance(x, Tensor) and x.requires_grad and x.dtype not in (_C.float64, _C.complex128):
-            import warnings
-            warnings.warn(f"Input #{i} requires gradient and is not a double precision floating "
-                          "point or complex. This check will likely fail if all the inputs are "
-                          "not of double precision floating point or complex. ", stacklevel=3)
     return chosen
 
 
 def _outputs(func, inputs):
-    return [y for y in _as_tuple(func(*inputs)) if _differentiable(y)]
+    found = [y for y in _as_tuple(func(*inputs)) if _differentiable(y)]
+    if not all(map(_dense, found)):
+        raise ValueError("Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the "
+                         "output of fn for gradcheck.")
+    return found
+
+
+# --- Jacobians ---
+
+def _elements(x):
+    """Returns the tensor of x's elements that can be changed: x itself, or the values of a sparse tensor."""
+    return x.data if _dense(x) else x.detach()._values() if x.layout == _C.sparse_coo else x.detach().values()
+
+
+def _of_elements(gradient, x):
+    """Returns the gradient of x as a vector over `_elements(x)`."""
+    if gradient is None:
+        return _C.zeros(_elements(x).numel(), dtype=x.dtype, device=x.device)
+    if not _dense(x):
+        gradient = gradient.to_dense().sparse_mask(x.detach())
+        return _elements(gradient).reshape(-1)
+    return gradient.to_dense().detach().reshape(-1)
+
+
+def _units(x):
+    return (1, 1j) if x.is_complex() else (1,)
+
+
+def _with_unit(parts):
+    """Joins the derivatives along 1 and along i."""
+    return parts[0] if len(parts) == 1 else _C.complex(*parts)
+
+
+def _positions(x):
+    return _C.ones(x.shape, dtype=_C.bool).nonzero().tolist()
 
 
 def _values(func, inputs):
@@ -41,154 +95,341 @@ def _values(func, inputs):
         return [y.detach().clone() for y in _outputs(func, inputs)]
 
 
-def _difference(func, inputs, x, index, step):
-    """Returns the derivatives of all outputs by one element of x, by differences with this
-    step."""
-    flat = x.data.view(-1) if x.is_contiguous() else None
-    place = (lambda v: flat.__setitem__(index, v)) if flat is not None else (
-        lambda v: x.data.__setitem__(_position(x, index), v))
-    old = x.detach().reshape(-1)[index].item()
+def _difference(func, inputs, change):
+    """Returns (f(x + h) - f(x - h)) for each output; change(1) and change(-1) set x, change(0) restores it."""
     try:
-        place(old + step)
+        change(1)
         up = _values(func, inputs)
-        place(old - step)
+        change(-1)
         down = _values(func, inputs)
     finally:
-        place(old)
-    return [(a - b) / (2 * abs(step)) for a, b in zip(up, down)]
+        change(0)
+    return [a - b for a, b in zip(up, down)]
 
 
-def _position(x, index):
-    out = []
-    for n in reversed(x.shape):
-        out.append(index % n)
-        index //= n
-    return tuple(reversed(out))
+def _along_element(func, inputs, data, at, step):
+    at = tuple(at)
+    before = data[at].item()
+    return _difference(func, inputs, lambda sign: data.__setitem__(at, before + sign * step))
 
 
-def _mismatch(kind, i, j, numeric, analytic):
-    return GradcheckError(
-        f"{kind} for output {i} with respect to input {j},\nnumerical:{numeric}\n"
-        f"analytical:{analytic}\n")
+def _parts(y):
+    """The names of the real outputs that y is checked as, and functions that take them."""
+    if not y.is_complex():
+        return [("", lambda v: v, 1.0)]
+    text = "While considering the {} part of complex outputs only, "
+    return [(text.format("imaginary"), lambda v: v.imag, 1j), (text.format("real"), lambda v: v.real, 1.0)]
 
 
-def _jacobians(func, inputs, chosen, eps):
-    """Computes by differences: rows[j][index of input element] = derivative of every output."""
-    table = []
-    for x in chosen:
-        units = [1, 1j] if x.is_complex() else [1]
-        table.append([[_difference(func, inputs, x, i, eps * u) for u in units]
-                      for i in range(x.numel())])
-    return table
+def _numerical(func, inputs, x, eps):
+    """Returns a list over the units of x of lists over outputs of matrices, by differences."""
+    data, found = _elements(x), []
+    for unit in _units(x):
+        rows = [_along_element(func, inputs, data, at, eps * unit) for at in _positions(data)]
+        count = len(rows[0]) if rows else 0
+        found.append([_C.stack([row[k].reshape(-1) for row in rows]) / (2 * eps) for k in range(count)])
+    return found
 
 
-def _from_table(columns, k, index, unit, x):
-    """Returns the gradient of the real part of conj(unit) * y[k][index] with respect to x."""
-    values = []
-    for column in columns:
-        parts = []
-        for outputs in column:
-            d = outputs[k].reshape(-1)[index].item()
-            product = d * (unit.conjugate() if isinstance(unit, complex) else unit)
-            parts.append(product.real if isinstance(product, complex) else product)
-        values.append(complex(*parts) if len(parts) == 2 else parts[0])
-    return _C.tensor(values, dtype=x.dtype).reshape(x.shape)
+def _seeds(y, unit):
+    for k in range(y.numel()):
+        seed = _C.zeros(y.numel(), dtype=y.dtype, device=y.device)
+        seed[k] = unit
+        yield seed.view(y.shape)
 
 
-def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad):
+def _backward(y, chosen, unit):
+    """Returns for each input the matrix that backward computes, and the same of a second run."""
     from . import grad
-    chosen = _checked(inputs)
-    outputs = _outputs(func, inputs)
-    if not any(y.requires_grad for y in outputs):
-        return _no_dependence(func, inputs, chosen, eps, atol)
-    table = _jacobians(func, inputs, chosen, eps)
+    runs = [[[_of_elements(g, x) for g, x in zip(grad(y, chosen, seed, retain_graph=True, allow_unused=True), chosen)]
+             for seed in _seeds(y, unit)] for _ in range(2)]
+    return [tuple(_C.stack([row[j] for row in rows], 1) for rows in runs) for j in range(len(chosen))]
+
+
+def _tangent(x, at, unit):
+    tangent = _C.zeros(_elements(x).shape, dtype=x.dtype, device=x.device)
+    tangent[tuple(at)] = unit
+    return tangent
+
+
+def _push(func, inputs, x, tangent):
+    """Returns the tangents of the outputs for a tangent of x, and zeros where an output has none."""
+    from . import forward_ad
+    with forward_ad.dual_level():
+        given = [forward_ad.make_dual(v.detach() if _requires(v) else v, tangent) if v is x else
+                 v.detach() if _requires(v) else v for v in inputs]
+        pushed = [forward_ad.unpack_dual(y) for y in _outputs(func, given)]
+    return [_C.zeros_like(y.primal) if y.tangent is None else y.tangent.detach() for y in pushed]
+
+
+def _forward(func, inputs, x):
+    """Returns what `_numerical` returns, by forward mode."""
+    found = []
+    for unit in _units(x):
+        rows = [_push(func, inputs, x, _tangent(x, at, unit)) for at in _positions(_elements(x))]
+        found.append([_C.stack([row[k].reshape(-1) for row in rows]) for k in range(len(rows[0]) if rows else 0)])
+    return found
+
+
+# --- comparisons ---
+
+def _compare(analytic, numeric, where, i, j, atol, rtol):
+    if not _C.allclose(analytic, numeric.to(analytic.dtype), rtol=rtol, atol=atol):
+        raise GradcheckError(f"{where} for output {i} with respect to input {j},\nnumerical:{numeric}\n"
+                             f"analytical:{analytic}\n")
+
+
+def _check_backward(func, inputs, chosen, outputs, numeric, options):
     for k, y in enumerate(outputs):
         if not y.requires_grad:
             continue
-        for index in range(y.numel()):
-            for unit in ([1.0, 1j] if y.is_complex() else [1.0]):
-                seed = _C.zeros(y.shape, dtype=y.dtype, device=y.device)
-                seed.view(-1)[index] = unit
-                runs = [grad(y, chosen, seed, retain_graph=True, allow_unused=True)
-                        for _ in range(2)]
-                for j, x in enumerate(chosen):
-                    analytic, again = (_C.zeros_like(x) if r[j] is None else r[j].to_dense()
-                                       for r in runs)
-                    numeric = _from_table(table[j], k, index, unit, x)
-                    if not _C.allclose(analytic, again, rtol=0.0, atol=nondet_tol):
-                        raise GradcheckError("Backward is not reentrant, i.e., running backward "
-                                             "with same input and grad_output multiple times gives "
-                                             "different values, although analytical gradient "
-                                             "matches numerical gradient.")
-                    if not _C.allclose(analytic, numeric, rtol=rtol, atol=atol):
-                        raise _mismatch("Jacobian mismatch", k, j, numeric, analytic)
-    if check_undefined_grad:
-        _check_undefined(func, inputs, chosen)
-    return True
+        for name, part, unit in _parts(y):
+            found = _backward(y, chosen, unit)
+            for j, (analytic, again) in enumerate(found):
+                expected = _with_unit([part(table[k]) for table in numeric[j]]) if numeric[j][0] else analytic
+                _compare(analytic, expected, f"{name}Jacobian mismatch", k, j, options["atol"], options["rtol"])
+                if not _C.allclose(analytic, again, rtol=0.0, atol=options["nondet_tol"]):
+                    raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and "
+                                         "grad_output multiple times gives different values, although analytical "
+                                         "gradient matches numerical gradient.The tolerance for nondeterminism was "
+                                         f"{options['nondet_tol']}.")
 
 
-def _no_dependence(func, inputs, chosen, eps, atol):
+def _check_forward(func, inputs, chosen, outputs, numeric, options):
+    for j, x in enumerate(chosen):
+        if not numeric[j][0]:
+            continue
+        pushed = _forward(func, inputs, x)
+        for k, y in enumerate(outputs):
+            for name, part, _ in _parts(y):
+                analytic, expected = (_with_unit([part(table[k]) for table in tables]) for tables in (pushed, numeric[j]))
+                _compare(analytic, expected, f"{name}Jacobian computed with forward mode mismatch", k, j,
+                         options["atol"], options["rtol"])
+
+
+def _check_no_dependence(numeric, atol):
     """Checks that outputs without history do not depend on the inputs."""
-    for j, columns in enumerate(_jacobians(func, inputs, chosen, eps)):
-        for column in columns:
-            for outputs in column:
-                if any(d.abs().max().item() > atol for d in outputs if d.numel()):
-                    raise GradcheckError("Numerical gradient for function expected to be zero")
+    for tables in numeric:
+        for table in tables:
+            if any(d.numel() and d.abs().max().item() > atol for d in table):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
+
+
+def _random_like(x, generator):
+    found = _C.randn(x.shape, dtype=x.dtype, generator=generator).to(x.device)
+    return found / found.norm().clamp(min=1e-12)
+
+
+def _agree_along_random(func, inputs, chosen, outputs, options):
+    """Compares one random direction of every input and, in backward mode, of every output."""
+    from . import grad
+    generator = _C.Generator().manual_seed(0)
+    for x in chosen:
+        data = _elements(x)
+        direction, before = _random_like(data, generator), data.clone()
+        found = _difference(func, inputs, lambda sign: data.copy_(before + sign * options["eps"] * direction))
+        pushed = _push(func, inputs, x, direction) if options["check_forward_ad"] else found
+        for y, difference, forward in zip(outputs, found, pushed):
+            numeric = difference / (2 * options["eps"])
+            if options["check_forward_ad"] and not _C.allclose(forward, numeric, rtol=options["rtol"],
+                                                               atol=options["atol"]):
+                return False
+            if not options["check_backward_ad"] or not y.requires_grad:
+                continue
+            v = _random_like(y, generator)
+            g, = grad(y, [x], v, retain_graph=True, allow_unused=True)
+            back = (_of_elements(g, x).conj() * direction.reshape(-1)).sum().real
+            if not _C.allclose(back, (v.conj() * numeric).sum().real, rtol=options["rtol"], atol=options["atol"]):
+                return False
     return True
+
+
+# --- further checks of backward and forward mode ---
+
+def _check_multiplied(func, inputs, chosen):
+    """Checks that zero cotangents give zero gradients of the inputs' form."""
+    from . import grad
+    outputs = [y for y in _outputs(func, inputs) if y.requires_grad]
+    found = grad(outputs, chosen, [_C.zeros_like(y) for y in outputs], allow_unused=True)
+    for g, x in zip(found, chosen):
+        if g is None:
+            continue
+        if g.numel() and not g.to_dense().eq(0).all():
+            raise GradcheckError("backward not multiplied by grad_output")
+        if g.shape != x.shape:
+            raise GradcheckError("grad is incorrect size")
+
+
+def _check_dtypes(func, inputs, chosen):
+    from . import grad
+    outputs = [y for y in _outputs(func, inputs) if y.requires_grad]
+    found = grad(outputs, chosen, [_C.ones_like(y) for y in outputs], allow_unused=True)
+    for g, x in zip(found, chosen):
+        if g is not None and (g.dtype != x.dtype or g.device != x.device):
+            raise GradcheckError("grad is incorrect type")
 
 
 def _check_undefined(func, inputs, chosen):
-    """Checks that backward accepts missing cotangents."""
+    """Checks that backward accepts missing cotangents, one at a time and all but one."""
     from . import grad
     outputs = [y for y in _outputs(func, inputs) if y.requires_grad]
-    if len(outputs) < 2:
+    sets = {*range(len(outputs))}
+    for kept in [sets - {k} for k in sets] + [{k} for k in sets]:
+        some = [outputs[k] for k in sorted(kept)]
+        if not some:
+            continue
+        try:
+            found = grad(some, chosen, [_C.zeros_like(y) for y in some], retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            raise GradcheckError("Expected backward function to handle undefined output grads. Please look at 'Notes "
+                                 "about undefined output gradients' in 'tools/autograd/derivatives.yaml'") from error
+        if not all(g is None or g.to_dense().eq(0).all() for g in found):
+            raise GradcheckError("Expected all input grads to be undefined or zero when all output grads are undefined "
+                                 "or zero. Please look at 'Notes about undefined output gradients' in "
+                                 "'tools/autograd/derivatives.yaml'")
+
+
+def _check_batched(chosen, outputs, atol, rtol):
+    """Checks that backward gives in one batch what it gives for each cotangent."""
+    from . import grad
+    from ..func import vmap
+    generator = _C.Generator().manual_seed(0)
+    for k, y in enumerate(outputs):
+        if not y.requires_grad:
+            continue
+
+        def pull(v):
+            found = grad(y, chosen, v, retain_graph=True, allow_unused=True)
+            return tuple(_C.zeros_like(x) if g is None else g for g, x in zip(found, chosen))
+        some = [_random_like(y, generator) for _ in range(2)]
+        expected = [_C.stack(rows) for rows in zip(*map(pull, some))]
+        try:
+            found = vmap(pull)(_C.stack(some))
+        except RuntimeError as error:
+            raise GradcheckError(f"While computing batched gradients, got: {error}") from error
+        for j, (a, b) in enumerate(zip(found, expected)):
+            if not _C.allclose(a, b, rtol=rtol, atol=atol):
+                raise GradcheckError(f"For output {k} and input {j}:\n\ngot:\n{a}\n\nExpected:\n{b}")
+
+
+def _check_batched_forward(func, inputs, chosen, atol, rtol):
+    """Checks that forward mode gives in one batch what it gives for each tangent."""
+    from ..func import jvp, vmap
+    generator = _C.Generator().manual_seed(0)
+    for j, x in enumerate(chosen):
+        def push(t):
+            def partial(value):
+                return tuple(_outputs(func, [value if v is x else v for v in inputs]))
+            return jvp(partial, (x.detach(),), (t,))[1]
+        some = [_random_like(x, generator) for _ in range(2)]
+        expected = [_C.stack(rows) for rows in zip(*map(push, some))]
+        try:
+            found = vmap(push)(_C.stack(some))
+        except RuntimeError as error:
+            raise GradcheckError(f"While computing batched gradients, got: {error}") from error
+        for k, (a, b) in enumerate(zip(found, expected)):
+            if not _C.allclose(a, b, rtol=rtol, atol=atol):
+                raise GradcheckError(f"For output {k} and input {j}:\n\ngot:\n{a}\n\nExpected:\n{b}")
+
+
+def _check(func, inputs, options):
+    chosen = _checked(inputs)
+    outputs = _outputs(func, inputs)
+    tracked = any(y.requires_grad for y in outputs)
+    backward = options["check_backward_ad"] and tracked
+    if not (options["fast_mode"] and tracked and _agree_along_random(func, inputs, chosen, outputs, options)):
+        numeric = [_numerical(func, inputs, x, options["eps"]) for x in chosen]
+        if options["check_backward_ad"] and not tracked:
+            _check_no_dependence(numeric, options["atol"])
+        if backward:
+            _check_backward(func, inputs, chosen, outputs, numeric, options)
+        if options["check_forward_ad"]:
+            _check_forward(func, inputs, chosen, outputs, numeric, options)
+    if options["check_batched_forward_grad"]:
+        _check_batched_forward(func, inputs, chosen, options["atol"], options["rtol"])
+    if not backward:
         return
-    for left_out in range(len(outputs)):
-        some = [y for i, y in enumerate(outputs) if i != left_out]
-        grad(some, chosen, [_C.zeros_like(y) for y in some], retain_graph=True, allow_unused=True)
+    if options["check_batched_grad"]:
+        _check_batched(chosen, outputs, options["atol"], options["rtol"])
+    _check_multiplied(func, inputs, chosen)
+    if options["check_grad_dtypes"]:
+        _check_dtypes(func, inputs, chosen)
+    if options["check_undefined_grad"]:
+        _check_undefined(func, inputs, chosen)
 
 
-def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True,
-              nondet_tol=0.0, check_undefined_grad=True, check_grad_dtypes=False,
-              check_batched_grad=False, check_forward_ad=False, check_backward_ad=True,
-              fast_mode=False, masked=None):
-    """Returns whether the gradients of `func` agree with finite differences.
+def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True, nondet_tol=0.0,
+              check_undefined_grad=True, check_grad_dtypes=False, check_batched_grad=False,
+              check_batched_forward_grad=False, check_forward_ad=False, check_backward_ad=True, fast_mode=False,
+              masked=None):
+    """Returns whether the derivatives of `func` agree with differences of step `eps`.
 
-    Always compares full Jacobians, whatever fast_mode is.  Raises GradcheckError, or returns
-    False with raise_exception=False.
+    Compares the Jacobians of all outputs by the inputs that require gradients: those of backward, and with
+    check_forward_ad those of forward mode; elements may differ by atol + rtol * |difference|.  fast_mode compares them
+    along one random direction, and whole where these differ.  A sparse input varies in the values that it stores.
+    Raises GradcheckError, or returns False with raise_exception=False.
+
+        >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        >>> torch.autograd.gradcheck(torch.sin, x, check_forward_ad=True)
+        True
     """
-    inputs = _as_tuple(inputs)
+    options = dict(locals())
+    assert check_forward_ad or check_backward_ad, \
+        "Expected at least one of check_forward_ad or check_backward_ad to be True"
+    assert check_backward_ad or not check_batched_grad, \
+        "Setting check_batched_grad=True requires check_backward_ad to be True"
+    assert check_forward_ad or not check_batched_forward_grad, \
+        "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
     try:
-        return _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad)
+        _check(func, _as_tuple(inputs), options)
     except GradcheckError:
         if raise_exception:
             raise
         return False
+    return True
+
+
+def _cotangents(outputs, spread):
+    """Random cotangents; with `spread`, not contiguous."""
+    generator = _C.Generator().manual_seed(0)
+    found = [_C.randn(y.shape, dtype=y.dtype, generator=generator).to(y.device) for y in outputs]
+    if spread:
+        found = [_C.stack([g, g], -1).select(-1, 0) for g in found]
+    return [g.requires_grad_() for g in found]
 
 
 def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=1e-3,
                   gen_non_contig_grad_outputs=False, raise_exception=True, nondet_tol=0.0,
                   check_undefined_grad=True, check_grad_dtypes=False, check_batched_grad=False,
                   check_fwd_over_rev=False, check_rev_over_rev=True, fast_mode=False, masked=False):
-    """Runs gradcheck on the gradient of `func`."""
+    """Runs gradcheck on the gradient of `func` by its inputs and by its cotangents `grad_outputs` (random ones if None).
+
+    check_rev_over_rev differentiates the gradient by backward, check_fwd_over_rev by forward mode.
+    """
     from . import grad
+    assert check_fwd_over_rev or check_rev_over_rev, \
+        "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True"
+    assert check_rev_over_rev or not check_undefined_grad, \
+        "Setting check_undefined_grad=True requires check_rev_over_rev to be True"
+    assert check_rev_over_rev or not check_batched_grad, \
+        "Setting check_batched_grad=True requires check_rev_over_rev to be True"
     inputs = _as_tuple(inputs)
     if grad_outputs is None:
-        generator = _C.Generator().manual_seed(0)
-        grad_outputs = [_C.randn(y.shape, dtype=y.dtype, generator=generator).requires_grad_()
-                        for y in _outputs(func, inputs)]
+        grad_outputs = _cotangents(_outputs(func, inputs), gen_non_contig_grad_outputs)
     else:
-        grad_outputs = list(_as_tuple(grad_outputs))
+        grad_outputs = _as_tuple(grad_outputs)
     count = len(inputs)
-    chosen = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
+    chosen = [i for i, x in enumerate(inputs) if _requires(x)]
 
     def gradients(*args):
+        args = [x.detach().requires_grad_() if i in chosen and not x.requires_grad else x for i, x in enumerate(args)]
         with _C.enable_grad():
-            outputs = _outputs(func, args[:count])
-            found = grad(outputs, [args[i] for i in chosen], args[count:], create_graph=True,
+            found = grad(_outputs(func, args[:count]), [args[i] for i in chosen], args[count:], create_graph=True,
                          allow_unused=True)
         return tuple(g for g in found if g is not None)
 
     return gradcheck(gradients, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol,
-                     raise_exception=raise_exception, nondet_tol=nondet_tol,
-                     check_undefined_grad=check_undefined_grad)
+                     raise_exception=raise_exception, nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
+                     check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
+                     check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, fast_mode=fast_mode,
+                     masked=masked)

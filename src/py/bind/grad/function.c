@@ -13,12 +13,15 @@ typedef struct {
         cr_node *node;
     PyObject *to_save, *dirty, *non_differentiable; /* tuples, or NULL */
     PyObject *needs_input_grad;                     /* tuple of bools */
-    PyObject *likes; /* one per result: an empty tensor with its shape, or None */
+    PyObject *likes;       /* one per result: an empty tensor with its shape, or None */
+    PyObject *input_likes; /* one per input, when the class has a jvp; else NULL */
+    PyObject *to_save_forward;
     cr_saved *saved;
-    uint32_t saved_count;
-    uint8_t *is_tensor; /* one per input */
+    uint32_t saved_count, forward_count; /* those for jvp are the last */
+    uint8_t *is_tensor;                  /* one per input */
     Py_ssize_t input_count;
     bool materialize, released;
+    bool in_jvp; /* saved_tensors are those of save_for_forward */
 } context;
 
 typedef struct {
@@ -43,7 +46,7 @@ static void drop_saved(context *c)
         cr_saved_drop(&c->saved[i]);
     PyMem_Free(c->saved);
     c->saved = NULL;
-    c->saved_count = 0;
+    c->saved_count = c->forward_count = 0;
 }
 
 static void kind_release(cr_node *n)
@@ -113,12 +116,14 @@ static PyObject *cotangent(const context *c, cr_tensor *grad, uint32_t i)
                                                       : cr_py_wrap_keep(grad);
 }
 
-/* Calls backward(ctx, *grads) of the Function's class. */
+/* Calls backward(ctx, *grads) of the Function's class; in forward mode the transpose of its
+ * jvp. */
 static PyObject *call_backward(context *c, cr_tensor *const *grads)
 {
     uint32_t n = c->node->result_count;
     PyObject *forward = PyObject_GetAttrString((PyObject *)c, "_forward_cls");
-    PyObject *method = forward ? PyObject_GetAttrString(forward, "_backward_function") : NULL;
+    const char *name = cr_thread.pulls ? "_pull_function" : "_backward_function";
+    PyObject *method = forward ? PyObject_GetAttrString(forward, name) : NULL;
     PyObject *args = method ? PyTuple_New(n + 1) : NULL, *out = NULL;
 
     if (args)
@@ -381,35 +386,61 @@ static PyObject *like_of(PyObject *x)
     return cr_py_wrap(like);
 }
 
+static PyObject *likes_of(PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+    PyObject *likes = PyTuple_New(n);
+
+    for (Py_ssize_t i = 0; likes && i < n; i++) {
+        PyObject *like = like_of(PyTuple_GET_ITEM(tuple, i));
+        if (!like)
+            Py_CLEAR(likes);
+        else
+            PyTuple_SET_ITEM(likes, i, like);
+    }
+    return likes;
+}
+
 static int record_likes(call *k)
 {
-    Py_ssize_t n = PyTuple_GET_SIZE(k->outputs);
+    PyObject *forward = PyObject_GetAttrString((PyObject *)k->ctx, "_forward_cls");
+    PyObject *jvp = forward ? PyObject_GetAttrString(forward, "_has_jvp") : NULL;
+    bool pushed = jvp == Py_True;
 
-    k->ctx->likes = PyTuple_New(n);
-    for (Py_ssize_t i = 0; k->ctx->likes && i < n; i++) {
-        PyObject *like = like_of(PyTuple_GET_ITEM(k->outputs, i));
-        if (!like)
-            return -1;
-        PyTuple_SET_ITEM(k->ctx->likes, i, like);
+    Py_XDECREF(jvp);
+    Py_XDECREF(forward);
+    if (!jvp || !(k->ctx->likes = likes_of(k->outputs)))
+        return -1;
+    return pushed && !(k->ctx->input_likes = likes_of(k->inputs)) ? -1 : 0;
+}
+
+static cr_status save_tuple(call *k, PyObject *tuple)
+{
+    context *c = k->ctx;
+
+    for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *x = PyTuple_GET_ITEM(tuple, i);
+        cr_tensor *t = x == Py_None ? NULL : cr_py_tensor_of(x);
+        CR_TRY(cr_save(&c->saved[c->saved_count], t, function_contains(k->outputs, x)));
+        c->saved_count++;
     }
-    return k->ctx->likes ? 0 : -1;
+    return CR_OK;
 }
 
 static cr_status save_tensors(call *k)
 {
     context *c = k->ctx;
     Py_ssize_t n = c->to_save ? PyTuple_GET_SIZE(c->to_save) : 0;
+    Py_ssize_t forward = c->to_save_forward ? PyTuple_GET_SIZE(c->to_save_forward) : 0;
 
-    c->saved = PyMem_Calloc((size_t)n + 1, sizeof *c->saved);
+    c->saved = PyMem_Calloc((size_t)(n + forward) + 1, sizeof *c->saved);
     if (!c->saved)
         return cr_fail(CR_MEMORY, "out of memory");
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *x = PyTuple_GET_ITEM(c->to_save, i);
-        cr_tensor *t = x == Py_None ? NULL : cr_py_tensor_of(x);
-        CR_TRY(cr_save(&c->saved[i], t, function_contains(k->outputs, x)));
-        c->saved_count++;
-    }
+    CR_TRY(save_tuple(k, c->to_save));
+    CR_TRY(save_tuple(k, c->to_save_forward));
+    c->forward_count = (uint32_t)forward;
     Py_CLEAR(c->to_save);
+    Py_CLEAR(c->to_save_forward);
     return CR_OK;
 }
 
@@ -493,6 +524,7 @@ static int context_traverse(PyObject *self, visitproc visit, void *arg)
     context *c = context_of(self);
 
     Py_VISIT(c->to_save);
+    Py_VISIT(c->to_save_forward);
     Py_VISIT(c->dirty);
     Py_VISIT(c->non_differentiable);
     for (uint32_t i = 0; i < c->saved_count; i++)
@@ -509,6 +541,7 @@ static int context_clear(PyObject *self)
     context *c = context_of(self);
 
     Py_CLEAR(c->to_save);
+    Py_CLEAR(c->to_save_forward);
     Py_CLEAR(c->dirty);
     Py_CLEAR(c->non_differentiable);
     return 0;
@@ -523,6 +556,7 @@ static void context_dealloc(PyObject *self)
     drop_saved(c);
     Py_XDECREF(c->needs_input_grad);
     Py_XDECREF(c->likes);
+    Py_XDECREF(c->input_likes);
     PyMem_Free(c->is_tensor);
     Py_TYPE(self)->tp_free(self);
 }
@@ -544,6 +578,13 @@ static int keep_tensors(PyObject **where, PyObject *args, bool none, const char 
 static PyObject *save_for_backward(PyObject *self, PyObject *args)
 {
     if (keep_tensors(&context_of(self)->to_save, args, true, "save_for_backward") < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *save_for_forward(PyObject *self, PyObject *args)
+{
+    if (keep_tensors(&context_of(self)->to_save_forward, args, true, "save_for_forward") < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -583,10 +624,13 @@ static PyObject *saved_tensors(PyObject *self, void *unused)
         return cr_py_raise(cr_fail_released());
     if (c->to_save && !c->node)
         return Py_NewRef(c->to_save);
-    out = PyTuple_New(c->saved_count);
-    for (uint32_t i = 0; out && i < c->saved_count; i++) {
+    uint32_t backward = c->saved_count - c->forward_count;
+    bool forward = c->in_jvp && c->forward_count;
+    uint32_t first = forward ? backward : 0, count = forward ? c->forward_count : backward;
+    out = PyTuple_New(count);
+    for (uint32_t i = 0; out && i < count; i++) {
         cr_tensor *t = NULL;
-        cr_status st = cr_saved_get(&t, &c->saved[i], c->node);
+        cr_status st = cr_saved_get(&t, &c->saved[first + i], c->node);
         if (st) {
             Py_DECREF(out);
             return cr_py_raise(st);
@@ -611,12 +655,35 @@ static int set_needs_input_grad(PyObject *self, PyObject *value, void *unused)
     return 0;
 }
 
+static PyObject *get_in_jvp(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(context_of(self)->in_jvp);
+}
+
+static int set_in_jvp(PyObject *self, PyObject *value, void *unused)
+{
+    int truth = value ? PyObject_IsTrue(value) : 0;
+
+    (void)unused;
+    if (truth < 0)
+        return -1;
+    context_of(self)->in_jvp = truth;
+    return 0;
+}
+
 static PyObject *tuple_or_none(PyObject *tuple) { return Py_NewRef(tuple ? tuple : Py_None); }
 
 static PyObject *get_to_save(PyObject *self, void *unused)
 {
     (void)unused;
     return tuple_or_none(context_of(self)->to_save);
+}
+
+static PyObject *get_input_likes(PyObject *self, void *unused)
+{
+    (void)unused;
+    return tuple_or_none(context_of(self)->input_likes);
 }
 
 static PyObject *get_dirty(PyObject *self, void *unused)
@@ -639,6 +706,7 @@ static PyObject *get_materialize(PyObject *self, void *unused)
 
 static PyMethodDef context_methods[] = {
     {"save_for_backward", save_for_backward, METH_VARARGS, "Saves tensors for backward."},
+    {"_save_for_forward", save_for_forward, METH_VARARGS, NULL},
     {"mark_dirty", mark_dirty, METH_VARARGS,
      "Declares the inputs that forward changed in place."},
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS,
@@ -652,6 +720,8 @@ static PyGetSetDef context_getset[] = {
     {"needs_input_grad", needs_input_grad, set_needs_input_grad,
      "For each input, True when its gradient is needed.", NULL},
     {"to_save", get_to_save, NULL, NULL, NULL},
+    {"_input_likes", get_input_likes, NULL, NULL, NULL},
+    {"_in_jvp", get_in_jvp, set_in_jvp, NULL, NULL},
     {"dirty_tensors", get_dirty, NULL, NULL, NULL},
     {"non_differentiable", get_non_differentiable, NULL, NULL, NULL},
     {"materialize_grads", get_materialize, NULL, NULL, NULL},

@@ -241,17 +241,29 @@ static PyObject *set_grad_mode(PyObject *m, PyObject *x)
     Py_RETURN_NONE;
 }
 
-/* Sets whether backward computes tangents; returns the setting before. */
+static PyObject *set_flag(bool *flag, PyObject *x)
+{
+    int on = PyObject_IsTrue(x);
+    bool before = *flag;
+
+    if (on < 0)
+        return NULL;
+    *flag = on;
+    return PyBool_FromLong(before);
+}
+
+/* The two passes of forward mode (cr_thread_state).  Each function returns the setting before.
+ */
+static PyObject *set_pulls(PyObject *m, PyObject *x)
+{
+    (void)m;
+    return set_flag(&cr_thread.pulls, x);
+}
+
 static PyObject *set_pushes(PyObject *m, PyObject *x)
 {
-    int pushes = PyObject_IsTrue(x);
-    bool before = cr_thread.pushes;
-
     (void)m;
-    if (pushes < 0)
-        return NULL;
-    cr_thread.pushes = pushes;
-    return PyBool_FromLong(before);
+    return set_flag(&cr_thread.pushes, x);
 }
 
 static PyMethodDef functions[] = {
@@ -261,6 +273,7 @@ static PyMethodDef functions[] = {
      "    True\n"},
     {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL},
     {"_set_grad_enabled", set_grad_mode, METH_O, NULL},
+    {"_set_pulls", set_pulls, METH_O, NULL},
     {"_set_pushes", set_pushes, METH_O, NULL},
     {0}};
 
