@@ -35,6 +35,14 @@ def test_device():
         torch.ones(2, device="cuda") + torch.ones(2)
 
 
+def test_an_integer_names_an_accelerator():
+    assert str(torch.device(0)) == "cuda:0"
+    assert str(torch.nn.Linear(1, 1).to(0).weight.device) == "cuda:0"
+    assert str(torch.ones(1).to(0).device) == str(torch.zeros(1, device=0).device) == "cuda:0"
+    with pytest.raises(RuntimeError, match="Device index must not be negative"):
+        torch.device(-1)
+
+
 def launches(f):
     """The number of kernels that f launches; 0 on a GPU."""
     if not FAKE:

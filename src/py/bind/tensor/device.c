@@ -1,4 +1,5 @@
 /* torch.device, and the default device of factories. */
+#include "device/facts.h"
 #include "py/bind/bind.h"
 
 static const char *device_kind_name(int kind)
@@ -52,7 +53,12 @@ int cr_py_device_from(PyObject *x, int *kind, int *index)
         PyErr_SetString(PyExc_RuntimeError, "Device index must not be negative");
         return -1;
     }
-    *kind = CR_CUDA;
+    *kind = cr_device_pinning();
+    if (*kind == CR_CPU) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Cannot access accelerator device when none is available.");
+        return -1;
+    }
     *index = (int)i;
     return 1;
 }
@@ -86,9 +92,6 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     } else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:device", by_type, &x, &index)) {
         return NULL;
     }
-    if (PyLong_Check(x) && !PyBool_Check(x))
-        return PyErr_Format(PyExc_RuntimeError,
-                            "Cannot access accelerator device when none is available.");
     int done = cr_py_device_from(x, &kind, &own);
     if (done < 0)
         return NULL;
