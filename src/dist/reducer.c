@@ -50,7 +50,7 @@ struct cr_reducer {
     bool views, find_unused, static_graph;
     bool sync, armed, queued, rebuilt, counted;
     CR_VEC(bucket) buckets;
-    int next; /* the bucket that starts next */
+    int next;    /* the bucket that starts next */
     int divisor; /* of the sums of gradients */
     CR_VEC(int) order;
     cr_reducer_hook hook;

@@ -336,7 +336,15 @@ def optimizers(rank, size):
     from cresset.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
     x, y = data()
     weights = []
-    for make in (lambda p: torch.optim.Adam(p, lr=0.01), lambda p: ZeroRedundancyOptimizer(p, torch.optim.Adam, lr=0.01)):
+
+    def grouped(parameters):
+        first, *rest = parameters
+        made = ZeroRedundancyOptimizer([first], torch.optim.Adam, lr=0.01)
+        made.add_param_group({"params": rest})
+        assert [len(g["params"]) for g in made.param_groups] == [1, 5] and made.param_groups[1]["lr"] == 0.01
+        return made
+    for make in (lambda p: torch.optim.Adam(p, lr=0.01), grouped,
+                 lambda p: ZeroRedundancyOptimizer(p, torch.optim.Adam, lr=0.01)):
         model = DDP(net())
         optimizer = make(model.parameters())
         for _ in range(4):
@@ -344,7 +352,7 @@ def optimizers(rank, size):
             F.cross_entropy(model(x[rank::size]), y[rank::size]).backward()
             optimizer.step()
         weights.append([p.detach().clone() for p in model.parameters()])
-    assert all(torch.equal(a, b) for a, b in zip(*weights))
+    assert all(torch.equal(a, b) for other in weights for a, b in zip(other, weights[0]))
     optimizer.consolidate_state_dict(0)
     if rank == 0:
         plain = torch.optim.Adam(net().parameters(), lr=0.01)

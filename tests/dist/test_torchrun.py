@@ -334,6 +334,14 @@ def test_files_of_a_run_are_those_of_a_packages_class(program):
     assert run.returncode == 1 and "Could not find entrypoint under 'torchrun.logs_specs[nowhere]' key" in text
 
 
+def test_a_program_that_calls_main_gets_the_failure(tmp_path):
+    from cresset.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from cresset.distributed.run import main
+    (tmp_path / "fails.py").write_text("import sys; sys.exit(3)")
+    with pytest.raises(ChildFailedError, match="exitcode *: 3"):
+        main(["--standalone", str(tmp_path / "fails.py")])
+
+
 def test_options_have_defaults_in_the_environment(monkeypatch):
     import argparse
     from cresset.distributed.argparse_util import check_env, env

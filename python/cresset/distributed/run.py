@@ -165,7 +165,9 @@ def run(args):
 
 @record
 def main(args=None, parse=parse_args):
-    """The command line, read by `parse`.  Returns the exit status."""
+    """The command line, read by `parse`.  Returns the exit status.  A program that gives arguments gets the errors instead."""
+    if args is not None:
+        return run(parse(args))
     try:
         run(parse(args))
     except ChildFailedError as error:

@@ -8,12 +8,8 @@ __all__ = []
 
 def _verify_param_shape_across_processes(process_group, tensors, logger=None):
     """Raises an error when the ranks' parameters differ in number, sizes or dtype."""
-    own = [(tuple(t.shape), str(t.dtype)) for t in tensors]
-    every = [None] * process_group.size()
-    dist.all_gather_object(every, own, process_group)
-    for rank, theirs in enumerate(every):
-        if theirs != own:
-            raise RuntimeError(f"[{process_group.rank()}]: the parameters of this process do not match those of process {rank}")
+    from ._reducer import _verify_params_across_processes
+    _verify_params_across_processes(process_group, tensors, logger)
 
 
 def _sync_module_states(module, process_group, broadcast_bucket_size, src, params_and_buffers_to_ignore=(),

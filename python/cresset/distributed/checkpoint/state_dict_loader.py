@@ -1,6 +1,6 @@
 """load: all ranks of a group fill a dict of tensors and objects from a checkpoint."""
 from .. import distributed_c10d as dist
-from ._storage_utils import _storage_setup
+from ._storage_utils import _by_position, _storage_setup
 from .default_planner import DefaultLoadPlanner, _EmptyStateDictLoadPlanner
 from .state_dict_saver import _states_of, _use_dist
 from .stateful import Stateful
@@ -24,6 +24,7 @@ def _keys_of(state_dict, process_group, use_dist):
     return list(dict.fromkeys(key for keys in every for key in keys))
 
 
+@_by_position("storage_reader")
 def load(state_dict, *, checkpoint_id=None, storage_reader=None, planner=None, process_group=None, no_dist=False):
     """Fills the tensors of a dict in place, and gives its objects their states."""
     use_dist = _use_dist(no_dist, "load")

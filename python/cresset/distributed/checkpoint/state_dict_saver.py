@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from .. import distributed_c10d as dist
-from ._storage_utils import _storage_setup
+from ._storage_utils import _by_position, _storage_setup
 from .default_planner import DefaultSavePlanner
 from .planner import SavePlan  # noqa: F401
 from .staging import AsyncStager, BlockingAsyncStager
@@ -53,6 +53,7 @@ def save_state_dict(state_dict, storage_writer, process_group=None, coordinator_
     return _save_state_dict(state_dict, storage_writer, process_group, coordinator_rank, no_dist, planner)
 
 
+@_by_position("storage_writer")
 def save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=None, process_group=None, no_dist=False,
          use_collectives=True):
     """Writes a dict; every rank writes its parts.  Returns the index at the coordinator."""

@@ -21,21 +21,33 @@ class ZeroRedundancyOptimizer(Optimizer):
         self.process_group = dist._group_or_default_group(process_group)
         self.rank, self.world_size = self.process_group.rank(), self.process_group.size()
         self._optimizer_class = optimizer_class
-        self._owner = self._deal()
-        own = [{**{k: v for k, v in group.items() if k != "params"},
-                "params": [p for p in group["params"] if self._owner[p] == self.rank]} for group in self.param_groups]
-        self.optim = optimizer_class([g if g["params"] else {**g, "params": [cresset.zeros(1)]} for g in own], **defaults)
+        self._owner, self._loads = {}, [0] * self.world_size
+        self._deal(p for g in self.param_groups for p in g["params"])
+        self.optim = optimizer_class([self._share(group) for group in self.param_groups], **defaults)
         for mine, group in zip(self.optim.param_groups, self.param_groups):
             for name, value in mine.items():
                 group.setdefault(name, value)
 
-    def _deal(self):
+    def _deal(self, parameters):
         """Gives the largest parameters first, each to the rank with the fewest elements."""
-        loads, owner = [0] * self.world_size, {}
-        for p in sorted((p for g in self.param_groups for p in g["params"]), key=lambda p: -p.numel()):
-            owner[p] = min(range(self.world_size), key=loads.__getitem__)
-            loads[owner[p]] += p.numel()
-        return owner
+        for p in sorted(parameters, key=lambda p: -p.numel()):
+            self._owner[p] = min(range(self.world_size), key=self._loads.__getitem__)
+            self._loads[self._owner[p]] += p.numel()
+
+    def _share(self, group):
+        """Returns this rank's part of a group; a group of an optimizer has parameters."""
+        own = [p for p in group["params"] if self._owner[p] == self.rank] or [cresset.zeros(1)]
+        return {**group, "params": own}
+
+    def add_param_group(self, param_group):
+        """Adds a group, whose parameters are dealt to the ranks as well."""
+        super().add_param_group(param_group)
+        if hasattr(self, "optim"):
+            group = self.param_groups[-1]
+            self._deal(group["params"])
+            self.optim.add_param_group(self._share(group))
+            for name, value in self.optim.param_groups[-1].items():
+                group.setdefault(name, value)
 
     def step(self, closure=None, **kwargs):
         """Updates this rank's share, and takes the others' from them."""

@@ -1,0 +1,4 @@
+"""The former name of torch.distributed.tensor."""
+from ..device_mesh import DeviceMesh, init_device_mesh  # noqa: F401
+from ..tensor import *  # noqa: F401, F403
+from ..tensor import __all__  # noqa: F401

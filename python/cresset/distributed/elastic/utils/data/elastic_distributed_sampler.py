@@ -1,0 +1,4 @@
+"""ElasticDistributedSampler, by its own module."""
+from . import ElasticDistributedSampler  # noqa: F401
+
+__all__ = ["ElasticDistributedSampler"]
