@@ -248,28 +248,51 @@ static cr_svalue **compile_item_values(compiler *c, const arguments *args)
     return v;
 }
 
+/* The type that an item of `type` and those before, of `joined`, have. */
+static const cr_stype *unified(compiler *c, const cr_stype *joined, const cr_stype *type)
+{
+    const cr_stype *both = joined ? cr_stype_join(c->unit, joined, type) : type;
+
+    return both ? both : cr_stype_union(c->unit, 2, (const cr_stype *[]){joined, type});
+}
+
+static const cr_stype *unified_items(compiler *c, const arguments *items)
+{
+    const cr_stype *t = NULL;
+
+    for (size_t i = 0; i < items->len; i++)
+        t = unified(c, t, items->at[i].value->type);
+    return t;
+}
+
+/* Converts the items to those of the annotation. */
+static void list_convert(compiler *c, arguments *items, const cr_stype *list, cr_srange range)
+{
+    const cr_stype *item = list->item[0];
+    bool fits = true;
+
+    for (size_t i = 0; i < items->len; i++) {
+        argument *one = &items->at[i];
+        cr_svalue *v = compile_convert(c, one->value, item, false, one->range);
+        fits &= cr_stype_is_subtype(v->type, item);
+        one->value = fits ? v : one->value;
+    }
+    if (!fits)
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "List type annotation `%s` did not match the types of the given list "
+                       "elements, which were unified to %s",
+                       cr_stype_annotation(list), cr_stype_annotation(unified_items(c, items)));
+}
+
 static cr_svalue *compile_list(compiler *c, const cr_sast *a, const cr_stype *hint)
 {
     const cr_stype *list = compile_display_hint(c, hint, CR_STYPE_LIST, a->range);
-    const cr_stype *item = list ? list->item[0] : NULL;
     arguments items = {0};
 
     compile_items(c, a, list, &items);
-    for (size_t i = 0; i < items.len && !list; i++) {
-        const cr_stype *t = items.at[i].value->type;
-        const cr_stype *joined = item ? cr_stype_join(c->unit, item, t) : t;
-        item = joined ? joined : cr_stype_union(c->unit, 2, (const cr_stype *[]){item, t});
-    }
-    for (size_t i = 0; i < items.len && list; i++) {
-        items.at[i].value =
-            compile_convert(c, items.at[i].value, item, false, items.at[i].range);
-        if (!cr_stype_is_subtype(items.at[i].value->type, item))
-            cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                           "List type annotation `%s` did not match the types of the given "
-                           "list elements, which were %s",
-                           cr_stype_annotation(list),
-                           cr_stype_annotation(items.at[i].value->type));
-    }
+    if (list)
+        list_convert(c, &items, list, a->range);
+    const cr_stype *item = list ? list->item[0] : unified_items(c, &items);
     item = item ? item : CR_STYPE_OF(TENSOR);
     item = !list && item->kind == CR_STYPE_TENSOR ? CR_STYPE_OF(TENSOR) : item;
     return compile_display_cast(c,
@@ -288,11 +311,47 @@ static cr_svalue *compile_tuple(compiler *c, const cr_sast *a, const cr_stype *h
     return compile_tuple_of(c, (int)items.len, compile_item_values(c, &items), a->range);
 }
 
+/* Converts the keys (first 0) or values (1) of a dict to the annotation's. */
+static void dict_convert(compiler *c, cr_svalue **v, const cr_sast *a, const cr_stype *dict,
+                         int first)
+{
+    const cr_stype *want = dict->item[first], *found = NULL;
+    bool fits = true;
+
+    for (int i = first; i < a->count; i += 2) {
+        found = unified(c, found, v[i]->type);
+        v[i] = compile_convert(c, v[i], want, false, a->range);
+        fits &= cr_stype_is_subtype(v[i]->type, want);
+    }
+    if (!fits)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       first
+                           ? "Type annotation was inferred to be `%s`, but the type of values "
+                             "given by the dict literal is %s"
+                           : "Type annotation was inferred to be %sbut the type of keys given "
+                             "by the dict literal is %s",
+                       cr_stype_annotation(dict), cr_stype_annotation(found));
+}
+
+/* The type of a dict without an annotation: keys have one type. */
+static const cr_stype *dict_type(compiler *c, cr_svalue *const *v, const cr_sast *a)
+{
+    const cr_stype *key = a->count ? v[0]->type : CR_STYPE_OF(STR), *value = NULL;
+
+    for (int i = 0; i < a->count; i += 2) {
+        if (!cr_stype_is_subtype(v[i]->type, key))
+            cr_srange_bail(c->s, CR_RUNTIME, a->at[i]->range,
+                           "Dict keys must contain only a single type. Expected: %s but found "
+                           "%s instead",
+                           cr_stype_annotation(key), cr_stype_annotation(v[i]->type));
+        value = unified(c, value, v[i + 1]->type);
+    }
+    return cr_stype_dict(c->unit, key, value ? value : CR_STYPE_OF(TENSOR));
+}
+
 static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hint)
 {
     const cr_stype *dict = compile_display_hint(c, hint, CR_STYPE_DICT, a->range);
-    const cr_stype *key = dict ? dict->item[0] : CR_STYPE_OF(STR);
-    const cr_stype *value = dict ? dict->item[1] : CR_STYPE_OF(TENSOR);
     cr_svalue **v = CR_NEW_N(c->s, cr_svalue *, a->count + 1);
 
     for (int i = 0; i < a->count; i++) {
@@ -300,23 +359,13 @@ static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hi
             define_refuse(c, "NotSupportedError", a->range,
                           "Dict expansion (e.g. `{**dict}`) is not supported");
         v[i] = compile_value(c, a->at[i], dict ? dict->item[i % 2] : NULL);
-        if (!dict && i < 2)
-            *(i ? &value : &key) = v[i]->type;
-        const cr_stype *want = i % 2 ? value : key;
-        v[i] = compile_convert(c, v[i], want, false, a->range);
-        const cr_stype *joined = cr_stype_join(c->unit, want, v[i]->type);
-        if (!joined || (dict && !cr_stype_is_subtype(v[i]->type, want)))
-            cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                           "Dict keys and values must have one type each: '%s' and '%s'",
-                           cr_stype_annotation(want), cr_stype_annotation(v[i]->type));
-        *(i % 2 ? &value : &key) = joined;
     }
+    for (int first = 0; dict && first < 2; first++)
+        dict_convert(c, v, a, dict, first);
+    dict = dict ? dict : dict_type(c, v, a);
     return compile_display_cast(
-        c,
-        compile_construct(c, CR_SPRIM_DICT_CONSTRUCT,
-                          dict ? dict : cr_stype_dict(c->unit, key, value), a->count, v,
-                          a->range),
-        hint, a->range);
+        c, compile_construct(c, CR_SPRIM_DICT_CONSTRUCT, dict, a->count, v, a->range), hint,
+        a->range);
 }
 
 /* --- operators --- */
@@ -908,8 +957,9 @@ static term *items_slice(compiler *c, const term *t, const cr_sast *a)
 }
 
 /* modules["name"] */
-static term *items_named(compiler *c, cr_svalue *self, const cr_sast *key)
+static term *items_named(compiler *c, cr_svalue *self, const cr_sast *a)
 {
+    const cr_sast *key = a->at[1];
     term *t = define_member(c, self, self->type->cls, "items", key->range);
 
     for (int i = 0; t && i < t->count; i++) {
@@ -918,7 +968,7 @@ static term *items_named(compiler *c, cr_svalue *self, const cr_sast *key)
             return t->items[i]->items[1];
     }
     if (t)
-        cr_srange_bail(c->s, CR_RUNTIME, key->range, "Key Error, %s", key->text);
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Key Error, %s", key->text);
     return NULL;
 }
 
@@ -940,7 +990,7 @@ static term *compile_items_subscript(compiler *c, const cr_sast *a)
     t = compile_term(c, a->at[0], NULL);
     if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS &&
         t->value->type->cls->is_module && a->at[1]->kind == CR_SAST_STRING)
-        return items_named(c, t->value, a->at[1]);
+        return items_named(c, t->value, a);
     if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS) {
         term *keys = t->value->type->cls->is_module
                          ? define_member(c, t->value, t->value->type->cls, "keys", a->range)
@@ -1293,7 +1343,11 @@ bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range)
     if (v->type->kind != CR_STYPE_CLASS && v->type->kind != CR_STYPE_INTERFACE &&
         !(v->type->kind == CR_STYPE_TUPLE && cls))
         cr_srange_bail(c->s, CR_RUNTIME, range,
-                       "hasattr's first argument must be an object, got %s",
+                       v->type->kind == CR_STYPE_TUPLE
+                           ? "hasattr's first argument must be a object or NamedTuple, but got "
+                             "a normal Tuple "
+                             "%s instead"
+                           : "hasattr's first argument must be an object, got %s",
                        cr_stype_annotation(v->type));
     return cr_sclass_attribute(cls, name) >= 0 || cr_sclass_constant_value(cls, name) ||
            compile_method(c, cls, name, range) ||
@@ -1304,7 +1358,7 @@ bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range)
 static term *special_getattr(compiler *c, const cr_sast *a)
 {
     if (a->count < 3 || a->at[2]->kind != CR_SAST_STRING)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+        cr_srange_bail(c->s, CR_RUNTIME, a->at[2]->range,
                        "getattr's second argument must be a string literal");
     if (a->count == 4) {
         cr_svalue *v = compile_value(c, a->at[1], NULL);

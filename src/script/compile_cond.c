@@ -228,7 +228,7 @@ static condition *condition_instance(compiler *c, const cr_sast *a)
 static condition *condition_has(compiler *c, const cr_sast *a)
 {
     if (a->at[2]->kind != CR_SAST_STRING)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+        cr_srange_bail(c->s, CR_RUNTIME, a->at[2]->range,
                        "hasattr's second argument must be a string literal");
     return condition_known(
         c, compile_has(c, compile_value(c, a->at[1], NULL), a->at[2]->text, a->range),

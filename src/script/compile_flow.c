@@ -1072,7 +1072,7 @@ static void assign_attribute(compiler *c, const cr_sast *target, cr_svalue *v, c
     cr_snode_input(n, v);
 }
 
-static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v)
+static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v, cr_srange whole)
 {
     cr_svalue *object = compile_value(c, target->at[0], NULL);
 
@@ -1096,7 +1096,7 @@ static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v)
                        "Sliced expression not yet supported for subscripted assignment. File a "
                        "bug if you want this");
     }
-    compile_one(c, "aten::_set_item", target->range, 3,
+    compile_one(c, "aten::_set_item", c->env ? whole : target->range, 3,
                 (cr_svalue *[]){object, compile_value(c, target->at[1], NULL), v});
 }
 
@@ -1178,7 +1178,9 @@ static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange
     case CR_SAST_ATTRIBUTE:
         assign_attribute(c, target, compile_as_value(c, t, range), range);
         break;
-    case CR_SAST_SUBSCRIPT: assign_subscript(c, target, compile_as_value(c, t, range)); break;
+    case CR_SAST_SUBSCRIPT:
+        assign_subscript(c, target, compile_as_value(c, t, range), range);
+        break;
     case CR_SAST_TUPLE:
     case CR_SAST_LIST:
         if (t->kind == TERM_ITEMS && t->count == target->count)
@@ -1227,13 +1229,17 @@ static cr_svalue *assign_widen(compiler *c, cr_svalue *v, const cr_stype *type, 
 }
 
 /* Attributes are annotated in __init__, variables in the block that first sets them. */
-static void assign_check_annotation(compiler *c, const cr_sast *target)
+static void assign_check_annotation(compiler *c, const cr_sast *a)
 {
+    const cr_sast *target = a->at[2];
+    cr_srange range = target->range;
+
+    if (a->at[1]->kind == CR_SAST_NAME)
+        range.end = a->at[1]->range.end;
     if (target->kind == CR_SAST_ATTRIBUTE && target->at[0]->kind == CR_SAST_NAME &&
-        !strcmp(target->at[0]->text, "self") && c->function->owner &&
-        !c->function->owner->is_module && strcmp(c->function->name, "__init__"))
+        !strcmp(target->at[0]->text, "self") && strcmp(c->function->name, "__init__"))
         define_refuse(
-            c, "ValueError", target->range,
+            c, "ValueError", range,
             cr_session_printf(c->s,
                               "Type annotations on instance attributes must be declared in "
                               "__init__, not '%s': SourceRange at",
@@ -1254,7 +1260,7 @@ static void compile_assign(compiler *c, const cr_sast *a)
     term *t;
 
     if (a->at[1] && c->env)
-        assign_check_annotation(c, a->at[2]);
+        assign_check_annotation(c, a);
     type = a->at[1] ? compile_type(c, a->at[1]) : NULL;
 
     if (!a->at[0])
@@ -1621,8 +1627,8 @@ static flow with_items(compiler *c, const cr_sast *a, int i)
     flow f;
 
     object = compile_value(c, item->at[0], NULL);
-    cr_sfunction *method = with_method(c, object, "__enter__", 1, item->range);
-    with_method(c, object, "__exit__", 4, item->range);
+    cr_sfunction *method = with_method(c, object, "__enter__", 1, item->at[0]->range);
+    with_method(c, object, "__exit__", 4, item->at[0]->range);
     enter = cr_snode_new(outer, CR_SPRIM_ENTER, a->range);
     cr_snode_input(enter, object);
     cr_snode_output(enter, NULL, method->schema.result[0].type);

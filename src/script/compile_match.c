@@ -222,11 +222,15 @@ static bool match_value(matching *m, int i, cr_svalue *v, cr_srange range)
     if (!to)
         return match_fail(m, "Type variable in argument '%s' cannot be inferred", p->name);
     v = compile_convert(m->c, v, to, m->implicit, range);
-    if (!cr_stype_is_subtype(v->type, to))
-        return match_fail(
+    if (!cr_stype_is_subtype(v->type, to)) {
+        match_fail(
             m, "Expected a value of type '%s' for argument '%s' but instead found type '%s'%s",
             cr_stype_annotation(p->type), p->name, cr_stype_annotation(v->type),
             match_inferred(m, p, v));
+        if (m->why)
+            cr_stype_print_misfit(m->why, v->type, to);
+        return false;
+    }
     m->value[i] = v;
     return true;
 }
@@ -498,18 +502,36 @@ static void match_explain(compiler *c, cr_text *text, const cr_sschemas *all,
     }
 }
 
+/* The only schema, with its reason. */
+static CR_NORETURN void match_report_one(compiler *c, const cr_sschema *schema,
+                                         const arguments *args, cr_srange range)
+{
+    cr_text why = {0};
+    matching m = {
+        .c = c, .schema = schema, .args = args, .implicit = true, .range = range, .why = &why};
+
+    cr_text_put(&why, "\n");
+    cr_sschema_print(&why, schema);
+    cr_text_put(&why, ":\n");
+    (void)match_schema(&m);
+    cr_srange_bail(c->s, CR_RUNTIME, range, "%s", cr_session_take_text(c->s, &why));
+}
+
 /* "Arguments for call are not valid": every schema with its reason. */
 static CR_NORETURN void match_report(compiler *c, const cr_sschemas *all, const char *name,
                                      const arguments *args, cr_srange range)
 {
+    const cr_sschemas *swapped = NULL; /* with the number first (compile_swapped) */
     cr_text text = {0};
     char *kept;
 
+    if (c->env && !strncmp(name, "aten::", 6))
+        cr_session_check(c->s, cr_soperators(&swapped, name + 6));
+    if (all->len + (swapped ? swapped->len : 0) == 1)
+        match_report_one(c, all->at[0], args, range);
     match_explain(c, &text, all, args, range);
-    if (c->env && !strncmp(name, "aten::", 6)) { /* with the number first (compile_swapped) */
-        cr_session_check(c->s, cr_soperators(&all, name + 6));
-        match_explain(c, &text, all, args, range);
-    }
+    if (swapped)
+        match_explain(c, &text, swapped, args, range);
     cr_text_put(&text, "\nThe original call is:\n");
     cr_srange_mark(&text, range);
     cr_scallers_put(&text, c->s->place);

@@ -50,6 +50,7 @@ typedef struct {
     bool keyword_only, written; /* written: alias mark with `!` */
     char alias;                 /* the alias letter, 0: none, '*': wildcard */
     int fixed;                  /* int[2]: 2; else 0 */
+    const char *shown;          /* type and alias mark as the schema states them, or NULL */
 } cr_sparam;
 
 /* The signature of an operator, a function, or a method (whose first parameter is self). */

@@ -299,8 +299,11 @@ void cr_sgraph_print(cr_text *out, const cr_sgraph *g, bool ranges)
 
 static void print_param(cr_text *out, const cr_sparam *p)
 {
-    cr_stype_print(out, p->type);
-    if (p->alias)
+    if (p->shown)
+        cr_text_put(out, p->shown);
+    else
+        cr_stype_print(out, p->type);
+    if (p->alias && !p->shown)
         cr_text_printf(out, "(%c%s)", p->alias, p->written ? "!" : "");
     if (p->name && *p->name)
         cr_text_printf(out, " %s", p->name);

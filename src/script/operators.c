@@ -237,6 +237,20 @@ typedef struct {
     cr_sparam *at;
 } schema_params;
 
+/* Reads a type and keeps its text. */
+static const cr_stype *schema_shown_type(schema_reader *r, cr_sparam *p)
+{
+    size_t len, begin = r->tokens.at[r->at].start;
+    const char *text = schema_text(r, &len);
+    const cr_stype *type = schema_type(r, p);
+    char *shown = cr_arena_text(&r->session->keep, text, r->tokens.at[r->at - 1].end - begin);
+
+    if (!shown)
+        cr_session_check(r->session, CR_MEMORY);
+    p->shown = shown;
+    return type;
+}
+
 static void schema_read_params(schema_reader *r, cr_sschema *s)
 {
     schema_params list = {0};
@@ -250,7 +264,7 @@ static void schema_read_params(schema_reader *r, cr_sschema *s)
         } else if (schema_take(r, "*")) {
             keywords = true;
         } else {
-            const cr_stype *type = schema_type(r, &p);
+            const cr_stype *type = schema_shown_type(r, &p);
             p.type = type;
             p.name = schema_word(r);
             p.keyword_only = keywords;
@@ -267,7 +281,7 @@ static void schema_read_params(schema_reader *r, cr_sschema *s)
 static void schema_read_result(schema_reader *r, schema_params *list)
 {
     cr_sparam p = {0};
-    const cr_stype *type = schema_type(r, &p);
+    const cr_stype *type = schema_shown_type(r, &p);
 
     p.type = type;
     p.name = r->tokens.at[r->at].kind == STOKEN_NAME ? schema_word(r) : "";

@@ -483,6 +483,52 @@ static void print_named(cr_text *out, const cr_stype *t)
     }
 }
 
+static void print_method(cr_text *out, int number, const cr_sfunction *f)
+{
+    cr_sschema shown = f->schema;
+
+    shown.name = f->name;
+    shown.overload = "";
+    cr_text_printf(out, "  (%d) ", number);
+    cr_sschema_print(out, &shown);
+    cr_text_put(out, "\n");
+}
+
+/* The first method, by name, that `a` lacks or has with other types; NULL: none. */
+static const cr_sfunction *misfit_method(const cr_stype *a, const cr_stype *b)
+{
+    const cr_sfunction *found = NULL;
+
+    for (size_t i = 0; i < b->cls->method_count; i++) {
+        const cr_sfunction *f = b->cls->method[i];
+        if (!method_is_subtype(cr_sclass_method(a->cls, f->name), f) &&
+            (!found || strcmp(f->name, found->name) < 0))
+            found = f;
+    }
+    return found;
+}
+
+void cr_stype_print_misfit(cr_text *out, const cr_stype *a, const cr_stype *b)
+{
+    const cr_sfunction *f = NULL, *own;
+
+    if (b->kind == CR_STYPE_INTERFACE && a->cls)
+        f = misfit_method(a, b);
+    if (!f)
+        return;
+    own = cr_sclass_method(a->cls, f->name);
+    cr_text_put(out, own ? "Method on class '" : "Class '");
+    print_named(out, a);
+    if (!own) {
+        cr_text_printf(out, "' does not have method '%s' but '%s' does.\n", f->name,
+                       b->cls->name);
+        return;
+    }
+    cr_text_printf(out, "' (1) is not compatible with interface '%s' (2)\n", b->cls->name);
+    print_method(out, 1, own);
+    print_method(out, 2, f);
+}
+
 const char *cr_stype_annotation(const cr_stype *t)
 {
     return t == &cr_stype_inferred ? "Tensor (inferred)" : text_in_scratch(t, print_named);

@@ -72,6 +72,8 @@ const cr_stype *cr_stype_function(cr_sunit *u, cr_sfunction *f);
 
 bool cr_stype_equal(const cr_stype *a, const cr_stype *b);
 bool cr_stype_is_subtype(const cr_stype *a, const cr_stype *b);
+/* Appends why `a` is no subtype of the interface `b`; nothing for other types. */
+void cr_stype_print_misfit(cr_text *out, const cr_stype *a, const cr_stype *b);
 /* The least type of which both are subtypes, or NULL. */
 const cr_stype *cr_stype_join(cr_sunit *u, const cr_stype *a, const cr_stype *b);
 /* True when the type has a type variable inside. */

@@ -252,7 +252,7 @@ REFUSED = [
     (unknown_keyword, "Keyword argument size_of unknown."),
     (no_truth, r"expected a bool expression for condition but found Tuple\[int, int\]"),
     (mutable_default, "Mutable default parameters are not supported"), (none_as_key, "Arguments for call are not valid"),
-    (none_into_ints, "Arguments for call are not valid"),
+    (none_into_ints, r"aten::append.t\(t\[\]\(a!\) self, t\(c -> \*\) el\) -> t\[\]\(a!\):\n"),
     (wrong_field, r"Pair\(int a, float b\) -> \(\):\nExpected a value of type 'int' for argument 'a' but instead found type 'str'"),
     (mixed_keys, r"the type of the first generated key was Union\[int, str\]"),
     (mixed_values, r"`Dict\[str, int\]` did not match the type of an actual value type `Union\[int, str\]`"),

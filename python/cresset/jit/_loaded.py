@@ -149,6 +149,11 @@ class ScriptModule(Module, metaclass=_CompilesItself):
             return
         if name in made.get("_constant_values", ()):
             raise RuntimeError(f"Can't set constant '{name}' which has value:{made['_constant_values'][name]}")
+        if "_c" in made and name in self._modules:
+            if not isinstance(value, ScriptModule):
+                raise RuntimeError("Cannot re-assign modules in a ScriptModule with non-scripted module, "
+                                   f"tried to replace existing module '{name}': {value}")
+            self._c.set(name, value)
         super().__setattr__(name, value)
         if "_c" not in made:
             return

@@ -41,7 +41,7 @@ class FileCheck:
         return self._add("CHECK-DAG", test_string)
 
     def check_source_highlighted(self, test_string):
-        """The string comes later, and the line below it marks it with ~."""
+        """The string comes later, at a place that the line below marks with ~."""
         return self._add("CHECK-SOURCE-HIGHLIGHTED", test_string)
 
     @staticmethod
@@ -72,11 +72,13 @@ class FileCheck:
 
     def _highlighted(self, text, wanted, at):
         found = self._find(text, "CHECK-SOURCE-HIGHLIGHTED", wanted, at)
-        begin, end = text.rfind("\n", 0, found) + 1, text.find("\n", found)
-        below = text[end + 1:].partition("\n")[0]
-        if below[found - begin:found - begin + len(wanted)] != "~" * len(wanted):
-            self._refuse("CHECK-SOURCE-HIGHLIGHTED", wanted, "find highlighted")
-        return end + 1 + len(below)
+        while found >= 0:
+            begin, end = text.rfind("\n", 0, found) + 1, text.find("\n", found)
+            below = "" if end < 0 else text[end + 1:].partition("\n")[0]
+            if below[found - begin:found - begin + len(wanted)] == "~" * len(wanted):
+                return end + 1 + len(below)
+            found = text.find(wanted, found + 1)
+        return self._refuse("CHECK-SOURCE-HIGHLIGHTED", wanted, "find highlighted")
 
     def run(self, test_string):
         """Raises RuntimeError for the first check that fails."""

@@ -985,6 +985,41 @@ static PyObject *script_get(PyObject *self, PyObject *arg)
     return made;
 }
 
+/* The class of the program's object behind `x`, or NULL. */
+static const cr_stype *script_type_behind(PyObject *x)
+{
+    PyObject *inner =
+        Py_IS_TYPE(x, &script_object_type) ? Py_NewRef(x) : PyObject_GetAttrString(x, "_c");
+    const cr_stype *type =
+        inner && Py_IS_TYPE(inner, &script_object_type) ? script_of(inner)->type : NULL;
+
+    PyErr_Clear();
+    Py_XDECREF(inner);
+    return type;
+}
+
+static void script_refuse_set(const char *name, const cr_stype *type, PyObject *x)
+{
+    const cr_stype *found = script_type_behind(x);
+    cr_text text = {0};
+
+    if (found && type->kind == CR_STYPE_INTERFACE) {
+        cr_text_printf(&text, "Object of type %s is not compatible with interface %s\n",
+                       cr_stype_annotation(found), type->cls->name);
+        cr_stype_print_misfit(&text, found, type);
+    } else if (found) {
+        cr_text_printf(&text, "Expected a value of type '%s' for field '%s', but found ",
+                       cr_stype_annotation(type), name);
+        cr_text_printf(&text, "'%s'", cr_stype_annotation(found));
+    } else {
+        cr_text_printf(&text,
+                       "Could not set attribute '%s': expected a value of type '%s', got %s",
+                       name, cr_stype_annotation(type), Py_TYPE(x)->tp_name);
+    }
+    PyErr_SetString(PyExc_RuntimeError, cr_text_str(&text));
+    cr_text_drop(&text);
+}
+
 static PyObject *script_set(PyObject *self, PyObject *args)
 {
     PyObject *x;
@@ -999,24 +1034,31 @@ static PyObject *script_set(PyObject *self, PyObject *args)
     const cr_stype *type = script_of(self)->type->cls->attribute[slot].type;
     int done = script_from_python(x, type, &v);
     if (!done)
-        PyErr_Format(PyExc_RuntimeError,
-                     "Could not set attribute '%s': expected a value of type '%s', got %s",
-                     name, cr_stype_annotation(type), Py_TYPE(x)->tp_name);
+        script_refuse_set(name, type, x);
     if (done <= 0)
         return NULL;
     cr_islot_set(&script_of(self)->slot[slot], v);
     Py_RETURN_NONE;
 }
 
+/* Whether an attribute is a module: of a module's class, or the value of an interface's. */
+static bool script_holds_module(const cr_stype *type, const cr_ivalue *value)
+{
+    if (type->kind == CR_STYPE_CLASS)
+        return type->cls->is_module;
+    return type->kind == CR_STYPE_INTERFACE && value && value->kind == CR_IV_OBJECT &&
+           value->object->type->cls->is_module;
+}
+
 /* attributes(): (name, type, is a parameter, is a buffer, is a module) in the order of slots.
  */
-static PyObject *script_attribute_rows(const cr_sclass *cls)
+static PyObject *script_attribute_rows(const cr_sclass *cls, const cr_iobject *o)
 {
     PyObject *made = PyList_New(0);
 
     for (size_t i = 0; made && i < cls->attribute_count; i++) {
         const cr_sattribute *a = &cls->attribute[i];
-        bool module = a->type->kind == CR_STYPE_CLASS && a->type->cls->is_module;
+        bool module = script_holds_module(a->type, o ? &o->slot[i] : NULL);
         PyObject *row = Py_BuildValue(
             "(ssOOO)", a->name, cr_stype_in_source(a->type), a->parameter ? Py_True : Py_False,
             a->buffer ? Py_True : Py_False, module ? Py_True : Py_False);
@@ -1030,7 +1072,7 @@ static PyObject *script_attribute_rows(const cr_sclass *cls)
 static PyObject *script_attributes(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return script_attribute_rows(script_of(self)->type->cls);
+    return script_attribute_rows(script_of(self)->type->cls, script_of(self));
 }
 
 static PyObject *script_methods(PyObject *self, PyObject *unused)
@@ -2040,7 +2082,7 @@ static PyObject *script_class_attributes(PyObject *module, PyObject *arg)
 
     (void)module;
     cr_sclass *cls = name && script_start() ? script_class_named(name) : NULL;
-    return cls ? script_attribute_rows(cls) : NULL;
+    return cls ? script_attribute_rows(cls, NULL) : NULL;
 }
 
 /* _script_add_attribute(class, name, annotation, is a parameter, is a buffer) */
