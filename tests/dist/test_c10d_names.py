@@ -104,3 +104,68 @@ def test_kinds_have_torchs_numbers():
     assert dict(c10d.OpType.__members__)["BARRIER"] == 15 and c10d.OpType.UNKNOWN == 100
     assert [c10d.BuiltinCommHookType.ALLREDUCE.value, c10d.BuiltinCommHookType.FP16_COMPRESS.value] == [1, 2]
     assert [int(e) for e in c10d.ErrorType] == [0, 1, 2, 3]
+
+
+def test_groups_of_programs_tell_their_facts_by_methods():
+    class Own(dist.ProcessGroup):
+        def getRank(self):
+            return 3
+
+        def getSize(self):
+            return 5
+
+        def setGroupName(self, name):
+            self.kept = f"own {name}"
+
+        def getGroupName(self):
+            return self.kept
+    group = Own(0, 1)
+    group._set_group_name("a")
+    group._set_group_desc("text")
+    assert (group.rank(), group.size(), group.group_name, group.group_desc) == (3, 5, "own a", "text")
+
+
+def test_each_thread_has_groups_of_its_own():
+    """Tests of libraries replace the world by one of each thread, and play ranks in threads."""
+    import threading
+    world, failed = dist.distributed_c10d._world, []
+
+    class Worlds:
+        local = threading.local()
+
+        def __getattr__(self, name):
+            return getattr(self._own(), name)
+
+        def __setattr__(self, name, value):
+            setattr(self._own(), name, value)
+
+        def _own(self):
+            if not hasattr(self.local, "world"):
+                self.local.world = type(world)()
+            return self.local.world
+
+    def rank(r):
+        try:
+            dist.init_process_group("fake", store=dist.HashStore(), rank=r, world_size=4)
+            part = dist.new_group([r], use_local_synchronization=True)
+            c10d._register_process_group("part", part)
+            meeting.wait(20)
+            assert dist.get_rank() == r and c10d._resolve_process_group("part") is part
+            dist.destroy_process_group()
+            assert not dist.is_initialized()
+        except BaseException as error:
+            failed.append(error)
+    meeting = threading.Barrier(4)
+    dist.distributed_c10d._world = Worlds()
+    c10d._set_thread_isolation_mode(True)
+    try:
+        threads = [threading.Thread(target=rank, args=(r,)) for r in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+    finally:
+        dist.distributed_c10d._world = world
+        c10d._set_thread_isolation_mode(False)
+    assert not dist.is_initialized()

@@ -289,18 +289,42 @@ class ProcessGroup:
         numbers = [a for a in args if isinstance(a, int)]
         self._rank, self._size = (numbers + [0, 1])[:2]
         self._handle, self._handles, self._by_device = None, {}, {}
-        self.group_name = self.group_desc = ""
+        self._group_name = self._group_desc = ""
         self.bound_device_id = None
         self._coalesced = None
 
     # --- facts ---
+    def getRank(self):
+        """Returns the rank of this process in the group; classes of programs may define it."""
+        return self._rank
+
+    def getSize(self):
+        """Returns the number of ranks; classes of programs may define it."""
+        return self._size
+
     def rank(self):
         """Returns the rank of this process in the group."""
-        return self._rank
+        return self.getRank()
 
     def size(self):
         """Returns the number of ranks."""
-        return self._size
+        return self.getSize()
+
+    # names, which classes of programs may keep elsewhere
+    def setGroupName(self, name):
+        self._group_name = name
+
+    def getGroupName(self):
+        return self._group_name
+
+    def setGroupDesc(self, text):
+        self._group_desc = text
+
+    def getGroupDesc(self):
+        return self._group_desc
+
+    group_name = property(lambda self: self.getGroupName())
+    group_desc = property(lambda self: self.getGroupDesc())
 
     def name(self):
         """Returns the backend's name."""
@@ -320,10 +344,10 @@ class ProcessGroup:
         pass
 
     def _set_group_name(self, name):
-        self.group_name = name
+        self.setGroupName(name)
 
     def _set_group_desc(self, text):
-        self.group_desc = text
+        self.setGroupDesc(text)
 
     def _set_default_backend(self, backend):
         pass

@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import sys
+import threading
 import warnings
 from contextlib import contextmanager
 from datetime import timedelta
@@ -46,6 +47,7 @@ if not os.environ.get("CR_MPI") and os.path.exists(os.path.join(sys.prefix, "lib
 
 logger = logging.getLogger(__name__)
 GroupName = str
+STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 _NOT_INITIALIZED = "Default process group has not been initialized, please make sure to call init_process_group."
 
 
@@ -170,7 +172,7 @@ class _World:
     """All groups of this process."""
 
     def __init__(self):
-        self._default_pg = None
+        self.default_pg = None
         self.pg_map = {}  # group: (backend, store)
         self.pg_names = {}
         self.pg_group_ranks = {}  # group: {global rank: group rank}
@@ -179,24 +181,23 @@ class _World:
         self.tags_to_pg = {}
         self.pg_to_tag = {}
 
-    default_pg = property(lambda self: self._default_pg)
 
-    def forget(self, pg):
-        for table in (self.pg_map, self.pg_names, self.pg_group_ranks, self.pg_backend_config, self.pg_to_tag):
-            table.pop(pg, None)
+_world = _World()  # tests of programs replace it by one with other groups in each thread
 
 
-_world = _World()
+def _forget(pg):
+    for table in (_world.pg_map, _world.pg_names, _world.pg_group_ranks, _world.pg_backend_config, _world.pg_to_tag):
+        table.pop(pg, None)
 
 
 class _WorldMeta(type):
     @property
     def WORLD(cls):
-        return _world._default_pg
+        return _world.default_pg
 
     @WORLD.setter
     def WORLD(cls, pg):
-        _world._default_pg = pg
+        _world.default_pg = pg
 
 
 class group(metaclass=_WorldMeta):
@@ -258,7 +259,7 @@ def is_backend_available(backend):
 
 def is_initialized():
     """Returns whether the group of all ranks was made."""
-    return _world._default_pg is not None
+    return _world.default_pg is not None
 
 
 def is_torchelastic_launched():
@@ -278,9 +279,9 @@ def get_node_local_rank(fallback_rank=None):
 
 
 def _get_default_group():
-    if _world._default_pg is None:
+    if _world.default_pg is None:
         raise ValueError(_NOT_INITIALIZED)
-    return _world._default_pg
+    return _world.default_pg
 
 
 def _get_default_store():
@@ -360,7 +361,7 @@ def get_rank(group=None):
     if _rank_not_in_group(group):
         return -1
     pg = _group_or_default_group(group)
-    return pg.rank() if pg is _world._default_pg else get_group_rank(pg, _get_default_group().rank())
+    return pg.rank() if pg is _world.default_pg else get_group_rank(pg, _get_default_group().rank())
 
 
 def get_world_size(group=None):
@@ -419,7 +420,7 @@ def _check_timeout(timeout):
 def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="",
                        pg_options=None, device_id=None, _ranks=None):
     """Makes the group of all ranks: by an address (env://, tcp://, file://), or by a store, a rank and a size."""
-    if _world._default_pg is not None:
+    if _world.default_pg is not None:
         raise ValueError("trying to initialize the default process group twice!")
     set_debug_level_from_env()
     if store is not None and init_method is not None:
@@ -443,7 +444,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
                 raise ValueError(f"rank {rank} is not in a run of {world_size} ranks")
             store = PrefixStore("default_pg", store)
         pg = _make_group(rank, world_size, None, backend, store, "0", timeout, "default_pg", pg_options)
-    _world._default_pg = pg
+    _world.default_pg = pg
 
 
 def _meeting_place(backend):
@@ -498,7 +499,8 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
             pg._handles[other].compares = get_debug_level() == DebugLevel.DETAIL
         pg._handle, pg._by_device = pg._handles[engine], {d: pg._handles[e] for d, e in config.device_backend_map.items()}
         pg._rank, pg._size, pg._store = pg._handle.rank, pg._handle.size, inner
-    pg.group_name, pg.group_desc = name, desc
+    pg._set_group_name(name)
+    pg._set_group_desc(desc)
     _world.pg_map[pg] = (engine, store)
     _world.pg_names[pg] = name
     _world.pg_backend_config[pg] = config
@@ -510,7 +512,7 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
 def _local_group_name(ranks):
     """Returns a name that the ranks of a group agree on without the others."""
     key = "-".join(map(str, ranks))
-    counts = _world.__dict__.setdefault("local_counts", {})
+    counts = _world.tags_to_pg  # has names of the library's own alone
     counts[key] = counts.get(key, 0) + 1
     return f"local-{key}-{counts[key]}"
 
@@ -621,11 +623,12 @@ def destroy_process_group(group=None):
     if pg is GroupMember.WORLD:
         for other in reversed(list(_world.pg_map)):
             other.shutdown()
-            _world.forget(other)
-        _world.__init__()
+            _forget(other)
+        _world.tags_to_pg.clear()
+        _world.default_pg, _world.group_count = None, 0
     else:
         pg.shutdown()
-        _world.forget(pg)
+        _forget(pg)
 
 
 def _abort_process_group(group=None):
@@ -643,28 +646,39 @@ def _get_process_group_name(pg):
 def _resolve_process_group(group_name):
     if isinstance(group_name, ProcessGroup):
         return group_name
-    for pg, name in [*_world.pg_names.items(), *((pg, name) for name, pg in _named_groups.items())]:
+    for pg, name in [*_world.pg_names.items(), *((pg, name) for name, pg in _named_groups().items())]:
         if name == group_name:
             return pg
     raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
 
 
-_named_groups = {}  # that programs registered, by name
+_named = {}  # thread, or None for all: groups that programs registered, by name
+_named_by_thread = False
+
+
+def _named_groups():
+    return _named.setdefault(threading.get_ident() if _named_by_thread else None, {})
 
 
 def _register_process_group(group_name, group):
     """Makes a group one that operators of graphs find by its name."""
-    _named_groups[group_name] = group
+    _named_groups()[group_name] = group
 
 
 def _unregister_process_group(group_name):
     """Undoes _register_process_group."""
-    _named_groups.pop(group_name, None)
+    _named_groups().pop(group_name, None)
 
 
 def _unregister_all_process_groups():
     """Undoes all calls of _register_process_group."""
-    _named_groups.clear()
+    _named_groups().clear()
+
+
+def _set_thread_isolation_mode(enable):
+    """Makes names of groups those of the thread that registers them, or, with False, those of all threads."""
+    global _named_by_thread
+    _named_by_thread = bool(enable)
 
 
 # --- checks ------------------------------------------------------------------------------------------------------

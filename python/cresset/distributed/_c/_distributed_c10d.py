@@ -16,7 +16,8 @@ from cresset.distributed._store_collectives import _ControlCollectives, _StoreCo
 from cresset.distributed._stores import FileStore, HashStore, milliseconds, PrefixStore, Store, TCPStore  # noqa: F401
 from cresset.distributed.constants import default_pg_timeout as _DEFAULT_PG_TIMEOUT
 from cresset.distributed.distributed_c10d import (_register_process_group, _resolve_process_group,  # noqa: F401
-                                                  _unregister_all_process_groups, _unregister_process_group)
+                                                  _set_thread_isolation_mode, _unregister_all_process_groups,
+                                                  _unregister_process_group)
 from cresset.distributed._functional_collectives import _get_work_registry_size, _register_work  # noqa: F401
 
 Backend = ProcessGroup  # a backend and a group are one class here
