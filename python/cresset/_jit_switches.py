@@ -1,4 +1,4 @@
-"""Switches of torch's fusers and profilers of TorchScript.  Programs run without them, so each switch is off: turning it
+"""Switches of torch's fusers, profilers and inliner of TorchScript.  Programs run without them, so each switch is off: turning it
 off does nothing, and turning it on is refused."""
 
 
@@ -29,3 +29,5 @@ _jit_set_profiling_executor = _setter("the profiling executor")
 _jit_set_profiling_mode = _setter("the profiling executor")
 _jit_set_num_profiled_runs = _setter("profiled runs")
 _jit_set_bailout_depth = _setter("bailouts of profiled code")
+_jit_get_inline_everything_mode = _getter()
+_jit_set_inline_everything_mode = _setter("calls that are inlined as they are compiled (`inlined_graph` has them)")

@@ -84,9 +84,15 @@ def test_lists_and_dicts_of_one_type():
     names = torch.jit.script({"a": 1})
     assert type(names) is torch.ScriptDict and dict(names.items()) == {"a": 1} and "a" in names
     assert type(iter(items)) is torch.ScriptListIterator and type(iter(names)) is torch.ScriptDictKeyIterator
-    for wrong in (lambda: names.update(b=2.0), lambda: names[1]):
+    for wrong in (lambda: names.update(b=2.0), lambda: items["x"], lambda: items.pop("x"), lambda: items.insert("x", 1),
+                  lambda: items.extend(3), lambda: items.extend({"x": 1})):
         with pytest.raises(TypeError):
             wrong()
+    for wrong in (lambda: names[1], lambda: 1 in names):
+        with pytest.raises(KeyError):
+            wrong()
+    items.extend({4: 0, 5: 0})
+    assert list(items) == [1, 2, 3, 4, 5]
     assert str(torch.ScriptDict({})) == "{}" and str(torch.ScriptList([])) == "[]"
 
     def total(x: list[int]):

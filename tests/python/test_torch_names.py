@@ -245,6 +245,7 @@ def test_throughput():
 
 def test_switches():
     assert torch._C._jit_set_profiling_mode(False) is False and not torch._C._jit_can_fuse_on_cpu()
+    assert torch._C._jit_get_inline_everything_mode() is False and torch._C._jit_set_inline_everything_mode(False) is False
     with pytest.raises(NotImplementedError, match="programs run without the fuser of tensor expressions"):
         torch._C._jit_set_texpr_fuser_enabled(True)
     with torch.autograd.set_multithreading_enabled(False):

@@ -1,5 +1,6 @@
 """Lists and dicts that Python and programs share: torch.jit.script([1, 2])."""
 import collections.abc
+import operator
 
 from .. import _C
 
@@ -57,7 +58,7 @@ class ScriptList(_Shared, collections.abc.MutableSequence):
     """A list of a program."""
 
     def _place(self, i):
-        i = i.__index__()
+        i = operator.index(i)
         return i + len(self) if i < 0 else i
 
     def __getitem__(self, at):
@@ -97,7 +98,7 @@ class ScriptList(_Shared, collections.abc.MutableSequence):
 
     def extend(self, values):
         """Adds values at the end; all of them or, when one has another type, none."""
-        if not isinstance(values, collections.abc.Iterable) or isinstance(values, dict):
+        if not isinstance(values, collections.abc.Iterable):
             raise TypeError("extend takes a list")
         length = len(self)
         try:
@@ -136,10 +137,19 @@ class ScriptList(_Shared, collections.abc.MutableSequence):
 
 
 class ScriptDict(_Shared, collections.abc.MutableMapping):
-    """A dict of a program."""
+    """A dict of a program.  Looking up a key of another type is a KeyError, changing it a TypeError."""
+
+    def __contains__(self, key):
+        try:
+            return key in self._items
+        except TypeError as e:
+            raise KeyError(key) from e
 
     def __getitem__(self, key):
-        return self._items[key]
+        try:
+            return self._items[key]
+        except TypeError as e:
+            raise KeyError(key) from e
 
     def __setitem__(self, key, value):
         self._items[key] = value
