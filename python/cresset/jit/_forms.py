@@ -5,6 +5,7 @@ same in TorchScript.  `form_of(f)` gives the form of a function, `method_of(cls,
 method.
 """
 import inspect
+import warnings
 from typing import Any, List, Optional, Tuple
 
 import cresset as torch
@@ -46,6 +47,15 @@ def form_of_text(name, source, file, globals):
     (_methods if method else _forms)[name] = Form(own, "torch.nn" if method else "torch.nn.functional", source, 1, file, globals)
 
 
+def _of_module(module):
+    """Makes a function the form of the one of its name in this module of torch."""
+    def mark(fn):
+        _of(fn).__module__ = module
+        _forms[fn.__name__].__module__ = module
+        return fn
+    return mark
+
+
 def _named(name):
     """Makes a function the form of one whose compiled form has another name."""
     def mark(fn):
@@ -69,12 +79,17 @@ def _method(*names):
     return mark
 
 
+def named(name):
+    """The function whose form has this name: the first module that has the name owns it."""
+    homes = torch.nn.functional, torch.nn._reduction, torch.nn._losses, torch.nn._resampling, torch
+    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+
+
 def form_of(obj):
     """The form of a function of nn.functional, or None."""
     name = getattr(obj, "__name__", None)
     form = _forms.get(name) if isinstance(name, str) else None
-    home = torch.nn.functional if isinstance(name, str) and hasattr(torch.nn.functional, name) else torch
-    return form if form is not None and getattr(home, name, None) is obj else None
+    return form if form is not None and named(name) is obj else None
 
 
 def method_of(cls, name):
@@ -118,6 +133,43 @@ def _class(cls, name, attributes, *methods):
         short = fn.__name__.partition("_of_")[0]
         forms.append(Form(short, "torch", source.replace(f"def {fn.__name__}(", f"def {short}(", 1), line))
     _classes[cls] = ClassForm(name, attributes, forms)
+
+
+# --- names of reductions, and torch's old arguments for them ---
+
+@_of_module("torch.nn._reduction")
+def get_enum(reduction: str) -> int:
+    if reduction == "none":
+        ret = 0
+    elif reduction == "mean":
+        ret = 1
+    elif reduction == "elementwise_mean":
+        warnings.warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")
+        ret = 1
+    elif reduction == "sum":
+        ret = 2
+    else:
+        ret = -1
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return ret
+
+
+@_of_module("torch.nn._reduction")
+def legacy_get_string(size_average: Optional[bool], reduce: Optional[bool], emit_warning: bool = True) -> str:
+    warning = "size_average and reduce args will be deprecated, please use reduction='{}' instead."
+    if size_average is None:
+        size_average = True
+    if reduce is None:
+        reduce = True
+    if size_average and reduce:
+        ret = "mean"
+    elif reduce:
+        ret = "sum"
+    else:
+        ret = "none"
+    if emit_warning:
+        warnings.warn(warning.format(ret))
+    return ret
 
 
 # --- functions ---
@@ -302,6 +354,13 @@ def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, 
 
 
 @_of
+def _limit_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: float):
+    rows = input.reshape(-1)
+    table = weight.detach()
+    table.index_copy_(0, rows, torch.renorm(table.index_select(0, rows), norm_type, 0, max_norm))
+
+
+@_of
 def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
               norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     if padding_idx is not None:
@@ -312,6 +371,9 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, 
             padding_idx = weight.size(0) + padding_idx
     else:
         padding_idx = -1
+    if max_norm is not None:
+        input = input.contiguous()
+        torch.nn.functional._limit_rows(weight, input, max_norm, norm_type)
     return torch.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
@@ -330,32 +392,30 @@ def adaptive_avg_pool2d(input: Tensor, output_size: BroadcastingList2[int]) -> T
 
 
 @_of
-def mse_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
-             reduction: str = "mean") -> Tensor:
-    number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
-    expanded = torch.broadcast_tensors([input, target])
-    return torch.ops.aten.mse_loss(expanded[0], expanded[1], number)
-
-
-@_of
 def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
                   ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean",
                   label_smoothing: float = 0.0) -> Tensor:
-    number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
+    if size_average is not None or reduce is not None:
+        reduction = torch.nn._reduction.legacy_get_string(size_average, reduce)
+    number = torch.nn._reduction.get_enum(reduction)
     return torch.ops.aten.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
 
 
 @_of
 def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
              ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
-    number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
+    if size_average is not None or reduce is not None:
+        reduction = torch.nn._reduction.legacy_get_string(size_average, reduce)
+    number = torch.nn._reduction.get_enum(reduction)
     return torch.ops.aten.nll_loss_nd(input, target, weight, number, ignore_index)
 
 
 @_of
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Optional[Tensor] = None) -> Tensor:
     denom = input.norm(p, [dim], keepdim=True).clamp_min(eps).expand_as(input)
-    return input / denom
+    if out is None:
+        return input / denom
+    return torch.div(input, denom, out=out)
 
 
 # --- modules ---

@@ -1,5 +1,6 @@
 """Pools, convolutions, resampling and other layers of torch.nn as the compiler reads them (_forms.py)."""
 import math
+import warnings
 from typing import Any, List, Optional, Tuple
 
 import cresset as torch
@@ -180,6 +181,15 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
 
 
 @_of
+def _threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = torch.threshold_(input, threshold, value)
+    else:
+        result = torch.threshold(input, threshold, value)
+    return result
+
+
+@_of
 def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
     return torch.nn.functional.softmax(-input, dim, _stacklevel, dtype)
 
@@ -199,6 +209,30 @@ for _d in (1, 2, 3):
         "    return torch.feature_dropout(input, p, training)\n", __file__, globals())
 
 
+for _name in ("alpha_dropout", "feature_alpha_dropout"):
+    form_of_text(
+        _name,
+        f"def {_name}(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:\n"
+        "    if p < 0.0 or p > 1.0:\n"
+        "        raise ValueError(f'dropout probability has to be between 0 and 1, but got {p}')\n"
+        "    if inplace:\n"
+        f"        return torch.{_name}_(input, p, training)\n"
+        f"    return torch.{_name}(input, p, training)\n", __file__, globals())
+
+
+@_of
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.")
+    noise = -torch.empty_like(logits, memory_format=torch.legacy_contiguous_format).exponential_().log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    chosen = torch.zeros_like(logits, memory_format=torch.legacy_contiguous_format).scatter_(dim, index, 1.0)
+    return chosen - soft.detach() + soft
+
+
 # --- embeddings ---
 
 @_of
@@ -206,9 +240,21 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
                   norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
                   per_sample_weights: Optional[Tensor] = None, include_last_offset: bool = False,
                   padding_idx: Optional[int] = None) -> Tensor:
-    number = 0 if mode == "sum" else 1 if mode == "mean" else 2
+    if mode == "sum":
+        number = 0
+    elif mode == "mean":
+        number = 1
+    elif mode == "max":
+        number = 2
+        if scale_grad_by_freq:
+            raise ValueError("max mode does not support scaling the gradient by the frequency")
+        if sparse:
+            raise ValueError("max mode does not support sparse weights")
+    else:
+        number = -1
+        raise ValueError("mode has to be one of sum, mean or max")
     if max_norm is not None:
-        raise RuntimeError("embedding_bag: max_norm is not compiled")
+        torch.nn.functional._limit_rows(weight, input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError("embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for "
                                   f"mode='sum' (got mode='{mode}'). Please open a feature request on GitHub.")
@@ -231,6 +277,57 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
 
 
 # --- resampling ---
+
+@_of
+def _default_align_corners() -> bool:
+    warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify "
+                  "align_corners=True if the old behavior is desired. See the documentation of grid_sample for details.")
+    return False
+
+
+@_of
+def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
+                align_corners: Optional[bool] = None) -> Tensor:
+    if mode != "bilinear" and mode != "nearest" and mode != "bicubic":
+        raise ValueError("nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: "
+                         f"'{mode}'")
+    if padding_mode != "zeros" and padding_mode != "border" and padding_mode != "reflection":
+        raise ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but "
+                         f"got: '{padding_mode}'")
+    if mode == "bilinear":
+        mode_enum = 0
+    elif mode == "nearest":
+        mode_enum = 1
+    else:
+        mode_enum = 2
+    if padding_mode == "zeros":
+        padding_enum = 0
+    elif padding_mode == "border":
+        padding_enum = 1
+    else:
+        padding_enum = 2
+    if align_corners is None:
+        align_corners = torch.nn._resampling._default_align_corners()
+    return torch.grid_sampler(input, grid, mode_enum, padding_enum, align_corners)
+
+
+@_of
+def affine_grid(theta: Tensor, size: List[int], align_corners: Optional[bool] = None) -> Tensor:
+    if align_corners is None:
+        align_corners = torch.nn._resampling._default_align_corners()
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    n = len(size) - 2
+    if n != 2 and n != 3:
+        raise NotImplementedError("affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. "
+                                  f"Got size {size}.")
+    if theta.dim() != 3 or theta.shape[-2] != n or theta.shape[-1] != n + 1:
+        raise ValueError(f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {size}. "
+                         f"Got {theta.shape}.")
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    return torch.affine_grid_generator(theta, size, align_corners)
+
 
 @_of
 def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
