@@ -93,6 +93,7 @@ def test_lists_and_dicts_of_one_type():
             wrong()
     items.extend({4: 0, 5: 0})
     assert list(items) == [1, 2, 3, 4, 5]
+    del items[3:]
     assert str(torch.ScriptDict({})) == "{}" and str(torch.ScriptList([])) == "[]"
 
     def total(x: list[int]):
