@@ -177,6 +177,13 @@ SETS = {
     # log(1 - erf t) = -t - t p(t), above
     "erf_tail": (lambda t: -mp.log(mp.erfc(t)) / t - 1,
                  lambda t: t * mp.erfc(t) / mp.erf(t), mp.mpf("0.81"), mp.mpf("3.95"), 7),
+    # 2 times the chance to be farther than a is 2^(-a p(a)); the weight makes an absolute error
+    "ncdf": (lambda a: -mp.log(mp.erfc(a / ROOT), 2) / a if a > 1e-12
+             else ROOT / mp.sqrt(mp.pi) / LN2,
+             lambda a: max(a, EPS) * mp.erfc(a / ROOT) * LN2 / 2, mp.mpf(0), mp.mpf("5.6"), 8),
+    # 2^-f / 2 = 1/2 + f p(f)
+    "halves": (lambda f: mp.expm1(-f * LN2) / (2 * f) if abs(f) > 1e-20 else -LN2 / 2,
+               lambda f: max(abs(f), EPS), -mp.mpf("0.505"), mp.mpf("0.505"), 6),
     # the same as exp, in float64
     "exp64": (lambda f: (mp.exp(f) - 1 - f) / f ** 2 if abs(f) > 1e-15 else mp.mpf(1) / 2,
               lambda f: max(f * f, EPS) / mp.exp(f), -HALF, HALF, 11, round64),

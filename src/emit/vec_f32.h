@@ -381,6 +381,20 @@ CV_FN cv_f32 cv_erf_f32(cv_f32 x)
     return cv_select_f32(cv_gt_f32(a, CV_K(0.82f)), large, small);
 }
 
+/* The normal distribution function, within 2^-24: 1/2 +- (1/2 - e), where e = 2^(-a p(a)) / 2
+ * is the chance to be above a.  2^-f / 2 is 1/2 + f q(f). */
+CV_FN cv_f32 cv_ncdf_f32(cv_f32 x)
+{
+    cv_f32 a = cv_lesser_f32(CV_K(5.6f), cv_abs_f32(x));
+    cv_f32 y = a * CV_P8(a, 2.84050907e-6f, -3.94498456e-5f, 0.000186545367f, 0.000136005721f,
+                         -0.00706214411f, 0.0524952523f, 0.459208518f, 1.15110517f);
+    cv_f32 t = CV_MAGIC - y, f = y + (t - CV_MAGIC);
+    cv_f32 q = CV_P6(f, 7.72202329e-5f, -0.00066964596f, 0.00480905548f, -0.0277517904f,
+                     0.120113254f, -0.346573591f);
+    cv_f32 e = cv_scalenormal_f32(cv_fma_f32(q, f, CV_K(0.5f)), t);
+    return 0.5f + cv_copysign_f32(0.5f - e, x);
+}
+
 CV_FN cv_f32 cv_hypot_f32(cv_f32 x, cv_f32 y)
 {
     cv_f32 a = cv_abs_f32(x), b = cv_abs_f32(y), zero = {0};

@@ -574,6 +574,13 @@ CV_LANEWISE1(f64, erfc, __builtin_erfc)
 CV_DEFINE_FMOD(f64, m64, , 0x1p600)
 CV_DEFINE_DIVISION(f64, m64)
 
+/* The normal distribution function. */
+CV_FN cv_f64 cv_ncdf_f64(cv_f64 x)
+{
+    cv_f64 half = cv_set1_f64(0.5);
+    return half + half * cv_erf_f64(x * cv_set1_f64(0.7071067811865476));
+}
+
 CV_FN cv_f64 cv_sigmoid_f64(cv_f64 x)
 {
     cv_f64 e = cv_exp_f64(-cv_abs_f64(x)), one = cv_set1_f64(1.0);

@@ -493,6 +493,25 @@ static void check_special(void)
     CHECK(cv_d_log_ndtr(HUGE_VAL) == 0 && cv_d_log_ndtr(-HUGE_VAL) == -HUGE_VAL, "log_ndtr");
 }
 
+/* The normal distribution function is as near as floats are below 1. */
+static void check_ncdf(void)
+{
+    const float inf = HUGE_VALF;
+
+    for (int i = -70000; i <= 70000; i++) {
+        float x = (float)i * 1e-4f;
+        double want = 0.5 * erfc(-(double)x * sqrt(0.5)), wide = (double)x;
+        CHECK(fabs((double)cv_ncdf_f32(cv_set1_f32(x))[0] - want) < 7e-8, "ncdf_f32(%g)", wide);
+        CHECK(fabs(cv_ncdf_f64(cv_set1_f64(wide))[0] - want) < 3e-16, "ncdf_f64(%g)", wide);
+    }
+    CHECK(cv_ncdf_f32(cv_set1_f32(-0.0f))[0] == 0.5f, "ncdf(-0)");
+    CHECK(cv_ncdf_f32(cv_set1_f32(inf))[0] == 1 && cv_ncdf_f32(cv_set1_f32(-inf))[0] == 0,
+          "ncdf at inf");
+    CHECK(cv_ncdf_f64(cv_set1_f64(inf))[0] == 1 && cv_ncdf_f64(cv_set1_f64(-inf))[0] == 0,
+          "ncdf_f64 at inf");
+    CHECK(isnan(cv_ncdf_f32(cv_set1_f32(nanf("")))[0]), "ncdf of NaN");
+}
+
 static int nearc(double re, double im, double complex want, double tolerance)
 {
     double size = cabs(want);
@@ -746,6 +765,7 @@ int NAME(ULP_ISA)(unsigned long *out)
     }
     for (int i = 0; i < 50; i++) {
         check_random();
+        check_ncdf();
         check_complex();
     }
     check_complex_functions();
