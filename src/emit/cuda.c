@@ -154,7 +154,8 @@ static void cuda_flexible(cr_printer *p, int k)
 
     p->u->launch.flexible |= 1u << k;
     cr_print_line(p, "const cv_s_i64 d%d = ptr[%d] ? stride[%d] : 0;", k, k, 2 * k + 1);
-    cr_print_line(p, "const cv_%s f%d = %s;", cr_spell_vector(p, dtype), k,
+    const char *vector = cr_spell_vector(p, dtype);
+    cr_print_line(p, "const cv_%s f%d = d%d ? cv_%s{} : %s;", vector, k, k, vector,
                   cr_spell_set1(p, dtype, one));
 }
 

@@ -31,17 +31,41 @@ CV_FN float ck_widen_f16(unsigned short h)
     return x;
 }
 CV_FN unsigned ck_nan_f16(float f) { return 0x7e00u | (ck_bits(f) >> 16 & 0x8000u); }
-CV_FN unsigned ck_pair_f16(float low, float high)
+/* The same, but a NaN becomes 0x7fff; and the greater halves of two pairs, NaN before others.
+ */
+CV_FN unsigned ck_raw_f16(float low, float high)
 {
     unsigned u;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+}
+CV_FN unsigned ck_raw_bf16(float low, float high)
+{
+    unsigned u;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+}
+CV_FN unsigned ck_most_f16(unsigned a, unsigned b)
+{
+    unsigned u;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(u) : "r"(a), "r"(b));
+    return u;
+}
+CV_FN unsigned ck_most_bf16(unsigned a, unsigned b)
+{
+    unsigned u;
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(u) : "r"(a), "r"(b));
+    return u;
+}
+CV_FN unsigned ck_pair_f16(float low, float high)
+{
+    unsigned u = ck_raw_f16(low, high);
     u = low != low ? (u & 0xffff0000u) | ck_nan_f16(low) : u;
     return high != high ? (u & 0xffffu) | ck_nan_f16(high) << 16 : u;
 }
 CV_FN unsigned ck_pair_bf16(float low, float high)
 {
-    unsigned u;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    unsigned u = ck_raw_bf16(low, high);
     u = low != low ? (u & 0xffff0000u) | 0x7fc0u : u;
     return high != high ? (u & 0xffffu) | 0x7fc00000u : u;
 }
@@ -69,6 +93,23 @@ CV_FN unsigned ck_round_bf16(float f)
 
     return (u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : (u + 0x7fffu + (u >> 16 & 1)) >> 16;
 }
+CV_FN unsigned ck_raw_f16(float low, float high)
+{
+    return (low != low ? 0x7fffu : ck_round_f16(low)) |
+           (high != high ? 0x7fffu : ck_round_f16(high)) << 16;
+}
+CV_FN unsigned ck_raw_bf16(float low, float high)
+{
+    return (low != low ? 0x7fffu : ck_round_bf16(low) & 0xffffu) |
+           (high != high ? 0x7fffu : ck_round_bf16(high)) << 16;
+}
+/* Which of two numbers is taken does not matter: their NaN are looked for. */
+CV_FN unsigned ck_most_f16(unsigned a, unsigned b)
+{
+    const unsigned low = (a & 0x7fffu) == 0x7fffu ? a : b, high = a >> 16;
+    return (low & 0xffffu) | ((high & 0x7fffu) == 0x7fffu ? a : b) >> 16 << 16;
+}
+CV_FN unsigned ck_most_bf16(unsigned a, unsigned b) { return ck_most_f16(a, b); }
 CV_FN unsigned ck_pair_f16(float low, float high)
 {
     return ck_round_f16(low) | ck_round_f16(high) << 16;
@@ -80,6 +121,9 @@ CV_FN unsigned ck_pair_bf16(float low, float high)
 #endif
 CV_FN unsigned short ck_half_f16(float f) { return (unsigned short)ck_pair_f16(f, 0); }
 CV_FN unsigned short ck_half_bf16(float f) { return (unsigned short)ck_pair_bf16(f, 0); }
+
+/* Whether one of two halves is 0x7fff, as the NaN of ck_raw are. */
+CV_FN bool ck_has_nan(unsigned u) { return ((u & 0x7fff7fffu) + 0x00010001u) & 0x80008000u; }
 
 /* --- vectors --- */
 
@@ -99,6 +143,14 @@ CV_TYPE(unsigned, ck_halves, CV_BYTES / 2);
     CV_FN ck_halves ck_narrow_##H(cv_f32 v)                                                    \
     {                                                                                          \
         ck_halves h;                                                                           \
+        unsigned most = 0;                                                                     \
+        CV_UNROLL(8)                                                                           \
+        for (int l = 0; l < CV_LANES_f32; l += 2) {                                            \
+            h[l / 2] = ck_raw_##H(v[l], v[l + 1]);                                             \
+            most = l ? ck_most_##H(most, h[l / 2]) : h[0];                                     \
+        }                                                                                      \
+        if (!ck_has_nan(most))                                                                 \
+            return h;                                                                          \
         CV_UNROLL(8)                                                                           \
         for (int l = 0; l < CV_LANES_f32; l += 2)                                              \
             h[l / 2] = ck_pair_##H(v[l], v[l + 1]);                                            \

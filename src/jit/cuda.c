@@ -28,6 +28,8 @@ enum {
     CUDA_CHUNKS = 8,
     CUDA_COLUMNS = 32, /* vectors of a block that reduces columns (kernel.cuh) */
     CUDA_ROWS = 4,     /* rows of a block when a row is one chunk */
+    CUDA_VECTORS = 4,  /* vectors of a thread of a large pointwise launch, which has at least */
+    CUDA_LARGE = 4096, /* so many blocks: a thread finds its place once for all of them */
     CUDA_SHORT = 256, /* columns up to which a block has CUDA_BLOCK threads of one-chunk rows */
 };
 
@@ -403,7 +405,10 @@ static void cuda_grid_vectors(cr_cuda_grid *g, const cr_emit_launch *how, const 
 
     g->block[0] = cuda_power(vectors, CUDA_BLOCK);
     g->block[1] = cuda_power(size[0], CUDA_BLOCK / g->block[0]);
-    g->grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(vectors, g->block[0]));
+    int64_t blocks = cuda_parts(vectors, g->block[0]);
+    if (blocks >= CUDA_LARGE * CUDA_VECTORS)
+        blocks = cuda_parts(blocks, CUDA_VECTORS);
+    g->grid[0] = (unsigned)cuda_least(CUDA_MOST_X, blocks);
     g->grid[1] = (unsigned)cuda_least(CUDA_MOST_Y, cuda_parts(size[0], g->block[1]));
 }
 

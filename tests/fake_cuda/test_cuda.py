@@ -23,6 +23,11 @@ def same(a, b):
     return torch.equal(a.cpu(), b) and a.dtype == b.dtype
 
 
+def same_with_nan(a, b):
+    a = a.cpu()
+    return same(a.isnan(), b.isnan()) and same(a.masked_fill(a.isnan(), 0), b.masked_fill(b.isnan(), 0))
+
+
 def test_device():
     x = torch.empty(0, device="cuda")
     assert str(x.device) == "cuda:0" and x.is_cuda and x.type() == "torch.cuda.FloatTensor"
@@ -190,12 +195,14 @@ def test_ctc_loss_takes_targets_and_lengths_of_either_device():
 def test_an_entry_without_a_kernel_raises():
     x = torch.eye(3, device="cuda")
     image = torch.ones(1, 1, 3, 3, dtype=torch.int64, device="cuda")
-    for f, name in ((lambda: torch.linalg.matrix_exp(x), "linalg_matrix_exp"), (lambda: torch.conv2d(image, image), "convolution")):
+    for f, name in ((lambda: torch.linalg.matrix_exp(x), "linalg_matrix_exp"), (lambda: torch.conv2d(image, image), "conv2d"),
+                    (lambda: torch.linalg.ldl_factor(x), "linalg_ldl_factor"), (lambda: torch.histogram(x, 3), "histogram")):
         with pytest.raises(NotImplementedError, match=f"Could not run 'aten::{name}' with arguments from the 'CUDA' backend.*"
                            r"enable_host_fallback\(True\), or CR_HOST_FALLBACK=1"):
             f()
         torch.backends.cuda.enable_host_fallback(True)
-        assert f().is_cuda
+        made = f()
+        assert (made if isinstance(made, torch.Tensor) else made[0]).is_cuda
         torch.backends.cuda.enable_host_fallback(False)
 
 
@@ -397,6 +404,33 @@ def test_conversions(dtype):
     to = getattr(torch, dtype)
     have, want = x.cuda().to(to).cpu(), x.to(to)
     assert have.view(torch.uint8).tolist() == want.view(torch.uint8).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_of_vectors_with_nan(dtype):
+    """A vector's halves are rounded in pairs, and those with NaN once more: each place of a vector, alone and beside others."""
+    dtype = getattr(torch, dtype)
+    x = torch.linspace(-3, 3, 8 * 64).reshape(64, 8).to(dtype)
+    for i in range(8):
+        x[i, i] = float("nan")
+        x[8 + i] = float("nan")
+        x[8 + i, i] = -0.5
+    x[16] = torch.tensor([float("inf"), -float("inf")] * 4)
+    for f in (torch.nn.functional.gelu, lambda t: t * 1.25, lambda t: t / t):
+        assert same_with_nan(f(x.cuda()), f(x))
+    wide = torch.tensor([1.0, float("nan"), -float("nan"), 3e38, 1e-41, 65519.0, 65520.0, -2.0])
+    assert same_with_nan(wide.cuda().to(dtype), wide.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_gelu_has_the_bits_of_the_host(dtype):
+    x = torch.cat([torch.linspace(-7, 7, 4001), torch.tensor([float("inf"), -float("inf"), float("nan"), 0.0, -0.0, 1e-30])])
+    x = x.to(getattr(torch, dtype))
+    f = torch.nn.functional.gelu
+    assert same_with_nan(f(x.cuda()), f(x))
+    leaves = [t.detach().requires_grad_() for t in (x.cuda(), x)]
+    grads = [torch.autograd.grad(f(t).sum(), t)[0] for t in leaves]
+    assert same_with_nan(grads[0], grads[1])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -1120,7 +1154,7 @@ def test_convolutions(size, kernel, how):
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("groups", [1, 4])
 def test_convolutions_with_the_channels_last(dtype, last, groups):
-    """Half types are computed so, whatever the layout; what cuDNN then refuses, row by row."""
+    """Arrays are computed in their layout; what cuDNN then refuses, in the other one."""
     torch.manual_seed(6)
     layout = torch.channels_last if last else torch.contiguous_format
     x, w, b = (torch.randint(-4, 5, n).to(dtype) for n in ((2, 4, 5, 6), (8, 4 // groups, 3, 2), (8,)))
