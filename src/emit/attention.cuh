@@ -108,15 +108,15 @@ typedef unsigned short ca_row[CA_STEP];
 template <int rows>
 CV_FN void ca_fill(ca_row *tile, const char *at, cm_i64 step, int first, int n, int width)
 {
+    enum { APART = CA_THREADS / CA_NS, COPIES = rows / APART };
+    const int row = ck_x() / CA_NS, column = ck_x() % CA_NS * 8;
+    const int end = column < width ? n - first - row : 0;
+    const ca_place to = ca_place_of(&tile[row][column]);
+
+    at += (first + row) * step + column * 2;
     CV_ALL
-    for (int i = 0; i < rows * CA_NS / CA_THREADS; i++) {
-        const int place = ck_x() + i * CA_THREADS, row = place / CA_NS;
-        const int column = place % CA_NS * 8;
-        if (first + row < n && column < width)
-            ca_copy(&tile[row][column], at + (first + row) * step + column * 2);
-        else
-            *(ca_sixteen *)&tile[row][column] = ca_sixteen{{0, 0, 0, 0}};
-    }
+    for (int i = 0; i < COPIES; i++, at += APART * step)
+        ca_copy_or_zero(to + i * APART * (int)sizeof(ca_row), at, i * APART < end);
 }
 
 /* The 16 x 16 left operand at (row, column) of a tile. */
@@ -325,8 +325,13 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
 
     ca_fill<CA_ROWS>(query, ca_head(call.q, w.b, w.h), call.q.step[2], w.row, call.queries,
                      call.width);
-    for (int i = 1 - CA_STAGES; i < tiles; i++) {
-        const int next = i + CA_STAGES - 1, at = next % CA_STAGES * CA_FORWARD;
+    /* While a tile is multiplied, the next one is copied. */
+    for (int i = -1; i < tiles; i++) {
+        const int next = i + 1, at = next % CA_STAGES * CA_FORWARD;
+        if (i >= 0) {
+            ca_wait<0>();
+            __syncthreads();
+        }
         if (next < tiles) {
             ca_fill<CA_FORWARD>(key + at, k, call.k.step[2], next * CA_FORWARD, call.keys,
                                 call.width);
@@ -336,8 +341,6 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
         ca_close();
         if (i < 0)
             continue;
-        ca_wait<CA_STAGES - 1>();
-        __syncthreads();
         const int part = i % CA_STAGES * CA_FORWARD;
         ca_scores<CA_FORWARD>(s, query, warp * CA_OWN, key + part);
         CV_ALL
@@ -347,7 +350,6 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
             ca_weigh(t[g], o[g], s[g], ca_factor(call));
         }
         ca_add<CA_FORWARD>(o, s, value + part);
-        __syncthreads();
     }
     CV_ALL
     for (int g = 0; g < CA_GROUPS; g++)
@@ -399,23 +401,36 @@ CV_FN void ca_share(const ca_call &c, const ca_tiles &t, const ca_scored &w,
         ca_add<CA_BACKWARD>(sums.o, p, t.right);
 }
 
-/* Starts to copy the stage at `first`.  Copies of floats wait. */
+/* Starts to copy the ends and deltas of `rows` queries, the thread's one. */
+template <int rows>
+CV_FN void ca_fetch_numbers(const ca_call &c, const ca_tiles &t, cm_i64 b, cm_i64 h, int first)
+{
+    const int me = ck_x();
+
+    if (me >= rows)
+        return;
+    if (first + me < c.queries) {
+        const float *const delta = c.delta + (b * c.heads + h) * c.queries + first + me;
+        ca_copy_float(&t.deltas[me], delta);
+        ca_copy_float(&t.ends[me], delta + c.batch * c.heads * c.queries);
+    } else {
+        t.deltas[me] = 0;
+        t.ends[me] = __builtin_inff();
+    }
+}
+
+/* Starts to copy the stage at `first`. */
 template <bool KEYS>
 CV_FN void ca_fetch(const ca_call &c, const ca_tiles &t, cm_i64 b, cm_i64 h, int first)
 {
-    const cm_i64 kv = h / c.repeat, head = (b * c.heads + h) * c.queries;
+    const cm_i64 kv = h / c.repeat;
 
     if (KEYS) {
         ca_fill<CA_BACKWARD>(t.left, ca_head(c.q, b, h), c.q.step[2], first, c.queries,
                              c.width);
         ca_fill<CA_BACKWARD>(t.right, ca_head(c.grad, b, h), c.grad.step[2], first, c.queries,
                              c.width);
-        if (ck_x() < CA_BACKWARD) {
-            const int query = first + ck_x();
-            const bool real = query < c.queries;
-            t.ends[ck_x()] = real ? ca_end_of(c.lse[head + query]) : __builtin_inff();
-            t.deltas[ck_x()] = real ? c.delta[head + query] : 0;
-        }
+        ca_fetch_numbers<CA_BACKWARD>(c, t, b, h, first);
     } else {
         ca_fill<CA_BACKWARD>(t.left, ca_head(c.k, b, kv), c.k.step[2], first, c.keys, c.width);
         ca_fill<CA_BACKWARD>(t.right, ca_head(c.v, b, kv), c.v.step[2], first, c.keys, c.width);
@@ -425,8 +440,6 @@ CV_FN void ca_fetch(const ca_call &c, const ca_tiles &t, cm_i64 b, cm_i64 h, int
 /* What a block keeps. */
 template <bool KEYS> CV_FN void ca_begin(const ca_call &c, const ca_tiles &t, const ca_where &w)
 {
-    const cm_i64 head = (w.b * c.heads + w.h) * c.queries;
-
     if (KEYS) {
         ca_fill<CA_ROWS>(t.one, ca_head(c.k, w.b, w.h), c.k.step[2], w.row, c.keys, c.width);
         ca_fill<CA_ROWS>(t.two, ca_head(c.v, w.b, w.h), c.v.step[2], w.row, c.keys, c.width);
@@ -435,12 +448,7 @@ template <bool KEYS> CV_FN void ca_begin(const ca_call &c, const ca_tiles &t, co
     ca_fill<CA_ROWS>(t.one, ca_head(c.q, w.b, w.h), c.q.step[2], w.row, c.queries, c.width);
     ca_fill<CA_ROWS>(t.two, ca_head(c.grad, w.b, w.h), c.grad.step[2], w.row, c.queries,
                      c.width);
-    if (ck_x() < CA_ROWS) {
-        const int query = w.row + ck_x();
-        const bool real = query < c.queries;
-        t.ends[ck_x()] = real ? ca_end_of(c.lse[head + query]) : __builtin_inff();
-        t.deltas[ck_x()] = real ? c.delta[head + query] : 0;
-    }
+    ca_fetch_numbers<CA_ROWS>(c, t, w.b, w.h, w.row);
 }
 
 template <bool KEYS>
@@ -468,15 +476,20 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
     const int from = KEYS && c.causal ? w.row / CA_BACKWARD : 0;
     const int end = !KEYS && c.causal && w.row + CA_ROWS < columns ? w.row + CA_ROWS : columns;
     const int tiles = (end + CA_BACKWARD - 1) / CA_BACKWARD - from;
+    const bool shared = KEYS && c.repeat > 1;
     const int total = tiles > 0 ? tiles * (KEYS ? (int)c.repeat : 1) : 0;
     ca_sums<KEYS> sums = {};
 
     ca_begin<KEYS>(c, t, w);
-    for (int i = 1 - CA_STAGES; i < total; i++) {
-        const int next = i + CA_STAGES - 1;
+    for (int i = -1; i < total; i++) {
+        const int next = i + 1;
         ca_tiles stage = t;
+        if (i >= 0) {
+            ca_wait<0>();
+            __syncthreads();
+        }
         if (next < total) {
-            const int r = next / tiles, part = next % CA_STAGES * CA_BACKWARD;
+            const int r = shared ? next / tiles : 0, part = next % CA_STAGES * CA_BACKWARD;
             stage.left = t.left + part;
             stage.right = t.right + part;
             stage.ends = KEYS ? t.ends + part : t.ends;
@@ -487,9 +500,7 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
         ca_close();
         if (i < 0)
             continue;
-        ca_wait<CA_STAGES - 1>();
-        __syncthreads();
-        const int r = i / tiles, part = i % CA_STAGES * CA_BACKWARD;
+        const int r = shared ? i / tiles : 0, part = i % CA_STAGES * CA_BACKWARD;
         stage.left = t.left + part;
         stage.right = t.right + part;
         stage.ends = KEYS ? t.ends + part : t.ends;
@@ -498,7 +509,6 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
                        ca_scored{w.b, KEYS ? w.h * c.repeat + r : w.h, own,
                                  (from + i - r * tiles) * CA_BACKWARD},
                        sums);
-        __syncthreads();
     }
     ca_finish<KEYS>(c, w, own, sums);
 }

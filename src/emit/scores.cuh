@@ -24,7 +24,7 @@ struct ca_array {
 };
 struct ca_call {
     ca_array q, k, v, out, grad, gq, gk, gv;
-    float *lse, *delta; /* [batch, heads, queries] */
+    float *lse, *delta; /* [batch, heads, queries]; behind the deltas, the ends */
     const char *mask;
     cm_i64 mask_step[4];
     cm_i64 batch, heads, repeat; /* repeat: heads that share one of k and v */
@@ -46,6 +46,21 @@ CV_FN void ca_copy(void *to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ca_shared(to)), "l"(from)
                  : "memory");
 }
+/* The same from addresses of shared memory; zeros instead of what is not `real`. */
+typedef unsigned ca_place;
+CV_FN ca_place ca_place_of(const void *p) { return ca_shared(p); }
+CV_FN void ca_copy_or_zero(ca_place to, const void *from, bool real)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(real ? 16 : 0)
+                 : "memory");
+}
+/* The same for a float. */
+CV_FN void ca_copy_float(float *to, const float *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(ca_shared(to)), "l"(from)
+                 : "memory");
+}
 CV_FN void ca_close(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int left> CV_FN void ca_wait(void)
 {
@@ -65,6 +80,14 @@ CV_FN float ca_most(float x, float y)
 }
 #else
 CV_FN void ca_copy(void *to, const void *from) { __builtin_memcpy(to, from, 16); }
+typedef char *ca_place;
+CV_FN ca_place ca_place_of(void *p) { return (char *)p; }
+CV_FN void ca_copy_or_zero(ca_place to, const void *from, bool real)
+{
+    static const char zero[16] = {0};
+    __builtin_memcpy(to, real ? from : zero, 16);
+}
+CV_FN void ca_copy_float(float *to, const float *from) { *to = *from; }
 CV_FN void ca_close(void) {}
 template <int left> CV_FN void ca_wait(void) {}
 CV_FN float ca_exp2(float x) { return __builtin_exp2f(x); }
@@ -130,31 +153,45 @@ CV_FN ca_where ca_block(int tile_rows, int rows, cm_i64 heads, bool last_first)
 
 /* --- backward --- */
 
-/* delta: each row's sum of output times gradient.  A warp has a row. */
+/* The exponents' ends of one query: rows of which no key is seen have weights of zero. */
+CV_FN float ca_end_of(float lse)
+{
+    return lse == -__builtin_inff() ? __builtin_inff() : lse * CA_LOG2E;
+}
+
+/* delta: each row's sum of output times gradient; and its end.  Eight lanes have a row, and of
+ * it 16 bytes at a time. */
 CK_KERNEL_OF(CA_THREADS, ca_deltas, ca_call)
 {
-    const cm_i64 rows = call.batch * call.heads * call.queries, warps = CA_THREADS / 32;
-    const int lane = ck_x() % 32;
+    enum { LANES = 8, ITEMS = 16 / sizeof(CA_ITEM), ROWS = CA_THREADS / LANES };
+    struct items {
+        CA_ITEM at[ITEMS];
+    } __attribute__((aligned(16)));
+    const cm_i64 rows = call.batch * call.heads * call.queries;
+    const int lane = ck_x() % 32, first = lane % LANES * ITEMS;
 
-    for (cm_i64 r = CK_BLOCK_(x) * warps + ck_x() / 32; r < rows; r += CK_BLOCKS_(x) * warps) {
+    for (cm_i64 from = CK_BLOCK_(x) * (cm_i64)ROWS; from < rows;
+         from += CK_BLOCKS_(x) * (cm_i64)ROWS) {
+        const cm_i64 mine = from + ck_x() / LANES, r = mine < rows ? mine : rows - 1;
         const cm_i64 head = r / call.queries, row = r - head * call.queries;
         const cm_i64 b = head / call.heads, h = head - b * call.heads;
         const char *o = ca_head(call.out, b, h) + row * call.out.step[2];
         const char *g = ca_head(call.grad, b, h) + row * call.grad.step[2];
         float sum = 0;
-        for (int i = lane; i < call.width; i += 32)
-            sum += cm_real(((const CA_ITEM *)o)[i]) * cm_real(((const CA_ITEM *)g)[i]);
-        for (int by = 16; by > 0; by /= 2)
+        for (int i = first; i < call.width; i += LANES * ITEMS) {
+            const items x = *(const items *)(o + i * sizeof(CA_ITEM));
+            const items y = *(const items *)(g + i * sizeof(CA_ITEM));
+            CV_ALL
+            for (int k = 0; k < ITEMS; k++)
+                sum = CV_FMAF(cm_real(x.at[k]), cm_real(y.at[k]), sum);
+        }
+        for (int by = LANES / 2; by > 0; by /= 2)
             sum += ca_from_lane(sum, lane ^ by);
-        if (lane == 0)
+        if (mine < rows && lane % LANES == 0) {
             call.delta[r] = sum;
+            call.delta[rows + r] = ca_end_of(call.lse[r]);
+        }
     }
-}
-
-/* The exponents' ends of one query: rows of which no key is seen have weights of zero. */
-CV_FN float ca_end_of(float lse)
-{
-    return lse == -__builtin_inff() ? __builtin_inff() : lse * CA_LOG2E;
 }
 
 #endif

@@ -31,6 +31,7 @@ enum {
     /* Of float32: a tile's rows and columns, and the least width. */
     ATTENTION_WIDE_TILE = 64,
     ATTENTION_WIDE_LEAST = 32,
+    ATTENTION_DELTAS = ATTENTION_THREADS / 8, /* rows of a block that computes deltas */
     ATTENTION_BLOCKS = 1 << 30
 };
 
@@ -353,10 +354,11 @@ static const char *attention_gradients(attention *t)
 
     if (!rows)
         return attention_launch(t, KEYS, tiles_of(t, t->c.keys) * heads / t->c.repeat);
-    t->c.delta = cr_cuda_memory_get(t->device, (size_t)rows * sizeof *t->c.delta, &block);
+    size_t bytes = 2 * (size_t)rows * sizeof *t->c.delta;
+    t->c.delta = cr_cuda_memory_get(t->device, bytes, &block);
     if (!t->c.delta)
-        return cr_cuda_no_memory(t->device, (size_t)rows * sizeof *t->c.delta);
-    error = attention_launch(t, DELTAS, (rows + 3) / 4);
+        return cr_cuda_no_memory(t->device, bytes);
+    error = attention_launch(t, DELTAS, (rows + ATTENTION_DELTAS - 1) / ATTENTION_DELTAS);
     if (!error)
         error = attention_launch(t, KEYS, tiles_of(t, t->c.keys) * heads / t->c.repeat);
     if (!error)
