@@ -4,7 +4,7 @@
  * bits with their order: all NaN are one last key, zeros of both signs one key; for a
  * descending order the bits are turned.  Equal elements keep their order.
  *
- * A line of few elements: a thread counts those before its own.  Up to 256 * CO_ROUNDS
+ * A line of few elements: a thread counts those before its own.  Up to CO_THREADS * CO_ROUNDS
  * elements: a block of threads sorts a line in shared memory by digits.  Longer lines: keys of
  * 64 bits with the line's number, up to 32 bits of the element's key, and its place; elements
  * of 64 bits are sorted by their lower halves first.  Up to 1,024 first elements of several
@@ -241,25 +241,28 @@ CK_KERNEL(co_write, co_call)
 #elif CO_FORM == 1
 /* --- a line in shared memory --- */
 
-enum { CO_MOST = CS_DIGITS * CO_ROUNDS };
+CK_DYNAMIC;
 
-CK_KERNEL_OF(CS_DIGITS, co_lines, co_call)
+enum { CO_MOST = CO_THREADS * CO_ROUNDS, CO_LINE_WARPS = CO_THREADS / 32 };
+
+CK_KERNEL_OF(CO_THREADS, co_lines, co_call)
 {
-    CK_SHARED co_kept kept[CO_MOST];
-    CK_SHARED unsigned short place[CO_MOST];
-    CK_SHARED int seen[CS_WARPS][CS_DIGITS], begin[CS_DIGITS];
+    co_kept *const kept = (co_kept *)ck_dynamic;
+    int(*const seen)[CS_DIGITS] = (int(*)[CS_DIGITS])(kept + CO_MOST);
+    unsigned short *const place = (unsigned short *)(seen + CO_LINE_WARPS);
+    CK_SHARED int begin[CS_DIGITS];
     const int first = ck_x() / 32 * 32 * CO_ROUNDS + ck_x() % 32, n = (int)call.n;
     cs_key key[CO_ROUNDS];
     int rank[CO_ROUNDS], from[CO_ROUNDS], total;
 
     for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x)) {
         const co_line l = co_line_of(call, line);
-        for (int i = ck_x(); i < n; i += CS_DIGITS) {
+        for (int i = ck_x(); i < n; i += CO_THREADS) {
             kept[i] = co_key_at(call, l, i);
             place[i] = (unsigned short)i;
         }
         for (int shift = 0; shift < CO_BITS; shift += 8) {
-            cs_clear(seen);
+            cs_clear<CO_LINE_WARPS>(seen);
             CV_ALL
             for (int r = 0; r < CO_ROUNDS; r++) {
                 const int i = first + r * 32;
@@ -267,8 +270,9 @@ CK_KERNEL_OF(CS_DIGITS, co_lines, co_call)
                 from[r] = i < n ? place[i] : 0;
             }
             cs_rank<CO_ROUNDS>(key, n - (first - ck_x() % 32), shift, seen[ck_x() / 32], rank);
-            const int before = cs_before(cs_join(seen), begin, &total);
-            begin[ck_x()] = before;
+            const int before = cs_before(cs_join<CO_LINE_WARPS>(seen), begin, &total);
+            if (ck_x() < CS_DIGITS)
+                begin[ck_x()] = before;
             __syncthreads();
             CV_ALL
             for (int r = 0; r < CO_ROUNDS; r++) {
@@ -281,7 +285,7 @@ CK_KERNEL_OF(CS_DIGITS, co_lines, co_call)
             }
             __syncthreads();
         }
-        for (int i = ck_x(); i < n && i < call.count; i += CS_DIGITS)
+        for (int i = ck_x(); i < n && i < call.count; i += CO_THREADS)
             co_put(call, l, i, place[i]);
         __syncthreads();
     }

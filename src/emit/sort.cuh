@@ -31,19 +31,23 @@ struct cs_call {
 
 CV_FN unsigned cs_digit(cs_key key, int shift) { return (unsigned)(key >> shift) & 255; }
 
-/* The sum of the numbers of the threads before this one, and of all in *total. */
+/* The sum of the numbers of the threads before this one, and of all in *total.  Threads after
+ * those of the digits have no number. */
 CV_FN int cs_before(int x, int *room, int *total)
 {
     const int me = ck_x();
+    const bool has = me < CS_DIGITS;
     int sum = x;
 
-    room[me] = x;
+    if (has)
+        room[me] = x;
     __syncthreads();
     for (int by = 1; by < CS_DIGITS; by *= 2) {
-        const int other = me >= by ? room[me - by] : 0;
+        const int other = has && me >= by ? room[me - by] : 0;
         __syncthreads();
         sum += other;
-        room[me] = sum;
+        if (has)
+            room[me] = sum;
         __syncthreads();
     }
     *total = room[CS_DIGITS - 1];
@@ -87,12 +91,12 @@ CV_FN void cs_rank(const cs_key *key, cm_i64 left, int shift, int *seen, int *ra
 
 /* Ranks in the block: `seen` becomes the number of keys of a digit in the warps before; returns
  * that of the thread's digit in all warps. */
-CV_FN int cs_join(int (*seen)[CS_DIGITS])
+template <int warps = CS_WARPS> CV_FN int cs_join(int (*seen)[CS_DIGITS])
 {
     int sum = 0;
 
     __syncthreads();
-    for (int w = 0; w < CS_WARPS; w++) {
+    for (int w = 0; w < warps && ck_x() < CS_DIGITS; w++) {
         const int n = seen[w][ck_x()];
         seen[w][ck_x()] = sum;
         sum += n;
@@ -101,9 +105,9 @@ CV_FN int cs_join(int (*seen)[CS_DIGITS])
     return sum;
 }
 
-CV_FN void cs_clear(int (*seen)[CS_DIGITS])
+template <int warps = CS_WARPS> CV_FN void cs_clear(int (*seen)[CS_DIGITS])
 {
-    for (int w = 0; w < CS_WARPS; w++)
+    for (int w = 0; w < warps && ck_x() < CS_DIGITS; w++)
         seen[w][ck_x()] = 0;
     __syncthreads();
 }
@@ -146,8 +150,11 @@ CK_KERNEL_OF(CS_DIGITS, cs_starts, cs_call)
         call.count[CS_DIGITS * call.tiles + CK_BLOCK_(x)] = sum;
 }
 
+/* A tile is put in order in shared memory: neighbouring threads then write neighbouring keys.
+ */
 CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call)
 {
+    CK_SHARED cs_key kept[CS_TILE];
     CK_SHARED int seen[CS_WARPS][CS_DIGITS], begin[CS_DIGITS];
     const int lane = ck_x() % 32, warp = ck_x() / 32;
     cs_key key[CS_ROUNDS];
@@ -156,21 +163,28 @@ CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call)
     const int digits = cs_before(call.count[CS_DIGITS * call.tiles + ck_x()], begin, &total);
     for (cm_i64 tile = CK_BLOCK_(x); tile < call.tiles; tile += CK_BLOCKS_(x)) {
         const cm_i64 first = tile * CS_TILE + warp * 32 * CS_ROUNDS;
+        const int goal = digits + call.count[ck_x() * call.tiles + tile];
         cs_clear(seen);
-        begin[ck_x()] = digits + call.count[ck_x() * call.tiles + tile];
         CV_ALL
         for (int r = 0; r < CS_ROUNDS; r++) {
             const cm_i64 i = first + r * 32 + lane;
             key[r] = i < call.n ? call.from[i] : 0;
         }
         cs_rank<CS_ROUNDS>(key, call.n - first, call.shift, seen[warp], rank);
-        cs_join(seen);
+        const int before = cs_before(cs_join(seen), begin, &total);
+        begin[ck_x()] = before;
+        __syncthreads();
         CV_ALL
         for (int r = 0; r < CS_ROUNDS; r++) {
             const unsigned digit = cs_digit(key[r], call.shift);
             if (first + r * 32 + lane < call.n)
-                call.to[begin[digit] + seen[warp][digit] + rank[r]] = key[r];
+                kept[begin[digit] + seen[warp][digit] + rank[r]] = key[r];
         }
+        __syncthreads();
+        begin[ck_x()] = goal - before;
+        __syncthreads();
+        for (int i = ck_x(); i < total; i += CS_DIGITS)
+            call.to[begin[cs_digit(kept[i], call.shift)] + i] = kept[i];
         __syncthreads();
     }
 }

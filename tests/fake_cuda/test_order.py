@@ -267,3 +267,12 @@ torch.randperm(5, device="cuda"), torch.searchsorted(x, x), torch.isin(x, x), x.
 x[x > 0.5] = 1
 x.unique(), x.unique_consecutive(return_counts=True), torch.bincount((x + 1).long().flatten())
 """) == []
+
+
+@pytest.mark.parametrize("n, dtype, descending", [(2049, torch.bfloat16, False), (8192, torch.uint8, True), (2100, torch.float64, False)])
+def test_many_long_lines_are_sorted_in_shared_memory(n, dtype, descending):
+    """Blocks of 1,024 threads, a block for a line."""
+    x = values((32, n), dtype)
+    made, places = x.cuda().sort(dim=-1, descending=descending, stable=True)
+    want, at = x.sort(dim=-1, descending=descending, stable=True)
+    assert same(made, want) and torch.equal(places.cpu(), at)

@@ -14,7 +14,11 @@
 #include <string.h>
 
 /* As in emit/order.cuh. */
-enum { ORDER_FEW = 64, ORDER_THREADS = 256, ORDER_MOST = 2048, ORDER_BLOCKS = 1 << 30 };
+enum { ORDER_FEW = 64, ORDER_DIGITS = 256, ORDER_BLOCKS = 1 << 30 };
+/* A line in shared memory: the threads and the most elements of short ones, and of others. */
+enum { ORDER_THREADS = 256, ORDER_SHORT = 2048, ORDER_WIDE_THREADS = 1024, ORDER_MOST = 8192 };
+/* So many lines are work for most blocks that a device runs at once. */
+enum { ORDER_MANY = 32 };
 typedef enum { KTH, MEDIAN, NAN_MEDIAN, MODE } order_pick;
 enum { ORDER_CHOOSERS = 1024, ORDER_CHOSEN = 1024 };
 typedef enum { FEW, PICK, KEYS, UPPER, WRITE, LINES, SEARCH, CHOOSE } order_kernel;
@@ -44,20 +48,22 @@ static void order_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 
     cr_text_printf(out,
                    "#define CS_NO_KERNELS\n#define CO_FORM %d\n#define CO_ROUNDS %d\n"
-                   "#define CO_ITEM cm_%s\n",
-                   form, k->c, cr_dtype_infos[k->b].suffix);
+                   "#define CO_THREADS %d\n#define CO_ITEM cm_%s\n",
+                   form, k->c, k->d, cr_dtype_infos[k->b].suffix);
     snprintf(symbol, 32, "co_%s", name[k->a]);
 }
 
+/* `rounds` elements of each of so many threads: of a line in shared memory. */
 static const char *order_find(void **function, int device, order_kernel kernel, int dtype,
-                              int rounds)
+                              int rounds, int threads)
 {
     cr_cuda_text k = {.print = order_print,
                       .device = device,
                       .part = CR_VEC_CUDA_ORDER,
                       .a = (int)kernel,
                       .b = dtype,
-                      .c = rounds};
+                      .c = rounds,
+                      .d = threads};
 
     return cr_cuda_find(function, &k);
 }
@@ -65,23 +71,57 @@ static const char *order_find(void **function, int device, order_kernel kernel, 
 static const char *order_each(order_job *j, order_kernel kernel, int64_t n)
 {
     void *function;
-    const char *error = order_find(&function, j->device, kernel, j->dtype, 0);
+    const char *error = order_find(&function, j->device, kernel, j->dtype, 0, 0);
 
     return error ? error : cr_cuda_launch_each(j->device, function, n, &j->call);
 }
 
 /* --- orders --- */
 
+/* The threads of a block that sorts a line, and the elements of each. */
+static unsigned order_shape(const order_job *j, int *rounds)
+{
+    int threads = j->call.n <= ORDER_SHORT ? ORDER_THREADS : ORDER_WIDE_THREADS;
+
+    *rounds = 1;
+    while (threads * *rounds < j->call.n)
+        *rounds *= 2;
+    return (unsigned)threads;
+}
+
+/* The bytes of a block that sorts a line: keys, places of 16 bits, and numbers of digits. */
+static unsigned order_shared(const order_job *j)
+{
+    int rounds, threads = (int)order_shape(j, &rounds);
+    int key = cr_dtype_size((cr_dtype)j->dtype) > 4 ? 8 : 4;
+
+    return (unsigned)(threads * rounds * (key + 2) + threads / 32 * ORDER_DIGITS * 4);
+}
+
+/* Whether a block has room for a line. */
+static bool order_has_room(const order_job *j)
+{
+    static _Atomic int known[CR_CUDA_DEVICES]; /* the bytes of a block, and 1; 0: not asked */
+    cr_cuda_properties p;
+
+    if (j->call.n <= ORDER_SHORT)
+        return true;
+    if (j->call.n > ORDER_MOST)
+        return false;
+    if (!known[j->device])
+        known[j->device] = cr_cuda_property(&p, j->device) ? 1 : p.shared_of_block_optin + 1;
+    return (int)order_shared(j) + ORDER_DIGITS * 4 < known[j->device];
+}
+
 static const char *order_lines(order_job *j)
 {
-    cr_cuda_grid g = {.block = {ORDER_THREADS, 1}};
-    int rounds = 1;
+    int rounds;
+    cr_cuda_grid g = {.block = {order_shape(j, &rounds), 1}, .shared = order_shared(j)};
 
-    while (ORDER_THREADS * rounds < j->call.n)
-        rounds *= 2;
     g.grid[0] = (unsigned)(j->call.lines < ORDER_BLOCKS ? j->call.lines : ORDER_BLOCKS);
     g.grid[1] = 1;
-    const char *error = order_find(&g.function, j->device, LINES, j->dtype, rounds);
+    const char *error =
+        order_find(&g.function, j->device, LINES, j->dtype, rounds, (int)g.block[0]);
     return error ? error : cr_cuda_launch(j->device, &g, &j->call);
 }
 
@@ -89,7 +129,7 @@ static const char *order_lines(order_job *j)
 static const char *order_choose(order_job *j)
 {
     cr_cuda_grid g = {.block = {ORDER_CHOOSERS, 1}};
-    const char *error = order_find(&g.function, j->device, CHOOSE, j->dtype, 0);
+    const char *error = order_find(&g.function, j->device, CHOOSE, j->dtype, 0, 0);
 
     g.grid[0] = (unsigned)(j->call.lines < ORDER_BLOCKS ? j->call.lines : ORDER_BLOCKS);
     g.grid[1] = 1;
@@ -164,12 +204,12 @@ static const char *order_run(order_job *j)
         return NULL;
     if (c->n <= ORDER_FEW)
         return order_each(j, FEW, c->lines * c->n);
-    if (c->n <= ORDER_MOST)
+    if (c->n <= ORDER_SHORT)
         return order_lines(j);
     /* One line is sorted faster by all blocks than it is read five times by one. */
     if (c->lines > 1 && c->count < c->n && c->count <= ORDER_CHOSEN && c->n <= INT32_MAX)
         return order_choose(j);
-    return order_long(j);
+    return c->lines >= ORDER_MANY && order_has_room(j) ? order_lines(j) : order_long(j);
 }
 
 /* --- entries: (self, ...) -> values and indices --- */
@@ -397,7 +437,7 @@ static const char *search_run(int device, search_call *c, int dtype)
 {
     cr_cuda_late late;
     void *function;
-    const char *error = order_find(&function, device, SEARCH, dtype, 0);
+    const char *error = order_find(&function, device, SEARCH, dtype, 0, 0);
 
     if (!error)
         error = cr_cuda_late_begin(&late, device, CR_RUNTIME,
