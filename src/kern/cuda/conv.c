@@ -7,9 +7,9 @@
  * it.  A key has an engine of the graph interface (conv_engine.c), or, where the library has
  * none, an algorithm of its older functions.
  *
- * Half types, and arrays that are channels_last, are computed in the library's channels-last
- * layout, because its fast algorithms read it; other arrays row by row.  Arrays of another
- * layout are copied. */
+ * Arrays that are channels_last are computed in the library's channels-last layout, others row
+ * by row: an engine turns them where that is faster.  What has no engine in one layout is tried
+ * in the other.  Arrays of another layout are copied. */
 #include "base/map.h"
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
@@ -411,10 +411,7 @@ static bool conv_steps(int32_t *out, const cr_given *g, int real, int dims, int6
 /* Whether the call is computed with the channels last. */
 static bool conv_is_last(const conv_call *c)
 {
-    int dtype = c->w.dtype;
-
-    return dtype == CR_F16 || dtype == CR_BF16 ||
-           (!conv_has_layout(&c->x, false) && conv_has_layout(&c->x, true)) ||
+    return (!conv_has_layout(&c->x, false) && conv_has_layout(&c->x, true)) ||
            (!conv_has_layout(&c->y, false) && conv_has_layout(&c->y, true));
 }
 
@@ -518,9 +515,9 @@ static const char *conv_run(int index, conv_call *c)
     if (!cudnn_is_there() || !conv_key_of(&key, index, c))
         return cr_command_declines;
     const char *error = conv_run_as(&key, *c);
-    if (error != cr_command_declines || !key.last)
+    if (error != cr_command_declines)
         return error;
-    key.last = 0;
+    key.last = !key.last;
     return conv_run_as(&key, *c);
 }
 
