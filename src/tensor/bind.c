@@ -5,6 +5,7 @@
  * int. */
 #include "num/generator.h"
 #include "tensor/arg.h"
+#include "tensor/remote.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -547,7 +548,8 @@ cr_status cr_call_by_name(const char *name, const cr_arg *args, const cr_op **ca
     if (!op)
         return cr_fail(CR_ATTRIBUTE, "no operator is called '%s'", name);
     CR_GO(cr_bind(&b, &op, op, name, args));
-    CR_GO(cr_call(op, b.value, result));
+    st = cr_call(op, b.value, result);
+    CR_GO(CR_LIKELY(!st) ? st : cr_refused_call(op, st));
     for (int k = 0; k < b.result_count; k++) {
         *b.result[k] = result[k + 1].t;
         result[k + 1] = cr_of_none();

@@ -200,10 +200,16 @@ static bool has_fallback(cr_device device)
            cr_env_int(CR_ENV_CR_HOST_FALLBACK);
 }
 
+/* The entry that this thread refused last, and the device. */
+static CR_THREAD_COLD const cr_op *refused;
+static CR_THREAD_COLD cr_device refused_on;
+
 static cr_status refuse_fallback(const cr_op *op, cr_device device)
 {
     const cr_device_facts *f = cr_kind_facts(device);
 
+    refused = op;
+    refused_on = device;
     return cr_fail(CR_NOT_IMPLEMENTED,
                    "Could not run 'aten::%s' with arguments from the '%s' backend. "
                    "This could be because the operator doesn't exist for this backend, or was "
@@ -211,6 +217,19 @@ static cr_status refuse_fallback(const cr_op *op, cr_device device)
                    "%s",
                    op->name, f->backend ? f->backend : "PrivateUse1",
                    f->fallback_advice ? f->fallback_advice : "");
+}
+
+cr_status cr_refused_call(const cr_op *op, cr_status st)
+{
+    const char *text = cr_error_message();
+    const cr_op *inner = refused;
+    size_t n = inner ? strlen(inner->name) : 0;
+    const char *name = st == CR_NOT_IMPLEMENTED && inner ? strstr(text, "'aten::") : NULL;
+
+    if (name && !strncmp(name + 7, inner->name, n) && name[7 + n] == '\'')
+        st = refuse_fallback(op, refused_on);
+    refused = NULL;
+    return st;
 }
 
 static cr_status check_fallback(const cr_op *op, cr_device device)

@@ -22,6 +22,10 @@ static inline const cr_device_facts *cr_kind_facts(cr_device d)
     return cr_device_facts_of((cr_device_kind)d.kind);
 }
 
+/* The status of a program's call of `op`.  Where an entry that the call led to has no code on a
+ * device, the error names `op`, which the program knows. */
+CR_MUST cr_status cr_refused_call(const cr_op *op, cr_status st);
+
 /* --- kernels (place.c) --- */
 
 /* A kernel for one device: a function of the library, or the device's own build of its C

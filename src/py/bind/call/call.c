@@ -1,5 +1,6 @@
 /* Operators as Python callables, and results as Python objects. */
 #include "py/bind/bind.h"
+#include "tensor/remote.h"
 #include <string.h>
 
 /* --- calling --- */
@@ -48,9 +49,10 @@ cr_status cr_py_call(const cr_op *op, const cr_value *arg, cr_value *result)
     cr_status st;
 
     if (CR_LIKELY(!is_large(op, arg)))
-        return cr_call(op, arg, result);
-    CR_PY_UNLOCKED(st = cr_call(op, arg, result));
-    return st;
+        st = cr_call(op, arg, result);
+    else
+        CR_PY_UNLOCKED(st = cr_call(op, arg, result));
+    return CR_LIKELY(!st) ? st : cr_refused_call(op, st);
 }
 
 void cr_py_defaults(const cr_op *op, cr_value *arg, int from)
