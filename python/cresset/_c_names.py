@@ -24,7 +24,8 @@ _HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
               "_jit_set_nvfuser_enabled", "_jit_set_nvfuser_guard_mode", "_jit_set_profiling_executor", "_jit_set_profiling_mode",
               "_jit_set_texpr_fuser_enabled", "_jit_texpr_fuser_enabled", "_jit_nvfuser_enabled", "_jit_set_nvfuser_single_node_mode",
               "_jit_set_nvfuser_horizontal_mode", "_jit_set_num_profiled_runs", "_jit_set_bailout_depth",
-              "_jit_get_inline_everything_mode", "_jit_set_inline_everything_mode"), "_jit_switches")}
+              "_jit_get_inline_everything_mode", "_jit_can_fuse_on_cpu_legacy",
+              "_jit_override_can_fuse_on_cpu_legacy", "_jit_set_inline_everything_mode"), "_jit_switches")}
 
 
 _NN_HOMES = {"_parse_to": "nn.modules.module"}

@@ -16,6 +16,8 @@ def _setter(what):
 
 _jit_override_can_fuse_on_cpu = _setter("a fuser for CPUs")
 _jit_can_fuse_on_cpu = _getter()
+_jit_override_can_fuse_on_cpu_legacy = _setter("a fuser for CPUs")
+_jit_can_fuse_on_cpu_legacy = _getter()
 _jit_override_can_fuse_on_gpu = _setter("a fuser for GPUs")
 _jit_can_fuse_on_gpu = _getter()
 _jit_set_texpr_fuser_enabled = _setter("the fuser of tensor expressions")

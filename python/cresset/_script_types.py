@@ -200,7 +200,7 @@ class InferredType:
     def type(self):
         """The type; RuntimeError without one."""
         if not self.success():
-            raise RuntimeError(f"tried to get the type of a value that has none: {self._found}")
+            raise RuntimeError(f"Tried to get the type from an InferredType but the type is null. Reason: {self._found}")
         return self._found
 
     def reason(self):

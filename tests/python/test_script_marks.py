@@ -229,3 +229,34 @@ def test_other_modules_are_exchanged_for_their_like():
     with pytest.raises(RuntimeError, match=r"Expected a value of type '.*First \(of Python compilation unit at: .*\)' for field 'part', "
                                            r"but found '.*Second \(of Python"):
         m.part = torch.jit.script(Second())
+
+
+# --- smaller rules ---
+
+class WithDropped:
+    def __init__(self, a: List[torch.Tensor]):
+        self.a = a
+
+    def first(self):
+        return self.a[0]
+
+    @torch.jit._drop
+    def describe(self, n: "a type that nobody has") -> pytest.Item:
+        return [n for n in self.a]
+
+
+def test_a_dropped_method_may_have_any_types():
+    def use(x):
+        return WithDropped([x, x + 1]).first()
+    assert torch.jit.script(use)(torch.ones(2)).tolist() == [1, 1]
+
+
+def test_a_program_is_not_saved_where_no_folder_is(tmp_path):
+    class Twice(nn.Module):
+        def forward(self, x):
+            return 2 * x
+    m = torch.jit.script(Twice())
+    with pytest.raises(RuntimeError, match="Parent directory .*missing does not exist."):
+        m.save(tmp_path / "missing" / "m.pt")
+    m.save(tmp_path / "m.pt")
+    assert torch.jit.load(tmp_path / "m.pt")(torch.ones(1)).item() == 2

@@ -264,6 +264,7 @@ def save(m, f, _extra_files=None):
 
 _IGNORED = "ignore (leave as a call to Python, cannot be torch.jit.save'd)"
 _UNUSED = "unused (ignored and replaced with raising of an exception)"
+_DROPPED = "_drop (function is fully ignored, declaration can be unscriptable)"
 _EXPORTED = "export (compile this function even if nothing calls it)"
 
 
@@ -281,6 +282,12 @@ def unused(fn):
                 accessor._torchscript_modifier = _UNUSED
         return fn
     fn._torchscript_modifier = _UNUSED
+    return fn
+
+
+def _drop(fn):
+    """Marks a method of a class that compiled code does not have, whatever its types."""
+    fn._torchscript_modifier = _DROPPED
     return fn
 
 

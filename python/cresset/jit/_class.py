@@ -103,7 +103,7 @@ def _define_methods(cls, qualified, names):
     for name, value in _members(cls):
         if isinstance(value, property):
             methods += [] if name in unused else _define_property(qualified, name, value, names)
-        else:
+        elif not getattr(value, "_torchscript_modifier", "").startswith("_drop"):
             methods.append(_define_function(cls, qualified, name, value, names))
     methods = [m for m in methods if m is not None]
     init = f"{qualified}.__init__"

@@ -10,6 +10,7 @@ import os
 
 from .. import _C
 from ..nn import Module
+from ..serialization import _checked_path
 from ._graph import Graph
 
 _named_tuples = {}
@@ -243,7 +244,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         """Writes an archive, which torch reads too."""
         name = os.path.splitext(os.path.basename(str(f)))[0] or "archive"
         archive = self.save_to_buffer(_extra_files, name)  # a failure leaves the file that is there
-        with open(f, "wb") as file:
+        with open(_checked_path(f), "wb") as file:
             file.write(archive)
 
     def save_to_buffer(self, _extra_files=None, _name="archive"):
