@@ -262,6 +262,10 @@ class _OpNamespace(ModuleType):
         defined = defined_packets.get((self.name, name))
         if defined is not None:
             return defined
+        if self.name == "higher_order":
+            from ._higher_order_ops.operators import find
+            if find(name) is not None:
+                return find(name)
         made = None if name.startswith("__") or "::" in name else table_overloads(f"{self.name}::{name}")
         if not made and self.name == "aten":
             from ._python_aten import define

@@ -350,8 +350,8 @@ void cr_recorder_record_whole(cr_recorder *r);
 void cr_recorder_drop(cr_recorder *r);
 /* True while a recorder with parts records. */
 bool cr_recorder_has_parts(void);
-/* True while a recorder records that can record calls which a handler of Python takes. */
-bool cr_recorder_takes_handled(void);
+/* True while a recorder records whole calls. */
+bool cr_recorder_is_whole(void);
 /* Makes the recorder watch tensors instead of keeping them alive.  Call it before the first
  * recorded call. */
 void cr_recorder_borrow(cr_recorder *r);

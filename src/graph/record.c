@@ -556,7 +556,7 @@ void cr_recorder_refuse(const char *why)
 
 bool cr_recorder_has_parts(void) { return active && active->parts; }
 
-bool cr_recorder_takes_handled(void) { return active && (active->parts || active->whole); }
+bool cr_recorder_is_whole(void) { return active && active->whole; }
 
 bool cr_recorder_has_failed(void) { return active && active->failed; }
 
@@ -1248,7 +1248,7 @@ static void record_finish(cr_session *s, void *context)
     check_inputs(x->r);
     for (int i = 0; i < x->n; i++) {
         cr_gvalue *v = x->output[i] ? record_value(x->r, x->output[i]) : NULL;
-        if (v && v->by && v->by->kind == CR_GNODE_CALL &&
+        if (v && v->by && v->by->kind == CR_GNODE_CALL && !x->r->whole &&
             v->type.requires_grad != x->output[i]->requires_grad)
             cr_bail(s, CR_RUNTIME,
                     "a tensor that the call made is made a leaf with a gradient in it");

@@ -3,9 +3,25 @@
 Such a function may be one graph for all its calls, so it must not write its inputs, nor return aliases
 of them or of one another.
 """
+import threading
+
 from .. import Tensor, _C
 from .._dynamo.exc import UncapturedHigherOrderOpError
 from ..utils._pytree import tree_flatten
+
+
+_thread = threading.local()  # `trace` while torch.export traces a call
+
+
+def tracing():
+    """The trace of the call that torch.export traces, or None."""
+    return getattr(_thread, "trace", None)
+
+
+def set_tracing(trace):
+    """Sets what tracing() returns, and returns what it returned."""
+    before, _thread.trace = tracing(), trace
+    return before
 
 
 def _refuse(operator, what, explanation, hint):
@@ -19,11 +35,12 @@ def refuse_value(operator, what, explanation):
     _refuse(operator, what, explanation, "Return tensors.")
 
 
-def call(operator, function, args):
-    """Returns function(*args), which neither writes tensors of `args` nor returns aliases."""
+def call(operator, function, args, run=None):
+    """Returns function(*args), which neither writes tensors of `args` nor returns aliases.  run(function, args) makes
+    the call."""
     tensors = [x for x in tree_flatten(args)[0] if isinstance(x, Tensor)]
     versions = [x._version for x in tensors]
-    out = function(*args)
+    out = function(*args) if run is None else run(function, args)
     if versions != [x._version for x in tensors]:
         _refuse(operator, "Encountered input mutation during higher order op tracing",
                 f"Higher order ops do not support input mutation. Found in {operator}",

@@ -42,6 +42,9 @@ def cond(pred, true_fn, false_fn, operands=()):
     if isinstance(pred, (bool, int, float)):
         return (true_fn if pred else false_fn)(*operands)
     _check(pred, true_fn, false_fn, operands)
+    if checked.tracing() is not None:
+        from ..export._control import trace_cond
+        return trace_cond(checked.tracing(), pred, true_fn, false_fn, operands)
     if not checked.is_batch(pred):
         return _branch(true_fn if pred else false_fn, operands)
     leaves, spec = checked.select(

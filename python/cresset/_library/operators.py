@@ -232,6 +232,8 @@ class Operator:
 
     def _fake_kernel(self):
         kernel = self.fake or (self.kernels.get("all") if not self.below_autograd else None)
+        if kernel is None and not self.results:
+            return lambda *args, **kwargs: None
         if kernel is None:
             who = f"<CustomOpDef({self.qualname})>" if self.below_autograd else self.qualname
             advice = (f"`{self.name}.register_fake`" if self.below_autograd else "`torch.library.register_fake`")

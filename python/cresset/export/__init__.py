@@ -1,5 +1,6 @@
 """torch.export: a module's call as one graph of operators, which can be saved and run elsewhere."""
 from ..utils._pytree import register_dataclass as _register_dataclass
+from ._draft import draft_export
 from ._load import load
 from ._save import save
 from ._trace import export
@@ -8,7 +9,7 @@ from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignat
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
 
 __all__ = ["AdditionalInputs", "Constraint", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
-           "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "default_decompositions", "dims", "export",
+           "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "default_decompositions", "dims", "draft_export", "export",
            "load", "register_dataclass", "save"]
 
 

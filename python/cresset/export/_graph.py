@@ -79,6 +79,23 @@ def number_expressions(numbers, known, sized):
     return out
 
 
+def used_sizes(recorded):
+    """The indices of the sizes of tensors that arguments and arithmetic of a recording have."""
+    numbers = recorded.numbers
+    used = {i for how, *of in numbers if how in _ARITHMETIC for i in of}
+
+    def look(x):
+        if type(x) in (int, float):
+            used.add(cresset._C._symbol_of(x))
+        elif isinstance(x, list):
+            for item in x:
+                look(item)
+    for _, op, *rest in recorded.nodes():
+        for x in rest[1].values() if op is not None else ():
+            look(x)
+    return {k for k in used if k >= 0 and numbers[k][0] == "size"}
+
+
 class GraphBuilder:
     """Builds the graph of an exported program.
 
@@ -98,7 +115,7 @@ class GraphBuilder:
         self.sized = value_sizes(recorded, sizes or {}, hints, bounds)
         self.exprs = number_expressions(self.numbers, sizes or {}, self.sized)
         self.number_nodes = {}  # index of a number -> fx node or number
-        self.literals = set()
+        self.literals, self.modules, self.sites, self.trace = set(), {}, {}, None
         self.hints = hints or {}  # symbol -> value in the example inputs
 
     # --- values ---
@@ -139,7 +156,7 @@ class GraphBuilder:
         """Adds a node for each size that varies; dims: (number, node of the tensor, dim)."""
         taken = {k: e for k, e in enumerate(self.exprs)}
         made = {}
-        count = len(dims) and 1
+        count = max(1, len(used_sizes(self.recorded)))
         for k, tensor, dim in dims:
             expr = taken[k]
             if expr.is_number:
@@ -176,6 +193,8 @@ class GraphBuilder:
         node = self.graph.call_function(_ARITHMETIC[how], tuple(map(self.number, of)), name=how)
         if expr is not None:
             self.describe_number(node, expr)
+        else:
+            node.meta["val"] = _ARITHMETIC[how](*(x.meta["val"] if hasattr(x, "meta") else x for x in node.args))
         return node
 
     # --- calls ---
@@ -189,7 +208,12 @@ class GraphBuilder:
         return [self.value(item) for item in x] if isinstance(x, list) else x
 
     def call(self, names, op, overload, arguments, source):
+        if op in self.sites:
+            from ._control import add_site
+            return add_site(self, self.sites[op], names, arguments, source, self.trace)
         target = overload_of(op, overload, arguments)
+        if op == "to_dtype":  # autocast's conversion, which torch's operators do not have
+            target, arguments = cresset.ops.aten._to_copy.default, {**_USUAL_COPY, **arguments}
         first = target._schema.arguments[0] if target._schema.arguments else None
         if first is not None and first.type == "Tensor" and type(arguments[first.name]) in (bool, int, float, complex):
             if op == "sub" and arguments["alpha"] == 1:  # 1 - x
@@ -225,7 +249,12 @@ class GraphBuilder:
             self.env[names[0]] = node
             self.describe(node, self.fake(names[0]))
             return
-        node.meta["val"] = [self.fake(name) for name in names] if len(returns) == 1 else tuple(map(self.fake, names))
+        self.items(node, names, len(returns) != 1)
+
+    def items(self, node, names, is_tuple):
+        """Adds the items of a call with several results."""
+        vals = [self.fake(name) for name in names]
+        node.meta["val"] = tuple(vals) if is_tuple else vals
         for k, name in enumerate(names):
             item = self.env[name] = self.graph.call_function(operator.getitem, (node, k))
             item.meta.update({key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn") if key in node.meta})
@@ -271,6 +300,9 @@ class GraphBuilder:
 
 class NumberOutput(int):
     """A result that is a number of the recording, by its index."""
+
+
+_USUAL_COPY = {"layout": None, "device": None, "pin_memory": None, "non_blocking": False, "memory_format": None}
 
 
 def _joined(texts):

@@ -157,6 +157,9 @@ class _GraphReader:
             node.meta["tensor_meta"] = _extract_tensor_metadata(node.meta["val"])
         elif name in self.numbers:
             node.meta["val"] = symbolic(*_number(self.numbers[name]))
+        elif name in (self.found.get("sym_float_values") or {}):
+            tag, value = _one(self.found["sym_float_values"][name])
+            node.meta["val"] = _float(value if tag == "as_float" else (value.get("hint") or {}).get("as_float", 1.0))
         return node
 
     def keep(self, name, node):
@@ -234,6 +237,7 @@ class _GraphReader:
         for given in _get(x, "inputs", list):
             name, kind = _get(given, "name", str), given.get("kind")
             value = self.argument(_get(given, "arg", dict))
+            value = tuple(value) if isinstance(value, list) and schema is None else value
             if kind == 2 or kind is None and name in keyword:
                 kwargs[name] = value
             else:

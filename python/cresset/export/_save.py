@@ -68,9 +68,14 @@ def _scalar(x):
     raise NotImplementedError(f"torch.export.save: an argument of type {type(x).__name__} has no form in the file")
 
 
+def _number_kind(x):
+    val = x.meta.get("val")
+    return "as_sym_float" if isinstance(val, float) else "as_sym_bool" if isinstance(val, bool) else "as_sym_int"
+
+
 def _node(x):
     if _is_number_node(x):
-        return {"as_sym_int": {"as_name": x.name}}
+        return {_number_kind(x): {"as_name": x.name}}
     return {"as_tensor": {"name": x.name}}
 
 
@@ -147,7 +152,7 @@ def _is_item(node):
 
 def graph_json(module, signature=None, nested=False):
     """A graph, and the graphs inside of it."""
-    inputs, nodes, outputs, tensors, numbers = [], [], [], {}, {}
+    inputs, nodes, outputs, tensors, numbers, floats = [], [], [], {}, {}, {}
     constants = {s.arg.name: s.arg for s in signature.input_specs if isinstance(s.arg, ConstantArgument)} if signature else {}
     for node in module.graph.nodes:
         val = node.meta.get("val")
@@ -162,13 +167,16 @@ def graph_json(module, signature=None, nested=False):
         elif node.op == "output":
             outputs = [_argument(x, "", module) for x in node.args[0]]
         elif node.op == "call_function" and not _is_item(node):
-            if _is_number_node(node) and isinstance(val, int) and not isinstance(val, bool):
-                numbers[node.name] = _size(val)
-            single = {"is_hop_single_tensor_return": None}
+            if _is_number_node(node):
+                if _number_kind(node) == "as_sym_float":
+                    floats[node.name] = {"as_float": _float(val)}
+                elif _number_kind(node) == "as_sym_int" and val is not None:
+                    numbers[node.name] = _size(val)
+            single = {"is_hop_single_tensor_return": False if getattr(node.target, "namespace", "") == "higher_order" else None}
             nodes.append({"target": target_name(node.target), "inputs": _named_inputs(node, module), "outputs": _outputs(node),
                           "metadata": _metadata(node), **single, "name": node.name})
     return {"inputs": inputs, "outputs": outputs, "nodes": nodes, "tensor_values": tensors, "sym_int_values": numbers,
-            "sym_bool_values": {}, "is_single_tensor_return": False, "custom_obj_values": {}, "sym_float_values": {}}
+            "sym_bool_values": {}, "is_single_tensor_return": False, "custom_obj_values": {}, "sym_float_values": floats}
 
 
 # --- the signature ---

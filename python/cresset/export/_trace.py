@@ -7,6 +7,7 @@ import cresset
 
 from .. import Tensor, _C
 from .._dynamo.exc import ConstraintViolationError, UserError
+from .._higher_order_ops.checked import set_tracing
 from .._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode,
                                        detect_fake_mode)
 from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -94,6 +95,7 @@ class Trace:
         everything = [x.value for x in self.leaves], list(mod.parameters()), list(mod.buffers())
         self.mode = detect_fake_mode(everything) or ExportMode(allow_non_fake_inputs=True, export=True)
         self.recorder = _C.Recorder(whole=True)
+        self.sites = {}                # operator's name -> CondSite
         self.known, self.kept = {}, []  # id of a fake -> its number among the recording's inputs
 
     def input(self, tensor):
@@ -140,6 +142,7 @@ class Trace:
         self.sources = Sources(self.mod, self.recorder)
         self.recorder.start()
         self.mode.recorder = self.recorder
+        outer = set_tracing(self)
         try:
             with self.mode, self.sources:
                 out = self.mod(*args, **kwargs)
@@ -148,6 +151,7 @@ class Trace:
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise GuardOnDataDependentSymNode(self._data_dependent(error)) from error
         finally:
+            set_tracing(outer)
             self.mode.recorder = None
             self.recorder.stop()
 
@@ -206,6 +210,7 @@ def _build(trace, constraints):
     """The builder of the finished graph, and the specs of its outputs."""
     builder = GraphBuilder(trace.recorded, trace.mode, trace.sources, constraints.sizes(), constraints.hints(),
                            constraints.bounds())
+    builder.sites, builder.trace = trace.sites, trace
     for name, spec, x, recorded in _input_specs(trace):
         builder.placeholder(name, spec, None, recorded)
     _add_constants(trace, builder)
@@ -217,7 +222,7 @@ def _build(trace, constraints):
     return builder, outputs
 
 
-def _call_graph(trace, preserve):
+def _call_graph(trace):
     from ._inputs import forward_arg_names
     top = ModuleCallSignature([], [], trace.in_spec, trace.out_spec, forward_arg_names(trace.mod, trace.args, trace.kwargs))
     paths = [name for name, _ in trace.mod.named_modules(remove_duplicate=False) if name]
@@ -237,6 +242,8 @@ def _state(trace):
 def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=()):
     """The ExportedProgram of one call."""
     check_call(mod, args, kwargs)
+    if preserve:
+        raise NotImplementedError("torch.export.export: preserve_module_call_signature is not supported")
     trace = Trace(mod, args, kwargs or {}, dynamic_shapes)
     trace.run()
     constraints = Constraints(trace.recorded, trace.dims, trace.leaves)
@@ -244,9 +251,9 @@ def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=()):
     builder, outputs = _build(trace, constraints)
     state, constants = _state(trace)
     from ..fx import GraphModule
-    module = GraphModule({}, builder.graph, "GraphModule")
+    module = GraphModule(builder.modules, builder.graph, "GraphModule")
     return ExportedProgram(module, builder.graph, ExportGraphSignature(builder.specs, outputs), state, constraints.ranges(),
-                           _call_graph(trace, preserve), (args, kwargs or {}), {**builder.constants, **constants},
+                           _call_graph(trace), (args, kwargs or {}), {**builder.constants, **constants},
                            guards_code=constraints.guards())
 
 

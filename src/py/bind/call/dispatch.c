@@ -342,8 +342,7 @@ static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *r
     uint32_t was = cr_thread.exclude;
     dispatch_versions versions;
 
-    if (!cr_recorder_takes_handled() ||
-        (cr_recorder_has_parts() && !dispatch_handling(op, arg)))
+    if (!cr_recorder_is_whole() && (!cr_recorder_has_parts() || !dispatch_handling(op, arg)))
         cr_recorder_refuse("__torch_dispatch__ handles a call");
     cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
     dispatch_versions_before(&versions, op, arg);

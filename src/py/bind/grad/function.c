@@ -468,7 +468,7 @@ static PyObject *apply_call(PyObject *cls, call *k)
     raw = run_unrecorded(cls, k);
     if (!raw)
         return NULL;
-    if (k->recorded)
+    if (k->recorded && !cr_recorder_is_whole()) /* else the calls of forward() are recorded */
         cr_recorder_refuse("a custom autograd.Function has a backward pass of its own");
     bool single = !PyTuple_Check(raw);
     k->outputs = PyTuple_New(single ? 1 : PyTuple_GET_SIZE(raw));

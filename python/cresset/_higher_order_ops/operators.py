@@ -1,0 +1,43 @@
+"""torch.ops.higher_order: operators that take graphs."""
+
+__all__ = ["HigherOrderOperator", "find"]
+
+
+class HigherOrderOperator:
+    """An operator that takes graphs; a target in exported graphs."""
+
+    guarded_by_identity = True
+
+    def __init__(self, name, function):
+        self.__name__ = self.__qualname__ = self._name = name
+        self.__module__ = "torch.ops.higher_order"
+        self.namespace, self._function = "higher_order", function
+
+    def __call__(self, *args, **kwargs):
+        return self._function(*args, **kwargs)
+
+    def name(self):
+        return self._name
+
+    def __str__(self):
+        return self._name
+
+    __repr__ = __str__
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return find, (self._name,)
+
+
+def _cond(pred, true_graph, false_graph, operands):
+    return tuple((true_graph if pred else false_graph)(*operands))
+
+
+_OPERATORS = {"cond": HigherOrderOperator("cond", _cond)}
+
+
+def find(name):
+    """The operator of this name, or None."""
+    return _OPERATORS.get(name)

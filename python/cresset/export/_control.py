@@ -1,0 +1,122 @@
+"""torch.cond in exported programs: each branch is a graph, and the call is one node.
+
+While the outer call is traced, a branch is recorded separately.  Tensors that it reads and that are no operands become
+operands.  The outer recording gets a call of an operator that has the branch's sizes (`fake`), which the exported graph
+replaces by torch.ops.higher_order.cond and two subgraphs.
+"""
+import itertools
+
+from .. import Tensor, _C
+from .._dynamo.exc import UncapturedHigherOrderOpError, UserError
+from .._higher_order_ops import checked
+from ..library import Library
+from ..utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+_count = itertools.count()
+_NAMESPACE = "cresset_export"
+
+
+class _Branch:
+    """A branch, recorded."""
+
+    def __init__(self, trace, function, operands):
+        self.tensors = list({id(x): x for x in tree_leaves(operands) if isinstance(x, Tensor)}.values())
+        self.recorder = _C.Recorder(whole=True)
+        for x in self.tensors:
+            self.recorder.input(x)
+            if trace.dims:
+                self.recorder.dynamic(x, sum(1 << d for d, n in enumerate(x.shape) if n > 1))
+        out = checked.call("torch.cond", function, operands, lambda f, args: self._run(trace, f, args))
+        self.results, self.spec = tree_flatten(out)
+        if not all(isinstance(x, Tensor) for x in self.results):
+            checked.refuse_value("torch.cond", "torch.cond: unsupported branch return type", "Branches return tensors.")
+        self.recorded = self.recorder.finish(self.results)
+        self.extra = [(names[0], rest[0]) for names, op, *rest in self.recorded.nodes() if op is None]
+        from ._graph import used_sizes
+        if trace.dims and (self.recorded.guards or used_sizes(self.recorded)):
+            raise UserError("torch.cond: a branch uses a size that varies as a number, which an exported branch cannot do")
+
+    def _run(self, trace, function, operands):
+        mode_recorder, trace.mode.recorder = trace.mode.recorder, self.recorder
+        trace.sources.recorder = self.recorder
+        self.recorder.start()
+        try:
+            return function(*operands)
+        finally:
+            self.recorder.stop()
+            trace.mode.recorder, trace.sources.recorder = mode_recorder, trace.recorder
+
+    def module(self, trace, names, tensors):
+        """The branch as a GraphModule that takes all operands; names: of its placeholders."""
+        from ..fx import GraphModule
+        from ._graph import GraphBuilder
+        from .graph_signature import InputKind, InputSpec, TensorArgument
+        builder = GraphBuilder(self.recorded, trace.mode, trace.sources)
+        known = dict(zip(map(id, self.tensors), self.recorded.inputs))
+        known.update((id(x), name) for name, x in self.extra)
+        for name, x in zip(names, tensors):
+            spec = InputSpec(InputKind.USER_INPUT, TensorArgument(""), None)
+            builder.placeholder(name, spec, x, known.get(id(x)))
+        builder.nodes()
+        builder.output(self.results, self.recorded.outputs)
+        builder.graph.eliminate_dead_code()
+        return GraphModule({}, builder.graph)
+
+
+class CondSite:
+    """One call of torch.cond, and its branches."""
+
+    def __init__(self, trace, pred, functions, operands):
+        self.branches = [_Branch(trace, f, operands) for f in functions]
+        a, b = self.branches
+        if a.spec != b.spec:
+            raise UncapturedHigherOrderOpError("Unmatched output spec from torch.cond branches: true branch tree_spec "
+                                               f"{a.spec} vs false branch tree_spec {b.spec}.")
+        checked.check_same("true_fn_output", a.results, "false_fn_output", b.results)
+        extra = {id(x): x for branch in self.branches for _, x in branch.extra}
+        self.tensors = list({**{id(x): x for x in a.tensors}, **extra}.values())
+        names = [f"arg{i}" for i in range(len(self.tensors))]
+        self.shape_of = a.module(trace, names, self.tensors)
+        self.op = self._operator()
+        self.pred = pred
+
+    def _operator(self):
+        """An operator with the sizes of the branches' results."""
+        name = f"cond_{next(_count)}"
+        library = Library(_NAMESPACE, "FRAGMENT")
+        library.define(f"{name}(Tensor pred, Tensor[] operands) -> Tensor[]")
+        library._register_fake(name, lambda pred, operands: list(self.shape_of(*operands)))
+        from .. import ops
+        self.name, self.library = f"{_NAMESPACE}::{name}", library
+        return getattr(getattr(ops, _NAMESPACE), name)
+
+    def call(self):
+        return tree_unflatten(self.op(self.pred, self.tensors), self.branches[0].spec)
+
+
+def trace_cond(trace, pred, true_fn, false_fn, operands):
+    """Records torch.cond in the call that `trace` traces; returns fakes of its results."""
+    trace.recorder.stop()
+    try:
+        site = CondSite(trace, pred, (true_fn, false_fn), tuple(operands))
+    finally:
+        trace.recorder.start()
+    trace.sites[site.name] = site
+    return site.call()
+
+
+def add_site(builder, site, names, arguments, source, trace):
+    """Adds the node of a call of torch.cond, and its subgraphs."""
+    from .. import ops
+    k = sum(name.startswith("true_graph_") for name in builder.modules)
+    operands = [builder.value(x) for x in arguments["operands"]]
+    graphs = []
+    for kind, branch in zip(("true", "false"), site.branches):
+        name = f"{kind}_graph_{k}"
+        builder.modules[name] = branch.module(trace, [node.name for node in operands], site.tensors)
+        graphs.append(builder.graph.create_node("get_attr", name, name=name))
+    args = (builder.value(arguments["pred"]), *graphs, tuple(operands))
+    node = builder.graph.call_function(ops.higher_order.cond, args, name="cond")
+    if source:
+        node.meta.update(builder.sources.meta(source))
+    builder.items(node, names, True)
