@@ -3,7 +3,7 @@
  * Follows move.cuh.  CL_MASK is the type of the mask.  Tiles of 4,096 elements are counted, the
  * counts become the places where the tiles' results begin, and then every true element is
  * written: its coordinates, or an element of CL_BYTES bytes.  cl_extremes finds the least and
- * the greatest element of a mask of integers. */
+ * the greatest element of a mask of integers, cl_sums the least one and the sum. */
 #ifndef CR_EMIT_SELECT_CUH
 #define CR_EMIT_SELECT_CUH
 
@@ -164,8 +164,22 @@ CK_KERNEL_OF(CL_THREADS, cl_starts, cl_call)
         call.count[call.tiles] = before;
 }
 
-/* The extremes of each block's part: count[2 * block], count[2 * block + 1]; by one block,
- * those of all `tiles` parts. */
+/* Sums of numbers that are not negative end here. */
+#define CL_MOST (1LL << 62)
+
+/* The greater number, or the sum. */
+template <bool ADDS> CV_FN cm_i64 cl_joined(cm_i64 a, cm_i64 b)
+{
+    if (!ADDS)
+        return a > b ? a : b;
+    a = a < 0 ? 0 : a;
+    b = b < 0 ? 0 : b < CL_MOST ? b : CL_MOST;
+    return a < CL_MOST - b ? a + b : CL_MOST;
+}
+
+/* The least element of each block's part, and the greatest one or the sum: count[2 * block],
+ * count[2 * block + 1]; by one block, those of all `tiles` parts. */
+template <bool ADDS>
 CV_FN void cl_join_extremes(cm_i64 *least, cm_i64 *most, cm_i64 (*room)[CL_THREADS])
 {
     room[0][ck_x()] = *least;
@@ -175,7 +189,7 @@ CV_FN void cl_join_extremes(cm_i64 *least, cm_i64 *most, cm_i64 (*room)[CL_THREA
         if (ck_x() < by) {
             const cm_i64 a = room[0][ck_x() + by], b = room[1][ck_x() + by];
             room[0][ck_x()] = a < room[0][ck_x()] ? a : room[0][ck_x()];
-            room[1][ck_x()] = b > room[1][ck_x()] ? b : room[1][ck_x()];
+            room[1][ck_x()] = cl_joined<ADDS>(room[1][ck_x()], b);
         }
     }
     __syncthreads();
@@ -183,39 +197,48 @@ CV_FN void cl_join_extremes(cm_i64 *least, cm_i64 *most, cm_i64 (*room)[CL_THREA
     *most = room[1][0];
 }
 
-CK_KERNEL_OF(CL_THREADS, cl_extremes, cl_call)
+template <bool ADDS> CV_FN void cl_find(const cl_call &call, cm_i64 (*room)[CL_THREADS])
 {
-    CK_SHARED cm_i64 room[2][CL_THREADS];
     cm_i64 least = 0x7fffffffffffffffLL, most = -least - 1;
 
     for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {
         const cm_i64 x =
             cm_to64(cm_real(*(const CL_MASK *)(call.mask + cl_place_of(call, i).mask)));
         least = x < least ? x : least;
-        most = x > most ? x : most;
+        most = cl_joined<ADDS>(most, x);
     }
-    cl_join_extremes(&least, &most, room);
+    cl_join_extremes<ADDS>(&least, &most, room);
     if (ck_x() == 0) {
         call.count[2 * CK_BLOCK_(x)] = least;
         call.count[2 * CK_BLOCK_(x) + 1] = most;
     }
 }
 
-CK_KERNEL_OF(CL_THREADS, cl_all_extremes, cl_call)
+template <bool ADDS> CV_FN void cl_find_all(const cl_call &call, cm_i64 (*room)[CL_THREADS])
 {
-    CK_SHARED cm_i64 room[2][CL_THREADS];
     cm_i64 least = 0x7fffffffffffffffLL, most = -least - 1;
 
     for (cm_i64 b = ck_x(); b < call.tiles; b += CL_THREADS) {
         least = call.count[2 * b] < least ? call.count[2 * b] : least;
-        most = call.count[2 * b + 1] > most ? call.count[2 * b + 1] : most;
+        most = cl_joined<ADDS>(most, call.count[2 * b + 1]);
     }
-    cl_join_extremes(&least, &most, room);
+    cl_join_extremes<ADDS>(&least, &most, room);
     if (ck_x() == 0) {
         call.count[0] = least;
         call.count[1] = most;
     }
 }
+
+#define CL_SEARCH(name, function)                                                              \
+    CK_KERNEL_OF(CL_THREADS, name, cl_call)                                                    \
+    {                                                                                          \
+        CK_SHARED cm_i64 room[2][CL_THREADS];                                                  \
+        function(call, room);                                                                  \
+    }
+CL_SEARCH(cl_extremes, cl_find<false>)
+CL_SEARCH(cl_all_extremes, cl_find_all<false>)
+CL_SEARCH(cl_sums, cl_find<true>)
+CL_SEARCH(cl_all_sums, cl_find_all<true>)
 #else
 #if CL_BYTES == 16
 struct cl_item {

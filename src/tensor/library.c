@@ -219,7 +219,8 @@ cr_status cr_remote_install(void)
         int n;
         const cr_device_entry *rows = cr_device_entries((cr_device_kind)kind, &n);
         for (int i = 0; i < n; i++) {
-            CR_TRY(cr_remote_register(rows[i].entry, (cr_device_kind)kind, rows[i].kernel));
+            if (rows[i].kernel)
+                CR_TRY(cr_remote_register(rows[i].entry, (cr_device_kind)kind, rows[i].kernel));
             if (rows[i].sizes)
                 CR_TRY(remember_sizes(&rows[i], (cr_device_kind)kind));
         }

@@ -276,3 +276,21 @@ def test_many_long_lines_are_sorted_in_shared_memory(n, dtype, descending):
     made, places = x.cuda().sort(dim=-1, descending=descending, stable=True)
     want, at = x.sort(dim=-1, descending=descending, stable=True)
     assert same(made, want) and torch.equal(places.cpu(), at)
+
+
+def test_repeats_are_added_up_on_the_device():
+    rows, flat = torch.arange(12).reshape(4, 3), torch.tensor([2, 0, 3, 1])
+    for counts in (flat, flat.int(), torch.tensor(2), torch.tensor([3]), flat.flip(0)):
+        assert same(torch.repeat_interleave(rows.cuda(), counts.cuda(), 0), torch.repeat_interleave(rows, counts, 0))
+    many = torch.arange(70000) % 5
+    for counts in (many, many[::3], many[:0]):
+        assert same(torch.repeat_interleave(counts.cuda()), torch.repeat_interleave(counts))
+    assert same(torch.repeat_interleave(rows.cuda(), flat.cuda(), dim=0, output_size=6), torch.repeat_interleave(rows, flat, dim=0))
+    assert same(torch.tensor(5).cuda().repeat_interleave(torch.tensor(3).cuda()), torch.tensor([5, 5, 5]))
+    with pytest.raises(RuntimeError, match="repeats can not be negative"):
+        torch.repeat_interleave(torch.tensor([1, -1]).cuda())
+    with pytest.raises(RuntimeError, match="repeats must have the same size as input along dim"):
+        torch.repeat_interleave(rows.cuda(), flat[:3].cuda(), 0)
+    with pytest.raises(RuntimeError, match="repeats are more than a size may be"):
+        torch.repeat_interleave(torch.tensor([2 ** 62, 2 ** 62]).cuda())
+    assert not on_the_host("torch.repeat_interleave(torch.ones(3, 2).cuda(), torch.tensor([1, 2, 0]).cuda(), 0)")

@@ -52,6 +52,8 @@ const char *cr_cuda_masked_select(int device, const cr_given *arg, const cr_arra
 const char *cr_cuda_masked_select_sizes(int device, const cr_given *arg, cr_shape *out);
 const char *cr_cuda_bincount(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *out);
+const char *cr_cuda_repeats_sizes(int device, const cr_given *arg, cr_shape *out);
+const char *cr_cuda_repeat_each_sizes(int device, const cr_given *arg, cr_shape *out);
 /* Scans (scan.c). */
 const char *cr_cuda_cumsum(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_cumprod(int device, const cr_given *arg, const cr_array *result);

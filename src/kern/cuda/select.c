@@ -11,7 +11,8 @@
 /* As in emit/select.cuh. */
 enum { SELECT_DIMS = 8, SELECT_THREADS = 256, SELECT_TILE = 4096, SELECT_BLOCKS = 1 << 30 };
 enum { SELECT_PARTS = 512 }; /* of a search for extremes */
-typedef enum { COUNT, STARTS, EXTREMES, ALL_EXTREMES, PUT } select_kernel;
+typedef enum { COUNT, STARTS, EXTREMES, ALL_EXTREMES, SUMS, ALL_SUMS, PUT } select_kernel;
+#define SELECT_MOST_SUM ((int64_t)1 << 62) /* CL_MOST */
 
 /* cl_call of emit/select.cuh */
 typedef struct {
@@ -30,7 +31,8 @@ typedef struct {
 
 static void select_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"count", "starts", "extremes", "all_extremes", "put"};
+    static const char *const name[] = {"count", "starts",   "extremes", "all_extremes",
+                                       "sums",  "all_sums", "put"};
 
     cr_text_printf(out, "#define CL_FORM %d\n#define CL_MASK cm_%s\n#define CL_BYTES %d\n",
                    k->a == (int)PUT, cr_dtype_infos[k->b].suffix, k->c);
@@ -214,9 +216,10 @@ const char *cr_cuda_masked_select(int device, const cr_given *arg, const cr_arra
                : cr_command_declines;
 }
 
-/* --- bincount: (self, weights, minlength) --- */
+/* --- numbers of integers --- */
 
-static const char *select_extremes(select_job *j, int64_t extremes[2])
+/* The least and the greatest element, or for SUMS the least one and the sum. */
+static const char *select_extremes(select_job *j, select_kernel kernel, int64_t extremes[2])
 {
     int64_t parts = j->call.tiles < SELECT_PARTS ? j->call.tiles : SELECT_PARTS;
     const char *error = select_room(j, 2 * parts);
@@ -224,14 +227,72 @@ static const char *select_extremes(select_job *j, int64_t extremes[2])
     if (error)
         return error;
     j->call.tiles = parts;
-    error = select_launch(j, EXTREMES, parts);
+    error = select_launch(j, kernel, parts);
     if (!error)
-        error = select_launch(j, ALL_EXTREMES, 1);
+        error = select_launch(j, kernel + 1, 1);
     if (!error)
         error = cr_cuda_ops.copy_out(j->device, extremes, j->call.count, 16);
     select_end(j);
     return error;
 }
+
+/* --- repeat_interleave --- */
+
+/* How often all positions are repeated, or the number that is given, which needs no wait.  The
+ * host's function raises the errors. */
+static const char *select_repeats(int64_t *total, int device, const cr_array *repeats,
+                                  const cr_given *given)
+{
+    int64_t found[2] = {0, 0};
+    select_job j;
+
+    if (repeats->ndim > 1 || (repeats->dtype != CR_I32 && repeats->dtype != CR_I64) ||
+        !select_start(&j, device, repeats, NULL, repeats->ndim, repeats->size))
+        return cr_command_declines;
+    *total = given->i;
+    if (given->kind == CR_GIVEN_INT)
+        return *total < 0 ? cr_command_declines : NULL;
+    const char *error = j.call.n ? select_extremes(&j, SUMS, found) : NULL;
+    *total = found[1];
+    return error                                         ? error
+           : found[0] < 0 || found[1] >= SELECT_MOST_SUM ? cr_command_declines
+                                                         : NULL;
+}
+
+/* (repeats, *, output_size) */
+const char *cr_cuda_repeats_sizes(int device, const cr_given *arg, cr_shape *out)
+{
+    if (arg[0].array.ndim != 1)
+        return cr_command_declines;
+    out->ndim = 1;
+    return select_repeats(&out->size[0], device, &arg[0].array, &arg[1]);
+}
+
+/* (self, repeats, dim, *, output_size) */
+const char *cr_cuda_repeat_each_sizes(int device, const cr_given *arg, cr_shape *out)
+{
+    const cr_array *self = &arg[0].array, *repeats = &arg[1].array;
+    int64_t dims = self->ndim ? self->ndim : 1, dim = arg[2].i < 0 ? arg[2].i + dims : arg[2].i;
+    int64_t total;
+
+    if (dim < 0 || dim >= dims)
+        return cr_command_declines;
+    int64_t size = self->ndim ? self->size[dim] : 1, n = repeats->ndim ? repeats->size[0] : 1;
+    if (repeats->ndim > 1 || (n != size && n != 1))
+        return cr_command_declines;
+    const char *error = select_repeats(&total, device, repeats, &arg[3]);
+    if (error)
+        return error;
+    if (arg[3].kind != CR_GIVEN_INT && n == 1 && size && total > SELECT_MOST_SUM / size)
+        return cr_command_declines;
+    out->ndim = (uint8_t)dims;
+    for (int d = 0; d < self->ndim; d++)
+        out->size[d] = self->size[d];
+    out->size[dim] = arg[3].kind != CR_GIVEN_INT && n == 1 ? total * size : total;
+    return NULL;
+}
+
+/* --- bincount: (self, weights, minlength) --- */
 
 /* The host's function raises the errors. */
 const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *out)
@@ -246,7 +307,7 @@ const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *ou
         cr_dtype_category((cr_dtype)self->dtype) != CR_CAT_INT ||
         !select_start(&j, device, self, NULL, 1, self->size))
         return cr_command_declines;
-    const char *error = j.call.n ? select_extremes(&j, extremes) : NULL;
+    const char *error = j.call.n ? select_extremes(&j, EXTREMES, extremes) : NULL;
     if (error)
         return error;
     if (extremes[0] < 0 || extremes[1] == INT64_MAX)
