@@ -150,6 +150,11 @@ def test_custom_functions_of_autograd():
     assert equal(export(M(), (x,)).module()(x), layer(x) ** 2)
 
 
+def test_a_program_knows_that_it_is_exported():
+    f = Function(lambda x: x + 1 if torch.compiler.is_exporting() else x - 1)
+    assert equal(export(f, (torch.zeros(2),)).module()(torch.zeros(2)), torch.ones(2)) and not torch.compiler.is_exporting()
+
+
 def test_one_tensor_as_two_arguments():
     x = torch.ones(2)
     program = export(Function(lambda x, y: x + 2 * y), (x, x))

@@ -61,7 +61,9 @@ def is_dynamo_compiling():
 
 
 def is_exporting():
-    return False
+    """Whether torch.export traces the call."""
+    from .._higher_order_ops.checked import tracing
+    return tracing() is not None
 
 
 is_dynamo_compiling._script_special = is_exporting._script_special = is_compiling._script_special

@@ -1,5 +1,6 @@
 """torch.export: a module's call as one graph of operators, which can be saved and run elsewhere."""
 from ..utils._pytree import register_dataclass as _register_dataclass
+from ._decompose import CustomDecompTable
 from ._draft import draft_export
 from ._load import load
 from ._save import save
@@ -8,7 +9,7 @@ from .dynamic_shapes import AdditionalInputs, Constraint, Dim, ShapesCollection,
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature, default_decompositions
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
 
-__all__ = ["AdditionalInputs", "Constraint", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
+__all__ = ["AdditionalInputs", "Constraint", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
            "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "default_decompositions", "dims", "draft_export", "export",
            "load", "register_dataclass", "save"]
 

@@ -195,12 +195,15 @@ def _finish(builder, recording, nodes, mutations, earlier, program):
 
 def default_table():
     """The operators that run_decompositions() replaces, and the functions that it calls instead."""
-    from ._decompositions import TABLE
-    return CustomDecompTable(TABLE)
+    return CustomDecompTable()
 
 
 class CustomDecompTable(dict):
-    """A table of decompositions that programs change before they give it to run_decompositions()."""
+    """The default table, which programs change before they give it to run_decompositions()."""
+
+    def __init__(self):
+        from ._decompositions import TABLE
+        super().__init__(TABLE)
 
     def materialize(self):
         """The table as a dict."""
