@@ -103,3 +103,23 @@ def test_dot_products_have_one_order(library, tmp_path):
             "print('equal')")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ, CR_ISA=library))
     assert done.stdout.strip() == "equal", done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("sizes", ((2, 3), (3,)))
+def test_scripted_cells_take_what_eager_ones_take(sizes):
+    torch.manual_seed(0)
+    for cell, states in ((torch.nn.LSTMCell(3, 4), 2), (torch.nn.GRUCell(3, 4), 1)):
+        made, x = torch.jit.script(cell), torch.randn(*sizes)
+        given = tuple(torch.randn(*sizes[:-1], 4) for _ in range(states))
+        for state in (None, given if states == 2 else given[0]):
+            want, found = cell(x, state), made(x, state)
+            for a, b in zip(want if states == 2 else [want], found if states == 2 else [found]):
+                same(a, b)
+        for wrong in ((torch.zeros(1, 1, 1, 3), None), (x, torch.zeros(1, 1, 1, 4))):
+            state = wrong[1] if states == 1 or wrong[1] is None else (given[0], wrong[1])
+            with pytest.raises(ValueError) as eager:
+                cell(wrong[0], state)
+            with pytest.raises(torch.jit.Error) as scripted:
+                made(wrong[0], state)
+            assert str(eager.value).partition(",")[0] in str(scripted.value)

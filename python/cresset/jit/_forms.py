@@ -536,19 +536,21 @@ def gru_cell_forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor
 
 @_method("LSTMCell.forward")
 def lstm_cell_forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
-    if input.dim() != 1 and input.dim() != 2:
-        raise ValueError(f"LSTMCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
     batched = input.dim() == 2
+    if not batched and input.dim() != 1:
+        raise ValueError(f"LSTMCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
     x = input if batched else input.unsqueeze(0)
     if hx is None:
         h = torch.zeros(x.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
         c = h
     else:
-        for i, value in enumerate([hx[0], hx[1]]):
-            if value.dim() != 1 and value.dim() != 2:
-                raise ValueError(f"LSTMCell: Expected hx[{i}] to be 1D or 2D, got {value.dim()}D instead")
-        h = hx[0] if batched else hx[0].unsqueeze(0)
-        c = hx[1] if batched else hx[1].unsqueeze(0)
+        h, c = hx
+        if h.dim() != 2 and h.dim() != 1:
+            raise ValueError(f"LSTMCell: Expected hx[0] to be 1D or 2D, got {h.dim()}D instead")
+        if c.dim() != 2 and c.dim() != 1:
+            raise ValueError(f"LSTMCell: Expected hx[1] to be 1D or 2D, got {c.dim()}D instead")
+        if not batched:
+            h, c = h.unsqueeze(0), c.unsqueeze(0)
     h, c = torch.lstm_cell(x, [h, c], self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
     if not batched:
         h, c = h.squeeze(0), c.squeeze(0)
