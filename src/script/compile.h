@@ -160,11 +160,8 @@ cr_svalue *compile_truth(compiler *c, const cr_sast *a);
 cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count,
                        cr_svalue *const *arg);
 
-/* x[i] = value of a tensor. */
-void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value);
-/* x[i] += value of a tensor: `name` is the operator in place. */
-void compile_tensor_update(compiler *c, cr_svalue *v, const cr_sast *a, const char *name,
-                           const cr_sast *by, cr_srange range);
+/* The values of arguments, as an array. */
+cr_svalue **compile_item_values(compiler *c, const arguments *args);
 /* Whether an object has an attribute, constant, method or property. */
 bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range);
 /* The form with this name; SPECIAL_COUNT when there is none. */
@@ -173,6 +170,23 @@ special compile_special_of(const char *name);
 cr_svalue *compile_magic(compiler *c, const char *name, cr_svalue *self, int count,
                          cr_svalue *const *arg, cr_srange range);
 term *compile_modules(compiler *c, cr_svalue *v, cr_srange range);
+
+/* --- subscripts (compile_subscript.c) --- */
+cr_svalue *compile_subscript(compiler *c, const cr_sast *a);
+/* An item of a module's list that is known when it is compiled; NULL for other subscripts. */
+term *compile_items_subscript(compiler *c, const cr_sast *a);
+/* x[i] = value of a tensor. */
+void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value);
+/* x[i] += value of a tensor: `name` is the operator in place. */
+void compile_tensor_update(compiler *c, cr_svalue *v, const cr_sast *a, const char *name,
+                           const cr_sast *by, cr_srange range);
+
+/* --- assignments (compile_assign.c) --- */
+void compile_assign(compiler *c, const cr_sast *a);
+/* x += y */
+void compile_augmented(compiler *c, const cr_sast *a);
+/* Gives the target the value; `range` is the statement. */
+void compile_target(compiler *c, const cr_sast *target, term *t, cr_srange range);
 
 /* --- conditions (compile_cond.c) --- */
 
