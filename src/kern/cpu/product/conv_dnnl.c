@@ -177,6 +177,21 @@ static bool too_few_channels(cr_conv_kind kind, const cr_conv *c)
     return c->groups == 1 && c->ic <= (kind == CR_CONV_X ? 4 : 1);
 }
 
+/* oneDNN's AVX-512 and AMX kernels of the weight's gradient count step by step which
+ * planes a window has in common with the input.  The step that brings the first plane of a
+ * window from the padding in front to behind the first plane of the input forgets the padding
+ * at the back (mended for bfloat16 in oneDNN 3.2): a window that reaches the back, too, reads
+ * past the end of x and adds what is there to the gradient.  Rows and columns are counted
+ * correctly. */
+static bool misses_back_planes(cr_conv_kind kind, const cr_conv *c)
+{
+    int64_t window = (c->pad[0] + c->stride[0] - 1) / c->stride[0];
+    int64_t first = window * c->stride[0] - c->pad[0];
+
+    return kind == CR_CONV_W && c->dims == 3 && first > 0 && window < c->out[0] &&
+           first + (c->kernel[0] - 1) * c->dilation[0] + 1 > c->in[0];
+}
+
 /* Threads cost more than they save in convolutions that take about ten microseconds.  Others
  * get all threads and not a number between, because libgomp ends the threads that a smaller
  * team does not need, and a larger one starts them again.  Results for x and y do not depend on
@@ -193,7 +208,8 @@ static cr_dnnl_primitive *primitive(cr_conv_kind kind, const cr_conv *c, cr_dtyp
 {
     conv_key key = {.conv = *c, .kind = kind, .dtype = t, .bias = bias};
 
-    if ((t != CR_F32 && t != CR_BF16) || (t == CR_F32 && too_few_channels(kind, c)))
+    if ((t != CR_F32 && t != CR_BF16) || (t == CR_F32 && too_few_channels(kind, c)) ||
+        misses_back_planes(kind, c))
         return NULL;
     return cr_dnnl_get(&key, sizeof key, conv_make_recipe, threads_by_work(c));
 }

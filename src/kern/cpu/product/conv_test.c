@@ -136,6 +136,34 @@ TEST(all_three_maps_agree_with_the_definition)
                 }
 }
 
+TEST(windows_may_reach_over_both_ends_of_the_depth)
+{
+    /* depth, kernel, stride, padding */
+    static const int64_t depths[][4] = {{3, 4, 2, 3}, {4, 4, 2, 3}, {3, 3, 2, 1}, {2, 2, 2, 1},
+                                        {3, 4, 1, 2}, {3, 5, 3, 4}, {6, 5, 3, 4}, {7, 5, 3, 4}};
+    static const cr_dtype types[] = {CR_F32, CR_BF16};
+
+    for (size_t i = 0; i < CR_LEN(depths); i++)
+        for (size_t t = 0; t < CR_LEN(types); t++)
+            for (int which = CR_CONV_Y; which <= CR_CONV_W; which++) {
+                const int64_t *d = depths[i], out = (d[0] + 2 * d[3] - d[1]) / d[2] + 1;
+                cr_conv c = {.dims = 3, .batch = 1, .groups = 1, .ic = 2, .oc = 16};
+                for (int k = 0; k < 3; k++) {
+                    c.in[k] = k ? 3 + k : d[0];
+                    c.out[k] = k ? c.in[k] : out;
+                    c.kernel[k] = k ? 3 : d[1];
+                    c.stride[k] = k ? 1 : d[2];
+                    c.pad[k] = k ? 1 : d[3];
+                    c.dilation[k] = 1;
+                }
+                cr_test_compared();
+                double wrong = check(&c, types[t], which, false);
+                if (!(wrong <= (types[t] == CR_BF16 ? 1.6e-2 : 1e-3)))
+                    cr_test_failed(__FILE__, __LINE__, "depth %zu, %s, map %d: %g", i,
+                                   cr_dtype_name(types[t]), which, wrong);
+            }
+}
+
 TEST(no_images_give_a_zero_weight_gradient)
 {
     cr_conv c = {1, 0, 1, 2, 3, {5}, {3}, {3}, {1}, {0}, {1}};
