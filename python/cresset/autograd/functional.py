@@ -33,33 +33,63 @@ def _run(func, inputs, create_graph, name):
     return several, fresh, is_tuple, outputs
 
 
-def _refuse_dependence(output, input, derived):
-    """Raises for strict mode: an output, or the gradient of an input if `derived`, is independent."""
-    if derived:
-        raise RuntimeError(
-            f"While computing the hessian, found that the jacobian of the user-provided function with respect to input {output} is "
-            "independent of the input. This is not allowed in strict mode. You should ensure that your function is twice differentiable "
-            "and that the jacobian depends on the inputs (this would be violated by a linear function for example).")
-    if input is None:
-        raise RuntimeError(f"Output {output} of the user-provided function does not require gradients. The outputs must be "
-                           "computed in a differentiable manner from the input when running in strict mode.")
-    raise RuntimeError(f"Output {output} of the user-provided function is independent of input {input}. "
-                       "This is not allowed in strict mode.")
+_IS_REFUSED = "is independent of input {}. This is not allowed in strict mode"
+
+# What strict mode says of values without a history: of the function's outputs and of its derivatives.
+_WITHOUT_HISTORY = {
+    "outputs": "Output {} of the user-provided function does not require gradients. The outputs must be computed in a "
+               "differentiable manner from the input when running in strict mode.",
+    "grad_inputs": "The gradient with respect to input {} is independent of the inputs of the user-provided function. "
+                   "This is not allowed in strict mode.",
+    "jacobian": "While computing the hessian, found that the jacobian of the user-provided function with respect to input {} is "
+                "independent of the input. This is not allowed in strict mode. You should ensure that your function is twice "
+                "differentiable and that the jacobian depends on the inputs (this would be violated by a linear function for "
+                "example).",
+}
+# What it says of missing gradients, by the derivative that they are of.
+_MISSING = {
+    "first": "The output of the user-provided function " + _IS_REFUSED + ".",
+    "first by its vector": "The gradient with respect to the input is independent of entry {} in the grad_outputs when using the "
+                           "double backward trick to compute forward mode gradients. This is not allowed in strict mode.",
+    "second": "The jacobian of the user-provided function " + _IS_REFUSED + ".",
+    "second by its vector": "The hessian of the user-provided function is independent of entry {} in the grad_jacobian. This is not "
+                            "allowed in strict mode as it prevents from using the double backward trick to replace forward mode AD.",
+}
 
 
-def _grad(outputs, inputs, cotangents, create_graph, strict, first=0, derived=False):
-    """Gradients, zeros where there is none; strict mode refuses those.  `first` is the number of the first output."""
+def _require_history(values, kind):
+    """Raises for the first value that is missing or has no history."""
+    for i, value in enumerate(values):
+        if value is None:
+            raise RuntimeError(_MISSING["first"].format(i))
+        if not value.requires_grad:
+            raise RuntimeError(_WITHOUT_HISTORY[kind].format(i))
+
+
+def _grad(outputs, inputs, cotangents, create_graph):
+    """Gradients, None where an input has none."""
     from . import grad
-    kept = [(y, v) for y, v in zip(outputs, cotangents) if y.requires_grad]
-    if strict and len(kept) < len(outputs):
-        _refuse_dependence(first + next(i for i, y in enumerate(outputs) if not y.requires_grad), None, derived)
+    kept = [(y, v) for y, v in zip(outputs, cotangents) if y is not None and y.requires_grad]
     if not kept:
-        return tuple(_C.zeros_like(x) for x in inputs)
-    found = grad([y for y, _ in kept], inputs, [v for _, v in kept], retain_graph=True,
-                 create_graph=create_graph, allow_unused=True)
-    if strict and any(g is None for g in found):
-        _refuse_dependence(first, next(i for i, g in enumerate(found) if g is None), derived)
-    return tuple(_C.zeros_like(x) if g is None else g for g, x in zip(found, inputs))
+        return (None,) * len(inputs)
+    return grad([y for y, _ in kept], inputs, [v for _, v in kept], retain_graph=True,
+                create_graph=create_graph, allow_unused=True)
+
+
+def _require_graph(gradient, i, create_graph, derivative):
+    """Raises where create_graph promises a history of a gradient that has none."""
+    if create_graph and not gradient.requires_grad:
+        name = "hessian" if derivative.startswith("second") else "jacobian"
+        raise RuntimeError(f"The {name} of the user-provided function {_IS_REFUSED} when create_graph=True.".format(i))
+
+
+def _filled(gradients, like, create_graph, strict, derivative):
+    """The gradients with zeros for those that are missing, which strict mode refuses."""
+    for i, gradient in enumerate(gradients if strict else ()):
+        if gradient is None:
+            raise RuntimeError(_MISSING[derivative].format(i))
+        _require_graph(gradient, i, create_graph, derivative)
+    return tuple(_C.zeros_like(x) if g is None else g for g, x in zip(gradients, like))
 
 
 def _vectors(v, like, name, function, several):
@@ -88,45 +118,78 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
     """Returns (func(inputs), the product of v with the Jacobian)."""
     several, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "vjp")
     with _C.enable_grad():
+        if strict:
+            _require_history(outputs, "outputs")
         v = _vectors(v, outputs, "the user-provided function returns", "vjp", is_tuple)
-        grads = _grad(outputs, fresh, v, create_graph, strict)
+        grads = _filled(_grad(outputs, fresh, v, create_graph), fresh, create_graph, strict, "first")
     return _result(outputs, is_tuple, create_graph), _result(grads, several, create_graph)
 
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
     """Returns (func(inputs), the product of the Jacobian with v), by differentiating vjp by its vector."""
-    several, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "jvp")
+    several, items = _as_tuple(inputs, "inputs", "jvp")
+    v = _vectors(v, items, "the input to the user-provided function is", "jvp", several)
+    _, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "jvp")
     with _C.enable_grad():
-        v = _vectors(v, fresh, "the input to the user-provided function is", "jvp", several)
+        if strict:
+            _require_history(outputs, "outputs")
         dual = tuple(_C.zeros_like(y, requires_grad=True) for y in outputs)
-        grads = _grad(outputs, fresh, dual, True, strict)
-        products = _grad(grads, dual, v, create_graph, False)
+        grads = _grad(outputs, fresh, dual, True)
+        if strict:
+            _require_history(grads, "grad_inputs")
+        products = _filled(_grad(grads, dual, v, create_graph), outputs, create_graph, strict, "first by its vector")
     return _result(outputs, is_tuple, create_graph), _result(products, is_tuple, create_graph)
+
+
+def _check_strategy(strategy, hint, strict, vectorize):
+    """Raises for strategies that do not exist or do not go with the other arguments."""
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".' + hint)
+    if strategy == "forward-mode" and strict:
+        raise RuntimeError('torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not supported together '
+                           '(yet). Please either set `strict=False` or `strategy="reverse-mode"`.')
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError("Computing Jacobian using forward-AD or forward-over-reverse Hessian is"
+                                  "only implemented for `vectorize=True`.")
+
+
+def _refuse_vectorized(strict, vectorize):
+    if strict and vectorize:
+        raise RuntimeError("torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. "
+                           "Please either set `strict=False` or `vectorize=False`.")
 
 
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False,
              strategy="reverse-mode"):
     """Returns d func / d inputs: for each output and input a tensor of output shape + input
     shape."""
-    if strategy not in ("reverse-mode", "forward-mode"):
-        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
-                             'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".')
-    if strategy == "forward-mode" and not vectorize:
-        raise NotImplementedError("Computing Jacobian using forward-AD or forward-over-reverse Hessian is"
-                                  "only implemented for `vectorize=True`.")
-    return _jacobian(func, inputs, create_graph, strict, False)
+    hint = (' Hint: If your function has more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to '
+            'use "reverse-mode".')
+    _check_strategy(strategy, hint, strict, vectorize)
+    return _jacobian(func, inputs, create_graph, strict, vectorize)
 
 
-def _jacobian(func, inputs, create_graph, strict, derived):
+def _jacobian_row(y, k, index, fresh, create_graph, strict):
+    """The gradients of element `index` of output k."""
+    unit = _C.zeros_like(y, requires_grad=False)
+    unit.view(-1)[index] = 1
+    found = _grad([y], fresh, [unit], create_graph)
+    for i, gradient in enumerate(found if strict else ()):
+        if gradient is None:
+            raise RuntimeError(f"Output {k} of the user-provided function {_IS_REFUSED}.".format(i))
+        _require_graph(gradient, k, create_graph, "first")  # torch names the output here
+    return _filled(found, fresh, create_graph, False, "first")
+
+
+def _jacobian(func, inputs, create_graph, strict, vectorize):
     several, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "jacobian")
+    if strict:
+        _require_history(outputs, "outputs")
+    _refuse_vectorized(strict, vectorize)
     table = []
     with _C.enable_grad():
         for k, y in enumerate(outputs):
-            rows = []
-            for index in range(y.numel()):
-                unit = _C.zeros_like(y, requires_grad=False)
-                unit.view(-1)[index] = 1
-                rows.append(_grad([y], fresh, [unit], create_graph, strict, k, derived))
+            rows = [_jacobian_row(y, k, index, fresh, create_graph, strict) for index in range(y.numel())]
             table.append(tuple(
                 _C.stack([row[j] for row in rows]).reshape(tuple(y.shape) + tuple(x.shape))
                 if rows else x.new_zeros(tuple(y.shape) + tuple(x.shape))
@@ -135,14 +198,19 @@ def _jacobian(func, inputs, create_graph, strict, derived):
     return table if is_tuple else table[0]
 
 
-def _scalar(func, name):
+def _scalar(func, name, strict):
+    """`func` with a check that it returns one tensor of one element."""
     def checked(*args):
         out = func(*args)
-        _, tensors = _as_tuple(out, "outputs of the user-provided function", name)
-        if len(tensors) != 1 or tensors[0].numel() != 1:
+        several, tensors = _as_tuple(out, "outputs of the user-provided function", name)
+        if strict:
+            _require_history(tensors, "outputs")
+        if several:
+            raise RuntimeError(f"The function given to {name} should return a single Tensor")
+        if out.numel() != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {name} should "
                                "contain a single element")
-        return tensors[0].squeeze()
+        return out.squeeze()
     return checked
 
 
@@ -150,33 +218,44 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
             outer_jacobian_strategy="reverse-mode"):
     """Returns the second derivatives of a function whose value is one number."""
     several, items = _as_tuple(inputs, "inputs", "hessian")
-    single = _scalar(func, "hessian")
+    _check_strategy(outer_jacobian_strategy, "", strict, vectorize)
+    single = _scalar(func, "hessian", strict)
 
     def gradient(*args):
         args = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in args)
-        return _grad([single(*args)], args, [None], True, strict)
+        grads = _filled(_grad([single(*args)], args, [None], True), args, True, False, "first")
+        if strict:
+            _require_history(grads, "jacobian")
+        return grads
 
-    table = _jacobian(gradient, items, create_graph, strict, True)
+    table = _jacobian(gradient, items, create_graph, strict, vectorize)
     return table if several else table[0][0]
+
+
+def _start_second(func, inputs, v, name, strict):
+    """What vhp and hvp begin with: (several, inputs, outputs, v, the gradients)."""
+    several, items = _as_tuple(inputs, "inputs", name)
+    v = _vectors(v, items, "the input to the user-provided function is", name, several)
+    _, fresh, _, outputs = _run(_scalar(func, name, strict), inputs, True, name)
+    first = _grad(outputs, fresh, [None], True)
+    if strict:
+        _require_history(first, "jacobian")
+    return several, fresh, outputs, v, first
 
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
     """Returns (func(inputs), the product of v with the Hessian)."""
-    several, fresh, _, outputs = _run(_scalar(func, "vhp"), inputs, True, "vhp")
     with _C.enable_grad():
-        v = _vectors(v, fresh, "the input to the user-provided function is", "vhp", several)
-        first = _grad(outputs, fresh, [None], True, strict)
-        second = _grad(first, fresh, v, create_graph, strict, derived=True)
+        several, fresh, outputs, v, first = _start_second(func, inputs, v, "vhp", strict)
+        second = _filled(_grad(first, fresh, v, create_graph), fresh, create_graph, strict, "second")
     return _result(outputs, False, create_graph), _result(second, several, create_graph)
 
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
     """Returns (func(inputs), the product of the Hessian with v)."""
-    several, fresh, _, outputs = _run(_scalar(func, "hvp"), inputs, True, "hvp")
     with _C.enable_grad():
-        v = _vectors(v, fresh, "the input to the user-provided function is", "hvp", several)
-        first = _grad(outputs, fresh, [None], True, strict)
+        several, fresh, outputs, v, first = _start_second(func, inputs, v, "hvp", strict)
         dual = tuple(_C.zeros_like(x, requires_grad=True) for x in fresh)
-        second = _grad(first, fresh, dual, True, strict, derived=True)
-        products = _grad(second, dual, v, create_graph, False)
+        second = _grad(first, fresh, dual, True)
+        products = _filled(_grad(second, dual, v, create_graph), fresh, create_graph, strict, "second by its vector")
     return _result(outputs, False, create_graph), _result(products, several, create_graph)
