@@ -38,13 +38,14 @@ static void put_rule(cr_text *out, const char *label, const cr_rule *r)
 
 static void put_forms(cr_text *out, const cr_op *op)
 {
-    static const char *const names[] = {"function", "method", "inplace", "out", "nn", "c"};
+    static const char *const names[] = {"function", "method", "inplace", "out",
+                                        "nn",       "c",      "copied"};
 
     cr_text_put(out, "  forms   ");
     for (size_t i = 0; i < CR_LEN(names); i++)
         if (op->forms >> i & 1)
             cr_text_printf(out, "%s ", names[i]);
-    cr_text_put(out, op->forms ? "\n" : "internal\n");
+    cr_text_put(out, op->forms & ~(unsigned)CR_AS_COPIED ? "\n" : "internal\n");
 }
 
 /* Prints one line for each word, with its promise. */

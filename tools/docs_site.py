@@ -228,7 +228,7 @@ class Site:
     def operators(self):
         files = {}
         for r in _C._records():
-            if not r["name"].startswith("_") and r["forms"]:
+            if not r["name"].startswith("_") and set(r["forms"]) - {"copied"}:
                 files.setdefault(r["file"].removesuffix(".op"), []).append(r)
         for file, records in sorted(files.items()):
             parts = [f"<h1>Operators: {file}</h1>"]

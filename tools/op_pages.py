@@ -60,7 +60,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     files = {}
     for r in _C._records():
-        if not r["name"].startswith("_") and r["forms"]:
+        if not r["name"].startswith("_") and set(r["forms"]) - {"copied"}:
             files.setdefault(r["file"], []).append(r)
     index = ["# Operators", "",
              "Written by `make docs` from the operator table, `src/ops/table`.", ""]

@@ -69,10 +69,12 @@ class FunctionSchema:
         self.arguments = [self._argument(p, made, 1 << i)
                           for i, p in enumerate(made["record"]["params"])
                           if not made["absent"] >> i & 1]
+        self.arguments += [Argument(name, made["returns"][0][1], kwarg_only=True, written=True)
+                           for name in made.get("given", ())]
         # parameters that only the overload takes by position: add.Scalar's alpha
         self._keywords = [a.name for i, p in enumerate(made["record"]["params"]) if made["positional"] >> i & 1
                           for a in self.arguments if a.name == p["name"]]
-        self.returns = [Argument(name, kind) for name, kind in made["returns"]]
+        self.returns = [] if self._text.endswith("-> ()") else [Argument(name, kind) for name, kind in made["returns"]]
         self.is_mutable = any(argument.is_write for argument in self.arguments)
         self._mark_aliases()
 
@@ -116,7 +118,7 @@ class FunctionSchema:
             if argument.name not in given and not argument.has_default_value():
                 raise RuntimeError(
                     f"{head} is missing value for argument '{argument.name}'. {tail}")
-        unknown = set(kwargs) - {a.name for a in self.arguments} - {"out"}
+        unknown = set(kwargs) - {a.name for a in self.arguments}
         if unknown:
             raise RuntimeError(f"Unknown keyword argument '{sorted(unknown)[0]}' for operator "
                                f"'{self.name}'. Schema: {self}")
@@ -361,8 +363,9 @@ def split_arguments(schema, given):
 def overload_of(name, overload, given):
     """Returns the OpOverload that torch would call where a record calls `name.overload`."""
     packet = packet_of(name.partition("#")[0])
-    fitting = [n for n, made in packet._made.items() if _serves(made, overload, given)]
-    own = [n for n, made in packet._made.items() if made["record"]["overload"] == overload]
+    returning = {n: made for n, made in packet._made.items() if "given" not in made}
+    fitting = [n for n, made in returning.items() if _serves(made, overload, given)]
+    own = [n for n, made in returning.items() if made["record"]["overload"] == overload]
     return getattr(packet, (fitting or own)[0])
 
 
@@ -371,4 +374,4 @@ def schemas_of_function(function):
     if not isinstance(function, type(ops.add)):
         return None
     packet = packet_of(function.__name__)
-    return [getattr(packet, name)._schema for name in packet.overloads()]
+    return [getattr(packet, name)._schema for name, made in packet._made.items() if "given" not in made]

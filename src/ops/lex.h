@@ -60,6 +60,10 @@ CR_MUST cr_status schema_parse(lexer *x, struct cr_op *op);
  * clause. */
 CR_MUST cr_status overload_read(lexer *x, struct cr_op *op);
 CR_MUST cr_status overload_imply(struct cr_op *op, cr_arena *arena);
+/* Reads the clause `aten_out`.  overload_imply_out finds the overloads that the clause names,
+ * or sets those of an entry without it. */
+CR_MUST cr_status overload_read_out(lexer *x, struct cr_op *op);
+CR_MUST cr_status overload_imply_out(struct cr_op *op, cr_arena *arena);
 /* The overloads of an in-place form: those overloads of its entry whose self is a tensor. */
 CR_MUST cr_status overload_imply_inplace(struct cr_op *made, cr_arena *arena);
 /* Adds the in-place form of an entry. */

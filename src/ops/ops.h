@@ -82,7 +82,8 @@ enum {
     CR_AS_INPLACE = 4,  /* name_ : method, and function where torch has one */
     CR_AS_OUT = 8,      /* out= */
     CR_AS_NN = 16,      /* torch._C._nn / nn.functional only */
-    CR_AS_C = 32        /* a C function; Python has other syntax for it */
+    CR_AS_C = 32,       /* a C function; Python has other syntax for it */
+    CR_AS_COPIED = 64   /* out= in torch.ops alone: the results are copied to the tensors */
 };
 
 typedef struct {
@@ -161,6 +162,15 @@ typedef struct {
     uint32_t positional; /* it is no keyword-only parameter */
 } cr_overload;
 
+/* torch's overload that writes the results of another overload to tensors (clause `aten_out`,
+ * else by rule). */
+typedef struct {
+    const char *name;
+    const char *from;         /* name of the other; NULL: the first of the list */
+    const cr_overload *of;    /* the other */
+    const char *const *given; /* names of the tensors, one a result */
+} cr_out_overload;
+
 typedef enum { CR_OPERAND_FULL, CR_OPERAND_ROW, CR_OPERAND_COLUMN } cr_operand;
 
 /* The type to which autocast converts floating-point arguments (clause `autocast`). */
@@ -220,11 +230,14 @@ typedef struct {
     int line;
 } cr_op_text;
 
-/* torch's overloads of the entry, and of its in-place form where these differ.
- * Invariant: list has `count` overloads, inplace `inplace_count`. */
+/* torch's overloads of the entry, of its in-place form where these differ, and those that
+ * write to given tensors.
+ * Invariant: list has `count` overloads, inplace `inplace_count`, out `out_count`. */
 typedef struct {
-    int count, inplace_count;
+    int count, inplace_count, out_count;
+    bool out_stated; /* by clause `aten_out` */
     cr_overload *list, *inplace;
+    cr_out_overload *out;
 } cr_op_aten;
 
 /* Numbers of the names in rules.  Parameters have the numbers from 0.
@@ -565,6 +578,11 @@ int cr_op_find_param(const cr_op *op, const char *name);
  * `name` is the entry's name, or one of clause `also`. */
 void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
                           const cr_overload *overload);
+void cr_op_print_out_overload(cr_text *out, const cr_op *op, const char *name,
+                              const cr_out_overload *overload);
+/* True when an overload that writes to given tensors lacks parameter i: such a tensor has the
+ * dtype, layout and device of the result. */
+bool cr_op_out_lacks(const cr_op *op, int i);
 /* Prints the schema line, which parses to an equal record. */
 void cr_op_print_schema(cr_text *out, const cr_op *op);
 

@@ -6,7 +6,13 @@
  * "Tensor" and "Scalar"; in the second the last such parameter is a scalar.  "Tensor_mode"
  * comes with "Scalar_mode".  Clause `aten` states exceptions, as in `default(-dim) dim(+dim)
  * Scalar(other) Tensor(=other)`: -dim, the parameter does not exist; +dim, it has no default;
- * other, it is a Scalar; =other, it is a Tensor, and torch prefers numbers. */
+ * other, it is a Scalar; =other, it is a Tensor, and torch prefers numbers.
+ *
+ * An entry of the form `out` or `copied` also has overloads that write to given tensors, one
+ * for each of the others: "out" for "default", and "Scalar_out" for "Scalar".  The tensor's
+ * name is "out".  Those of several results have the results' names, or "out0", "out1" where the
+ * form is `copied` or the results have no names.  Clause `aten_out` states all such overloads
+ * of an entry for which this does not hold, as in `out=Tensor dim_max=dim(max max_values)`. */
 #include "ops/lex.h"
 #include "ops/ops.h"
 #include <string.h>
@@ -121,5 +127,121 @@ cr_status overload_imply_inplace(cr_op *made, cr_arena *arena)
     for (int i = 0; i < op->aten.count && !op->aten.inplace_count; i++)
         if (!(op->aten.list[i].scalars & 1))
             CR_TRY(add_overload(&made->aten.list, &made->aten.count, arena, op->aten.list[i]));
+    return CR_OK;
+}
+
+/* --- overloads that write to given tensors --- */
+
+static cr_status add_out(cr_op *op, cr_arena *arena, cr_out_overload one)
+{
+    cr_out_overload *wide =
+        cr_arena_get(arena, (size_t)(op->aten.out_count + 1) * sizeof *wide);
+
+    if (!wide)
+        return CR_MEMORY;
+    if (op->aten.out_count)
+        memcpy(wide, op->aten.out, (size_t)op->aten.out_count * sizeof *wide);
+    wide[op->aten.out_count++] = one;
+    op->aten.out = wide;
+    return CR_OK;
+}
+
+/* (values indices): a name for each result. */
+static cr_status read_given(lexer *x, const cr_op *op, cr_out_overload *one)
+{
+    const char **names;
+    bool more;
+
+    CR_TRY(lex_take(x, "(", &more));
+    if (!more)
+        return CR_OK;
+    names = cr_arena_get(x->arena, (size_t)op->result_count * sizeof *names);
+    if (!names)
+        return CR_MEMORY;
+    for (int i = 0; i < op->result_count; i++)
+        CR_TRY(lex_name(x, &names[i]));
+    one->given = names;
+    return lex_expect(x, ")");
+}
+
+cr_status overload_read_out(lexer *x, cr_op *op)
+{
+    bool none, more;
+
+    op->aten.out_stated = true;
+    CR_TRY(lex_take(x, "none", &none));
+    while (!none && x->kind != TOKEN_END) {
+        cr_out_overload one = {0};
+        CR_TRY(lex_name(x, &one.name));
+        CR_TRY(lex_take(x, "=", &more));
+        if (more)
+            CR_TRY(lex_name(x, &one.from));
+        CR_TRY(read_given(x, op, &one));
+        CR_TRY(add_out(op, x->arena, one));
+    }
+    return CR_OK;
+}
+
+/* "out" for "default", or else "Scalar_out" for "Scalar". */
+static const char *out_name(const char *of, cr_arena *arena)
+{
+    size_t n = strlen(of);
+    char *made;
+
+    if (!strcmp(of, "default"))
+        return "out";
+    made = cr_arena_get(arena, n + sizeof "_out");
+    if (!made)
+        return NULL;
+    memcpy(made, of, n);
+    strcpy(made + n, "_out");
+    return made;
+}
+
+static cr_status name_given(const cr_op *op, cr_out_overload *one, cr_arena *arena)
+{
+    static const char *const number[CR_MAX_RESULTS] = {"out0", "out1", "out2", "out3",
+                                                       "out4", "out5", "out6", "out7"};
+    bool copied = op->forms & CR_AS_COPIED;
+    const char **names = cr_arena_get(arena, CR_MAX_RESULTS * sizeof *names);
+
+    if (!names)
+        return CR_MEMORY;
+    for (int i = 0; i < op->result_count; i++)
+        names[i] = copied || !*op->result[i].name ? number[i] : op->result[i].name;
+    if (op->result_count == 1)
+        names[0] = "out";
+    one->given = names;
+    return CR_OK;
+}
+
+static const cr_overload *find_overload(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->aten.count; i++)
+        if (!name || !strcmp(op->aten.list[i].name, name))
+            return &op->aten.list[i];
+    return NULL;
+}
+
+cr_status overload_imply_out(cr_op *op, cr_arena *arena)
+{
+    bool implied = (op->forms & (CR_AS_OUT | CR_AS_COPIED)) && !op->aten.out_stated;
+
+    for (int i = 0; implied && i < op->aten.count; i++) {
+        cr_out_overload one = {.name = out_name(op->aten.list[i].name, arena),
+                               .from = op->aten.list[i].name};
+        if (!one.name)
+            return CR_MEMORY;
+        CR_TRY(add_out(op, arena, one));
+    }
+    for (int i = 0; i < op->aten.out_count; i++) {
+        cr_out_overload *one = &op->aten.out[i];
+        one->of = find_overload(op, one->from);
+        if (!one->of)
+            return cr_fail(CR_VALUE, "%s:%d: %s has no overload '%s'", op->text.file,
+                           op->text.line, op->name, one->from);
+        if (!one->given)
+            CR_TRY(name_given(op, one, arena));
+    }
     return CR_OK;
 }

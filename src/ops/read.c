@@ -112,7 +112,8 @@ static cr_status read_forms(lexer *x, cr_op *op)
 {
     static const word words[] = {
         {"function", CR_AS_FUNCTION}, {"method", CR_AS_METHOD}, {"inplace", CR_AS_INPLACE},
-        {"out", CR_AS_OUT},           {"nn", CR_AS_NN},         {"c", CR_AS_C}};
+        {"out", CR_AS_OUT},           {"nn", CR_AS_NN},         {"c", CR_AS_C},
+        {"copied", CR_AS_COPIED}};
     return read_words(x, words, CR_LEN(words), &op->forms);
 }
 
@@ -951,33 +952,61 @@ static const struct {
     const char *name;
     cr_status (*read)(lexer *x, cr_op *op);
 } clauses[] = {
-    {"doc", read_doc},           {"ref", read_ref},
-    {"sample", read_sample},     {"example", read_example},
-    {"sizes", read_sizes},       {"tags", read_tags},
-    {"forms", read_forms},       {"words", read_promises},
-    {"dtypes", read_dtypes},     {"stored", read_stored},
-    {"refuses", read_refuses},   {"numbers", read_number_params},
-    {"rounds", read_rounds},     {"factors", read_factors},
-    {"fits", read_fits},         {"type", read_type},
-    {"returns", read_returns},   {"shape", read_shape},
-    {"let", read_let},           {"check", read_check},
-    {"body", read_body},         {"fold", read_fold},
-    {"scan", read_scan},         {"scan_back", read_scan_back},
-    {"map", read_map},           {"is", read_is},
-    {"extern", read_extern},     {"whole", read_whole},
-    {"axes", read_axes},         {"loop", read_loop},
-    {"combine", read_combine},   {"index", read_index},
-    {"kernel", read_kernel},     {"fused", read_fused},
-    {"grad", read_grad},         {"ulp", read_ulp},
-    {"constant", read_constant}, {"also", read_also},
-    {"autocast", read_autocast}, {"autocast_cuda", read_autocast_cuda},
-    {"node", read_node_clause},  {"inverse", read_inverse},
-    {"neutral", read_neutral},   {"filled", read_filled},
-    {"format", read_format},     {"functional", read_functional},
-    {"scatter", read_scatter},   {"sparse", read_sparse},
-    {"updates", read_updates},   {"unread", read_unread},
-    {"within", read_within},     {"aten", overload_read},
-    {"flops", read_flops},       {"dispatch", read_dispatch},
+    {"doc", read_doc},
+    {"ref", read_ref},
+    {"sample", read_sample},
+    {"example", read_example},
+    {"sizes", read_sizes},
+    {"tags", read_tags},
+    {"forms", read_forms},
+    {"words", read_promises},
+    {"dtypes", read_dtypes},
+    {"stored", read_stored},
+    {"refuses", read_refuses},
+    {"numbers", read_number_params},
+    {"rounds", read_rounds},
+    {"factors", read_factors},
+    {"fits", read_fits},
+    {"type", read_type},
+    {"returns", read_returns},
+    {"shape", read_shape},
+    {"let", read_let},
+    {"check", read_check},
+    {"body", read_body},
+    {"fold", read_fold},
+    {"scan", read_scan},
+    {"scan_back", read_scan_back},
+    {"map", read_map},
+    {"is", read_is},
+    {"extern", read_extern},
+    {"whole", read_whole},
+    {"axes", read_axes},
+    {"loop", read_loop},
+    {"combine", read_combine},
+    {"index", read_index},
+    {"kernel", read_kernel},
+    {"fused", read_fused},
+    {"grad", read_grad},
+    {"ulp", read_ulp},
+    {"constant", read_constant},
+    {"also", read_also},
+    {"autocast", read_autocast},
+    {"autocast_cuda", read_autocast_cuda},
+    {"node", read_node_clause},
+    {"inverse", read_inverse},
+    {"neutral", read_neutral},
+    {"filled", read_filled},
+    {"format", read_format},
+    {"functional", read_functional},
+    {"scatter", read_scatter},
+    {"sparse", read_sparse},
+    {"updates", read_updates},
+    {"unread", read_unread},
+    {"within", read_within},
+    {"aten", overload_read},
+    {"aten_out", overload_read_out},
+    {"flops", read_flops},
+    {"dispatch", read_dispatch},
     {"out", read_out},
 };
 
@@ -1114,6 +1143,8 @@ static const char *contradiction(const cr_op *op)
         return "`resets` is for an entry that writes self";
     if ((w & CR_WORD_OTHER_ORDER) && !(op->does == CR_DOES_STEPS && op->fn.name))
         return "`other_order` is for a composition with a function of the host";
+    if ((op->forms & CR_AS_OUT) && (op->forms & CR_AS_COPIED))
+        return "`out` and `copied` exclude each other";
     if (op->out.rule && !(op->forms & (CR_AS_OUT | CR_AS_INPLACE)))
         return "`out` is for an entry with the form out or inplace";
     if (op->format.rule && !cr_op_on_views(op) && op->does != CR_DOES_BODY)
@@ -1164,6 +1195,13 @@ static cr_status finish_entry(cr_op *op)
         return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->text.file,
                        op->text.line, op->name);
     CR_TRY(check_words(op));
+    if (!op->out.error)
+        op->out.error = CR_RUNTIME;
+    if (op->forms & CR_AS_COPIED)
+        op->out.rule |=
+            cr_op_find_param(op, "dtype") >= 0 && cr_op_find_param(op, "device") >= 0
+                ? CR_OUT_TYPED
+                : CR_OUT_EXACT;
     if (op->does == CR_DOES_BODY)
         op->out.rule |= CR_OUT_ALIGNED;
     if (!op->dtypes)
@@ -1175,6 +1213,7 @@ static cr_status finish_entry(cr_op *op)
                        op->text.file, op->text.line, op->name);
     op->dtypes |= op->stored;
     CR_TRY(overload_imply(op, &table.arena));
+    CR_TRY(overload_imply_out(op, &table.arena));
     CR_TRY(table_enter(op));
     table.entries = (int)table.ops.len;
     return CR_OK;
@@ -1209,7 +1248,8 @@ cr_status ops_add_inplace(cr_op *op)
     made->scatter.op = NULL;
     made->autocast.host = made->autocast.cuda = 0;
     made->aten.list = NULL;
-    made->aten.count = 0;
+    made->aten.out = NULL;
+    made->aten.count = made->aten.out_count = 0;
     op->inplace = made;
     CR_TRY(overload_imply_inplace(made, &table.arena));
     return table_enter(made);

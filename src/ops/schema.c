@@ -342,27 +342,17 @@ static void print_param(cr_text *out, const cr_param *p)
     }
 }
 
-static void print_schema_params(cr_text *out, const cr_op *op, const cr_overload *differs)
+bool cr_op_out_lacks(const cr_op *op, int i)
 {
-    const char *comma = "";
-    bool keywords = false;
+    const char *name = op->param[i].name;
 
-    for (int i = 0; i < op->param_count; i++) {
-        cr_param p = op->param[i];
-        if (differs->absent >> i & 1)
-            continue;
-        if (differs->positional >> i & 1)
-            p.keyword_only = false;
-        cr_text_put(out, comma);
-        cr_text_put(out, p.keyword_only && !keywords ? "*, " : "");
-        if (differs->scalars >> i & 1)
-            p.type = CR_T_SCALAR;
-        if (differs->required >> i & 1)
-            p.has_default = false;
-        print_param(out, &p);
-        keywords = p.keyword_only;
-        comma = ", ";
-    }
+    return cr_op_find_param(op, "device") >= 0 &&
+           (!strcmp(name, "dtype") || !strcmp(name, "layout") || !strcmp(name, "device") ||
+            !strcmp(name, "pin_memory"));
+}
+
+static void print_results(cr_text *out, const cr_op *op)
+{
     cr_text_put(out, op->result_count == 1 ? ") -> " : ") -> (");
     for (int i = 0; i < op->result_count; i++) {
         const cr_result *r = &op->result[i];
@@ -376,6 +366,61 @@ static void print_schema_params(cr_text *out, const cr_op *op, const cr_overload
     }
     if (op->result_count != 1)
         cr_text_put(out, ")");
+}
+
+/* The tensors of an overload that writes to them, and its results: these tensors. */
+static void print_given(cr_text *out, const cr_op *op, const cr_out_overload *o,
+                        const char *comma)
+{
+    bool several = op->result_count > 1, named = !(op->forms & CR_AS_COPIED);
+    const char *list = op->result[0].type == CR_T_TENSORS ? "[]" : "";
+
+    for (int i = 0; i < op->result_count; i++, comma = ", ")
+        cr_text_printf(out, "%sTensor(%c!)%s %s", comma, 'a' + i, list, o->given[i]);
+    if (*list) {
+        cr_text_put(out, ") -> ()");
+        return;
+    }
+    cr_text_put(out, several ? ") -> (" : ") -> ");
+    for (int i = 0; i < op->result_count; i++)
+        cr_text_printf(out, "%sTensor(%c!)%s%s", i ? ", " : "", 'a' + i,
+                       several && named && *op->result[i].name ? " " : "",
+                       several && named ? op->result[i].name : "");
+    cr_text_put(out, several ? ")" : "");
+}
+
+/* `o` is NULL, or the overload that writes to tensors; `differs` is then the other. */
+static void print_schema_params(cr_text *out, const cr_op *op, const cr_overload *differs,
+                                const cr_out_overload *o)
+{
+    const char *comma = "";
+    bool keywords = false;
+
+    for (int i = 0; i < op->param_count; i++) {
+        cr_param p = op->param[i];
+        if (differs->absent >> i & 1 || (o && cr_op_out_lacks(op, i)))
+            continue;
+        if (differs->positional >> i & 1)
+            p.keyword_only = false;
+        cr_text_put(out, comma);
+        cr_text_put(out, p.keyword_only && !keywords ? "*, " : "");
+        if (differs->scalars >> i & 1)
+            p.type = CR_T_SCALAR;
+        if (differs->required >> i & 1)
+            p.has_default = false;
+        print_param(out, &p);
+        keywords = p.keyword_only;
+        comma = ", ";
+    }
+    if (!o) {
+        print_results(out, op);
+        return;
+    }
+    if (!keywords) {
+        cr_text_printf(out, "%s*", comma);
+        comma = ", ";
+    }
+    print_given(out, op, o, comma);
 }
 
 const char *cr_param_type_text(const cr_param *p)
@@ -402,17 +447,29 @@ const char *cr_param_type_text(const cr_param *p)
 void cr_op_print_schema(cr_text *out, const cr_op *op)
 {
     cr_text_printf(out, "%s%s%s(", op->name, *op->overload ? "." : "", op->overload);
-    print_schema_params(out, op, &(cr_overload){0});
+    print_schema_params(out, op, &(cr_overload){0}, NULL);
+}
+
+static void print_qualified(cr_text *out, const char *name, const char *overload)
+{
+    bool named = strcmp(overload, "default") != 0;
+
+    cr_text_printf(out, "%s%s%s%s(", strstr(name, "::") ? "" : "aten::", name, named ? "." : "",
+                   named ? overload : "");
 }
 
 void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
                           const cr_overload *overload)
 {
-    bool named = strcmp(overload->name, "default") != 0;
+    print_qualified(out, name, overload->name);
+    print_schema_params(out, op, overload, NULL);
+}
 
-    cr_text_printf(out, "%s%s%s%s(", strstr(name, "::") ? "" : "aten::", name, named ? "." : "",
-                   named ? overload->name : "");
-    print_schema_params(out, op, overload);
+void cr_op_print_out_overload(cr_text *out, const cr_op *op, const char *name,
+                              const cr_out_overload *overload)
+{
+    print_qualified(out, name, overload->name);
+    print_schema_params(out, op, overload->of, overload);
 }
 
 bool cr_param_takes(const cr_param *p, cr_tag tag)

@@ -386,31 +386,15 @@ static void operators_add(cr_sunit *u, cr_sschemas *list, const char *text, cons
     CR_PUSH(cr_sunit_session(u), list, s);
 }
 
-/* Appends the form of an overload's schema that writes its result to a tensor: `f.X(A a) ->
- * Tensor` gives `f.X_out(A a, *, Tensor(a!) out) -> Tensor(a!)`, the first overload `f.out`. */
-static void operators_put_out(cr_text *text, const char *schema, const char *name, bool first)
-{
-    const char *open = strchr(schema, '('), *end = strstr(schema, ") -> Tensor");
-    bool keywords = strstr(schema, "*, ") != NULL, none = end == open + 1;
-
-    if (first)
-        cr_text_printf(text, "%s%s.out", strstr(name, "::") ? "" : "aten::", name);
-    else
-        cr_text_printf(text, "%.*s_out", (int)(open - schema), schema);
-    cr_text_put_n(text, open, (size_t)(end - open));
-    cr_text_printf(text, "%s%sTensor(a!) out) -> Tensor(a!)", none ? "" : ", ",
-                   keywords ? "" : "*, ");
-}
-
 static void operators_add_text(cr_sunit *u, cr_sschemas *list, cr_text *text, const cr_op *op)
 {
     operators_add(u, list, cr_session_take_text(cr_sunit_session(u), text), op, -1);
 }
 
+/* Scripts write one result to a given tensor. */
 static bool operators_have_out(const cr_op *op)
 {
-    return (op->forms & CR_AS_OUT) && op->result_count == 1 &&
-           op->result[0].type == CR_T_TENSOR;
+    return op->result_count == 1 && op->result[0].type == CR_T_TENSOR;
 }
 
 /* The entry that has this name, or has it in its clause `also`: of "clip", also of "clip_". */
@@ -461,13 +445,10 @@ static void operators_add_entries(cr_sunit *u, cr_sschemas *list, const char *na
             operators_add_text(u, list, &text, op);
         }
     for (const cr_op *op = first_op; op; op = op->next)
-        for (int i = 0; operators_have_out(op) && i < op->aten.count; i++) {
-            cr_text text = {0}, out = {0};
-            bool first = op == first_op && !i;
-            cr_op_print_overload(&text, op, name, &op->aten.list[i]);
-            operators_put_out(&out, cr_session_take_text(cr_sunit_session(u), &text), name,
-                              first);
-            operators_add_text(u, list, &out, op);
+        for (int i = 0; operators_have_out(op) && i < op->aten.out_count; i++) {
+            cr_text text = {0};
+            cr_op_print_out_overload(&text, op, name, &op->aten.out[i]);
+            operators_add_text(u, list, &text, op);
         }
 }
 

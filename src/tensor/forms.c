@@ -362,21 +362,64 @@ static cr_status call_and_deliver(const cr_op *op, const cr_value *arg, cr_tenso
     return st;
 }
 
-cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
-                      cr_value *result)
+/* Results that are written to given tensors have no history. */
+static cr_status refuse_history(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                                int n)
 {
-    cr_status st;
-    uint32_t was;
     bool recording = !cr_thread.no_grad;
 
-    for (int k = 0; k < op->result_count; k++)
+    for (int k = 0; k < n; k++)
         if (recording && (any_requires_grad(op, arg) || out[k]->requires_grad))
             return cr_fail(CR_RUNTIME,
                            "%s(): functions with out=... arguments don't support automatic "
                            "differentiation, but one of the arguments requires grad.",
                            op->name);
-    was = cr_thread.exclude;
-    cr_thread.exclude = was | (CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD) & ~CR_STAGE_BIT(CAPTURE));
+    return CR_OK;
+}
+
+static uint32_t out_stages(uint32_t excluded)
+{
+    return excluded | (CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD) & ~CR_STAGE_BIT(CAPTURE));
+}
+
+static cr_status deliver_list(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                              int n)
+{
+    cr_value made;
+    cr_status st = CR_OK;
+
+    for (int k = 0; k < n; k++)
+        CR_TRY(check_overlap(op, arg, out[k]));
+    CR_TRY(cr_call(op, arg, &made));
+    if (made.len != (uint32_t)n)
+        st = cr_fail(CR_RUNTIME, "%s: expected out to have %u tensors, but got %d", op->name,
+                     made.len, n);
+    for (int k = 0; !st && k < n; k++)
+        st = deliver_out(op, &made.list[k], out[k]);
+    cr_drop_values(&made, 1);
+    return st;
+}
+
+cr_status cr_call_out_list(const cr_op *op, const cr_value *arg, cr_tensor *const *out, int n)
+{
+    uint32_t was = cr_thread.exclude;
+    cr_status st;
+
+    CR_TRY(refuse_history(op, arg, out, n));
+    cr_thread.exclude = out_stages(was);
+    st = deliver_list(op, arg, out, n);
+    cr_thread.exclude = was;
+    return st;
+}
+
+cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                      cr_value *result)
+{
+    uint32_t was = cr_thread.exclude;
+    cr_status st;
+
+    CR_TRY(refuse_history(op, arg, out, op->result_count));
+    cr_thread.exclude = out_stages(was);
     st = call_and_deliver(op, arg, out);
     cr_thread.exclude = was;
     for (int k = 0; !st && k < op->result_count; k++)

@@ -355,6 +355,9 @@ CR_MUST cr_status cr_call_into(const cr_op *op, const cr_value *arg, cr_tensor *
 /* The out= form: results go to out[k] (resized when needed, as torch does). */
 CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                               cr_value *result);
+/* The same for an entry whose result is a list: writes to `n` tensors. */
+CR_MUST cr_status cr_call_out_list(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                                   int n);
 /* cr_call with the first n arguments; the others have their defaults.  C code names an operator
  * by its field in cr_entry (entry.h). */
 CR_MUST cr_status cr_call_given(cr_value *result, const cr_op *op, const cr_value *arg, int n);

@@ -219,7 +219,10 @@ typedef struct cr_py_sig {
     int8_t varargs;
     int8_t device; /* index of a factory's device parameter, or -1 */
     bool out;      /* out= is allowed */
-    bool factory;  /* requires_grad= and other factory keywords are allowed */
+    /* of an overload that writes to given tensors, which are keywords of these names; or NULL
+     */
+    const char *const *given;
+    bool factory; /* requires_grad= and other factory keywords are allowed */
     struct cr_py_sig *next;
 } cr_py_sig;
 
@@ -230,6 +233,8 @@ cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method);
 
 /* The signature of one overload; NULL with an exception. */
 cr_py_sig *cr_py_sig_one(const cr_op *op);
+/* The signature of one overload that writes to given tensors; NULL with an exception. */
+cr_py_sig *cr_py_sig_out(const cr_op *op, const cr_out_overload *o);
 /* The Python forms of an entry or an in-place form. */
 unsigned cr_py_forms(const cr_op *op);
 
@@ -247,6 +252,8 @@ typedef struct {
     PyObject *overloaded[CR_PY_MAX_OVERLOADED]; /* borrowed: objects with __torch_function__ */
     int overloaded_count;
     PyObject *out; /* the value of out=, borrowed, or NULL */
+    /* The values of the keywords `given`, borrowed, in the order of the results; or NULL. */
+    PyObject **given;
     bool requires_grad;
     size_t used;
     void *blocks; /* memory that did not fit into scratch */
@@ -265,6 +272,7 @@ static inline void cr_py_args_init(cr_py_args *a)
 {
     a->overloaded_count = 0;
     a->out = NULL;
+    a->given = NULL;
     a->requires_grad = false;
     a->used = 0;
     a->blocks = a->held = NULL;

@@ -338,6 +338,50 @@ static cr_status call_out_by_copies(const cr_op *op, const cr_value *arg, cr_ten
     return st;
 }
 
+/* The tensors that an overload writes to. */
+static bool given_tensors(const cr_py_op *self, const cr_py_sig *s, PyObject *const *given,
+                          cr_tensor **out)
+{
+    for (int i = 0; i < s->op->result_count; i++) {
+        if (!cr_py_is_tensor(given[i])) {
+            PyErr_Format(PyExc_TypeError, "%U(): argument '%s' must be Tensor, not %s",
+                         self->name, s->given[i], Py_TYPE(given[i])->tp_name);
+            return false;
+        }
+        out[i] = cr_py_tensor_of(given[i]);
+    }
+    return true;
+}
+
+/* out= of an entry whose result is a list of tensors. */
+static PyObject *call_out_list(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
+{
+    PyObject *list = a->given[0];
+    Py_ssize_t n =
+        PyList_Check(list) || PyTuple_Check(list) ? PySequence_Fast_GET_SIZE(list) : -1;
+    cr_tensor **out = n < 0 ? NULL : cr_py_args_get(a, (size_t)(n + !n) * sizeof *out);
+    cr_status st;
+
+    if (n < 0)
+        return PyErr_Format(PyExc_TypeError,
+                            "%U(): argument '%s' must be tuple of Tensors, not %s", self->name,
+                            s->given[0], Py_TYPE(list)->tp_name);
+    if (!out)
+        return NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *x = PySequence_Fast_GET_ITEM(list, i);
+        if (!cr_py_is_tensor(x))
+            return PyErr_Format(
+                PyExc_TypeError,
+                "%U(): argument '%s' must be tuple of Tensors, but found element of "
+                "type %s at pos %zd",
+                self->name, s->given[0], Py_TYPE(x)->tp_name, i);
+        out[i] = cr_py_tensor_of(x);
+    }
+    st = cr_call_out_list(s->op, a->value, out, (int)n);
+    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
+}
+
 static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
 {
     const cr_op *op = s->op;
@@ -346,7 +390,9 @@ static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
     sizes had[CR_MAX_RESULTS];
     cr_status st;
 
-    if (!out_tensors(self, op, a->out, out) || !dtype_matches_out(s, a->value, out[0]))
+    if (!(s->given ? given_tensors(self, s, a->given, out)
+                   : out_tensors(self, op, a->out, out)) ||
+        !dtype_matches_out(s, a->value, out[0]))
         return NULL;
     for (int k = 0; k < op->result_count; k++)
         had[k] = call_sizes_of(out[k]);
@@ -382,7 +428,9 @@ static PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
     cr_value result[CR_MAX_RESULTS];
     cr_status st;
 
-    if (CR_UNLIKELY(a->out != NULL))
+    if (CR_UNLIKELY(s->given != NULL) && s->op->result[0].type == CR_T_TENSORS)
+        return call_out_list(self, s, a);
+    if (CR_UNLIKELY(a->out != NULL || s->given != NULL))
         return call_out(self, s, a);
     st = cr_py_call(s->op, a->value, result);
     if (CR_UNLIKELY(st))

@@ -50,15 +50,85 @@ static PyObject *overload_object(const cr_op *op, const char *name, const cr_ove
                          op->does == CR_DOES_MAP ? Py_True : Py_False);
 }
 
+static PyObject *out_schema_text(const cr_op *op, const char *name, const cr_out_overload *o)
+{
+    cr_text text = {0};
+    PyObject *out = NULL;
+
+    cr_op_print_out_overload(&text, op, name, o);
+    out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
+    cr_text_drop(&text);
+    return out;
+}
+
+static PyObject *out_names(const cr_op *op, const cr_out_overload *o)
+{
+    PyObject *out = PyTuple_New(op->result_count);
+
+    for (int i = 0; out && i < op->result_count; i++) {
+        PyObject *name = PyUnicode_FromString(o->given[i]);
+        if (!name)
+            Py_CLEAR(out);
+        else
+            PyTuple_SET_ITEM(out, i, name);
+    }
+    return out;
+}
+
+/* Replaces an item of the dict `made`; takes the value. */
+static int replace_item(PyObject *made, const char *key, PyObject *value)
+{
+    int done = value ? PyDict_SetItemString(made, key, value) : -1;
+
+    Py_XDECREF(value);
+    return done;
+}
+
+static uint32_t lacking(const cr_op *op)
+{
+    uint32_t bits = 0;
+
+    for (int i = 0; i < op->param_count; i++)
+        bits |= (uint32_t)cr_op_out_lacks(op, i) << i;
+    return bits;
+}
+
+/* As overload_object, with the names of the tensors as "given". */
+static PyObject *out_overload_object(const cr_op *op, const char *name,
+                                     const cr_out_overload *o)
+{
+    cr_overload of = *o->of;
+    PyObject *made;
+    cr_py_sig *sig;
+
+    of.name = o->name;
+    of.absent |= lacking(op);
+    made = overload_object(op, name, &of);
+    sig = made ? cr_py_sig_out(op, o) : NULL;
+    if (sig && !replace_item(made, "callable", cr_py_op_callable(sig, name, false)) &&
+        !replace_item(made, "schema", out_schema_text(op, name, o)) &&
+        !replace_item(made, "given", out_names(op, o)))
+        return made;
+    Py_XDECREF(made);
+    return NULL;
+}
+
+static int append_overload(PyObject *list, PyObject *o)
+{
+    int done = o ? PyList_Append(list, o) : -1;
+
+    Py_XDECREF(o);
+    return done;
+}
+
 static int append_overloads(PyObject *list, const cr_op *op, const char *name)
 {
-    for (int i = 0; i < op->aten.count; i++) {
-        PyObject *o = overload_object(op, name, &op->aten.list[i]);
-        int done = o ? PyList_Append(list, o) : -1;
-        Py_XDECREF(o);
-        if (done < 0)
+    for (int i = 0; i < op->aten.count; i++)
+        if (append_overload(list, overload_object(op, name, &op->aten.list[i])) < 0)
             return -1;
-    }
+    for (int i = 0; i < op->aten.out_count; i++)
+        if (append_overload(list, out_overload_object(op, name, &op->aten.out[i])) < 0)
+            return -1;
     return 0;
 }
 

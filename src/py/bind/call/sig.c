@@ -76,6 +76,17 @@ static cr_py_sig *sig_new(const cr_op *op, bool method)
 
 cr_py_sig *cr_py_sig_one(const cr_op *op) { return sig_new(op, false); }
 
+cr_py_sig *cr_py_sig_out(const cr_op *op, const cr_out_overload *o)
+{
+    cr_py_sig *s = sig_new(op, false);
+
+    if (s) {
+        s->out = s->factory = false;
+        s->given = o->given;
+    }
+    return s;
+}
+
 /* In-place records have no forms; their entry's apply. */
 unsigned cr_py_forms(const cr_op *op)
 {
@@ -188,11 +199,46 @@ static int find_keyword(const cr_py_sig *s, PyObject *name)
     return -1;
 }
 
+/* Binds a tensor that an overload writes to. */
+static cr_py_fit bind_given(cr_py_args *a, const cr_py_sig *s, PyObject *name, PyObject *x)
+{
+    int n = s->op->result_count, k = 0;
+
+    while (k < n && PyUnicode_CompareWithASCIIString(name, s->given[k]))
+        k++;
+    if (k == n)
+        return arg_misfit(a, -1, 0, name);
+    if (!a->given) {
+        a->given = cr_py_args_get(a, (size_t)n * sizeof *a->given);
+        if (!a->given)
+            return CR_PY_RAISED;
+        memset(a->given, 0, (size_t)n * sizeof *a->given);
+    }
+    if (a->given[k])
+        return arg_misfit(a, -1, 0, name);
+    a->given[k] = x;
+    return CR_PY_FITS;
+}
+
+/* Raises when a tensor to write to is missing. */
+static cr_py_fit check_given(const cr_py_args *a, const cr_py_sig *s)
+{
+    for (int k = 0; k < s->op->result_count; k++)
+        if (!a->given || !a->given[k]) {
+            PyErr_Format(PyExc_TypeError, "%s() missing 1 required keyword-only argument: '%s'",
+                         s->op->name, s->given[k]);
+            return CR_PY_RAISED;
+        }
+    return CR_PY_FITS;
+}
+
 /* Binds keywords that are not parameters: out=, and those of all factories. */
 static cr_py_fit bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, PyObject *x)
 {
     const char *text = PyUnicode_AsUTF8(name);
 
+    if (s->given)
+        return bind_given(a, s, name, x);
     if (s->out && !strcmp(text, "out")) {
         a->out = x == Py_None ? NULL : x;
         return CR_PY_FITS;
@@ -267,6 +313,8 @@ cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bo
         }
     }
     if (g->names && (fit = bind_keywords(a, s, g, &have)) != CR_PY_FITS)
+        return fit;
+    if (CR_UNLIKELY(s->given != NULL) && (fit = check_given(a, s)) != CR_PY_FITS)
         return fit;
     fit = bind_defaults(a, s, have);
     if (CR_UNLIKELY(s->device >= 0) && fit == CR_PY_FITS && !cr_is_host(cr_thread.device) &&

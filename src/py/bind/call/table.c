@@ -222,7 +222,8 @@ PyObject *cr_py_record(const cr_op *op)
         "body", "fold", "map", "is", "loop", "scan", "steps", "extern", "whole", "inplace"};
     static const word forms[] = {
         {CR_AS_FUNCTION, "function"}, {CR_AS_METHOD, "method"}, {CR_AS_INPLACE, "inplace"},
-        {CR_AS_OUT, "out"},           {CR_AS_NN, "nn"},         {CR_AS_C, "c"}};
+        {CR_AS_OUT, "out"},           {CR_AS_NN, "nn"},         {CR_AS_C, "c"},
+        {CR_AS_COPIED, "copied"}};
     static const word words[] = {
 #define CR_WORD(NAME, name, promise) {CR_WORD_##NAME, #name},
 #include "ops/words.def"

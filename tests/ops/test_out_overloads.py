@@ -1,0 +1,149 @@
+"""Overloads of torch.ops that write to given tensors: torch's names (tests/data/out_overloads.txt), and what they write."""
+import os
+
+import pytest
+
+import cresset as torch
+from table import BY_KEY, ENTRIES, Draw, leaves
+
+# NAME OVERLOAD TENSOR...: the overloads of torch 2.13 that write to these tensors, of operators that the table has.
+with open(os.path.join(os.path.dirname(__file__), "..", "data", "out_overloads.txt")) as file:
+    TORCHS = {tuple(line.split()[:2]): line.split()[2:] for line in file if not line.startswith("#")}
+
+# Overloads of torch that have no counterpart here: those of overloads that the table lacks.
+MISSING = set("""
+    _ctc_loss.Tensor_out _sparse_sum.dim_out _to_sparse.sparse_dim_out addmm.dtype_out baddbmm.dtype_out bernoulli.Tensor_out
+    bernoulli.float_out bmm.dtype_out complex.out dequantize.tensors_out fill.Tensor_out float_power.Tensor_Tensor_out
+    float_power.Tensor_Scalar_out frexp.Tensor_out mm.dtype_out normal.out rand.generator_out rand_like.generator_out
+    randint.generator_out randint.low_generator_out randint_like.generator_out randint_like.Tensor_out
+    randint_like.Tensor_generator_out randint_like.low_generator_dtype_out randn.generator_out randn_like.generator_out
+    randperm.generator_out range.out_ special_xlog1py.out special_xlog1py.self_scalar_out special_xlog1py.other_scalar_out
+    special_zeta.out special_zeta.self_scalar_out special_zeta.other_scalar_out std.out var.out
+""".split())
+
+
+def given_of(packet):
+    """The overloads that write to tensors, with the names of these."""
+    return {name: list(made["given"]) for name, made in packet._made.items() if "given" in made}
+
+
+def test_names_are_torchs():
+    ours = {(name, o): given for name in {name for name, _ in TORCHS}
+            for o, given in given_of(getattr(torch.ops.aten, name)).items()}
+    assert {f"{n}.{o}" for n, o in TORCHS if (n, o) not in ours} == MISSING
+    assert {k: ours[k] for k in TORCHS if k in ours} == {k: v for k, v in TORCHS.items() if k in ours}
+
+
+def overloads_of(entry):
+    """(name, names of its tensors) of the entry's own overloads."""
+    packet = getattr(torch.ops.aten, entry.name, None) if "::" not in entry.name else None
+    made = packet._made.items() if packet is not None and hasattr(packet, "_made") else ()
+    return [(packet, name, m) for name, m in made if "given" in m and m["record"]["overload"] == entry.overload]
+
+
+def draws(entry):
+    dtype = "float32" if "float32" in entry.dtypes else entry.dtypes[0]
+    for case in entry.cases():
+        yield Draw(entry, case, dtype)
+
+
+WRITING = [e.key for e in ENTRIES if e.can_be_drawn() and "undefined" not in e.words and "c" not in e.forms and overloads_of(e)]
+
+
+def arguments(draw, overload):
+    """The call's arguments without those that the overload lacks."""
+    args, kwargs = draw.call_arguments()
+    known = {a.name for a in overload._schema.arguments}
+    names = [p["name"] for p in draw.entry.params if not p["keyword_only"]]
+    return [a for n, a in zip(names, args) if n in known], {k: v for k, v in kwargs.items() if k in known}
+
+
+def outcome(function):
+    torch.manual_seed(0)
+    try:
+        return function()
+    except Exception as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("key", WRITING)
+def test_given_tensors_become_the_results(key):
+    entry = BY_KEY[key]
+    compared = 0
+    for draw in draws(entry):
+        made = outcome(lambda: draw.run())
+        if isinstance(made, str):
+            continue
+        expected = list(leaves(made))
+        for packet, name, found in overloads_of(entry):
+            overload = getattr(packet, name)
+            args, kwargs = arguments(draw, overload)
+            out = [torch.empty(0, dtype=e.dtype) for e in expected]
+            is_list = found["returns"][0][1] == "Tensor[]"
+            tensors = {found["given"][0]: out} if is_list else dict(zip(found["given"], out))
+            result = outcome(lambda: overload(*args, **kwargs, **tensors))
+            assert not isinstance(result, str), result
+            assert result is None if is_list else all(x is y for x, y in zip(leaves(result), out))
+            for x, y in zip(out, expected):
+                assert x.shape == y.shape and torch.equal(x.nan_to_num(7.5), y.resolve_conj().nan_to_num(7.5))
+            compared += 1
+    assert compared
+
+
+# Of entries with the parameter dtype, the result gets the tensor's dtype.
+COPIED = [k for k in WRITING if "copied" in BY_KEY[k].forms and "dtype" not in [p["name"] for p in BY_KEY[k].params]]
+
+
+@pytest.mark.parametrize("key", COPIED)
+def test_copied_results_need_a_tensor_of_their_dtype(key):
+    entry, compared = BY_KEY[key], 0
+    for draw in draws(entry):
+        made = outcome(lambda: draw.run())
+        if isinstance(made, str):
+            continue
+        for packet, name, found in overloads_of(entry):
+            overload = getattr(packet, name)
+            args, kwargs = arguments(draw, overload)
+            out = [torch.empty(0, dtype=t.dtype) for t in leaves(made)]
+            out[0] = torch.empty(0, dtype=torch.float64 if out[0].is_complex() else torch.complex128)
+            tensors = {found["given"][0]: out} if found["returns"][0][1] == "Tensor[]" else dict(zip(found["given"], out))
+            with pytest.raises(RuntimeError, match="Expected out tensor to have dtype .*, but got (c10::complex<)?double>? instead"):
+                overload(*args, **kwargs, **tensors)
+            assert out[0].shape == (0,)
+            compared += 1
+    assert compared
+
+
+def test_a_missing_or_unknown_tensor_is_refused():
+    x = torch.ones(3, 2)
+    values, indices = torch.empty(0), torch.empty(0, dtype=torch.long)
+    topk = torch.ops.aten.topk.values
+    assert topk(x, 1, values=values, indices=indices).values is values
+    with pytest.raises(RuntimeError, match="aten::topk\\(\\) is missing value for argument 'indices'"):
+        topk(x, 1, values=values)
+    with pytest.raises(RuntimeError, match="Unknown keyword argument 'out'"):
+        topk(x, 1, values=values, indices=indices, out=x)
+    with pytest.raises((RuntimeError, TypeError)):
+        topk(x, 1, values=values, indices=3)
+
+
+def test_lists_of_results_have_lists_of_tensors():
+    x, out = torch.arange(6.).view(2, 3), [torch.empty(0), torch.empty(0)]
+    assert torch.ops.aten.unbind_copy.int_out(x, out=out) is None
+    assert [t.tolist() for t in out] == x.tolist()
+    with pytest.raises(RuntimeError, match="expected out to have 2 tensors, but got 1"):
+        torch.ops.aten.unbind_copy.int_out(x, out=out[:1])
+
+
+def test_history_is_refused():
+    w = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        torch.ops.aten.celu.out(w, out=torch.empty(2))
+
+
+def test_schemas_state_the_tensors():
+    schema = torch.ops.aten.max.dim_max._schema
+    assert str(schema) == ("aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> "
+                           "(Tensor(a!) values, Tensor(b!) indices)")
+    assert [a.name for a in schema.arguments if a.is_write] == ["max", "max_values"] and schema.is_mutable
+    assert str(torch.ops.aten.zeros.out._schema) == "aten::zeros.out(int[] size, *, Tensor(a!) out) -> Tensor(a!)"
