@@ -284,6 +284,8 @@ CV_SLOW float cv_f_trigamma(float x)
     const float pi = (float)CV_PI;
     float sign = 1, sum = 0;
 
+    if (x <= 0 && x == __builtin_floorf(x)) /* the poles */
+        return __builtin_inff();
     if (x < 0.5f) {
         float s = __builtin_sinf(pi * x);
         sign = -1;

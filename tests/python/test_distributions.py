@@ -50,3 +50,12 @@ def test_constraint(label):
 def test_error_has_torchs_words(label):
     kind, text = cases.error(torch, label)
     assert [kind, text.replace("cresset.", "torch.")] == EXPECTED["errors"][label]
+
+
+def test_parameters_of_the_common_shape_are_the_given_tensors():
+    """So that their gradients are found at the distribution."""
+    loc, scale = torch.zeros(3, requires_grad=True), torch.ones((), requires_grad=True)
+    normal = torch.distributions.Normal(loc, scale)
+    assert normal.loc is loc and normal.scale.shape == (3,)
+    normal.log_prob(torch.ones(3)).sum().backward()
+    assert normal.loc.grad.tolist() == [1.0] * 3 and scale.grad.item() == 0.0

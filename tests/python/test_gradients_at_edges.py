@@ -1,6 +1,7 @@
 """Gradients where formulas divide zero by zero or overflow: finite, and torch's."""
 import math
 
+import numpy
 import pytest
 
 import cresset as torch
@@ -155,3 +156,24 @@ def test_complex_powers_of_exponent_zero_are_one():
         for exponent in (0, 0.0, 0j, torch.zeros(5), torch.zeros(5, dtype=dtype), torch.tensor(0)):
             assert torch.pow(x, exponent).tolist() == [1] * 5
         assert torch.pow(0j, torch.zeros(2, dtype=dtype)).tolist() == [1, 1]
+
+
+BASES = {"real": [-2.0, -0.5, 0.5, 3.0], "complex": [-2.0, -0.5j, 0.5 + 1j, 3.0], "int": [2, 3, 1, 5]}
+EXPONENTS = {"real": [2.0, -1.0, 0.5, 3.0], "complex": [1.5 - 1j, 2.0 + 0.5j, -1j, 0.25]}
+
+
+@pytest.mark.parametrize("function", (torch.pow, torch.float_power))
+@pytest.mark.parametrize("base, exponent", [("real", "complex"), ("complex", "real"), ("complex", "complex"), ("int", "real"),
+                                            ("int", "complex")])
+def test_powers_of_mixed_kinds(function, base, exponent):
+    """The logarithm of a negative base is complex where the result is; of an integer it has the result's digits."""
+    kinds = {"real": torch.float64, "complex": torch.complex128, "int": torch.int64}
+    x = torch.tensor(BASES[base], dtype=kinds[base]).requires_grad_(base != "int")
+    p = torch.tensor(EXPONENTS[exponent], dtype=kinds[exponent]).requires_grad_()
+    out = function(x, p)
+    (torch.view_as_real(out)[:, 0].sum() if out.is_complex() else out.sum()).backward()
+    b, e = x.detach().numpy().astype(complex), p.detach().numpy().astype(complex)
+    for leaf, want in ((x, e * b ** (e - 1)), (p, b ** e * numpy.log(b))):
+        if leaf.requires_grad:
+            want = want.conj() if leaf.is_complex() else want.real
+            numpy.testing.assert_allclose(leaf.grad.numpy(), want, rtol=1e-12, atol=1e-14)

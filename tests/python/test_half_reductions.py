@@ -14,6 +14,7 @@ REDUCTIONS = {
     "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x[None], 1), "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x[None, None], 1),
     "avg_pool2d": lambda x: F.avg_pool2d(x[None, None], 40), "area": lambda x: F.interpolate(x[None, None], size=1, mode="area"),
     "norm": lambda x: x.norm(), "layer_norm": lambda x: F.layer_norm(x, (1000,)), "instance_norm": lambda x: F.instance_norm(x[None, None])[0],
+    "segment_reduce": lambda x: torch.segment_reduce(x, "mean", lengths=torch.tensor([3, 37])),
     "logsumexp": lambda x: x.logsumexp(1), "softmax": lambda x: (x / 16).softmax(1),
 }
 

@@ -106,3 +106,12 @@ def test_logaddexp_of_complex_numbers():
     x, y = a[:1].requires_grad_(), b[:1].requires_grad_()
     assert torch.autograd.gradcheck(torch.logaddexp, (x, y))
     assert type(torch.logaddexp(x, y).grad_fn).__name__ == "LogaddexpBackward0"
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16, torch.float32, torch.float64))
+def test_polygamma_has_poles_at_integers(dtype):
+    poles = torch.tensor([0.0, -0.0, -1.0, -2.0, -37.0], dtype=dtype)
+    for n in range(1, 6):
+        assert torch.polygamma(n, poles).tolist() == [numpy.inf if n % 2 else -numpy.inf] * 5
+    for n in range(1, 4):
+        assert torch.polygamma(n, torch.tensor(numpy.inf, dtype=dtype)) == 0

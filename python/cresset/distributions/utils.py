@@ -24,7 +24,9 @@ def broadcast_all(*values):
                 options = {"dtype": v.dtype, "device": v.device}
                 break
         values = [v if is_tensor_like(v) else torch.tensor(v, **options) for v in values]
-    return torch.broadcast_tensors(*values)
+    # A tensor that has the common shape is returned itself: a leaf among the parameters gets its gradient.
+    return tuple(v if isinstance(v, torch.Tensor) and v.shape == wide.shape else wide
+                 for v, wide in zip(values, torch.broadcast_tensors(*values)))
 
 
 def _batch_shape_of(value, *given):
