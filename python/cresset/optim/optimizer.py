@@ -15,6 +15,7 @@ import cresset
 from .. import Tensor
 from .._C import _set_grad_enabled
 from .._utils import typename
+from ..utils._foreach_utils import _group_tensors_by_device_and_dtype
 from ..utils.hooks import RemovableHandle
 
 # What an optimizer takes: parameters, groups, or parameters with names.
@@ -576,19 +577,6 @@ def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
     on_device = all(p.is_cuda and type(p).__name__ in ("Tensor", "Parameter") for p in given)
     fused = use_fused and on_device and all(p.is_floating_point() for p in given)
     return fused, on_device and not fused
-
-
-def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
-    """{(device, dtype): (lists, indices)} of lists of tensors of which the first tells both."""
-    found = {}
-    for i, row in enumerate(zip(*tensorlistlist)):
-        key = next(((t.device, t.dtype) for t in row if t is not None), (None, None))
-        lists, indices = found.setdefault(key, ([[] for _ in tensorlistlist], []))
-        for to, tensor in zip(lists, row):
-            to.append(tensor)
-        if with_indices:
-            indices.append(i)
-    return found
 
 
 Optimizer._group_tensors_by_device_and_dtype = staticmethod(_group_tensors_by_device_and_dtype)

@@ -4,6 +4,7 @@
 types are recognized by name, so that NumPy is not imported for them.
 """
 import copy
+import re
 import sys
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 
@@ -14,13 +15,15 @@ default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
     "found {}")
 
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # dtypes of arrays that make no tensors
+
 
 def _is_numpy(cls):
     return cls.__module__ == "numpy"
 
 
 def _is_object_array(array):
-    return any(c in array.dtype.str for c in "SaUO")
+    return np_str_obj_array_pattern.search(array.dtype.str) is not None
 
 
 def _rebuild_mapping(elem, values):
