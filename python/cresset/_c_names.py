@@ -57,5 +57,5 @@ _C.__getattr__ = _finder(_C, _HOMES)
 _C._nn.__getattr__ = _finder(_C._nn, _NN_HOMES)
 _C._log_api_usage_once = _log_api_usage_once
 
-# Modules below torch._C: _distributed_c10d.
-_C.__path__ = [__file__.replace("_c_names.py", "distributed/_c")]
+# Modules below torch._C: _distributed_c10d, _functorch.
+_C.__path__ = [__file__.replace("_c_names.py", f"{folder}/_c") for folder in ("distributed", "_functorch")]

@@ -439,7 +439,7 @@ class _Randomness(TorchDispatchMode):
 
 # --- vmap ---
 
-def _name(func):
+def _get_name(func):
     return getattr(func, "__name__", repr(func))
 
 
@@ -454,14 +454,27 @@ def broadcast_to_tree(prefix, spec, error):
     return [leaf for part, child in zip(parts, spec.children()) for leaf in broadcast_to_tree(part, child, error)]
 
 
-def _inputs(in_dims, args, func):
+def _broadcast_to_and_flatten(tree, treespec):
+    """Returns the leaves of `tree` spread over a structure; None if they do not fit."""
+    class Misfit(Exception):
+        pass
+
+    def misfit():
+        raise Misfit
+    try:
+        return broadcast_to_tree(tree, treespec, misfit)
+    except Misfit:
+        return None
+
+
+def _process_batched_inputs(in_dims, args, func):
     """Returns (size of the batch, dims of the leaves, leaves, their structure)."""
-    said = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+    said = f"vmap({_get_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(f"{said}: expected `in_dims` to be int or a (potentially nested) tuple matching the "
                          f"structure of inputs, got: {type(in_dims)}.")
     if not args:
-        raise ValueError(f"vmap({_name(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are "
+        raise ValueError(f"vmap({_get_name(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are "
                          "trying to vmap over a function with no inputs. The latter is unsupported.")
     leaves, spec = tree_flatten(args)
 
@@ -488,37 +501,59 @@ def _inputs(in_dims, args, func):
     return sizes[0], dims, leaves, spec
 
 
-def _output(x, d, size, level, func):
-    if not isinstance(x, Tensor):
-        if d is None:
-            return x
-        raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(x)}. "
-                         "Did you mean to set out_dims= to None for output?")
-    if d is None:
-        if _is_at(x, level):
-            raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim "
-                             "is None")
-        return x
+# Libraries with containers of tensors replace _process_batched_inputs, _create_batched_inputs and _unwrap_batched,
+# so they have torch's names and parameters, and are looked up at each call.
+
+def _add_batch_dim(x, d, level):
+    """Returns the example of a level that x wraps along dim d."""
+    return _Batched(plain(x).movedim(d, 0), level)
+
+
+def _remove_batch_dim(x, level, size, d):
+    """Returns the batch of a level with the examples along dim d; another tensor is repeated."""
     inner = x.inner if _is_at(x, level) else x.expand(size, *x.shape)
     return inner if d == 0 else inner.movedim(0, d)
 
 
-def _run(func, size, dims, leaves, spec, out_dims, randomness, kwargs):
-    level = next(_levels)
-    given = [x if d is None else _Batched(plain(x).movedim(d, 0), level) for x, d in zip(leaves, dims)]
-    with _Randomness(randomness, size, level):
-        out = func(*tree_unflatten(given, spec), **kwargs)
-    outs, out_spec = tree_flatten(out)
+def _maybe_remove_batch_dim(name, x, level, size, d):
+    if not isinstance(x, Tensor):
+        if d is None:
+            return x
+        raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(x)}. "
+                         "Did you mean to set out_dims= to None for output?")
+    if d is None:
+        if _is_at(x, level):
+            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+        return x
+    return _remove_batch_dim(x, level, size, d)
+
+
+def _create_batched_inputs(flat_in_dims, flat_args, vmap_level, args_spec):
+    given = [x if d is None else _add_batch_dim(x, d, vmap_level) for x, d in zip(flat_args, flat_in_dims)]
+    return tree_unflatten(given, args_spec)
+
+
+def _unwrap_batched(batched_outputs, out_dims, vmap_level, batch_size, func):
+    outs, out_spec = tree_flatten(batched_outputs)
 
     def misfit():
-        raise ValueError(f"vmap({_name(func)}, ..., out_dims={out_dims}): out_dims is not compatible with the "
+        raise ValueError(f"vmap({_get_name(func)}, ..., out_dims={out_dims}): out_dims is not compatible with the "
                          f"structure of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs "
                          f"has structure {out_spec}.")
     if isinstance(out_dims, int) or out_dims is None:
         places = [out_dims] * len(outs)
     else:
         places = broadcast_to_tree(out_dims, out_spec, misfit)
-    return tree_unflatten([_output(x, d, size, level, func) for x, d in zip(outs, places)], out_spec)
+    name = _get_name(func)
+    return tree_unflatten([_maybe_remove_batch_dim(name, x, vmap_level, batch_size, d) for x, d in zip(outs, places)], out_spec)
+
+
+def _flat_vmap(func, batch_size, flat_in_dims, flat_args, args_spec, out_dims, randomness, /, **kwargs):
+    level = next(_levels)
+    given = _create_batched_inputs(flat_in_dims, flat_args, level, args_spec)
+    with _Randomness(randomness, batch_size, level):
+        out = func(*given, **kwargs)
+    return _unwrap_batched(out, out_dims, level, batch_size, func)
 
 
 def _run_chunks(func, size, dims, leaves, spec, out_dims, randomness, kwargs, chunk):
@@ -526,7 +561,7 @@ def _run_chunks(func, size, dims, leaves, spec, out_dims, randomness, kwargs, ch
     for start in range(0, size, chunk):
         n = min(chunk, size - start)
         some = [x if d is None else x.narrow(d, start, n) for x, d in zip(leaves, dims)]
-        parts.append(tree_flatten(_run(func, n, dims, some, spec, out_dims, randomness, kwargs)))
+        parts.append(tree_flatten(_flat_vmap(func, n, dims, some, spec, out_dims, randomness, **kwargs)))
     out_spec = parts[0][1]
     places = [out_dims] * len(parts[0][0]) if isinstance(out_dims, int) else broadcast_to_tree(
         out_dims, out_spec, lambda: None)
@@ -549,8 +584,8 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
 
     @functools.wraps(func, assigned=("__name__", "__doc__"), updated=())
     def mapped(*args, **kwargs):
-        size, dims, leaves, spec = _inputs(in_dims, args, func)
+        size, dims, leaves, spec = _process_batched_inputs(in_dims, args, func)
         if chunk_size is not None and chunk_size < size:
             return _run_chunks(func, size, dims, leaves, spec, out_dims, randomness, kwargs, chunk_size)
-        return _run(func, size, dims, leaves, spec, out_dims, randomness, kwargs)
+        return _flat_vmap(func, size, dims, leaves, spec, out_dims, randomness, **kwargs)
     return mapped
