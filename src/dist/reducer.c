@@ -207,6 +207,9 @@ static cr_status buckets_make(cr_reducer *r, const int *order)
     return CR_OK;
 }
 
+/* No message comes from the other ranks: the caller's hook reduces. */
+static bool is_fake(const cr_reducer *r) { return !strcmp(cr_comm_engine(r->comm), "fake"); }
+
 /* --- reducing --- */
 /* Sparse averages are not overlapped with backward: their sizes have to be known first. */
 static cr_status bucket_average_sparse(const cr_reducer *r, bucket *b, const char *where)
@@ -537,7 +540,7 @@ static cr_status reducer_end(void *at)
     if (r->next < (int)r->buckets.len)
         return CR_OK; /* the next forward tells which gradients did not come */
     for (int i = 0; i < r->count; i++) {
-        r->used[i] = !r->at[i].unused || r->at[i].touched;
+        r->used[i] = !r->at[i].unused || r->at[i].touched || is_fake(r);
         r->at[i].touched = false;
     }
     if (r->find_unused && !r->static_graph)
@@ -637,7 +640,7 @@ static cr_status rebuild(cr_reducer *r)
 
 cr_status cr_reducer_before_forward(cr_reducer *r)
 {
-    bool may = !r->rebuilt && (!r->find_unused || r->static_graph);
+    bool may = !r->rebuilt && (!r->find_unused || r->static_graph) && !is_fake(r);
 
     if (r->armed && r->next && r->next < (int)r->buckets.len)
         return fail_unfinished(r);

@@ -231,6 +231,46 @@ def outputs_that_the_loss_leaves_out(rank, size):
         raise AssertionError("a second backward went by the ranks' averages")
 
 
+def groups_of_programs(rank, size):
+    """A group of a class whose calls are those of another group: with works that have futures, and with works that wait."""
+    class Futures(dist.ProcessGroup):
+        def __init__(self, inner):
+            super().__init__(inner.rank(), inner.size())
+            self.inner, self.calls = inner, []
+
+        def getBackendName(self):
+            return "own"
+
+        def broadcast(self, tensors, opts):
+            return self.inner.broadcast(tensors, opts)
+
+        def allgather(self, outputs, inputs, opts):
+            return self.inner.allgather(outputs, inputs, opts)
+
+        def allreduce(self, tensors, opts):
+            self.calls.append(tensors[0].numel())
+            return self.inner.allreduce(tensors, opts)
+
+    class Waits(Futures):
+        def allreduce(self, tensors, opts):
+            work = super().allreduce(tensors, opts)
+
+            class Made(dist.Work):
+                def wait(self, timeout):
+                    return work.wait(timeout)
+            return Made()
+    alone = train(net(), None, 1, 0, 5)
+    for kind in (Futures, Waits):
+        group = kind(dist.group.WORLD)
+        try:
+            for how in ({}, {"find_unused_parameters": True}, {"static_graph": True}):
+                near(train(DDP(net(), process_group=group, bucket_cap_mb=0.001, **how), None, size, rank, 5), alone)
+                assert len(group.calls) >= 10, (how, group.calls)
+                group.calls.clear()
+        finally:
+            dist.distributed_c10d._forget(group)
+
+
 def hooks(rank, size):
     from cresset.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, debugging_hooks
     alone = train(net(), None, 1, 0)
@@ -453,7 +493,7 @@ def flags_of_sparse_gradients(rank, size):
 
 
 def arguments_and_methods(rank, size):
-    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, pieces_of_a_bucket, replicated_modules, unused_parameters, outputs_that_the_loss_leaves_out, hooks,
+    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, pieces_of_a_bucket, replicated_modules, unused_parameters, outputs_that_the_loss_leaves_out, groups_of_programs, hooks,
                  buffers_and_states, sampler_and_join, join_divides_by_the_ranks_that_train, optimizers):
         part(rank, size)
 

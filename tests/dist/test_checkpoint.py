@@ -147,3 +147,21 @@ def test_files_of_an_earlier_save_are_removed(tmp_path):
     assert save(4.0, {"a": 1, "b": 2}, **joined) == [other, *two, index, "sharded"]
     assert save(5.0, None, **joined) == [other, "model-00001-of-00001.safetensors", index, "sharded"]
     assert os.listdir(tmp_path / "sharded") == ["shard-00001-model-00001-of-00001.safetensors"]
+
+
+def test_dicts_that_torch_2_3_took_apart_are_read(tmp_path):
+    """Dicts without a tensor are one object there."""
+    from cresset.distributed.checkpoint import _version
+
+    def state(n):
+        return {"a": torch.full((2, 2), float(n)), "plain": {"x": {"one": n}, "y": [n, n]}, "deep": {"t": torch.full((1,), float(n)), "k": n}}
+    _version._derived_version = "2_3"
+    try:
+        dcp.save(state(3), checkpoint_id=tmp_path, no_dist=True)
+    finally:
+        _version._derived_version = None
+    assert {"a", "plain", "deep.t", "deep.k"} == set(dcp.FileSystemReader(tmp_path).read_metadata().state_dict_metadata)
+    into = state(0)
+    dcp.load(into, checkpoint_id=tmp_path, no_dist=True)
+    assert into["plain"] == {"x": {"one": 3}, "y": [3, 3]} and into["deep"]["k"] == 3 and into["deep"]["t"].item() == 3
+    assert torch.equal(into["a"], state(3)["a"]) and _version._derived_version is None

@@ -185,6 +185,13 @@ class _World:
 _world = _World()  # tests of programs replace it by one with other groups in each thread
 
 
+def _adopt(pg):
+    """Makes a group known that a program made by its class: its ranks are those of the run."""
+    if pg not in _world.pg_map:
+        _world.pg_map[pg], _world.pg_names[pg] = (pg.getBackendName(), None), pg.group_name
+        _world.pg_group_ranks[pg] = {r: r for r in range(pg.size())}
+
+
 def _forget(pg):
     for table in (_world.pg_map, _world.pg_names, _world.pg_group_ranks, _world.pg_backend_config, _world.pg_to_tag):
         table.pop(pg, None)
@@ -730,7 +737,7 @@ def _finish(work, async_op):
     if async_op:
         return work
     if work is not None:
-        work.wait()
+        work.wait(timedelta(0))  # without a limit of its own; classes of programs may have no default for it
     return None
 
 

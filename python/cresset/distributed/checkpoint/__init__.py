@@ -3,6 +3,7 @@
 A checkpoint says which boxes of which tensors it has; a load reads the boxes that its own layout needs, so any number of
 ranks, and any division of the tensors among them, reads any checkpoint.
 """
+from . import _version  # noqa: F401
 from .api import CheckpointException  # noqa: F401
 from .default_planner import DefaultLoadPlanner, DefaultSavePlanner  # noqa: F401
 from .filesystem import FileSystemReader, FileSystemWriter  # noqa: F401

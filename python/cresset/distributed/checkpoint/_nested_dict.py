@@ -1,5 +1,6 @@
 """Dicts of dicts and lists as one dict, whose keys are joined by dots."""
-from ._traverse import set_element, traverse_state_dict
+from . import _version
+from ._traverse import set_element, traverse_state_dict, traverse_state_dict_v_2_3
 
 
 def flatten_state_dict(state_dict):
@@ -11,7 +12,7 @@ def flatten_state_dict(state_dict):
         if name in flat:
             raise ValueError(f"duplicated flatten key {name}")
         flat[name], paths[name] = value, path
-    traverse_state_dict(state_dict, add)
+    (traverse_state_dict_v_2_3 if _version._derived_version == "2_3" else traverse_state_dict)(state_dict, add)
     return flat, paths
 
 

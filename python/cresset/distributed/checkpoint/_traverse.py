@@ -11,10 +11,21 @@ def _is_leaf(value):
     return not isinstance(value, list) or all(_is_leaf(v) and not isinstance(v, cresset.Tensor) for v in value)
 
 
-def traverse_state_dict(state_dict, visitor):
+def _is_leaf_2_3(value):
+    """In torch 2.3 dicts and lists were taken apart where a tensor is inside of them."""
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return all(_is_leaf_2_3(v) and not isinstance(v, cresset.Tensor) for v in parts)
+
+
+def traverse_state_dict_v_2_3(state_dict, visitor):
+    """Calls visitor(path, leaf) for each leaf of a checkpoint of torch 2.3."""
+    traverse_state_dict(state_dict, visitor, _is_leaf_2_3)
+
+
+def traverse_state_dict(state_dict, visitor, is_leaf=_is_leaf):
     """Calls visitor(path, leaf) for each leaf."""
     def visit(path, value):
-        if _is_leaf(value):
+        if is_leaf(value):
             visitor(path, value)
             return
         for key, part in ((str(k), v) for k, v in value.items()) if isinstance(value, Mapping) else enumerate(value):

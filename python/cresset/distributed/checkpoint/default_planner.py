@@ -7,6 +7,7 @@ from collections import ChainMap, defaultdict
 
 import cresset
 
+from . import _version
 from ._nested_dict import flatten_state_dict, set_element
 from .metadata import BytesStorageMetadata, Metadata, TensorStorageMetadata
 from .planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner, WriteItemType
@@ -190,8 +191,22 @@ class DefaultLoadPlanner(LoadPlanner):
     def set_up_planner(self, state_dict, metadata=None, is_coordinator=False):
         self.original_state_dict = state_dict
         if self.flatten_state_dict:
-            state_dict, self.mappings = flatten_state_dict(state_dict)
+            state_dict, self.mappings = self._flat(state_dict, metadata)
         self.state_dict, self.metadata, self.is_coordinator = state_dict, metadata, is_coordinator
+
+    @staticmethod
+    def _flat(state_dict, metadata):
+        """Takes a dict apart as today; or as torch 2.3 did, if the checkpoint has these parts and not today's."""
+        made = flatten_state_dict(state_dict)
+        known = () if metadata is None else metadata.state_dict_metadata
+        if metadata is None or all(key in known for key in made[0]):
+            return made
+        before, _version._derived_version = _version._derived_version, "2_3"
+        try:
+            former = flatten_state_dict(state_dict)
+        finally:
+            _version._derived_version = before
+        return former if all(key in known for key in former[0]) else made
 
     def create_local_plan(self):
         return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)

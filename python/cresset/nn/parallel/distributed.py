@@ -3,6 +3,7 @@ import inspect
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import cresset
@@ -102,6 +103,7 @@ class DistributedDataParallel(Module):
                 raise RuntimeError(f"Only 1D device mesh is supported, but got {device_mesh}.")
             process_group = device_mesh.get_group(mesh_dim=0)
         self.process_group = dist.distributed_c10d._get_default_group() if process_group is None else process_group
+        dist.distributed_c10d._adopt(self.process_group)
         self.device_mesh = device_mesh
         self._check_module(module, device_ids, output_device)
         self.module, self.mixed_precision = module, mixed_precision
@@ -213,15 +215,49 @@ class DistributedDataParallel(Module):
         first = _DEFAULT_FIRST_BUCKET_BYTES if self.bucket_bytes_cap_default else self.bucket_bytes_cap
         self.static_graph = static_graph
         sparse = self._sparse_parameters()
-        self.reducer = _C._comm_reducer(self.process_group._by_device.get(self.device_type, self.process_group._handle), tuple(self._parameters_list),
+        group = self.process_group
+        handle = group._by_device.get(self.device_type, group._handle)
+        if handle is None:  # a group of the program's class, whose allreduce _reduce_by_class calls
+            handle = _C._comm_group("fake", "gradients", group.rank(), group.size(), None, None, 60000, "")
+        self.reducer = _C._comm_reducer(handle, tuple(self._parameters_list),
                                         tuple(p in sparse for p in self._parameters_list), self.bucket_bytes_cap, first,
                                         bool(self.gradient_as_bucket_view), bool(self.find_unused_parameters),
                                         bool(static_graph))
         if self._hook is not None:
             self._set_hook(*self._hook)
+        elif group._handle is None:
+            self._reduce_by_class()
         elif self._reduce_dtype() is not None:
             from ...distributed.algorithms.ddp_comm_hooks.default_hooks import _compressed
             self._set_hook(None, lambda state, bucket: _compressed(self._reduce_dtype(), self.process_group, bucket))
+
+    def _reduce_by_class(self):
+        """Buckets are reduced by the allreduce of the group's class."""
+        from ...distributed import AllreduceOptions
+
+        def start(i):
+            buffer = self.reducer.buffer(i)
+            with cresset.no_grad():
+                buffer.div_(self.process_group.size())
+            self._futures[i] = self.process_group.allreduce([buffer], AllreduceOptions())
+
+        def finish(i):
+            work, result = self._futures.pop(i), None
+            if self._has_future(work):
+                result = work.get_future().wait()
+            else:
+                work.wait(timedelta(0))
+            result = result[0] if isinstance(result, (list, tuple)) else result
+            buffer = self.reducer.buffer(i)
+            if isinstance(result, cresset.Tensor) and result is not buffer:
+                with cresset.no_grad():
+                    buffer.copy_(result.reshape(buffer.shape))
+        self.reducer.set_hook(start, finish)
+
+    @staticmethod
+    def _has_future(work):
+        from ...distributed import Work
+        return type(work).get_future is not Work.get_future
 
     def _set_static_graph(self):
         """Says that every iteration uses the parameters as the first one does."""
