@@ -189,6 +189,17 @@ cr_device_text cr_device_print(cr_device d)
     return out;
 }
 
+cr_device_kind cr_device_accelerator(void)
+{
+    /* a program's backend is the last kind */
+    for (int i = CR_DEVICE_COUNT - 1; i > CR_CPU; i--) {
+        const cr_device_ops *ops = cr_device_of((cr_device_kind)i);
+        if (ops && ops->count && ops->count())
+            return (cr_device_kind)i;
+    }
+    return CR_CPU;
+}
+
 static int find_kind(const char *text, size_t len)
 {
     for (int i = 0; i < CR_DEVICE_COUNT; i++)

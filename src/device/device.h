@@ -68,6 +68,9 @@ typedef struct {
 cr_device_text cr_device_print(cr_device d);
 /* torch's name of the backend: "CPU", "Meta", "Vulkan". */
 cr_device_text cr_device_backend(cr_device_kind kind);
+/* The kind of device that a number alone names: a backend that the program has loaded, else an
+ * accelerator of this library; CR_CPU when there is none. */
+cr_device_kind cr_device_accelerator(void);
 /* "cpu", "cuda:1" -> kind and index (-1: none given).  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_device_parse(const char *text, int *kind, int *index);
 /* The device of a CR_DEVICE_VAL, for tensors made there (named) or copied there (to_copy_to).

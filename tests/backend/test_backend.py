@@ -65,6 +65,11 @@ def test_the_current_device():
         assert torch.rand(2).device == torch.device("demo:1")
 
 
+def test_a_number_is_a_device_of_the_backend():
+    assert torch.device(1) == torch.device("demo:1") and torch.ones(2).to(1).device == torch.ones(2, device=1).device
+    assert torch.nn.Linear(2, 2).to(1).weight.device == torch.device("demo:1")
+
+
 # --- mistakes ---
 
 @pytest.mark.parametrize("call", [lambda a, b: a + b, lambda a, b: torch.mm(a, b),

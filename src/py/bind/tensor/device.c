@@ -1,5 +1,4 @@
 /* torch.device, and the default device of factories. */
-#include "device/facts.h"
 #include "py/bind/bind.h"
 
 static const char *device_kind_name(int kind)
@@ -53,14 +52,13 @@ int cr_py_device_from(PyObject *x, int *kind, int *index)
         PyErr_SetString(PyExc_RuntimeError, "Device index must not be negative");
         return -1;
     }
-    *kind = cr_device_pinning();
-    if (*kind == CR_CPU) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "Cannot access accelerator device when none is available.");
-        return -1;
-    }
+    *kind = cr_device_accelerator();
     *index = (int)i;
-    return 1;
+    if (*kind != CR_CPU)
+        return 1;
+    PyErr_SetString(PyExc_RuntimeError,
+                    "Cannot access accelerator device when none is available.");
+    return -1;
 }
 
 static PyObject *bad_device(PyObject *args)
