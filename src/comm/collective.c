@@ -577,7 +577,7 @@ static void fold_frames(const cr_running *c, void *out, size_t at, int64_t n)
     for (int r = 1; r < c->g->size; r++)
         cr_reduce(a->op, a->dtype, out, out, frame_term(c, r, at, n), n);
     if (a->op == CR_REDUCE_AVG)
-        cr_reduce_scale(a->dtype, out, n, 1.0 / c->g->size);
+        cr_reduce_average(a->dtype, out, n, c->g->size);
 }
 
 /* Bytes before buffer `rank` of a list. */
@@ -732,6 +732,11 @@ static void scale(const cr_running *c, cr_buffer b, double factor)
     cr_reduce_scale(c->args->dtype, b.at, b.count, factor);
 }
 
+static void average(const cr_running *c, cr_buffer b)
+{
+    cr_reduce_average(c->args->dtype, b.at, b.count, c->g->size);
+}
+
 /* Exchanges whole buffers with one rank and reduces both, segment by segment, with the lower
  * rank's elements first: both ranks get the same bits. */
 static cr_status pair_reduce(const cr_running *c, cr_buffer whole, int peer)
@@ -823,7 +828,7 @@ static cr_status halves_reduce(halves *h, int64_t k)
     CR_TRY(finish_one(h->c, &h->receives.at[k]));
     cr_reduce(a->op, a->dtype, own.at, first ? own.at : term, first ? term : own.at, own.count);
     if (a->op == CR_REDUCE_AVG)
-        scale(h->c, own, 0.5);
+        average(h->c, own);
     CR_TRY(halves_send(h, &h->result_sends, own, RESULT_TAG));
     CR_TRY(finish_one(h->c, &h->sends.at[k]));
     return halves_receive(h, &h->results, halves_segment(h, h->other, k), RESULT_TAG);
@@ -888,7 +893,7 @@ static cr_status all_reduce_by_pairs(const cr_running *c, cr_buffer whole)
     for (int step = 1; step < c->g->size; step *= 2)
         CR_TRY(pair_reduce(c, whole, c->g->rank ^ step));
     if (c->args->op == CR_REDUCE_AVG)
-        scale(c, whole, 1.0 / c->g->size);
+        average(c, whole);
     return CR_OK;
 }
 
@@ -911,7 +916,7 @@ static cr_status all_reduce(const cr_running *c, cr_buffer whole)
     cut(part, c, whole);
     CR_GO(ring_reduce(c, part, part[g->rank].at));
     if (a->op == CR_REDUCE_AVG)
-        scale(c, part[g->rank], 1.0 / g->size);
+        average(c, part[g->rank]);
     CR_GO(ring_gather(c, part));
 done:
     cr_free(part);
@@ -960,7 +965,7 @@ static cr_status reduce_scatter(const cr_running *c)
         cr_free(block);
     }
     if (!st && a->op == CR_REDUCE_AVG)
-        scale(c, a->out[0], 1.0 / g->size);
+        average(c, a->out[0]);
     return st;
 }
 

@@ -123,7 +123,7 @@ static double expected(cr_reduce_op op, cr_dtype t, int size, int64_t i)
     if (op == CR_REDUCE_PREMUL_SUM)
         sum *= 0.5;
     if (op == CR_REDUCE_AVG)
-        sum /= size;
+        sum = cr_dtype_is_inexact(t) ? sum / size : (double)((int64_t)sum / size);
     if (t == CR_BOOL)
         return op == CR_REDUCE_BXOR ? size % 2 : 1;
     return sum;
@@ -179,7 +179,8 @@ static void reduce_every_size(cr_comm *g)
         cr_reduce_op op;
     } how[] = {{CR_F32, CR_REDUCE_SUM},        {CR_F32, CR_REDUCE_AVG},
                {CR_F32, CR_REDUCE_PREMUL_SUM}, {CR_F64, CR_REDUCE_MAX},
-               {CR_BF16, CR_REDUCE_AVG},       {CR_U8, CR_REDUCE_BAND}};
+               {CR_BF16, CR_REDUCE_AVG},       {CR_U8, CR_REDUCE_BAND},
+               {CR_I64, CR_REDUCE_AVG}};
 
     for (size_t i = 0; i < CR_LEN(how); i++)
         for (size_t k = 0; k < CR_LEN(counts); k++)

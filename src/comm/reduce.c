@@ -22,8 +22,9 @@ static bool is_bitwise(cr_reduce_op op)
 cr_status cr_reduce_check(cr_reduce_op op, cr_dtype dtype)
 {
     bool inexact = cr_dtype_is_inexact(dtype);
-    bool refused = is_bitwise(op)                                      ? inexact
-                   : op == CR_REDUCE_AVG || op == CR_REDUCE_PREMUL_SUM ? !inexact
+    bool refused = is_bitwise(op)                               ? inexact
+                   : op == CR_REDUCE_AVG                        ? dtype == CR_BOOL
+                   : op == CR_REDUCE_PREMUL_SUM                 ? !inexact
                    : op == CR_REDUCE_MIN || op == CR_REDUCE_MAX ? cr_dtype_is_complex(dtype)
                                                                 : false;
 
@@ -207,4 +208,26 @@ void cr_reduce_scale(cr_dtype dtype, void *at, int64_t n, double factor)
         scale_f64(at, n, factor);
     else
         scale_half(real, at, n, factor);
+}
+
+#define DIVIDE(T)                                                                              \
+    do {                                                                                       \
+        T *x = at;                                                                             \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            x[i] = (T)(x[i] / (T)ranks);                                                       \
+    } while (0)
+
+void cr_reduce_average(cr_dtype dtype, void *at, int64_t n, int ranks)
+{
+    switch (dtype) {
+    case CR_U8: DIVIDE(uint8_t); return;
+    case CR_I8: DIVIDE(int8_t); return;
+    case CR_I16: DIVIDE(int16_t); return;
+    case CR_I32: DIVIDE(int32_t); return;
+    case CR_I64: DIVIDE(int64_t); return;
+    case CR_U16: DIVIDE(uint16_t); return;
+    case CR_U32: DIVIDE(uint32_t); return;
+    case CR_U64: DIVIDE(uint64_t); return;
+    default: cr_reduce_scale(dtype, at, n, 1.0 / ranks); return;
+    }
 }
