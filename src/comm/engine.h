@@ -73,10 +73,12 @@ typedef struct cr_engine {
     /* Frees the link, of which no transfer is in progress.  `shut` was called if it is broken.
      */
     void (*close)(void *link, bool broken);
-    /* Start a transfer.  The bytes stay until it is done.  A message may be shorter than the
-     * place where it is received.  Transfers of one pair with one channel and tag arrive in
-     * order.  `channel` 0: calls; 1: SEND and RECEIVE of programs.
-     * from -1: any rank.  *transfer is then to be waited for, and dropped. */
+    /* Start a transfer.  The bytes stay until it is done.  Transfers of one pair with one
+     * channel and tag arrive in order.  `channel` 0: calls; a message may be shorter than the
+     * place where it is received.  1: SEND and RECEIVE of programs, which have 28 bits of a tag
+     * or more; a message of another size than its place fails the receive, or the receive does
+     * not take it and ends at its time limit.  from -1: any rank.  *transfer is then to be
+     * waited for, and dropped. */
     cr_status (*send)(void *link, void **transfer, const void *at, size_t bytes, int to,
                       int channel, uint64_t tag);
     cr_status (*receive)(void *link, void **transfer, void *at, size_t bytes, int from,

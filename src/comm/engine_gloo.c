@@ -33,10 +33,15 @@ static bool gloo_open_library(cr_text *tried)
     return false;
 }
 
-/* Bits 63 and 62 of a slot separate programs' messages from those of calls and of Gloo. */
-static uint64_t gloo_slot(int channel, uint64_t tag)
+/* Bits 63 and 62 of a slot separate programs' messages from those of calls and of Gloo.  The
+ * slot of a program's message has its size, too: Gloo ends the process where a message is
+ * longer than the place where it is received, and leaves the rest of the place as it was where
+ * it is shorter.
+ */
+static uint64_t gloo_slot(int channel, uint64_t tag, size_t bytes)
 {
-    return (uint64_t)(channel ? 3 : 1) << 62 | (tag & 0xffffffffffff);
+    return channel ? (uint64_t)3 << 62 | (tag & 0xfffffff) << 34 | (bytes & 0x3ffffffff)
+                   : (uint64_t)1 << 62 | (tag & 0xffffffffffff);
 }
 
 static cr_status gloo_failed(const char *error) { return cr_fail(CR_COMM, "Gloo: %s", error); }
@@ -86,7 +91,7 @@ static cr_status gloo_send(void *link, void **transfer, const void *at, size_t b
 {
     char error[CR_SHIM_ERROR] = "";
 
-    if (gloo->send(link, transfer, at, bytes, to, gloo_slot(channel, tag), error))
+    if (gloo->send(link, transfer, at, bytes, to, gloo_slot(channel, tag, bytes), error))
         return gloo_failed(error);
     return CR_OK;
 }
@@ -96,7 +101,7 @@ static cr_status gloo_receive(void *link, void **transfer, void *at, size_t byte
 {
     char error[CR_SHIM_ERROR] = "";
 
-    if (gloo->receive(link, transfer, at, bytes, from, gloo_slot(channel, tag), error))
+    if (gloo->receive(link, transfer, at, bytes, from, gloo_slot(channel, tag, bytes), error))
         return gloo_failed(error);
     return CR_OK;
 }

@@ -48,6 +48,7 @@ typedef struct {
     cr_mpi_request request;
     bool done, receives;
     int from;
+    int64_t bytes; /* that must come; -1: any number */
 } mpi_transfer;
 
 enum { YIELDS = 400, FIRST_PAUSE = 10, LONGEST_PAUSE = 500, LONG_YIELD = 200 /* us */ };
@@ -310,6 +311,9 @@ static void mpi_link_close(void *link, bool broken)
 }
 
 /* --- transfers --- */
+/* MPI's implementations have tags of more than 23 bits, the standard of 15. */
+static int mpi_tag(uint64_t tag) { return (int)(tag & 0x7fffff); }
+
 static mpi_transfer *transfer_new(const mpi_link *l)
 {
     if (l->shut) {
@@ -328,8 +332,8 @@ static cr_status mpi_send(void *link, void **out, const void *at, size_t bytes, 
     if (!t)
         return cr_error_kind();
     pthread_mutex_lock(&mpi_lock);
-    int rc = mpi.Isend_c(at, (int64_t)bytes, CR_MPI_BYTE, to, (int)(tag & 0x7fffff),
-                         l->channel[channel], &t->request);
+    int rc = mpi.Isend_c(at, (int64_t)bytes, CR_MPI_BYTE, to, mpi_tag(tag), l->channel[channel],
+                         &t->request);
     pthread_mutex_unlock(&mpi_lock);
     if (!rc)
         *out = t;
@@ -347,15 +351,31 @@ static cr_status mpi_receive(void *link, void **out, void *at, size_t bytes, int
     if (!t)
         return cr_error_kind();
     t->receives = true;
+    t->bytes = channel ? (int64_t)bytes : -1;
     pthread_mutex_lock(&mpi_lock);
     int rc = mpi.Irecv_c(at, (int64_t)bytes, CR_MPI_BYTE, from < 0 ? CR_MPI_ANY_SOURCE : from,
-                         (int)(tag & 0x7fffff), l->channel[channel], &t->request);
+                         mpi_tag(tag), l->channel[channel], &t->request);
     pthread_mutex_unlock(&mpi_lock);
     if (!rc)
         *out = t;
     else
         cr_free(t);
     return rc ? mpi_failed(rc, "Irecv") : CR_OK;
+}
+
+/* A longer message is MPI's own error. */
+static cr_status transfer_check(const mpi_transfer *t, const cr_mpi_status *status)
+{
+    int64_t came = 0;
+
+    pthread_mutex_lock(&mpi_lock);
+    int rc = mpi.Get_count_c(status, CR_MPI_BYTE, &came);
+    pthread_mutex_unlock(&mpi_lock);
+    if (rc)
+        return mpi_failed(rc, "Get_count");
+    return came == t->bytes ? CR_OK
+                            : cr_fail(CR_COMM, "a message of %lld bytes came, not %lld",
+                                      (long long)came, (long long)t->bytes);
 }
 
 static cr_status transfer_test(mpi_transfer *t)
@@ -370,7 +390,7 @@ static cr_status transfer_test(mpi_transfer *t)
         return mpi_failed(rc, "Test");
     t->done = done;
     t->from = status.source;
-    return CR_OK;
+    return done && t->receives && t->bytes >= 0 ? transfer_check(t, &status) : CR_OK;
 }
 
 /* The time until which waits sleep at once. */

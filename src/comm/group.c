@@ -180,7 +180,9 @@ static cr_status group_wait_open(cr_comm *g, int64_t timeout_ms)
         return cr_store_set(g->store, all, cr_bytes_of("1"));
     for (;;) {
         double slice_end = cr_seconds() + 1e-3 * OPEN_SLICE_MS;
-        cr_status st = cr_store_wait(g->store, all, OPEN_SLICE_MS);
+        cr_text one = {0};
+        cr_status st = cr_store_get_slice(g->store, all, OPEN_SLICE_MS, end, &one);
+        cr_text_drop(&one);
         if (st != CR_STORE)
             return st;
         /* a store that fails, such as a file, does so at once */
@@ -791,20 +793,26 @@ static cr_status work_start_whole(cr_work *w, bool now)
 }
 
 /* --- transfers of programs --- */
+_Static_assert(CR_DTYPE_COUNT <= 64, "a dtype has 6 bits of a tag");
+
+/* A message is taken by a receive of its dtype alone. */
+static uint64_t transfer_tag(const cr_call_args *a) { return a->tag << 6 | (uint64_t)a->dtype; }
+
 static cr_status transfer_start(cr_work *w)
 {
     const cr_call_args *a = w->calls;
     const cr_engine *e = w->g->engine;
     cr_buffer b = a->kind == CR_CALL_SEND ? a->in[0] : a->out[0];
     size_t n = (size_t)b.count * cr_dtype_size(a->dtype);
+    uint64_t tag = transfer_tag(a);
 
     pthread_mutex_lock(&w->g->lock);
     w->state = WORK_RUNS;
     pthread_mutex_unlock(&w->g->lock);
     w->end = cr_seconds() + 1e-3 * (double)w->timeout_ms;
     return a->kind == CR_CALL_SEND
-               ? e->send(w->g->link, &w->transfer, b.at, n, a->root, 1, a->tag)
-               : e->receive(w->g->link, &w->transfer, b.at, n, a->root, 1, a->tag);
+               ? e->send(w->g->link, &w->transfer, b.at, n, a->root, 1, tag)
+               : e->receive(w->g->link, &w->transfer, b.at, n, a->root, 1, tag);
 }
 
 static void transfer_finish(cr_work *w, double end)

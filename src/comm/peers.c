@@ -19,6 +19,7 @@ enum {
     HOST_BYTES = 128,
     MEET_SLICE_MS = 100,
     LEAVE_MS = 1000,
+    LEAVE_ALL_MS = 5000,
     LEAVE_PAUSE_US = 5000,
     STORE_MS = 300
 };
@@ -78,7 +79,7 @@ static cr_status set_first(cr_store *store, const char *key, const char *text, c
 {
     cr_store_reply reply = {0};
     cr_bytes k = cr_bytes_of(key), value[2] = {{"", 0}, cr_bytes_of(text)};
-    cr_store_request r = {CR_STORE_COMPARE_SET, 0, -1, 1, 2, &k, value};
+    cr_store_request r = {CR_STORE_COMPARE_SET, 0, -1, 1, 2, &k, value, 0};
     cr_status st = cr_store_call(store, &r, &reply);
     const cr_bytes *now = st || !reply.value.len ? NULL : reply.value.at;
     bool mine = now && now->len == value[1].len && !memcmp(now->at, text, now->len);
@@ -134,13 +135,13 @@ static cr_status peers_missing(cr_store *store, int size, int64_t timeout_ms)
     return CR_STORE;
 }
 
-static cr_status peer_find(peer *p, cr_store *store, int rank, int64_t ms)
+static cr_status peer_find(peer *p, cr_store *store, int rank, int64_t ms, double end)
 {
     char key[32];
     cr_text text = {0};
 
     peer_key(key, rank);
-    cr_status st = cr_store_get(store, key, ms, &text);
+    cr_status st = cr_store_get_slice(store, key, ms, end, &text);
     if (!st && sscanf(cr_text_str(&text), "%d %llu %d %127s", &p->process, &p->start, &p->size,
                       p->host) < 3)
         st = cr_fail(CR_COMM, "the store has no process of rank %d", rank);
@@ -187,7 +188,7 @@ static bool ask_shortly(cr_store *store, cr_store_verb verb, const char *key, in
 {
     cr_store_reply reply = {0};
     cr_bytes k = cr_bytes_of(key);
-    cr_store_request r = {verb, number, STORE_MS, 1, 0, &k, NULL};
+    cr_store_request r = {verb, number, STORE_MS, 1, 0, &k, NULL, 0};
     bool answered = !cr_store_call(store, &r, &reply);
 
     *answer = reply.number;
@@ -211,21 +212,20 @@ static int peers_there(cr_store *store, int size)
     return n;
 }
 
-/* Waits until the ranks that have come know of the refusal.  `counted`: this process is one of
- * them; `first`: it refused. */
-static void peers_leave(cr_store *store, int size, bool counted, bool first)
+/* Waits until all ranks know of the refusal: those that have come where the time is over, else
+ * all `size`, whose processes may start later.  `first`: this process refused. */
+static void peers_leave(cr_store *store, int size, bool over, bool first)
 {
-    double end = cr_seconds() + 1e-3 * LEAVE_MS;
+    double end = cr_seconds() + 1e-3 * (over ? LEAVE_MS : LEAVE_ALL_MS);
     int64_t left, there = 1, unused;
 
-    if (!ask_shortly(store, CR_STORE_ADD, left_key, counted, &left))
+    if (!ask_shortly(store, CR_STORE_ADD, left_key, 1, &left))
         return;
-    while (there && cr_seconds() < end && !cr_wait_pause(LEAVE_PAUSE_US)) {
-        if (!ask_shortly(store, first ? CR_STORE_ADD : CR_STORE_CHECK,
-                         first ? left_key : refusal_key, 0, &there))
+    while (there && left < (over ? peers_there(store, size) : size) && cr_seconds() < end &&
+           !cr_wait_pause(LEAVE_PAUSE_US))
+        if (!ask_shortly(store, CR_STORE_ADD, left_key, 0, &left) ||
+            !ask_shortly(store, CR_STORE_CHECK, refusal_key, 0, &there))
             return;
-        there = first ? there < peers_there(store, size) : there;
-    }
     if (first && ask_shortly(store, CR_STORE_DELETE, refusal_key, 0, &unused))
         (void)ask_shortly(store, CR_STORE_DELETE, left_key, 0, &unused);
 }
@@ -236,7 +236,7 @@ static cr_status peer_wait(peer *p, cr_store *store, int rank, double end, bool 
     for (;;) {
         double start = cr_seconds(), left = 1e3 * (end - start);
         int64_t ms = left < 0 ? 0 : left < MEET_SLICE_MS ? (int64_t)left : MEET_SLICE_MS;
-        cr_status st = peer_find(p, store, rank, ms);
+        cr_status st = peer_find(p, store, rank, ms, end);
         if (st != CR_STORE)
             return st;
         CR_TRY(refusal_read(store));
@@ -276,12 +276,11 @@ cr_status cr_peers_meet(cr_peers **out, cr_store *store, int rank, int size, int
     p->rank = rank;
     p->size = p->at[rank].size = size;
     cr_status st = peer_write(&p->at[rank], store, rank);
-    bool counted = !st;
     if (!st)
         st = peers_find(p, store, end, timeout_ms);
     if (st == CR_COMM || st == CR_STORE) {
         char *why = cr_strdup(cr_error_message());
-        peers_leave(store, size, counted, refusal_write(store, st));
+        peers_leave(store, size, cr_seconds() >= end, refusal_write(store, st));
         cr_fail(st, "%s", why ? why : "no memory for a message");
         cr_free(why);
     }

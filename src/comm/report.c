@@ -9,8 +9,27 @@
 
 enum { STORE_MS = 300, COLLECT_MS = 700, PLACE_BYTES = 800, NAMED_RANKS = 16 };
 
+/* A message: two ranks' messages that differ wait for each other in vain. */
+static void message_text(char *out, const cr_running *c)
+{
+    const cr_call_args *a = c->args;
+    bool sends = a->kind == CR_CALL_SEND;
+    char peer[32] = "any rank";
+
+    if (a->root >= 0)
+        snprintf(peer, sizeof peer, "rank %d", a->root);
+    snprintf(out, PLACE_BYTES, "%s of %lld elements of %s %s %s, tag %llu%s%s%s",
+             cr_call_kind_name(a->kind), (long long)(sends ? a->in : a->out)[0].count,
+             cr_dtype_name(a->dtype), sends ? "to" : "from", peer, (unsigned long long)a->tag,
+             *c->where ? " (" : "", c->where, *c->where ? ")" : "");
+}
+
 static void place_text(char *out, const cr_running *c)
 {
+    if (c->args->kind == CR_CALL_SEND || c->args->kind == CR_CALL_RECEIVE) {
+        message_text(out, c);
+        return;
+    }
     snprintf(out, PLACE_BYTES, "%s #%llu%s%s%s", cr_call_kind_name(c->args->kind),
              (unsigned long long)c->sequence, *c->where ? " (" : "", c->where,
              *c->where ? ")" : "");

@@ -78,11 +78,10 @@ cr_status cr_store_set(cr_store *s, const char *key, cr_bytes value)
     return st;
 }
 
-cr_status cr_store_get(cr_store *s, const char *key, int64_t timeout_ms, cr_text *out)
+static cr_status store_get(cr_store *s, const char *key, cr_store_request r, cr_text *out)
 {
     cr_store_reply reply = {0};
-    cr_status st =
-        store_one(s, CR_STORE_GET, key, (cr_store_request){.timeout_ms = timeout_ms}, &reply);
+    cr_status st = store_one(s, CR_STORE_GET, key, r, &reply);
 
     if (!st) {
         cr_text_put_n(out, reply.value.at[0].at, reply.value.at[0].len);
@@ -90,6 +89,20 @@ cr_status cr_store_get(cr_store *s, const char *key, int64_t timeout_ms, cr_text
     }
     cr_store_reply_drop(&reply);
     return st;
+}
+
+cr_status cr_store_get(cr_store *s, const char *key, int64_t timeout_ms, cr_text *out)
+{
+    return store_get(s, key, (cr_store_request){.timeout_ms = timeout_ms}, out);
+}
+
+cr_status cr_store_get_slice(cr_store *s, const char *key, int64_t slice_ms, double end,
+                             cr_text *out)
+{
+    double left = 1e3 * (end - cr_seconds());
+    int64_t late = left > 1000 ? (int64_t)left : 1000;
+
+    return store_get(s, key, (cr_store_request){.timeout_ms = slice_ms, .late_ms = late}, out);
 }
 
 cr_status cr_store_add(cr_store *s, const char *key, int64_t addend, int64_t *sum)

@@ -30,12 +30,14 @@ typedef enum {
 } cr_store_verb;
 
 /* A request; keys and values are borrowed.  `number` is the addend of ADD, and for POP 1 to
- * wait for an item.  timeout_ms -1: the store's timeout. */
+ * wait for an item.  timeout_ms -1: the store's timeout.  late_ms: how late the answer of a
+ * server may be before the server is taken for lost; 0: a second. */
 typedef struct {
     cr_store_verb verb;
     int64_t number, timeout_ms;
     int keys, values;
     const cr_bytes *key, *value;
+    int64_t late_ms;
 } cr_store_request;
 
 /* An answer: a number (ADD, CHECK, DELETE, COUNT, LENGTH) or values, which point into `raw`.
@@ -97,6 +99,10 @@ CR_MUST cr_status cr_store_call(cr_store *s, const cr_store_request *r, cr_store
 CR_MUST cr_status cr_store_set(cr_store *s, const char *key, cr_bytes value);
 /* Waits for the key and appends its value to *out. */
 CR_MUST cr_status cr_store_get(cr_store *s, const char *key, int64_t timeout_ms, cr_text *out);
+/* The same for one slice of a wait that lasts until the time `end` (cr_seconds): CR_STORE after
+ * the slice, and a busy server may answer until the end. */
+CR_MUST cr_status cr_store_get_slice(cr_store *s, const char *key, int64_t slice_ms, double end,
+                                     cr_text *out);
 /* The sum after adding. */
 CR_MUST cr_status cr_store_add(cr_store *s, const char *key, int64_t addend, int64_t *sum);
 CR_MUST cr_status cr_store_wait(cr_store *s, const char *key, int64_t timeout_ms);

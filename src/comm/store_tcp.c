@@ -112,8 +112,9 @@ static cr_status tcp_call(cr_store *s, const cr_store_request *r, cr_store_reply
     int fd;
 
     with_limit.timeout_ms = cr_store_timeout(s, r);
-    CR_TRY(tcp_take(t, &fd, with_limit.timeout_ms));
-    double end = cr_seconds() + 1e-3 * (double)(with_limit.timeout_ms + GRACE_MS);
+    CR_TRY(tcp_take(t, &fd, with_limit.timeout_ms + r->late_ms));
+    int64_t late = r->late_ms ? r->late_ms : GRACE_MS;
+    double end = cr_seconds() + 1e-3 * (double)(with_limit.timeout_ms + late);
     if (tcp_exchange(fd, &with_limit, out, end)) {
         close(fd);
         return tcp_lost(t);

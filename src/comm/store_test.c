@@ -87,26 +87,26 @@ TEST(every_kind_keeps_values_sums_and_queues)
         OK(cr_store_add(s, "n", 2, &sum));
         EQ(sum, 42);
         is_value(s, "n", "42");
-        ask(s, (cr_store_request){CR_STORE_COMPARE_SET, 0, -1, 1, 2, &key, pair}, &reply);
+        ask(s, (cr_store_request){CR_STORE_COMPARE_SET, 0, -1, 1, 2, &key, pair, 0}, &reply);
         cr_store_reply_drop(&reply);
         is_value(s, "a", "2");
-        ask(s, (cr_store_request){CR_STORE_APPEND, 0, -1, 1, 1, &key, pair}, &reply);
+        ask(s, (cr_store_request){CR_STORE_APPEND, 0, -1, 1, 1, &key, pair, 0}, &reply);
         cr_store_reply_drop(&reply);
         is_value(s, "a", "21");
-        ask(s, (cr_store_request){CR_STORE_DELETE, 0, -1, 1, 0, &key, NULL}, &reply);
+        ask(s, (cr_store_request){CR_STORE_DELETE, 0, -1, 1, 0, &key, NULL, 0}, &reply);
         EQ(reply.number, 1);
         cr_store_reply_drop(&reply);
         OK(cr_store_check(s, "a", &there));
         EQ(there, false);
         cr_bytes q = cr_bytes_of("q");
         for (int i = 0; i < 2; i++) {
-            ask(s, (cr_store_request){CR_STORE_PUSH, 0, -1, 1, 1, &q, pair + i}, &reply);
+            ask(s, (cr_store_request){CR_STORE_PUSH, 0, -1, 1, 1, &q, pair + i, 0}, &reply);
             cr_store_reply_drop(&reply);
         }
-        ask(s, (cr_store_request){CR_STORE_POP, 1, -1, 1, 0, &q, NULL}, &reply);
+        ask(s, (cr_store_request){CR_STORE_POP, 1, -1, 1, 0, &q, NULL, 0}, &reply);
         EQ_STR(reply.value.at[0].at, "1");
         cr_store_reply_drop(&reply);
-        ask(s, (cr_store_request){CR_STORE_LENGTH, 0, -1, 1, 0, &q, NULL}, &reply);
+        ask(s, (cr_store_request){CR_STORE_LENGTH, 0, -1, 1, 0, &q, NULL, 0}, &reply);
         EQ(reply.number, 1);
         cr_store_reply_drop(&reply);
         cr_store_drop(s);

@@ -42,6 +42,9 @@ def reductions(rank, size):
     x = torch.full((3,), float(rank))
     dist.all_reduce(x, R.AVG)
     assert x.tolist() == [sum(range(size)) / size] * 3
+    x = torch.tensor([rank - 5, rank])
+    dist.all_reduce(x, R.AVG)  # quotients of integers lose their fraction
+    assert x.tolist() == [int((sum(range(size)) - 5 * size) / size), int(sum(range(size)) / size)]
     x = torch.ones(3)
     dist.all_reduce(x, dist._make_nccl_premul_sum(0.25))
     assert x.tolist() == [size * 0.25] * 3
@@ -322,6 +325,26 @@ def differences(rank, size):
     dist.destroy_process_group(group)
     expect(lambda: dist.all_reduce(torch.ones(2), group=group), "all_reduce (in_ranks.py:", f"of rank {rank}",
            "is closed since: it was destroyed")
+
+
+def other_messages(rank, size):
+    """Messages that are not those which the other rank receives: of another size or dtype, or with another tag."""
+    for sent, place, tag in ((torch.ones(8), torch.ones(4), 3), (torch.ones(4), torch.ones(8), 3), (torch.ones(1 << 18), torch.ones(4), 3),
+                             (torch.ones(4), torch.ones(4).double(), 3), (torch.ones(4), torch.ones(4).int(), 3),
+                             (torch.ones(4), torch.ones(4), 4)):
+        group = dist.new_group(range(size), timeout=timedelta(seconds=2))
+        if rank == 0:
+            work = dist.isend(sent, 1, group, 3)
+            if dist.get_backend(group) == "gloo":
+                expect(work.wait, f"send of {sent.numel()} elements of float32 to rank 1, tag 3 (in_ranks.py:", "of rank 0")
+        elif rank == 1:
+            before = place.clone()
+            dtype = str(place.dtype).partition(".")[2]
+            expect(lambda: dist.recv(place, 0, group, tag), f"recv of {place.numel()} elements of {dtype} from rank 0, tag {tag} "
+                   "(in_ranks.py:", "of rank 1 in group 'group")
+            if dist.get_backend(group) == "gloo":
+                assert torch.equal(place, before)
+        dist.barrier()
 
 
 def coalesced(rank, group):

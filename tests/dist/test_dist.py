@@ -57,6 +57,11 @@ def test_calls_messages_and_groups(size, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_messages_that_differ_are_told_by_both_ranks(backend):
+    passes("other_messages", 2, backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_calls_that_differ_are_an_error_at_every_rank(backend):
     passes("differences", 2, backend)
 
@@ -83,6 +88,8 @@ import sys
 from datetime import timedelta
 import cresset.distributed as dist
 url, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
 try:
     dist.init_process_group(sys.argv[4], init_method=url, rank=rank, world_size=size, timeout=timedelta(seconds=float(sys.argv[5])))
     print("joined")
@@ -94,8 +101,12 @@ except (dist.DistError, ValueError) as error:
 def join(url, places, seconds):
     """Processes of these (rank, size) try to make a group; returns what each says."""
     processes = [subprocess.Popen([sys.executable, "-c", JOIN, url, str(r), str(n), BACKENDS[0], str(seconds)], text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r, n in places]
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r, n in places]
     try:
+        assert [p.stdout.readline() for p in processes] == ["ready\n"] * len(places)
+        for p in processes:
+            p.stdin.write("go\n")
+            p.stdin.flush()
         return [p.communicate(timeout=seconds + ranks.LIMIT)[0].strip() for p in processes]
     finally:
         for p in processes:

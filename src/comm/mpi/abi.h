@@ -35,6 +35,7 @@ enum { CR_MPI_ANY_SOURCE = -1, CR_MPI_THREAD_MULTIPLE = 4096 };
     X(Isend_c, (const void *, int64_t, cr_mpi_type, int, int, cr_mpi_comm, cr_mpi_request *))  \
     X(Irecv_c, (void *, int64_t, cr_mpi_type, int, int, cr_mpi_comm, cr_mpi_request *))        \
     X(Cancel, (cr_mpi_request *))                                                              \
-    X(Test, (cr_mpi_request *, int *, cr_mpi_status *))
+    X(Test, (cr_mpi_request *, int *, cr_mpi_status *))                                        \
+    X(Get_count_c, (const cr_mpi_status *, cr_mpi_type, int64_t *))
 
 #endif

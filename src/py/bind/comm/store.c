@@ -135,7 +135,8 @@ static PyObject *store_call(PyObject *self, PyObject *args)
     Py_ssize_t n = store_bytes(keys, &key);
     Py_ssize_t m = n < 0 ? -1 : store_bytes(values, &value);
     if (m >= 0) {
-        cr_store_request r = {(cr_store_verb)verb, number, timeout, (int)n, (int)m, key, value};
+        cr_store_request r = {
+            (cr_store_verb)verb, number, timeout, (int)n, (int)m, key, value, 0};
         CR_PY_AWAITING(st, cr_store_call(((py_store *)self)->s, &r, &reply));
         result = st ? cr_py_raise(st) : store_answer(&reply);
         PyMem_Free(value);
