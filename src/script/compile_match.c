@@ -527,7 +527,8 @@ static CR_NORETURN void match_report(compiler *c, const cr_sschemas *all, const 
 
     if (c->env && !strncmp(name, "aten::", 6))
         cr_session_check(c->s, cr_soperators(&swapped, name + 6));
-    if (all->len + (swapped ? swapped->len : 0) == 1)
+    /* entries of the table have other overloads in torch, such as those with out= */
+    if (all->len + (swapped ? swapped->len : 0) == 1 && !all->at[0]->op)
         match_report_one(c, all->at[0], args, range);
     match_explain(c, &text, all, args, range);
     if (swapped)
