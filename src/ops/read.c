@@ -1229,6 +1229,7 @@ cr_status ops_add_inplace(cr_op *op)
         return CR_MEMORY;
     *made = *op;
     memcpy(params, op->param, op->param_count * sizeof *params);
+    params[0].name = "self"; /* torch's name of what an in-place form writes */
     params[0].written = true;
     params[0].alias = 'a';
     params[0].number = false;
