@@ -1,12 +1,34 @@
 /* Moving elements between channels and pixels; filling diagonals. */
+#include "tensor/geometry.h"
 #include "whole/whole_impl.h"
 #include <string.h>
 
-/* reshape, permute, reshape, as calls through all stages. */
+/* `t` itself or, where it shares `like`'s memory or has other strides than those of `like`'s
+ * memory format, a copy that has them. */
+static cr_status keep_format(cr_value *result, cr_tensor *t, const cr_tensor *like)
+{
+    int64_t stride[CR_MAX_DIMS], format = cr_suggested_format(like);
+
+    CR_TRY(cr_format_strides(format, t->ndim, t->size, stride));
+    if (t->storage == like->storage || memcmp(t->stride, stride, t->ndim * sizeof *stride))
+        return cr_call_given(result, cr_entry.clone,
+                             (cr_value[]){cr_of_tensor(t), {.tag = CR_FORMAT_VAL, .i = format}},
+                             2);
+    *result = cr_of_tensor(cr_keep(t));
+    return CR_OK;
+}
+
+/* (self, like) */
+cr_status cr_do_in_format_of(const cr_value *arg, cr_value *result)
+{
+    return keep_format(result, arg[0].t, arg[1].t);
+}
+
+/* reshape, permute, reshape, as calls through all stages; a copy also where these are views. */
 static cr_status shuffle_elements(cr_value *result, const cr_value *self, const cr_shape *fine,
                                   const int64_t *order, const cr_shape *sizes)
 {
-    cr_tensor *a = NULL, *b = NULL;
+    cr_tensor *a = NULL, *b = NULL, *c = NULL;
     size_t n = (size_t)fine->ndim;
     cr_status st;
 
@@ -14,10 +36,12 @@ static cr_status shuffle_elements(cr_value *result, const cr_value *self, const 
                          2));
     CR_GO(cr_call_tensor(&b, cr_entry.permute,
                          (cr_value[]){cr_of_tensor(a), cr_of_ints(order, n)}, 2));
-    CR_GO(cr_call_given(
-        result, cr_entry.reshape,
+    CR_GO(cr_call_tensor(
+        &c, cr_entry.reshape,
         (cr_value[]){cr_of_tensor(b), cr_of_ints(sizes->size, (size_t)sizes->ndim)}, 2));
+    st = keep_format(result, c, self->t);
 done:
+    cr_drop(c);
     cr_drop(b);
     cr_drop(a);
     return st;

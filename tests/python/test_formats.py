@@ -42,6 +42,11 @@ IMAGES = {
     "reflect": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
     "replicate": lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate"),
     "cat": lambda x: torch.cat([x, x], 1),
+    "group_norm": lambda x: F.group_norm(x, 2),
+    "group_norm_weight": lambda x: F.group_norm(x, 2, torch.ones(x.shape[1]), torch.ones(x.shape[1])),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(torch.cat([x, x], 1), 2),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(F.interpolate(x, scale_factor=2), 2),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 2),
     "roll": lambda x: x.roll(1, 2),
     "flip": lambda x: x.flip(2),
     "sort": lambda x: x.sort(1)[0],
@@ -54,6 +59,8 @@ VOLUMES = {
     "trilinear": lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"),
     "max_pool": lambda x: F.max_pool3d(x, 2),
     "constant": lambda x: F.pad(x, (1, 1)),
+    "group_norm": lambda x: F.group_norm(x, 2),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 2),
     "cat": lambda x: torch.cat([x, x], 0),
 }
 
@@ -106,3 +113,41 @@ def test_gradients_of_channels_last(function):
         ga, = torch.autograd.grad((a * w).sum(), x)
         gb, = torch.autograd.grad((b * w).sum(), y)
     assert torch.allclose(ga, gb, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("function", [lambda x: F.pixel_shuffle(x, 1), lambda x: F.pixel_unshuffle(x, 1), lambda x: F.channel_shuffle(x, 1),
+                                      lambda x: F.pixel_shuffle(x[:, :4, :1, :1], 2), lambda x: F.pixel_unshuffle(x[:, :, :2, :2], 2)])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (1, 0, 2, 3)])
+def test_shuffles_are_copies_where_nothing_moves(function, order):
+    x = torch.arange(2 * 4 * 6 * 6.0).reshape(2, 4, 6, 6).permute(order).contiguous().permute(*(order.index(d) for d in range(4)))
+    kept, compiled = x.clone(), torch.compile(function)
+    for run in (function, compiled, compiled, compiled):
+        y = run(x)
+        y.add_(1)
+        assert torch.equal(x, kept) and torch.equal(y, function(kept) + 1)
+        assert y.is_contiguous(memory_format=torch.channels_last if order == (0, 2, 3, 1) else torch.contiguous_format)
+
+
+@pytest.mark.parametrize("function", [lambda x: F.pixel_shuffle(x, 1), lambda x: F.pixel_shuffle(x, 2), lambda x: F.pixel_unshuffle(x, 1),
+                                      lambda x: F.channel_shuffle(x, 1), lambda x: F.group_norm(x, 2)])
+def test_shuffles_and_group_norm_of_batches(function):
+    x = torch.randn(3, 2, 4, 6, 6)
+    each = torch.stack([function(t) for t in x])
+    rows = x.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)
+    for batch, d in ((x, 0), (rows, 0), (x.permute(1, 2, 3, 4, 0), -1), (rows.permute(1, 2, 3, 4, 0).contiguous(), -1)):
+        assert torch.allclose(torch.vmap(function, in_dims=d)(batch), each, atol=1e-6)
+    y = torch.vmap(function)(rows)
+    assert all(t.is_contiguous(memory_format=torch.channels_last) for t in y)
+
+
+@pytest.mark.parametrize("ndim, layout", [(4, torch.channels_last), (5, torch.channels_last_3d)])
+def test_memory_formats_of_batches(ndim, layout):
+    x = torch.arange(2.0 * 3 ** ndim).reshape(2, *[3] * ndim)
+    makers = [lambda t: t.clone(memory_format=layout), lambda t: t.to(torch.float64, memory_format=layout),
+              lambda t: t.contiguous(memory_format=layout), lambda t: torch.full_like(t, 2, memory_format=layout)]
+    for make in makers:
+        y, each = torch.vmap(make)(x), [make(t) for t in x]
+        assert torch.equal(y, torch.stack(each)) and y.dtype == each[0].dtype
+        assert all(t.stride() == e.stride() for t, e in zip(y, each))
+        with pytest.raises(RuntimeError, match="required rank"):
+            torch.vmap(make)(x[0])

@@ -360,9 +360,19 @@ def _flip_matrix(call):
     return NotImplemented if x.dim() > 2 else x.inner.transpose(1, 2) if x.dim() == 2 else x.inner
 
 
+_FORMATS = {_C.channels_last: 4, _C.channels_last_3d: 5}  # the dims of an example in this memory format
+
+
 def _like(call):
-    """A new tensor like a batch."""
-    return call.func(call.args[0].inner, *call.args[1:], **call.kwargs)
+    """A new tensor like a batch; a memory format is that of an example."""
+    x, *args = call.args
+    ndim = _FORMATS.get(call.kwargs.get("memory_format"))
+    if not ndim:
+        return call.func(x.inner, *args, **call.kwargs)
+    if x.dim() != ndim:
+        return NotImplemented  # an example alone raises
+    last = call.func(x.inner.movedim(2, -1), *args, **{**call.kwargs, "memory_format": _C.contiguous_format})
+    return last.movedim(-1, 2)
 
 
 def _new(call):
