@@ -2,6 +2,7 @@
 from .futures import Future
 from .jit import (Final, annotate as _annotate, export, ignore, is_scripting, unused,
                   _overload, _overload_method, isinstance as _isinstance)
+from .jit._forms import boolean_dispatched
 from .jit.annotations import (BroadcastingList1, BroadcastingList2, BroadcastingList3, is_dict,
                               is_list, is_optional, is_tuple, is_union)
 
@@ -25,4 +26,6 @@ def boolean_dispatch(arg_name, arg_index, default, if_true, if_false, module_nam
         return (if_true if flag else if_false)(*args, **kwargs)
     dispatch.__name__ = func_name or dispatch.__name__
     dispatch.__module__ = module_name or dispatch.__module__
+    boolean_dispatched[dispatch] = {"if_true": if_true, "if_false": if_false, "index": arg_index, "default": default,
+                                    "arg_name": arg_name}
     return dispatch

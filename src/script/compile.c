@@ -1298,6 +1298,7 @@ static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange r
         if (!args->len)
             return t;
         break;
+    case TERM_CHOICE: return apply_term(c, define_choose(c, t, args, range), args, range);
     default: break;
     }
     if (t->kind == TERM_PYTHON && define_exception(c, t, range))

@@ -20,6 +20,7 @@ typedef enum {
     TERM_CLOSURE,  /* ast: a function inside the function */
     TERM_SPECIAL,  /* name: of a form that the compiler computes */
     TERM_PYTHON,   /* handle: an object of the caller's language, whose attributes are names */
+    TERM_CHOICE,   /* handle: two functions, and the constant argument that chooses */
     TERM_ITEMS,    /* items: known when compiled, such as the modules of a list */
     TERM_SLICE     /* items: start, stop and step, NULL where absent */
 } term_kind;
@@ -228,6 +229,8 @@ cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range);
 /* NULL: the name means nothing there. */
 term *define_name(compiler *c, const char *name, cr_srange range);
 term *define_attribute(compiler *c, const term *object, const char *name, cr_srange range);
+/* The function of a CHOICE that a call with these arguments means. */
+term *define_choose(compiler *c, const term *choice, const arguments *args, cr_srange range);
 /* The qualified name of an exception's class, "builtins.ValueError"; NULL for other objects. */
 const char *define_exception(compiler *c, const term *object, cr_srange range);
 /* A member that the class lacks: NULL, or a method or constant that the class gets now. */

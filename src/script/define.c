@@ -49,7 +49,8 @@ static term *define_term(compiler *c, const cr_sname *n, cr_srange range)
     case CR_SNAME_FUNCTION:
     case CR_SNAME_CLASS: return define_known(c, n, range);
     case CR_SNAME_OBJECT:
-        t = define_new(c, TERM_PYTHON);
+    case CR_SNAME_CHOICE:
+        t = define_new(c, n->kind == CR_SNAME_OBJECT ? TERM_PYTHON : TERM_CHOICE);
         t->handle = n->handle;
         return t;
     case CR_SNAME_REFUSED: cr_srange_bail(c->s, CR_RUNTIME, range, "%s", n->name);
@@ -86,6 +87,46 @@ term *define_attribute(compiler *c, const term *object, const char *name, cr_sra
     if (!t)
         cr_srange_bail(c->s, CR_RUNTIME, range, "object has no attribute %s", name);
     return t;
+}
+
+/* An attribute that is a constant of this type. */
+static cr_sconstant define_want(compiler *c, const term *object, const char *name,
+                                cr_stype_kind kind, cr_srange range)
+{
+    cr_sname n = {0};
+
+    cr_session_check(c->s, c->env->attribute(object->handle, name, &n));
+    if (n.kind != CR_SNAME_CONSTANT || n.value.type->kind != kind)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' of a boolean dispatch must be a %s", name,
+                       kind == CR_STYPE_STR   ? "str"
+                       : kind == CR_STYPE_INT ? "int"
+                                              : "bool");
+    return n.value;
+}
+
+term *define_choose(compiler *c, const term *choice, const arguments *args, cr_srange range)
+{
+    const char *name = define_want(c, choice, "arg_name", CR_STYPE_STR, range).s;
+    int64_t index = define_want(c, choice, "index", CR_STYPE_INT, range).i;
+    bool yes = define_want(c, choice, "default", CR_STYPE_BOOL, range).i != 0;
+
+    for (size_t i = 0; i < args->len; i++) {
+        const argument *one = &args->at[i];
+        if (one->name ? strcmp(one->name, name) != 0 : (int64_t)i != index)
+            continue;
+        if (!one->value->by || one->value->by->prim != CR_SPRIM_CONSTANT)
+            cr_srange_bail(
+                c->s, CR_RUNTIME, range, "%s was not constant",
+                one->name
+                    ? cr_session_printf(
+                          c->s, "Keyword argument '%s' for boolean dispatch at position", name)
+                    : cr_session_printf(c->s, "Argument for boolean dispatch at position %lld",
+                                        (long long)index));
+        const cr_sconstant *flag = one->value->by->value;
+        yes = flag->type->kind == CR_STYPE_BOOL && flag->i; /* calls refuse other types */
+        break;
+    }
+    return define_attribute(c, choice, yes ? "if_true" : "if_false", range);
 }
 
 const char *define_exception(compiler *c, const term *object, cr_srange range)

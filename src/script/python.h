@@ -17,7 +17,9 @@ typedef enum {
     CR_SNAME_CLASS,      /* name: qualified, defined */
     CR_SNAME_OBJECT,     /* handle: its attributes are asked for */
     CR_SNAME_ATTRIBUTES, /* name: attributes of self, separated by spaces: a list of them */
-    CR_SNAME_REFUSED     /* name: why it cannot be used */
+    CR_SNAME_REFUSED,    /* name: why it cannot be used */
+    CR_SNAME_CHOICE      /* handle: its attributes if_true and if_false are functions; arg_name,
+                            index and default are those of the argument that chooses */
 } cr_sname_kind;
 
 typedef struct {

@@ -82,6 +82,7 @@ CALLS = {
     "lp_pool2d": ("a, 2.0, 2", (I,)),
     "adaptive_max_pool1d": ("a, 2", (L,)),
     "adaptive_max_pool2d": ("a, 2", (I,)),
+    "adaptive_max_pool3d": ("a, 2", (V,)),
     "adaptive_avg_pool1d": ("a, 2", (L,)),
     "adaptive_avg_pool2d": ("a, [2, 2]", (I,)),
     "adaptive_avg_pool3d": ("a, [2, 2, 2]", (V,)),
@@ -114,6 +115,7 @@ CALLS = {
     "gumbel_softmax": ("a", (M,)),
     "rrelu": ("a", (M,)),
     "fractional_max_pool2d": ("a, 2, 2", (I,)),
+    "fractional_max_pool3d": ("a, 2, 2", (V,)),
 }
 OPTIONS = {
     "reduction": ["'none'", "'sum'", "'mean'", "'batchmean'", "'bad'"],
@@ -179,6 +181,7 @@ OPTIONS = {
     "dropout_p": ['0.0'],
     "lower": ['0.1'],
     "upper": ['0.3'],
+    "return_indices": ['True', 'False'],
 }
 
 # torch refuses to compile these, too: a comprehension with `if`, an argument that is a function, a
@@ -240,3 +243,67 @@ def test_options_act_in_scripts(name, tmp_path):
                 assert eager[1] is None or {name, (name, more)} & REFUSED, f"{name}({call}{more}) runs, its script is refused"
                 continue
             assert same(eager, result(script, args)), f"{name}({call}{more})"
+
+
+def twice(x, both: bool = False):
+    return x * 2
+
+
+def twice_with_input(x, both: bool = False):
+    return x * 2, x
+
+
+chosen = torch._jit_internal.boolean_dispatch("both", 1, False, twice_with_input, twice, __name__, "chosen")
+
+
+def test_a_constant_argument_chooses_the_function():
+    def indices(x):
+        return F.max_pool2d(x, 2, return_indices=True)
+
+    def values(x):
+        return F.max_pool2d(x, 2, None, 0, 1, False, False)
+
+    def own(x):
+        return chosen(x), chosen(x, True), chosen(x, both=True)
+    # the text that torch 2.13 gives
+    assert torch.jit.script(indices).code == (
+        "def indices(x: Tensor) -> Tuple[Tensor, Tensor]:\n  _0 = __torch__.torch.nn.functional.max_pool2d_with_indices\n"
+        "  _1 = _0(x, [2, 2], None, [0, 0], [1, 1], False, True, )\n  return _1\n")
+    assert "_0 = __torch__.torch.nn.functional._max_pool2d\n" in torch.jit.script(values).code
+    assert same(own(M), torch.jit.script(own)(M))
+
+
+def test_an_argument_that_chooses_must_be_constant():
+    def named(x, flag: bool):
+        return F.max_pool2d(x, 2, return_indices=flag)
+
+    def placed(x, flag: bool):
+        return F.adaptive_max_pool1d(x, 2, flag)
+
+    def number(x):
+        return F.max_pool1d(x, 2, return_indices=1)
+    with pytest.raises(RuntimeError, match="Keyword argument 'return_indices' for boolean dispatch at position was not constant:"):
+        torch.jit.script(named)
+    with pytest.raises(RuntimeError, match="Argument for boolean dispatch at position 2 was not constant:"):
+        torch.jit.script(placed)
+    with pytest.raises(RuntimeError, match="Expected a value of type 'bool' for argument 'return_indices'"):
+        torch.jit.script(number)
+
+
+FEW = torch.tensor([[1.0, 2.0, 1.0], [3.0, 3.0, 1.0], [1.0, 2.0, 1.0]])
+DISTINCT = [f"torch.{name}(x{dim}{inverse}{counts})" for name in ("unique", "unique_consecutive")
+            for dim in ("", ", dim=0") for inverse in ("", ", return_inverse=True") for counts in ("", ", return_counts=True")]
+
+
+@pytest.mark.parametrize("call", [
+    *DISTINCT, "torch.unique(x, True, True)", "torch.unique(x, True, False, True)", "torch.unique_consecutive(x, True, True, 1)",
+    "torch.unique_consecutive(x, True)", "torch.lu(x)", "torch.lu(x, get_infos=True)", "torch.lu(x, True, True)",
+    "torch.lu(x, out=(torch.empty(0), torch.empty(0, dtype=torch.int)))"])
+def test_constants_choose_the_number_of_results(call, tmp_path):
+    path = tmp_path / "one_call.py"
+    path.write_text(f"import cresset as torch\n\n\ndef f(x):\n    return {call}\n")
+    spec = importlib.util.spec_from_file_location("one_call", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x = FEW + torch.eye(3) if ".lu(" in call else FEW
+    assert same(module.f(x), torch.jit.script(module.f)(x))

@@ -4,8 +4,10 @@ The functions that run eagerly take shortcuts that TorchScript has no words for.
 same in TorchScript.  `form_of(f)` gives the form of a function, `method_of(cls, name)` that of a
 method.
 """
+import functools
 import inspect
 import warnings
+import weakref
 from typing import Any, List, Optional, Tuple
 
 import cresset as torch
@@ -90,6 +92,44 @@ def form_of(obj):
     name = getattr(obj, "__name__", None)
     form = _forms.get(name) if isinstance(name, str) else None
     return form if form is not None and named(name) is obj else None
+
+
+class Choice:
+    """Two functions, one of which a call means: a boolean argument, constant when it is compiled, chooses."""
+
+    def __init__(self, arg_name, index, default, if_true, if_false):
+        self.arg_name, self.index, self.default = arg_name, index, default
+        self.if_true, self.if_false = if_true, if_false
+
+
+_choices = {}
+boolean_dispatched = weakref.WeakKeyDictionary()  # functions that `boolean_dispatch` made -> their parts
+
+
+def form_of_choice(name, arg_name, index, if_true):
+    """Calls of the function of nn.functional mean the one with the name `if_true` where the argument is True."""
+    def made():
+        return Choice(arg_name, index, False, named(if_true), _forms[name])
+    _choices[name] = functools.cache(made)
+
+
+def choose(name, choice):
+    """Calls of the function of this name mean one of the choice's."""
+    _choices[name] = lambda: choice
+
+
+def choice_of(obj):
+    """The functions that a call of this one chooses from, or None."""
+    if obj in boolean_dispatched:
+        return _dispatch_of(obj)
+    name = getattr(obj, "__name__", None)
+    made = _choices.get(name) if isinstance(name, str) else None
+    return made() if made is not None and named(name) is obj else None
+
+
+@functools.cache
+def _dispatch_of(fn):
+    return Choice(**boolean_dispatched[fn])
 
 
 def method_of(cls, name):
@@ -631,4 +671,4 @@ _class(torch.no_grad, "__torch__.torch.autograd.grad_mode.no_grad", [("prev", "b
        __enter___of_no_grad, __exit___of_no_grad)
 
 
-from . import _forms_of_attention, _forms_of_layers, _forms_of_losses  # noqa: E402 (they use this module)
+from . import _forms_of_attention, _forms_of_functional, _forms_of_layers, _forms_of_losses  # noqa: E402 (they use this module)

@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Tuple
 import cresset as torch
 from cresset import Tensor
 
-from ._forms import _method, _of, form_of_text
+from ._forms import _method, _of, form_of_choice, form_of_text
 from .annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 
 # --- pools ---
@@ -22,9 +22,25 @@ for _d in (1, 2, 3):
             "        stride = torch.jit.annotate(List[int], [])\n"
             f"    return torch.max_pool{_d}d(input, kernel_size, stride, padding, dilation, ceil_mode)\n", __file__, globals())
     form_of_text(
+        f"max_pool{_d}d_with_indices",
+        f"def max_pool{_d}d_with_indices(input: Tensor, kernel_size: {_ints}, stride: Optional[{_ints}] = None, "
+        f"padding: {_ints} = 0, dilation: {_ints} = 1, ceil_mode: bool = False, return_indices: bool = False) "
+        "-> Tuple[Tensor, Tensor]:\n"
+        "    if stride is None:\n"
+        "        stride = torch.jit.annotate(List[int], [])\n"
+        f"    return torch.ops.aten.max_pool{_d}d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)\n",
+        __file__, globals())
+    form_of_choice(f"max_pool{_d}d", "return_indices", 6, f"max_pool{_d}d_with_indices")
+    form_of_text(
+        f"adaptive_max_pool{_d}d_with_indices",
+        f"def adaptive_max_pool{_d}d_with_indices(input: Tensor, output_size: {_ints}, return_indices: bool = False) "
+        "-> Tuple[Tensor, Tensor]:\n"
+        f"    return torch.ops.aten.adaptive_max_pool{_d}d(input, output_size)\n", __file__, globals())
+    form_of_text(
         f"adaptive_max_pool{_d}d",
         f"def _adaptive_max_pool{_d}d(input: Tensor, output_size: {_ints}, return_indices: bool = False) -> Tensor:\n"
-        f"    return torch.ops.aten.adaptive_max_pool{_d}d(input, output_size)[0]\n", __file__, globals())
+        f"    return torch.nn.functional.adaptive_max_pool{_d}d_with_indices(input, output_size)[0]\n", __file__, globals())
+    form_of_choice(f"adaptive_max_pool{_d}d", "return_indices", 2, f"adaptive_max_pool{_d}d_with_indices")
     form_of_text(
         f"lp_pool{_d}d",
         f"def lp_pool{_d}d(input: Tensor, norm_type: float, kernel_size: {_ints}, stride: Optional[{_ints}] = None, "
@@ -42,13 +58,11 @@ for _d in (1, 2, 3):
     for _kind in ("MaxPool", "AdaptiveMaxPool"):
         _name, _given = ("max_pool", "self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode") \
             if _kind == "MaxPool" else ("adaptive_max_pool", "self.output_size")
-        _operator = f"{_name}{_d}d" + "_with_indices" * (_kind == "MaxPool")
         form_of_text(
             f"{_kind}{_d}d.forward",
             "def forward(self, input: Tensor):\n"
-            "    if self.return_indices:\n"
-            f"        return torch.ops.aten.{_operator}(input, {_given})\n"
-            f"    return torch.nn.functional.{_name}{_d}d(input, {_given})\n", __file__, globals())
+            f"    return torch.nn.functional.{_name}{_d}d(input, {_given}, return_indices=self.return_indices)\n",
+            __file__, globals())
 
 for _d in (2, 3):
     _given = f"input: Tensor, kernel_size: BroadcastingList{_d}[int], output_size: Optional[BroadcastingList{_d}[int]] = None, " \
@@ -68,17 +82,15 @@ for _d in (2, 3):
         f"    return torch.ops.aten.fractional_max_pool{_d}d(input, kernel_size, output_size, _random_samples)\n", __file__, globals())
     form_of_text(
         f"fractional_max_pool{_d}d",
-        f"def fractional_max_pool{_d}d({_given}) -> Tensor:\n"
+        f"def _fractional_max_pool{_d}d({_given}) -> Tensor:\n"
         f"    return torch.nn.functional.fractional_max_pool{_d}d_with_indices(input, kernel_size, output_size, output_ratio, "
-        "False, _random_samples)[0]\n", __file__, globals())
+        "return_indices, _random_samples)[0]\n", __file__, globals())
+    form_of_choice(f"fractional_max_pool{_d}d", "return_indices", 4, f"fractional_max_pool{_d}d_with_indices")
     form_of_text(
         f"FractionalMaxPool{_d}d.forward",
         "def forward(self, input: Tensor):\n"
-        f"    found = torch.nn.functional.fractional_max_pool{_d}d_with_indices(input, self.kernel_size, self.output_size, "
-        "self.output_ratio, self.return_indices, self._random_samples)\n"
-        "    if self.return_indices:\n"
-        "        return found\n"
-        "    return found[0]\n", __file__, globals())
+        f"    return torch.nn.functional.fractional_max_pool{_d}d(input, self.kernel_size, self.output_size, self.output_ratio, "
+        "self.return_indices, _random_samples=self._random_samples)\n", __file__, globals())
 
 # --- convolutions ---
 

@@ -272,7 +272,10 @@ def describe(obj):
         return _describe_class(obj)
     if isinstance(obj, cresset.Tensor):
         return "constant", obj
-    form = _forms.form_of(obj) if _hashable(obj) else None
+    choice = obj if isinstance(obj, _forms.Choice) else _forms.choice_of(obj) if _hashable(obj) else None
+    if choice is not None:
+        return "choice", _handle(choice)
+    form = obj if isinstance(obj, _forms.Form) else _forms.form_of(obj) if _hashable(obj) else None
     if form is not None:
         return "function", define(form)
     if isinstance(obj, types.FunctionType):
@@ -529,7 +532,8 @@ def _on_attribute(handle, name):
     if found is _absent:
         return None
     if isinstance(obj, types.ModuleType) and ours(obj.__name__) and callable(found) \
-            and not isinstance(found, type) and (obj is cresset or not isinstance(found, types.FunctionType)) and _forms.form_of(found) is None:
+            and not isinstance(found, type) and (obj is cresset or not isinstance(found, types.FunctionType)) and _forms.form_of(found) is None \
+            and _forms.choice_of(found) is None:
         for full in _operator_names(obj, name):
             if _C._script_has_operator(full):
                 return "operator", full

@@ -1551,9 +1551,9 @@ static int script_constant(PyObject *x, cr_sconstant *out)
 /* (kind, payload) of the frontend's answer; None: the name is unknown. */
 static cr_status script_answer(PyObject *answer, cr_sname *out)
 {
-    static const char *const kinds[] = {"none",    "constant",   "operator",
-                                        "special", "function",   "class",
-                                        "object",  "attributes", "refused"};
+    static const char *const kinds[] = {"none",     "constant", "operator", "special",
+                                        "function", "class",    "object",   "attributes",
+                                        "refused",  "choice"};
     const char *kind;
     PyObject *payload;
     int done = 1;
@@ -1573,7 +1573,7 @@ static cr_status script_answer(PyObject *answer, cr_sname *out)
             out->kind = (uint8_t)i;
     if (out->kind == CR_SNAME_CONSTANT)
         done = script_constant(payload, &out->value);
-    else if (out->kind == CR_SNAME_OBJECT)
+    else if (out->kind == CR_SNAME_OBJECT || out->kind == CR_SNAME_CHOICE)
         out->handle = PyLong_AsLongLong(payload);
     else
         done = (out->name = script_session_text(payload, NULL)) ? 1 : -1;
