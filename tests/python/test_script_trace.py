@@ -1,5 +1,6 @@
 """Traced and saved programs: code in torch's form, warnings, calls of modules, archives."""
 import io
+import math
 import os
 import warnings
 from typing import Dict, List
@@ -434,3 +435,25 @@ def test_a_constant_that_the_program_writes_is_read_where_it_is_used():
         return x * total
     program = torch.jit.script(count)
     assert [program(torch.ones(1)).item() for _ in range(3)] == [2, 3, 4]
+
+
+def same_padding(size, kernel, stride):
+    if isinstance(size, torch.Tensor):
+        return torch.clamp(((size / stride).ceil() - 1) * stride + kernel - size, min=0)
+    return max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
+
+
+def padded_as_needed(x):
+    h, w = (same_padding(n, 3, 2) for n in x.size()[-2:])
+    return F.pad(x, (w // 2, w - w // 2, h // 2, h - h // 2))
+
+
+@pytest.mark.parametrize("f", [
+    padded_as_needed, lambda x: x.reshape([(x.size(0) / 1).ceil() if isinstance(x.size(0), torch.Tensor) else x.size(0), -1]),
+    lambda x: F.interpolate(x[None, None], scale_factor=[x.size(0), x.size(1)]),
+    lambda x: F.leaky_relu(x, x.size(0))])
+def test_sizes_that_became_floats_are_numbers_of_the_type_that_an_operator_takes(f):
+    # torch truncates floating tensors in lists of integers while it traces
+    traced = torch.jit.trace(f, example(4, 7))
+    for x in (example(4, 7), example(7, 4), example(2, 8)):
+        assert torch.equal(traced(x), f(x))

@@ -137,24 +137,29 @@ class Recorder(TorchFunctionMode):
             return [repr(x)]
         raise RuntimeError(f"Tracer cannot record an argument of type '{type(x).__name__}'")
 
-    def number(self, tensor):
-        """The text of a tensor where a number is wanted, and the number."""
-        kind = "bool" if tensor.dtype == cresset.bool else "float" if tensor.is_floating_point() else "int"
+    def number(self, tensor, wanted=None):
+        """The text of a tensor where a number of type `wanted` stands, and the number.  None: of the tensor's own type."""
+        own = bool if tensor.dtype == cresset.bool else float if tensor.is_floating_point() else int
+        kind = wanted or own
         self.quiet = True
         try:
-            return [kind + "(", self.value(tensor), ")"], tensor.item()
+            return [kind.__name__ + "(", self.value(tensor), ")"], kind(tensor.item())
         finally:
             self.quiet = False
 
     def argument(self, x, kinds):
         """The text of an argument of which a parameter has one of these types, and the value to call with."""
+        plain = {k.removeprefix("Optional[").removesuffix("]") if k.startswith("Optional[") else k for k in kinds}
         if isinstance(x, cresset.Tensor):
-            return (self.parts(x), x) if not kinds or any("Tensor" in k for k in kinds) else self.number(x)
+            if not kinds or any("Tensor" in k for k in kinds):
+                return self.parts(x), x
+            return self.number(x, float if plain == {"float"} and not x.is_complex() else None)
         if isinstance(x, (list, tuple)) and any(isinstance(item, cresset.Tensor) for item in x):
             if kinds and not any("Tensor" in k for k in kinds):
-                pairs = [self.number(item) if isinstance(item, cresset.Tensor) else (self.parts(item), item) for item in x]
+                lists = {k for k in plain if k.startswith("List[")}
+                wanted = {"List[int]": int, "List[float]": float}.get(*lists) if len(lists) == 1 else None
+                pairs = [self.number(item, wanted) if isinstance(item, cresset.Tensor) else (self.parts(item), item) for item in x]
                 return _listed("[", "]", [text for text, _ in pairs]), [value for _, value in pairs]
-        plain = {k.removeprefix("Optional[").removesuffix("]") if k.startswith("Optional[") else k for k in kinds}
         if plain == {"List[Optional[Tensor]]"}:
             return [f"annotate({min(plain)}, ", *self.parts(x), ")"], x
         if x in ([], ()) and plain:
