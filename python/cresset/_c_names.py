@@ -19,6 +19,7 @@ _HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
               "_jit_pass_inline", "_jit_pass_cse", "_jit_pass_dce", "_jit_pass_constant_propagation", "_jit_pass_constant_pooling",
               "_jit_pass_peephole", "_jit_pass_peephole_list_idioms", "_jit_pass_constant_loop_unrolling", "_jit_pass_remove_mutation",
               "_jit_pass_canonicalize", "_jit_pass_lint"), "jit._passes"),
+          "_jit_clear_class_registry": "jit._state",
           **dict.fromkeys((
               "_jit_can_fuse_on_cpu", "_jit_can_fuse_on_gpu", "_jit_override_can_fuse_on_cpu", "_jit_override_can_fuse_on_gpu",
               "_jit_set_nvfuser_enabled", "_jit_set_nvfuser_guard_mode", "_jit_set_profiling_executor", "_jit_set_profiling_mode",

@@ -22,7 +22,9 @@ static term *define_known(compiler *c, const cr_sname *n, cr_srange range)
 
     if (n->kind == CR_SNAME_FUNCTION) {
         t = define_new(c, TERM_FUNCTION);
-        t->function = cr_sunit_function(c->unit, n->name);
+        t->function = n->function ? n->function : cr_sunit_function(c->unit, n->name);
+        if (t->function && t->function->unit != c->unit)
+            cr_sunit_keep_unit(c->unit, t->function->unit);
         if (!t->function)
             cr_srange_bail(c->s, CR_RUNTIME, range, "function '%s' is not defined", n->name);
         return t;
@@ -209,7 +211,9 @@ cr_sfunction *define_static(compiler *c, const cr_sclass *cls, const char *name)
     cr_sname n = {0};
 
     cr_session_check(c->s, c->env->member(cls->name, name, &n));
-    return n.kind == CR_SNAME_FUNCTION ? cr_sunit_function(c->unit, n.name) : NULL;
+    if (n.kind != CR_SNAME_FUNCTION)
+        return NULL;
+    return n.function ? n.function : cr_sunit_function(c->unit, n.name);
 }
 
 static char *define_text(compiler *c, const cr_sast *a)

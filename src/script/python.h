@@ -13,7 +13,7 @@ typedef enum {
     CR_SNAME_CONSTANT,   /* value */
     CR_SNAME_OPERATOR,   /* name: "aten::relu" */
     CR_SNAME_SPECIAL,    /* name: a form that the compiler computes, "annotate" */
-    CR_SNAME_FUNCTION,   /* name: qualified, defined */
+    CR_SNAME_FUNCTION,   /* function, or NULL and name: qualified, defined in the unit */
     CR_SNAME_CLASS,      /* name: qualified, defined */
     CR_SNAME_OBJECT,     /* handle: its attributes are asked for */
     CR_SNAME_ATTRIBUTES, /* name: attributes of self, separated by spaces: a list of them */
@@ -26,6 +26,7 @@ typedef struct {
     uint8_t kind; /* cr_sname_kind */
     const char *name;
     cr_sconstant value; /* in the unit's session */
+    cr_sfunction *function;
     int64_t handle;
 } cr_sname;
 

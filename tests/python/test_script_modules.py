@@ -570,3 +570,73 @@ def test_isinstance_of_a_list_is_written_as_torch_reads_it():
     def f(x: Union[torch.Tensor, List[torch.Tensor]]):
         return x[0] if isinstance(x, list) else x
     assert "isinstance(x, list)" in torch.jit.script(f).code
+
+
+def scale_by(number):
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.number = number
+
+        def forward(self, x):
+            return x * self.number
+    return Scale()
+
+
+def test_names_are_free_again_when_the_registry_is_cleared():
+    def double(x):
+        return x * 2
+    modules, functions = [], []
+    for number in (2, 3.5):  # attributes of different types make different classes
+        torch._C._jit_clear_class_registry()
+        modules.append(torch.jit.script(scale_by(number)))
+        functions.append(torch.jit.script(double))
+    first, second = (m._c.qualified_name for m in modules)
+    assert first == second and first.endswith(".Scale") and "mangle" not in first and functions[0].qualified_name == functions[1].qualified_name
+    assert "mangle" in str(torch.jit.script(scale_by(2)).graph)  # a third class, without clearing
+    # what was compiled before computes as before, and programs made later call it
+    x, (old, new) = torch.ones(2), functions
+    assert torch.equal(modules[0](x), 2 * x) and torch.equal(modules[1](x), 3.5 * x)
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = modules[0]
+
+        def forward(self, x):
+            return old(self.inner(x)) + 10 * new(x)
+    torch._C._jit_clear_class_registry()
+    made = torch.jit.script(Both())
+    assert torch.equal(made(x), torch.full((2,), 24.0))
+    file = io.BytesIO()
+    torch.jit.save(made, file)
+    file.seek(0)
+    assert torch.equal(torch.jit.load(file)(x), made(x))
+
+
+@torch.jit.interface
+class Doubles(nn.Module):
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class HasTwice(nn.Module):
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+class UsesDoubles(nn.Module):
+    part: Doubles
+
+    def __init__(self):
+        super().__init__()
+        self.part = HasTwice()
+
+    def forward(self, x):
+        return self.part.twice(x)
+
+
+def test_interfaces_are_known_after_the_registry_is_cleared():
+    for _ in range(2):
+        torch._C._jit_clear_class_registry()
+        assert torch.equal(torch.jit.script(UsesDoubles())(torch.ones(2)), torch.full((2,), 2.0))

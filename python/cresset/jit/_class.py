@@ -6,6 +6,7 @@ methods.
 import dataclasses
 import inspect
 import types
+import weakref
 from typing import get_args
 
 import cresset
@@ -22,8 +23,13 @@ def _functions_of(cls):
             yield name, value
 
 
+_interfaces = weakref.WeakKeyDictionary()  # interface -> the names that it sees where it was marked
+
+
 def compiles(cls):
     """Whether a class that compiled code names can be compiled."""
+    if cls in _interfaces:
+        return True
     if _frontend.ours(cls.__module__) or cls.__module__ in ("builtins", "typing"):
         return False
     if issubclass(cls, (cresset.nn.Module, cresset.Tensor, tuple, list, dict, BaseException)):
@@ -80,6 +86,8 @@ def define(cls, names=None, wanted=False):
     """Defines a class and compiles its methods; returns its qualified name."""
     if cls in _frontend._classes:
         return _frontend._classes[cls]
+    if cls in _interfaces:
+        return define_interface(cls)
     if wanted and issubclass(cls, cresset.nn.Module):
         raise RuntimeError(f"Type '{cls}' cannot be compiled since it inherits from nn.Module, consider passing an "
                            "instance instead")
@@ -115,6 +123,7 @@ def define_interface(cls, names=None):
     """Defines an interface: the declarations of its methods."""
     if cls in _frontend._classes:
         return _frontend._classes[cls]
+    names = _interfaces.setdefault(cls, names)
     qualified = _frontend._classes[cls] = _frontend.qualified_name(cls)
     kind = "module interface" if issubclass(cls, cresset.nn.Module) else "interface"
     _C._script_add_class(qualified, kind)

@@ -195,6 +195,14 @@ class attempt:
         _compiling.release()
 
 
+def clear():
+    """Forgets all functions and classes: their names are free.  What is compiled stays as it is."""
+    with _compiling:
+        for table in (*_tables, _scopes, _statics, _taken, _complete):
+            table.clear()
+        _C._script_begin()
+
+
 # --- what objects are ---
 
 def _handle(obj):
@@ -263,7 +271,7 @@ def describe(obj):
     if isinstance(obj, (cresset.layout, cresset.memory_format)):
         return "constant", _number_of(obj)
     if isinstance(obj, cresset.jit.ScriptFunction):
-        return "function", obj.qualified_name
+        return "function", obj
     if isinstance(obj, Defined):
         return "function", obj.qualified
     if isinstance(obj, (tuple, list)) and not isinstance(obj, type):

@@ -167,7 +167,7 @@ class _Shape:
             found = member(made._c.name, child, method) if method not in made._c.methods() else None
             if found is not None:
                 _C._script_compile(found[1])
-        self._add(name, made._c, _frontend._classes[interface])
+        self._add(name, made._c, _class.define_interface(interface))
 
     def _constant(self, module, name):
         if name in self.values or name in module._modules or not hasattr(module, name):

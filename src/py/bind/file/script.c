@@ -19,9 +19,20 @@ typedef struct {
 } script_object;
 
 static PyTypeObject script_object_type;
-static cr_sunit *script_unit; /* of all programs that Python defines; never freed */
+static cr_sunit *script_unit; /* of the programs that Python defines; never freed */
 
 static cr_iobject *script_of(PyObject *x) { return ((script_object *)x)->value.object; }
+
+typedef struct {
+    PyObject_HEAD cr_sfunction *function;
+} script_function;
+
+static PyTypeObject script_function_type;
+
+static cr_sfunction *script_function_of(PyObject *x)
+{
+    return ((script_function *)x)->function;
+}
 
 /* 1 done, -1 raised. */
 static int script_status(cr_status st) { return st ? cr_py_raise_int(st) : 1; }
@@ -1429,6 +1440,7 @@ static PyMethodDef script_object_methods[] = {
 
 static PyGetSetDef script_object_getset[] = {
     {"name", script_name, NULL, "The qualified name of the class.", NULL},
+    {"qualified_name", script_name, NULL, "The qualified name of the class.", NULL},
     {"is_module", script_is_module, NULL, "Whether the class is a module's.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
@@ -1575,6 +1587,8 @@ static cr_status script_answer(PyObject *answer, cr_sname *out)
         done = script_constant(payload, &out->value);
     else if (out->kind == CR_SNAME_OBJECT || out->kind == CR_SNAME_CHOICE)
         out->handle = PyLong_AsLongLong(payload);
+    else if (Py_TYPE(payload) == &script_function_type)
+        out->function = script_function_of(payload);
     else
         done = (out->name = script_session_text(payload, NULL)) ? 1 : -1;
     if (!done)
@@ -1636,32 +1650,36 @@ static const cr_senv script_env = {.name = script_env_name,
                                    .refuse = script_env_refuse,
                                    .type = script_env_type};
 
+static bool script_begin_unit(void)
+{
+    cr_sunit *unit = cr_sunit_new();
+
+    if (!unit)
+        return PyErr_NoMemory(), false;
+    cr_sunit_set_env(unit, &script_env);
+    script_unit = unit;
+    return true;
+}
+
 static bool script_start(void)
 {
     if (script_unit)
         return true;
     script_frontend = cr_py_import("jit._frontend");
-    if (!script_frontend)
-        return false;
-    script_unit = cr_sunit_new();
-    if (!script_unit)
-        return PyErr_NoMemory(), false;
-    cr_sunit_set_env(script_unit, &script_env);
-    return true;
+    return script_frontend && script_begin_unit();
+}
+
+/* _script_begin(): names are free again.  Functions and objects of the unit before, which is
+ * not freed, stay as they are. */
+static PyObject *script_begin(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    if (!script_start() || !script_begin_unit())
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 /* --- compiled functions --- */
-
-typedef struct {
-    PyObject_HEAD cr_sfunction *function;
-} script_function;
-
-static PyTypeObject script_function_type;
-
-static cr_sfunction *script_function_of(PyObject *x)
-{
-    return ((script_function *)x)->function;
-}
 
 static PyObject *script_wrap_function(cr_sfunction *f)
 {
@@ -2492,6 +2510,7 @@ static PyMethodDef script_functions[] = {
     {"_script_call_python", script_call_python, METH_VARARGS,
      "Makes a function one of Python."},
     {"_script_finish_tuple", script_finish_tuple, METH_O, "Makes the type of a named tuple."},
+    {"_script_begin", script_begin, METH_NOARGS, "Begins a unit in which no name is taken."},
     {"_script_enter", script_enter, METH_O, "Begins the compilation of a class."},
     {"_script_leave", script_leave, METH_NOARGS, "Ends it."},
     {"_script_share", script_share, METH_O, "A list or dict that programs change."},
