@@ -399,7 +399,8 @@ cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
             "setStorage: sizes %s, strides %s, storage offset %lld, and itemsize %zu "
             "requiring a storage size of %lld are out of bounds for storage of size %lld",
             cr_shape_text(slice.ndim, slice.size), cr_shape_text((int)arg[3].len, arg[3].ints),
-            (ll)offset, item, (ll)CR_WRAP_MUL(last + 1, item), (ll)CR_WRAP_MUL(have, item));
+            (ll)offset, item, (ll)CR_WRAP_MUL(CR_WRAP_ADD(last, 1), item),
+            (ll)CR_WRAP_MUL(have, item));
     cr_shape_like(out, self);
     return CR_OK;
 }

@@ -13,6 +13,7 @@
 #include "tensor/internal.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- temporary blocks --- */
@@ -200,18 +201,15 @@ static bool has_fallback(cr_device device)
            cr_env_int(CR_ENV_CR_HOST_FALLBACK);
 }
 
-/* The entry that this thread refused last, and the device. */
-static CR_THREAD_COLD const cr_op *refused;
-static CR_THREAD_COLD cr_device refused_on;
+#define REFUSAL "Could not run 'aten::"
 
 static cr_status refuse_fallback(const cr_op *op, cr_device device)
 {
     const cr_device_facts *f = cr_kind_facts(device);
 
-    refused = op;
-    refused_on = device;
     return cr_fail(CR_NOT_IMPLEMENTED,
-                   "Could not run 'aten::%s' with arguments from the '%s' backend. "
+                   REFUSAL
+                   "%s' with arguments from the '%s' backend. "
                    "This could be because the operator doesn't exist for this backend, or was "
                    "omitted during the selective/custom build process (if using custom build)."
                    "%s",
@@ -221,15 +219,16 @@ static cr_status refuse_fallback(const cr_op *op, cr_device device)
 
 cr_status cr_refused_call(const cr_op *op, cr_status st)
 {
-    const char *text = cr_error_message();
-    const cr_op *inner = refused;
-    size_t n = inner ? strlen(inner->name) : 0;
-    const char *name = st == CR_NOT_IMPLEMENTED && inner ? strstr(text, "'aten::") : NULL;
+    const char *text = cr_error_message(), *rest;
+    char kept[1024];
 
-    if (name && !strncmp(name + 7, inner->name, n) && name[7 + n] == '\'')
-        st = refuse_fallback(op, refused_on);
-    refused = NULL;
-    return st;
+    if (st != CR_NOT_IMPLEMENTED || strncmp(text, REFUSAL, strlen(REFUSAL)))
+        return st;
+    rest = strchr(text + strlen(REFUSAL), '\'');
+    if (!rest)
+        return st;
+    snprintf(kept, sizeof kept, "%s", rest); /* cr_fail overwrites the message */
+    return cr_fail(CR_NOT_IMPLEMENTED, REFUSAL "%s%s", op->name, kept);
 }
 
 static cr_status check_fallback(const cr_op *op, cr_device device)

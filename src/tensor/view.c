@@ -246,7 +246,8 @@ static cr_status expand_new(const cr_value *list, int dim, cr_geometry *out)
     out->size[dim] = list->ints[dim];
     out->stride[dim] = 0;
     if (list->ints[dim] == 1)
-        out->stride[dim] = dim == out->ndim - 1 ? 1 : out->size[dim + 1] * out->stride[dim + 1];
+        out->stride[dim] =
+            dim == out->ndim - 1 ? 1 : CR_WRAP_MUL(out->size[dim + 1], out->stride[dim + 1]);
     return CR_OK;
 }
 

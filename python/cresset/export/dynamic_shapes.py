@@ -51,7 +51,7 @@ class Dim:
     Example::
 
         >>> torch.export.Dim("batch", min=2, max=64)
-        Dim('batch', min=2, max=64)
+        Dim('batch', max=64)
     """
 
     AUTO = _DimHint(_DimHintType.AUTO)
@@ -97,8 +97,9 @@ class Dim:
         return self * other
 
     def __repr__(self):
+        low = "" if self.min == 2 else f", min={self.min}"  # torch leaves out the least size that it does not fix
         high = "" if self.max == INFINITY else f", max={self.max}"
-        return f"Dim('{self.__name__}', min={self.min}{high})"
+        return f"Dim('{self.__name__}'{low}{high})"
 
     __str__ = __repr__
 
