@@ -1,4 +1,5 @@
 """Values, dtypes and strides of operators that differed from torch 2.13. Expected values are torch's."""
+import numpy
 import pytest
 
 import cresset as torch
@@ -530,3 +531,26 @@ def test_handlers_are_asked_by_deletions_and_second_arguments():
     del x.grad
     assert plain.type_as(x).dtype == torch.float32 and plain.is_same_size(x) and x.grad is None
     assert asked == ["__set__", "__delete__", "type_as", "__get__", "is_same_size", "__get__"]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype, mean", [(torch.float32, 1e7), (torch.float32, 1e5), (torch.float64, 1e15), (torch.complex64, 1e6 - 3e6j)])
+def test_variances_far_from_zero(dtype, mean, compiled):
+    """The mean is rounded to the dtype; its error is no part of the variance."""
+    small = torch.tensor([[0, 1, 2, 3], [5, 1, 7, 2], [3, 3, 3, 4]])
+    x = small + torch.tensor(mean, dtype=dtype)  # exact
+    near = {"rtol": 3e-7 if dtype != torch.float64 else 1e-15}
+    for d, correction in ((None, 1), (0, 1), (1, 0), (1, 1)):
+        want = numpy.var(small.numpy(), axis=d, ddof=correction)
+        functions = {torch.var: want, torch.std: want ** 0.5, lambda x, **k: torch.var_mean(x, **k)[0]: want,
+                     lambda x, **k: torch.std_mean(x, **k)[0]: want ** 0.5}
+        for function, value in functions.items():
+            run = torch.compile(function) if compiled else function
+            for _ in range(3 if compiled else 1):
+                numpy.testing.assert_allclose(run(x, dim=d, correction=correction).numpy(), value, **near)
+
+
+def test_variances_at_the_edges_of_floats():
+    assert torch.var(torch.full((1001,), 0.1)).item() == 0 and torch.var_mean(torch.full((1001,), 0.1))[0].item() == 0
+    assert torch.var(torch.tensor([1e30, 1e30 * (1 + 1.2e-7), 1e30 * (1 + 2.4e-7)])).item() == float("inf")
+    assert torch.var(torch.tensor([1.0, float("inf")])).isnan() and torch.var(torch.ones(0)).isnan()
