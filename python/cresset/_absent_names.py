@@ -66,7 +66,7 @@ distributed.fsdp.fully_sharded_data_parallel.StateDictType.SHARDED_STATE_DICT
 distributed.fsdp.register_fsdp_forward_method distributed.fsdp.sharded_grad_scaler.ShardedGradScaler
 distributed.fsdp.wrap.ModuleWrapPolicy distributed.fsdp.wrap._or_policy distributed.fsdp.wrap.enable_wrap
 distributed.fsdp.wrap.lambda_auto_wrap_policy distributed.fsdp.wrap.size_based_auto_wrap_policy
-distributed.fsdp.wrap.transformer_auto_wrap_policy distributed.logging distributed.logging_handlers
+distributed.fsdp.wrap.transformer_auto_wrap_policy distributed.logging
 distributed.optim.DistributedOptimizer distributed.pipelining distributed.pipelining.ScheduleGPipe
 distributed.pipelining.SplitPoint distributed.pipelining.SplitPoint.BEGINNING distributed.pipelining.pipeline
 distributed.remote_device distributed.tensor.DTensor distributed.tensor.DTensor.from_local

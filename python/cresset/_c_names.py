@@ -53,7 +53,17 @@ def _get_accelerator(check=None):
     return accelerator.current_accelerator() or _C.device("cpu")
 
 
+def _set_print_stack_traces_on_fatal_signal(print):
+    """Whether a signal that ends the process prints the stacks of its threads first."""
+    import faulthandler
+    if print:
+        faulthandler.enable(all_threads=True)
+    else:
+        faulthandler.disable()
+
+
 _C._get_accelerator = _get_accelerator
+_C._set_print_stack_traces_on_fatal_signal = _set_print_stack_traces_on_fatal_signal
 _C.__getattr__ = _finder(_C, _HOMES)
 _C._nn.__getattr__ = _finder(_C._nn, _NN_HOMES)
 _C._log_api_usage_once = _log_api_usage_once

@@ -7,6 +7,7 @@ import cresset as torch
 import cresset.distributed as dist
 import cresset.distributed.checkpoint as dcp
 from cresset.distributed._shard.sharded_tensor import Shard, init_from_local_shards
+from cresset.distributed.checkpoint.format_utils import BroadcastingTorchSaveReader, DynamicMetaLoadPlanner
 from cresset.distributed.checkpoint.staging import DefaultStager
 from cresset.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
@@ -209,6 +210,28 @@ def training(rank, size):
     dcp.load({"model": states[0], "optim": states[1], "counter": counter}, checkpoint_id=FOLDER)
     set_state_dict(model, optimizer, model_state_dict=states[0], optim_state_dict=states[1])
     assert steps(model, optimizer, 3) == expected and counter.n == 7
+
+
+def broadcast_file(rank, size):
+    """Ranks fill boxes and whole tensors from a file that rank 0 reads; other objects are refused."""
+    def load(state_dict, path=FOLDER):
+        dcp.load(state_dict, storage_reader=BroadcastingTorchSaveReader(path), planner=DynamicMetaLoadPlanner())
+    value = torch.arange(24.0).view(6, 4).t()
+    states = {"model": {"w": boxed(torch.zeros(4, 6), rank, size, "columns"), "n": torch.tensor(0)}}
+    load(states)
+    out = torch.zeros(4, 6)
+    states["model"]["w"].gather(0, out)
+    assert states["model"]["n"].item() == 3
+    assert rank or torch.equal(out, value), out
+    plain = {"model": {"w": torch.zeros(4, 6), "n": torch.tensor(0)}}
+    load(plain)
+    assert torch.equal(plain["model"]["w"], value)
+    try:
+        load({"other": 1})
+    except dcp.CheckpointException as error:
+        assert "Non-tensor value identified at other" in str(error), error
+    else:
+        raise AssertionError("an object was loaded")
 
 
 def killed_while_saving(rank, size):

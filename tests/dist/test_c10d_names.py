@@ -1,4 +1,8 @@
 """torch._C._distributed_c10d: the names that libraries import from it."""
+import signal
+import subprocess
+import sys
+
 import pytest
 
 import cresset as torch
@@ -169,3 +173,12 @@ def test_each_thread_has_groups_of_its_own():
         dist.distributed_c10d._world = world
         c10d._set_thread_isolation_mode(False)
     assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_stacks_are_printed_before_a_signal_ends_the_process(on):
+    program = ("import cresset as torch, os, signal\n"
+               "def here():\n    os.kill(os.getpid(), signal.SIGSEGV)\n"
+               f"torch._C._set_print_stack_traces_on_fatal_signal({on})\nhere()\n")
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == -signal.SIGSEGV and ("in here" in done.stderr) == on

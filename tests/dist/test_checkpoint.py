@@ -1,5 +1,6 @@
 """torch.distributed.checkpoint: torch's files both ways, other layouts, asynchronous saves, kills, refusals."""
 import json
+import logging
 import os
 import pickle
 import re
@@ -14,7 +15,10 @@ import cresset.distributed as dist
 import cresset.distributed.checkpoint as dcp
 import ranks
 from cresset._utils import own_name
-from cresset.distributed.checkpoint import format_utils
+from cresset.distributed._shard.sharded_tensor import (Shard, ShardedTensor, ShardedTensorMetadata, ShardMetadata,
+                                                       TensorProperties)
+from cresset.distributed.checkpoint import default_planner, format_utils
+from cresset.distributed.checkpoint import logger as dcp_logger
 
 BACKEND = [b for b in ("mpi", "gloo") if dist.is_backend_available(b)][0]
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -165,3 +169,63 @@ def test_dicts_that_torch_2_3_took_apart_are_read(tmp_path):
     dcp.load(into, checkpoint_id=tmp_path, no_dist=True)
     assert into["plain"] == {"x": {"one": 3}, "y": [3, 3]} and into["deep"]["k"] == 3 and into["deep"]["t"].item() == 3
     assert torch.equal(into["a"], state(3)["a"]) and _version._derived_version is None
+
+
+def boxed_on(rank, size, elements):
+    """A tensor of which each of `size` ranks has one box, as rank `rank` has it."""
+    n = elements // size
+    boxes = [ShardMetadata([n * r], [n], f"rank:{r}/cpu") for r in range(size)]
+    own = Shard.from_tensor_and_offsets(torch.arange(n * rank, n * rank + n).float(), [n * rank], rank)
+    facts = ShardedTensorMetadata(boxes, torch.Size([elements]), TensorProperties(torch.float32))
+    return {"st": ShardedTensor._init_from_local_shards_and_global_metadata([own], facts)}
+
+
+@pytest.mark.parametrize("saved, wanted", [(8, 4), (4, 8), (4, 3), (3, 4), (1, 5), (6, 1)])
+def test_an_index_of_one_rank_has_the_boxes_of_all(saved, wanted):
+    """Each wanted box is filled once by the boxes that overlap it: a plan beside sets of positions."""
+    elements = 120
+    index = default_planner._create_default_local_metadata(boxed_on(0, saved, elements))
+    for rank in range(wanted):
+        plan = default_planner.create_default_local_load_plan(boxed_on(rank, wanted, elements), index)
+        n, filled = elements // wanted, []
+        for item in plan.items:
+            to = item.dest_index.offset[0] + item.dest_offsets[0]
+            assert to == item.storage_index.offset[0] + item.storage_offsets[0]
+            filled += range(to, to + item.lengths[0])
+        assert filled == list(range(n * rank, n * rank + n))
+        first, last = n * rank // (elements // saved), (n * rank + n - 1) // (elements // saved)
+        assert len(plan.items) == last - first + 1
+
+
+def test_saves_and_loads_are_logged(tmp_path):
+    records = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            records.append(record.msg)
+    handler = Keep()
+    dcp_logger._dcp_logger.addHandler(handler)
+    try:
+        dcp.save({"a": torch.ones(2)}, checkpoint_id=tmp_path / "c", no_dist=True)
+        with pytest.raises(dcp.CheckpointException):
+            dcp.load({"b": torch.ones(2)}, checkpoint_id=tmp_path / "c", no_dist=True)
+    finally:
+        dcp_logger._dcp_logger.removeHandler(handler)
+    assert [(r["func_name"], r["event"]) for r in records] == [
+        ("save", "start"), ("save", "end"), ("load", "start"), ("load", "exception")]
+    assert {r["checkpoint_id"] for r in records} == {str(tmp_path / "c")} and "Missing key" in records[-1]["error"]
+    assert records[0]["uuid"] == records[1]["uuid"] != records[2]["uuid"] and records[1]["times_spent"] > 0
+
+
+def test_warnings_of_saves_name_the_programs_line(tmp_path):
+    for call in (lambda: dcp.save({"a": torch.ones(2)}, checkpoint_id=tmp_path / "c"),
+                 lambda: dcp.load({"a": torch.ones(2)}, checkpoint_id=tmp_path / "c"),
+                 lambda: dcp.async_save({"a": torch.ones(2)}, checkpoint_id=tmp_path / "d").result()):
+        with pytest.warns(UserWarning, match="single process") as found:
+            call()
+        assert {w.filename for w in found} == {__file__}
+
+
+def test_a_file_is_sent_to_all_ranks(tmp_path):
+    torch.save({"model": {"w": torch.arange(24.0).view(6, 4).t(), "n": torch.tensor(3)}, "other": 1}, tmp_path / "one.pt")
+    passes("broadcast_file", 3, tmp_path / "one.pt")

@@ -33,7 +33,8 @@ def breakpoint(rank=0, skip=0, timeout_s=3600):
 
 _LAZY = ("_functional_collectives", "_shard", "algorithms", "autograd", "checkpoint", "constants", "device_mesh",
          "distributed_c10d", "elastic", "launch", "launcher",
-         "rendezvous", "rpc", "run", "tensor", "utils", "nn", "optim", "c10d_logger", "collective_utils", "argparse_util")
+         "rendezvous", "rpc", "run", "tensor", "utils", "nn", "optim", "c10d_logger", "logging_handlers", "collective_utils",
+         "argparse_util")
 _NAMES = {"DeviceMesh": "device_mesh", "init_device_mesh": "device_mesh", "GradBucket": "_reducer", "Reducer": "_reducer",
           "Logger": "_reducer", "BuiltinCommHookType": "_reducer", "_ControlCollectives": "_store_collectives",
           "_StoreCollectives": "_store_collectives",

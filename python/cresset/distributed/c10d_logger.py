@@ -3,11 +3,11 @@ import functools
 import logging
 
 from . import distributed_c10d as dist
+from .logging_handlers import _log_handlers
 
 __all__ = []
 
 _DEFAULT_DESTINATION = "default"
-_log_handlers = {_DEFAULT_DESTINATION: logging.NullHandler()}
 
 
 def _get_logging_handler(destination=_DEFAULT_DESTINATION):

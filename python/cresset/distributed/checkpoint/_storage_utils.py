@@ -22,7 +22,7 @@ def _by_position(name):
         def call(*args, **kwargs):
             if len(args) == 2:
                 warnings.warn(f"The argument order of {func.__name__} has been changed. Please check the document to avoid future "
-                              "breakages.", stacklevel=2)
+                              "breakages.", stacklevel=3)
                 if name in kwargs:
                     raise AssertionError(f"{name} in kwargs: {(args, kwargs)}")
                 return func(args[0], **{name: args[1]}, **kwargs)

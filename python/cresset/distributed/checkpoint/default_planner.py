@@ -11,7 +11,8 @@ from . import _version
 from ._nested_dict import flatten_state_dict, set_element
 from .metadata import BytesStorageMetadata, Metadata, TensorStorageMetadata
 from .planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner, WriteItemType
-from .planner_helpers import _create_read_items, _create_write_items, find_state_dict_object
+from .planner_helpers import (_create_default_metadata_only_plan, _create_read_items, _create_write_items,
+                              find_state_dict_object)
 
 __all__ = ["DefaultSavePlanner", "DefaultLoadPlanner", "create_default_local_load_plan", "create_default_global_load_plan",
            "create_default_local_save_plan", "create_default_global_save_plan"]
@@ -271,5 +272,5 @@ class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
 
 
 def _create_default_local_metadata(state_dict):
-    """Returns the index of a dict that one process saves."""
-    return create_default_global_save_plan([create_default_local_save_plan(state_dict, True)])[1]
+    """Returns the index of a dict whose objects know their parts in all processes."""
+    return create_default_global_save_plan([_create_default_metadata_only_plan(state_dict)])[1]

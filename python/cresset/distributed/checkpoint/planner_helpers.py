@@ -6,7 +6,7 @@ __create_chunk_list__ and __get_tensor_shard__, torch's protocol.
 import cresset
 
 from .metadata import BytesStorageMetadata, ChunkStorageMetadata, MetadataIndex, TensorProperties
-from .planner import BytesIOWriteData, LoadItemType, ReadItem, TensorWriteData, WriteItem, WriteItemType
+from .planner import BytesIOWriteData, LoadItemType, ReadItem, SavePlan, TensorWriteData, WriteItem, WriteItemType
 
 __all__ = ["create_read_items_for_chunk_list"]
 
@@ -25,14 +25,27 @@ def _write_item_for_shard(fqn, chunk, size, properties, index=None):
                      tensor_data=TensorWriteData(chunk, properties, cresset.Size(size)))
 
 
+def _create_write_item_for_tensor(fqn, tensor):
+    """Returns the item of a whole tensor."""
+    chunk = _create_chunk_from_tensor(tensor)
+    data = TensorWriteData(chunk, TensorProperties.create_from_tensor(tensor), tensor.size())
+    return WriteItem(MetadataIndex(fqn, chunk.offsets), WriteItemType.TENSOR, tensor_data=data)
+
+
 def _create_write_items(fqn, object):
     if _is_shared(object):
         return object.__create_write_items__(fqn, object)
     if isinstance(object, cresset.Tensor):
-        chunk = _create_chunk_from_tensor(object)
-        data = TensorWriteData(chunk, TensorProperties.create_from_tensor(object), object.size())
-        return [WriteItem(MetadataIndex(fqn, chunk.offsets), WriteItemType.TENSOR, tensor_data=data)]
+        return [_create_write_item_for_tensor(fqn, object)]
     return [WriteItem(MetadataIndex(fqn), WriteItemType.BYTE_IO, BytesIOWriteData(0))]
+
+
+def _create_default_metadata_only_plan(state_dict):
+    """Returns a plan of all parts that a dict has in all processes, as far as its objects know them."""
+    items = []
+    for fqn, obj in state_dict.items():
+        items += obj._items_of_all_ranks(fqn) if hasattr(obj, "_items_of_all_ranks") else _create_write_items(fqn, obj)
+    return SavePlan(items)
 
 
 def _create_chunk_list(tensor):

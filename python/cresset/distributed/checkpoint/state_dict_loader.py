@@ -2,6 +2,7 @@
 from .. import distributed_c10d as dist
 from ._storage_utils import _by_position, _storage_setup
 from .default_planner import DefaultLoadPlanner, _EmptyStateDictLoadPlanner
+from .logger import _dcp_method_logger
 from .state_dict_saver import _states_of, _use_dist
 from .stateful import Stateful
 from .utils import _DistWrapper
@@ -24,6 +25,7 @@ def _keys_of(state_dict, process_group, use_dist):
     return list(dict.fromkeys(key for keys in every for key in keys))
 
 
+@_dcp_method_logger(log_exceptions=True)
 @_by_position("storage_reader")
 def load(state_dict, *, checkpoint_id=None, storage_reader=None, planner=None, process_group=None, no_dist=False):
     """Fills the tensors of a dict in place, and gives its objects their states."""

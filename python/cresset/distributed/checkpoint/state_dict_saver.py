@@ -9,6 +9,7 @@ from typing import Any
 from .. import distributed_c10d as dist
 from ._storage_utils import _by_position, _storage_setup
 from .default_planner import DefaultSavePlanner
+from .logger import _dcp_method_logger
 from .planner import SavePlan  # noqa: F401
 from .staging import AsyncStager, BlockingAsyncStager
 from .stateful import Stateful
@@ -32,12 +33,12 @@ class AsyncSaveResponse:
     upload_completion: Any
 
 
-def _use_dist(no_dist, verb):
-    """Whether the ranks save together."""
+def _use_dist(no_dist, verb, wrappers=2):
+    """Whether the ranks save together; the warning names the line that called the function inside of `wrappers` others."""
     if no_dist or not dist.is_initialized():
         if not no_dist:
             warnings.warn("torch.distributed is disabled, unavailable or uninitialized, assuming the intent is to "
-                          f"{verb} in a single process.", stacklevel=3)
+                          f"{verb} in a single process.", stacklevel=3 + wrappers)
         return False
     return True
 
@@ -53,6 +54,7 @@ def save_state_dict(state_dict, storage_writer, process_group=None, coordinator_
     return _save_state_dict(state_dict, storage_writer, process_group, coordinator_rank, no_dist, planner)
 
 
+@_dcp_method_logger(log_exceptions=True)
 @_by_position("storage_writer")
 def save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=None, process_group=None, no_dist=False,
          use_collectives=True):
@@ -75,13 +77,14 @@ def _own_group(process_group):
     return made
 
 
+@_dcp_method_logger(log_exceptions=True)
 def async_save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=None, process_group=None,
                async_checkpointer_type=AsyncCheckpointerType.THREAD, async_stager=None, no_dist=False, use_collectives=True):
     """Copies a dict and writes the copy while the program goes on.  Returns a future; or AsyncSaveResponse, when the stager
     copies later, too."""
     if async_checkpointer_type != AsyncCheckpointerType.THREAD:
         raise NotImplementedError("async_save: a process that writes is not implemented; AsyncCheckpointerType.THREAD is")
-    use_dist = _use_dist(no_dist, "save")
+    use_dist = _use_dist(no_dist, "save", 1)
     writer = _storage_setup(storage_writer, checkpoint_id)
     stager = async_stager or (writer if isinstance(writer, AsyncStager) else BlockingAsyncStager())
     staged = stager.stage(_states_of(state_dict))

@@ -108,6 +108,10 @@ class ShardedTensor:
         return [_write_item_for_shard(fqn, _chunk(s.metadata), self.size(), self._metadata.tensor_properties)
                 for s in self._local_shards]
 
+    def _items_of_all_ranks(self, fqn):
+        return [_write_item_for_shard(fqn, _chunk(s), self.size(), self._metadata.tensor_properties)
+                for s in self._metadata.shards_metadata]
+
     def __create_chunk_list__(self):
         return [_chunk(s.metadata) for s in self._local_shards]
 
