@@ -186,3 +186,37 @@ def test_dataclasses_as_arguments():
     program = export(M(), (Pair(torch.ones(2), torch.ones(3)),))
     out = again(program).module()(Pair(torch.ones(2), torch.full((3,), 2.0)))
     assert type(out) is Pair and equal([out.a, out.b], [torch.full((2,), 2.0), torch.full((3,), 4.0)])
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([4.0, 5.0]))
+
+    def forward(self, x):
+        z = x * 3
+
+        def inner(x):
+            return torch.cond(x.sum() > 5, lambda y: (y * 2 + z, y + 1), lambda y: (y * 3 + self.w, y - self.w[0]), (x,))
+        return torch.cond(x.sum() > 0, inner, lambda x: (-x, torch.cond(x.max() > 0, torch.sin, torch.cos, (x,))), (x,))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_branches_inside_of_branches(dynamic):
+    module = Nested()
+    program = export(module, (torch.ones(3, 2),), dynamic_shapes=({0: Dim.DYNAMIC},) if dynamic else None)
+    for m in (program.module(), again(program).module()):
+        for x in (torch.ones(3, 2), torch.ones(3, 2) * 0.1, -torch.ones(3, 2), torch.tensor([[1.0, -9.0]] * 3)):
+            assert equal(m(x), module(x))
+        if dynamic:
+            assert equal(m(torch.ones(5, 2)), module(torch.ones(5, 2)))
+
+
+def test_branches_leave_no_operators():
+    for _ in range(3):
+        export(Nested(), (torch.ones(3, 2),))
+    assert [name for name in dir(torch.ops.cresset_export) if name.startswith("cond")] == ["cond"]
+    from cresset.export import _control
+    import gc
+    gc.collect()
+    assert not _control._sites and len(_control._kept) == 1

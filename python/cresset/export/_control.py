@@ -4,7 +4,9 @@ While the outer call is traced, a branch is recorded separately.  Tensors that i
 operands.  The outer recording gets a call of an operator that has the branch's sizes (`fake`), which the exported graph
 replaces by torch.ops.higher_order.cond and two subgraphs.
 """
+import functools
 import itertools
+import weakref
 
 from .. import Tensor, _C
 from .._dynamo.exc import UncapturedHigherOrderOpError, UserError
@@ -14,6 +16,9 @@ from ..utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 _count = itertools.count()
 _NAMESPACE = "cresset_export"
+OPERATOR = f"{_NAMESPACE}::cond"
+_sites = weakref.WeakValueDictionary()  # number -> CondSite of a call that is traced now
+_kept = []                              # the Library of the operator
 
 
 class _Branch:
@@ -37,14 +42,14 @@ class _Branch:
             raise UserError("torch.cond: a branch uses a size that varies as a number, which an exported branch cannot do")
 
     def _run(self, trace, function, operands):
-        mode_recorder, trace.mode.recorder = trace.mode.recorder, self.recorder
-        trace.sources.recorder = self.recorder
+        outer, trace.running = trace.running, self.recorder
+        trace.mode.recorder = trace.sources.recorder = self.recorder
         self.recorder.start()
         try:
             return function(*operands)
         finally:
             self.recorder.stop()
-            trace.mode.recorder, trace.sources.recorder = mode_recorder, trace.recorder
+            trace.running = trace.mode.recorder = trace.sources.recorder = outer
 
     def module(self, trace, names, tensors):
         """The branch as a GraphModule that takes all operands; names: of its placeholders."""
@@ -52,6 +57,7 @@ class _Branch:
         from ._graph import GraphBuilder
         from .graph_signature import InputKind, InputSpec, TensorArgument
         builder = GraphBuilder(self.recorded, trace.mode, trace.sources)
+        builder.trace = trace
         known = dict(zip(map(id, self.tensors), self.recorded.inputs))
         known.update((id(x), name) for name, x in self.extra)
         for name, x in zip(names, tensors):
@@ -60,7 +66,7 @@ class _Branch:
         builder.nodes()
         builder.output(self.results, self.recorded.outputs)
         builder.graph.eliminate_dead_code()
-        return GraphModule({}, builder.graph)
+        return GraphModule(builder.modules, builder.graph)
 
 
 class CondSite:
@@ -76,33 +82,56 @@ class CondSite:
         extra = {id(x): x for branch in self.branches for _, x in branch.extra}
         self.tensors = list({**{id(x): x for x in a.tensors}, **extra}.values())
         names = [f"arg{i}" for i in range(len(self.tensors))]
-        self.shape_of = a.module(trace, names, self.tensors)
-        self.op = self._operator()
-        self.pred = pred
-
-    def _operator(self):
-        """An operator with the sizes of the branches' results."""
-        name = f"cond_{next(_count)}"
-        library = Library(_NAMESPACE, "FRAGMENT")
-        library.define(f"{name}(Tensor pred, Tensor[] operands) -> Tensor[]")
-        library._register_fake(name, lambda pred, operands: list(self.shape_of(*operands)))
-        from .. import ops
-        self.name, self.library = f"{_NAMESPACE}::{name}", library
-        return getattr(getattr(ops, _NAMESPACE), name)
+        self.shape_of = _first_branches(a.module(trace, names, self.tensors))
+        self.pred, self.number = pred, next(_count)
+        _sites[self.number] = self
 
     def call(self):
-        return tree_unflatten(self.op(self.pred, self.tensors), self.branches[0].spec)
+        return tree_unflatten(_operator()(self.pred, self.tensors, self.number), self.branches[0].spec)
+
+
+def _fake_results(pred, operands, site):
+    return list(_sites[site].shape_of(*operands))
+
+
+@functools.cache
+def _operator():
+    """The operator that stands for each call of torch.cond while it is traced; `site` is the number of its CondSite."""
+    from .. import ops
+    library = Library(_NAMESPACE, "FRAGMENT")
+    library.define("cond(Tensor pred, Tensor[] operands, int site) -> Tensor[]")
+    library._register_fake("cond", _fake_results)
+    _kept.append(library)
+    return getattr(ops, _NAMESPACE).cond
 
 
 def trace_cond(trace, pred, true_fn, false_fn, operands):
     """Records torch.cond in the call that `trace` traces; returns fakes of its results."""
-    trace.recorder.stop()
+    recorder = trace.running
+    recorder.stop()
     try:
         site = CondSite(trace, pred, (true_fn, false_fn), tuple(operands))
     finally:
-        trace.recorder.start()
-    trace.sites[site.name] = site
+        recorder.start()
+    trace.sites[site.number] = site
     return site.call()
+
+
+def _first_branches(module):
+    """A module whose calls of torch.cond are calls of the first branch: it has the sizes of the results."""
+    from .. import ops
+    from ..fx import Graph, GraphModule
+    graph, at = Graph(), {}
+    modules = {name: _first_branches(m) for name, m in module.named_children()}
+    for node in module.graph.nodes:
+        if node.op == "get_attr" and node.target in modules:
+            continue
+        if node.target is ops.higher_order.cond:
+            _, branch, _, operands = node.args
+            at[node] = graph.call_module(branch.target, tuple(at[x] for x in operands))
+        else:
+            at[node] = graph.node_copy(node, lambda n: at[n])
+    return GraphModule(modules, graph)
 
 
 def add_site(builder, site, names, arguments, source, trace):

@@ -151,10 +151,11 @@ def _inputs(recording, builder):
 
 
 def _constants(recording, builder):
-    count = 0
+    count, taken = 0, {n.name for n in recording.nodes}
     for names, op, *rest in recording.graph.nodes():
         if op is None:
-            while f"lifted_tensor_{count}" in {**recording.program.constants, **builder.constants}:
+            while f"lifted_tensor_{count}" in {**recording.program.constants, **builder.constants} or \
+                    f"c_lifted_tensor_{count}" in taken:
                 count += 1
             builder.constant_placeholder(f"c_lifted_tensor_{count}", names[0], rest[0], f"lifted_tensor_{count}")
 

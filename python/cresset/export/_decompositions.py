@@ -8,11 +8,17 @@ def _ints(x, n):
     return [x] * n if isinstance(x, int) else list(x) * n if len(x) == 1 else list(x)
 
 
+def _contiguous(input, memory_format=cresset.contiguous_format):
+    if input.is_contiguous(memory_format=memory_format):
+        return input
+    return aten.clone.default(input, memory_format=memory_format)
+
+
 def _linear(input, weight, bias=None):
     turned = aten.permute.default(weight, [1, 0])
     if input.dim() == 2 and bias is not None:
         return aten.addmm.default(bias, input, turned)
-    flat = input if input.dim() == 2 else aten.view.default(aten.contiguous.default(input), [-1, input.shape[-1]])
+    flat = input if input.dim() == 2 else aten.view.default(_contiguous(input), [-1, input.shape[-1]])
     if bias is not None:
         out = aten.addmm.default(bias, flat, turned)
     else:
@@ -95,5 +101,5 @@ TABLE = {
     aten.reshape.default: _reshape, aten.flatten.using_ints: _flatten, aten.transpose.int: _transpose, aten.split.Tensor: _split,
     aten.matmul.default: _matmul, aten.zeros.default: _filled(0), aten.ones.default: _filled(1),
     aten.lift_fresh_copy.default: aten.clone.default, aten.detach_.default: lambda x: x,
-    aten.contiguous.default: lambda x, memory_format=None: aten.clone.default(x) if not x.is_contiguous() else x,
+    aten.contiguous.default: _contiguous,
 }

@@ -96,6 +96,16 @@ def used_sizes(recorded):
     return {k for k in used if k >= 0 and numbers[k][0] == "size"}
 
 
+def add_placeholder(graph, name):
+    """Adds a placeholder of exactly this name, also where Python has a builtin of the name, if no other node has it."""
+    taken = name in graph._graph_namespace._used_names
+    node = graph.create_node("placeholder", name, name=name)
+    if node.name != name and not taken:
+        node.name = name
+        graph._graph_namespace._rename_object(node, name)
+    return node
+
+
 class GraphBuilder:
     """Builds the graph of an exported program.
 
@@ -115,7 +125,7 @@ class GraphBuilder:
         self.sized = value_sizes(recorded, sizes or {}, hints, bounds)
         self.exprs = number_expressions(self.numbers, sizes or {}, self.sized)
         self.number_nodes = {}  # index of a number -> fx node or number
-        self.literals, self.modules, self.sites, self.trace = set(), {}, {}, None
+        self.literals, self.modules, self.trace = set(), {}, None
         self.hints = hints or {}  # symbol -> value in the example inputs
 
     # --- values ---
@@ -136,7 +146,7 @@ class GraphBuilder:
 
     def placeholder(self, name, spec, value, recorded=None, aliases=()):
         """Adds an input; `value` is its metadata unless the recording knows the tensor."""
-        node = self.graph.create_node("placeholder", name, name=name)
+        node = add_placeholder(self.graph, name)
         if recorded is not None:
             value = self.fake(recorded)
             self.env[recorded] = node
@@ -208,9 +218,10 @@ class GraphBuilder:
         return [self.value(item) for item in x] if isinstance(x, list) else x
 
     def call(self, names, op, overload, arguments, source):
-        if op in self.sites:
-            from ._control import add_site
-            return add_site(self, self.sites[op], names, arguments, source, self.trace)
+        if self.trace is not None and self.trace.sites:
+            from ._control import OPERATOR, add_site
+            if op == OPERATOR:
+                return add_site(self, self.trace.sites[arguments["site"]], names, arguments, source, self.trace)
         target = overload_of(op, overload, arguments)
         if op == "to_dtype":  # autocast's conversion, which torch's operators do not have
             target, arguments = cresset.ops.aten._to_copy.default, {**_USUAL_COPY, **arguments}

@@ -1,6 +1,8 @@
 """The arguments of an exported call: their names, trees and paths."""
 import inspect
+import keyword
 import re
+from collections import defaultdict
 
 import cresset
 
@@ -63,6 +65,24 @@ def _key_text(key):
 def placeholder_name(prefix, parts):
     """A name of a placeholder: parts of a path, in small letters."""
     return prefix + re.sub(r"[^a-zA-Z0-9]", "_", "_".join(str(p).lower() for p in parts))
+
+
+class PlaceholderNames:
+    """Unique names of placeholders: of two equal ones, the later gets a number."""
+
+    def __init__(self):
+        self.used, self.last = set(), defaultdict(int)  # last: name without a number -> greatest number
+
+    def unique(self, name):
+        found = name
+        while found in self.used or keyword.iskeyword(found):
+            self.last[name] += 1
+            found = f"{name}_{self.last[name]}"
+        self.used.add(found)
+        base, _, number = found.rpartition("_")
+        if base and number.isdecimal():
+            self.last[base] = max(self.last[base], int(number))
+        return found
 
 
 class Leaf:

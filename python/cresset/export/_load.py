@@ -21,6 +21,7 @@ from ..fx import Graph, GraphModule
 from ..fx.passes.shape_prop import _extract_tensor_metadata
 from ..utils._pytree import treespec_loads
 from ._fakes import make_fake
+from ._graph import add_placeholder
 from ._schema import DTYPES, FORMATS, LAYOUTS, SCHEMA_VERSION, FormatError, named
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRange
 from .graph_signature import (ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
@@ -218,14 +219,14 @@ class _GraphReader:
             tag, value = _one(x)
             if tag == "as_tensor" or tag in _SYMBOLIC:
                 name = _name(value["name"] if tag == "as_tensor" else value["as_name"])
-                self.keep(name, self.graph.create_node("placeholder", name, name=name))
+                self.keep(name, add_placeholder(self.graph, name))
                 continue
             name, constant = next(constants, (None, None))
             if name is None:
                 _refuse("a constant input has no name in the signature")
             if _name(name) in self.env:
                 _refuse(f"value '{name}' is made twice")
-            node = self.graph.create_node("placeholder", name, name=name)
+            node = add_placeholder(self.graph, name)
             node.meta["val"] = constant
             self.env[name] = node
 

@@ -3,6 +3,8 @@
 Parameters, buffers and arguments are replaced by fake tensors, and the operators that the call runs on them are recorded
 whole (src/graph/record.c), so that nothing is computed and no state of the module changes.
 """
+from collections import deque
+
 import cresset
 
 from .. import Tensor, _C
@@ -14,7 +16,7 @@ from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..utils._pytree import tree_flatten, tree_unflatten
 from ._constraints import Constraints
 from ._graph import GraphBuilder, NumberOutput
-from ._inputs import DRAFT_NOTE, check_call, leaves_of, placeholder_name
+from ._inputs import DRAFT_NOTE, PlaceholderNames, check_call, leaves_of, placeholder_name
 from ._sources import Sources
 from .dynamic_shapes import dim_specs
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -36,6 +38,30 @@ class ExportMode(FakeTensorMode):
             self.recorder.start()
 
 
+def _containers(x, found):
+    """Adds the dicts, lists, sets and deques of x, also those inside of others: found[id] = (container, copy)."""
+    if not isinstance(x, (dict, list, set, deque, tuple)) or id(x) in found:
+        return
+    found[id(x)] = x, None if isinstance(x, tuple) else list(x.items() if isinstance(x, dict) else x)
+    if not isinstance(x, set):
+        for item in list(x.values() if isinstance(x, dict) else x):
+            _containers(item, found)
+
+
+def _same_items(a, b):
+    return len(a) == len(b) and all(x is y or type(x) is tuple and type(y) is tuple and len(x) == len(y) == 2 and
+                                    x[0] is y[0] and x[1] is y[1] for x, y in zip(a, b))
+
+
+def _restore(container, items):
+    """Gives a container the contents that it had."""
+    now = list(container.items() if isinstance(container, dict) else container)
+    if _same_items(now, items):
+        return
+    container.clear()
+    container.extend(items) if isinstance(container, (list, deque)) else container.update(items)
+
+
 class ModuleState:
     """The parameters, buffers and attributes of a module, which are fakes while the module is traced."""
 
@@ -46,6 +72,7 @@ class ModuleState:
         self.persistent = mod.state_dict(keep_vars=True).keys()
         self.attributes = {}  # id of a tensor -> path
         self.saved = []
+        self.containers = {}  # id of a dict, list, set or deque among the attributes -> (it, its items)
 
     def __enter__(self):
         for path, sub in self.mod.named_modules():
@@ -54,6 +81,8 @@ class ModuleState:
             for name, x in sub.__dict__.items():
                 if isinstance(x, Tensor):
                     self.attributes.setdefault(id(x), f"{path}.{name}" if path else name)
+                elif name not in ("_parameters", "_buffers", "_modules"):
+                    _containers(x, self.containers)
             for table in (sub._parameters, sub._buffers):
                 for name, x in table.items():
                     if x is not None:
@@ -83,6 +112,9 @@ class ModuleState:
             for name, table in tables.items():
                 getattr(sub, name).clear()
                 getattr(sub, name).update(table)
+        for container, items in self.containers.values():
+            if items is not None:
+                _restore(container, items)
 
 
 class Trace:
@@ -95,7 +127,8 @@ class Trace:
         everything = [x.value for x in self.leaves], list(mod.parameters()), list(mod.buffers())
         self.mode = detect_fake_mode(everything) or ExportMode(allow_non_fake_inputs=True, export=True)
         self.recorder = _C.Recorder(whole=True)
-        self.sites = {}                # operator's name -> CondSite
+        self.running = self.recorder   # that of the branch of torch.cond whose function runs
+        self.sites = {}                # number -> CondSite
         self.known, self.kept = {}, []  # id of a fake -> its number among the recording's inputs
 
     def input(self, tensor):
@@ -183,7 +216,7 @@ def _input_specs(trace):
             names[trace.known[id(trace.fakes[path])]]
 
 
-def _add_constants(trace, builder):
+def _add_constants(trace, builder, unique):
     """Adds the tensors that the call read and that are neither arguments nor parameters."""
     lifted = 0
     for names, op, *rest in trace.recorded.nodes():
@@ -192,7 +225,7 @@ def _add_constants(trace, builder):
         path = trace.state.attributes.get(id(rest[0]))
         if path is None:
             path, lifted = f"lifted_tensor_{lifted}", lifted + 1
-        builder.constant_placeholder(placeholder_name("c_", [path]), names[0], rest[0], path)
+        builder.constant_placeholder(unique(placeholder_name("c_", [path])), names[0], rest[0], path)
 
 
 def _add_arguments(trace, builder):
@@ -210,10 +243,13 @@ def _build(trace, constraints):
     """The builder of the finished graph, and the specs of its outputs."""
     builder = GraphBuilder(trace.recorded, trace.mode, trace.sources, constraints.sizes(), constraints.hints(),
                            constraints.bounds())
-    builder.sites, builder.trace = trace.sites, trace
+    builder.trace = trace
+    unique = PlaceholderNames().unique
+    for leaf in trace.leaves:  # arguments keep their names
+        leaf.name = unique(leaf.name)
     for name, spec, x, recorded in _input_specs(trace):
-        builder.placeholder(name, spec, None, recorded)
-    _add_constants(trace, builder)
+        builder.placeholder(unique(name), spec, None, recorded)
+    _add_constants(trace, builder, unique)
     _add_arguments(trace, builder)
     builder.size_nodes([(c.number, c.leaf.node, c.dim) for c in constraints.dims])
     builder.nodes()

@@ -183,10 +183,13 @@ class _Unlift:
     def build(self):
         paths, user = _attributes(self.program, self.root), []
         nodes = list(self.program.graph.nodes)
+        names = self.graph._graph_namespace._used_names
+        names.update(n.name for n in nodes if n.op == "placeholder" and n.name not in paths)  # arguments keep their names
         for node in (n for n in nodes if n.op == "placeholder"):
             if node.name in paths:
                 new = self.graph.create_node("get_attr", paths[node.name], name=_plain_name(node.name))
             else:
+                names.discard(node.name)
                 new = self.graph.create_node("placeholder", node.name, name=node.name)
                 user.append(new)
             new.meta.update(node.meta)

@@ -132,9 +132,9 @@ def _deserialize_graph_module(forward, body):
 
 # --- copying the attributes that the graph refers to ---
 
-def _set_member(module, name, value):
+def _set_member(module, name, value, persistent=True):
     if isinstance(value, cresset.Tensor) and not isinstance(value, Parameter):
-        module.register_buffer(name, value)
+        module.register_buffer(name, value, persistent)
     else:
         setattr(module, name, value)
 
@@ -151,7 +151,7 @@ def _copy_attr(source, target, path):
             to_here = Module()
             setattr(target, item, to_here)
         source, target = from_here, to_here
-    _set_member(target, field, getattr(source, field))
+    _set_member(target, field, getattr(source, field), field not in getattr(source, "_non_persistent_buffers_set", ()))
 
 
 def _assign_attr(value, target, path):

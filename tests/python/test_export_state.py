@@ -1,0 +1,193 @@
+"""Names of placeholders, the state of exported modules, and what export() leaves of the module that it called."""
+import io
+from collections import deque
+
+import cresset as torch
+import pytest
+from cresset import nn
+from cresset.export import export, load, save
+
+X, Y, Z = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 5.0, 6.0]), torch.tensor([-1.0, 0.5, 2.0])
+
+
+def again(program):
+    buffer = io.BytesIO()
+    save(program, buffer)
+    loaded = load(io.BytesIO(buffer.getvalue()))
+    assert str(loaded) == str(program)
+    return loaded
+
+
+class Builtins(nn.Module):
+    def forward(self, input, id, max):
+        return input * id + max
+
+
+class Upper(nn.Module):
+    def forward(self, x, X, x_1):
+        return x * X + x_1
+
+
+class Paths(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a_b = nn.Parameter(torch.ones(3))
+        self.a = nn.Module()
+        self.a.b = nn.Parameter(torch.ones(3) * 2)
+        self.x = nn.Parameter(torch.ones(3) * 4)
+
+    def forward(self, x, p_a_b):
+        return x * self.a_b + self.a.b * p_a_b + self.x
+
+
+class Keys(nn.Module):
+    def forward(self, d, d_k):
+        return d["k"] - d_k
+
+
+class Operators(nn.Module):
+    def forward(self, add, mul, add_1):
+        return (add + mul) * add + add_1
+
+
+# (module, arguments, names of the inputs in torch 2.13)
+NAMED = {
+    "builtins": (Builtins, (X, Y, Z), ["input", "id", "max"]),
+    "upper": (Upper, (X, Y, Z), ["x", "x_1", "x_1_1"]),
+    "paths": (Paths, (X, Y), ["p_a_b_1", "p_x", "p_a_b_2", "x", "p_a_b"]),
+    "keys": (Keys, ({"k": X}, Y), ["d_k", "d_k_1"]),
+    "operators": (Operators, (X, Y, Z), ["add", "mul", "add_1"]),
+    "layer": (lambda: nn.Linear(3, 2), (X,), ["p_weight", "p_bias", "input"]),
+    "layers": (lambda: nn.Sequential(nn.Linear(3, 2), nn.ReLU()), (X,), ["p_0_weight", "p_0_bias", "input"]),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_names_of_inputs(case):
+    make, args, names = NAMED[case]
+    module = make()
+    program = export(module, args)
+    for p in (program, again(program), again(program.run_decompositions())):
+        nodes = [n for n in p.graph.nodes if n.op == "placeholder"]
+        assert [n.name for n in nodes] == [n.target for n in nodes] == names
+        assert [s.arg.name for s in p.graph_signature.input_specs] == names
+        assert torch.equal(p.module()(*args), module(*args))
+
+
+def test_text_of_builtin_names():
+    text = str(export(Builtins(), (X, Y, Z)))  # as torch 2.13 prints it
+    assert 'def forward(self, input: "f32[3]", id: "f32[3]", max: "f32[3]"):\n            input_1 = input\n' in text
+    assert "torch.ops.aten.mul.Tensor(input_1, id_1)" in text and "input: USER_INPUT\n    id: USER_INPUT" in text
+
+
+class Kinds(nn.Module):
+    """A parameter, buffers of both kinds and a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.p = nn.Parameter(torch.ones(3))
+        self.register_buffer("kept", torch.ones(3))
+        self.inner = nn.Module()
+        self.inner.register_buffer("b", torch.zeros(3), persistent=False)
+        self.k = torch.full((3,), 2.0)
+
+    def forward(self, x):
+        return x * self.p + self.inner.b + self.k + self.kept + torch.tensor([1.0, 2.0, 3.0])
+
+
+def test_state_is_that_of_the_module():
+    module = Kinds()
+    program = export(module, (X,))
+    for p in (program, again(program), program.run_decompositions()):
+        made = p.module()
+        assert set(made.state_dict()) == set(p.state_dict) == {"p", "kept"}
+        assert {"inner.b", "k", "kept"} <= set(dict(made.named_buffers()))
+        assert str(made.load_state_dict({"p": torch.ones(3) * 3, "kept": torch.zeros(3)})) == "<All keys matched successfully>"
+        assert torch.equal(made(X), X * 3 + 2 + torch.tensor([1.0, 2.0, 3.0]))
+        made.load_state_dict(module.state_dict() if made.p is not module.p else Kinds().state_dict())
+
+
+# (function, strides of the result after run_decompositions() in torch 2.13) for x of (2, 3, 2, 2)
+LAYOUTS = {
+    "contiguous": (lambda x: x.transpose(0, 1).contiguous(), (8, 4, 2, 1)),
+    "view": (lambda x: x.transpose(0, 1).contiguous().view(3, -1), (8, 1)),
+    "channels_last": (lambda x: x.contiguous(memory_format=torch.channels_last), (12, 1, 6, 3)),
+    "elements": (lambda x: x.contiguous(memory_format=torch.channels_last).as_strided((6,), (1,)), (1,)),
+    "back": (lambda x: x.contiguous(memory_format=torch.channels_last).contiguous(), (12, 4, 2, 1)),
+}
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("case", LAYOUTS)
+def test_layouts_after_decompositions(case):
+    function, strides = LAYOUTS[case]
+    x = torch.arange(24.0).view(2, 3, 2, 2)
+    found = export(Function(function), (x,)).run_decompositions().module()(x)
+    assert found.stride() == strides == function(x).stride() and torch.equal(found, function(x))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_transformer_layers_are_decomposed(training):
+    x = torch.randn(2, 4, 8)
+    for layer, args in ((nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), (x,)),
+                        (nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True), (x, x))):
+        layer.train(training)
+        program = export(layer, args).run_decompositions()
+        assert (program.module()(*args) - layer(*args)).abs().max() < 1e-5
+        vals = [n.meta["val"] for n in program.graph.nodes if n.op == "call_function"]
+        got = []
+
+        class Strides(torch.fx.Interpreter):
+            def call_function(self, *call):
+                got.append(super().call_function(*call))
+                return got[-1]
+        Strides(program.graph_module).run(*[program.state_dict[s.target] for s in program.graph_signature.input_specs if s.target], *args)
+        for val, real in zip(vals, got, strict=True):
+            for a, b in zip(*[v if isinstance(v, (tuple, list)) else [v] for v in (val, real)], strict=True):
+                assert tuple(a.shape) == tuple(b.shape) and tuple(a.stride()) == tuple(b.stride())
+
+
+class Containers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.cache, self.nested = [], {"first": 1}, {"list": [0], "pair": ([], {2})}
+        self.last, self.child = deque([3], maxlen=2), nn.ReLU()
+        self.child.seen = []
+
+    def forward(self, x):
+        self.calls.append(x)
+        self.cache["x"] = x * 2
+        self.cache.pop("first")
+        self.nested["list"][0] = x
+        self.nested["pair"][0].append(x)
+        self.nested["pair"][1].add("x")
+        self.last.extend([x, x])
+        self.child.seen.append(x)
+        if x.sum() > 0 if self.refused else False:
+            return x
+        return self.child(x)
+
+    refused = False
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_containers_of_the_module_stay(refused):
+    module = Containers()
+    module.refused = refused
+    calls, pair = module.calls, module.nested["pair"]
+    if refused:
+        with pytest.raises(Exception, match="data-dependent"):
+            export(module, (X,))
+    else:
+        assert torch.equal(export(module, (X,)).module()(Z), Z.relu())
+    assert module.calls is calls and calls == [] and module.cache == {"first": 1}
+    assert module.nested == {"list": [0], "pair": ([], {2})} and module.nested["pair"] is pair
+    assert list(module.last) == [3] and module.child.seen == []
