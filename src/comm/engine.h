@@ -63,8 +63,9 @@ typedef struct {
 
 typedef struct cr_engine {
     const char *name;
-    bool by_slices; /* a wait may end before the transfer and be repeated */
-    bool alone;     /* there are no other processes */
+    bool by_slices;   /* a wait may end before the transfer and be repeated */
+    bool alone;       /* there are no other processes */
+    uint8_t tag_bits; /* that a message of channel 1 has for its tag; 0: all */
     /* Opens a link.  *rank and *size are set where they were not known. */
     cr_status (*open)(void **link, const cr_link_how *how, int *rank, int *size);
     /* Ends all transfers of the link, from any thread: they fail at this rank and at its peers.
@@ -75,10 +76,9 @@ typedef struct cr_engine {
     void (*close)(void *link, bool broken);
     /* Start a transfer.  The bytes stay until it is done.  Transfers of one pair with one
      * channel and tag arrive in order.  `channel` 0: calls; a message may be shorter than the
-     * place where it is received.  1: SEND and RECEIVE of programs, which have 28 bits of a tag
-     * or more; a message of another size than its place fails the receive, or the receive does
-     * not take it and ends at its time limit.  from -1: any rank.  *transfer is then to be
-     * waited for, and dropped. */
+     * place where it is received.  1: SEND and RECEIVE of programs; a message of another size
+     * than its place fails the receive, or the receive does not take it and ends at its time
+     * limit.  from -1: any rank.  *transfer is then to be waited for, and dropped. */
     cr_status (*send)(void *link, void **transfer, const void *at, size_t bytes, int to,
                       int channel, uint64_t tag);
     cr_status (*receive)(void *link, void **transfer, void *at, size_t bytes, int from,

@@ -453,6 +453,7 @@ static void mpi_drop(void *link, void *transfer)
 
 cr_engine_library cr_mpi_engine = {
     .engine = {.name = "mpi",
+               .tag_bits = 23,
                .by_slices = true,
                .open = mpi_link_open,
                .shut = mpi_link_shut,

@@ -702,6 +702,28 @@ static cr_status check_sizes(const cr_comm *g, const cr_call_args *a)
                          cr_call_kind_name(a->kind), (long long)mine, (long long)other);
 }
 
+enum { DTYPE_BITS = 6 };
+_Static_assert(CR_DTYPE_COUNT <= 1 << DTYPE_BITS, "a dtype has 6 bits of a message's tag");
+
+/* A message is taken by a receive of its dtype alone. */
+static uint64_t transfer_tag(const cr_call_args *a)
+{
+    return a->tag << DTYPE_BITS | (uint64_t)a->dtype;
+}
+
+static cr_status check_tag(const cr_comm *g, const cr_call_args *a)
+{
+    const cr_engine *e = g->engine;
+
+    if ((int64_t)a->tag < 0)
+        return cr_fail(CR_TYPE, "Tag must be nonnegative");
+    if (!e->tag_bits || a->tag < (uint64_t)1 << (e->tag_bits - DTYPE_BITS))
+        return CR_OK;
+    return cr_fail(CR_VALUE, "%s: tag %llu is too large: tags of the engine %s end at %llu",
+                   cr_call_kind_name(a->kind), (unsigned long long)a->tag, e->name,
+                   (1ULL << (e->tag_bits - DTYPE_BITS)) - 1);
+}
+
 static cr_status check_call(const cr_comm *g, const cr_call_args *a)
 {
     bool reduces = a->kind == CR_CALL_ALL_REDUCE || a->kind == CR_CALL_REDUCE ||
@@ -709,9 +731,12 @@ static cr_status check_call(const cr_comm *g, const cr_call_args *a)
 
     if (has_root(a->kind) || (a->kind == CR_CALL_RECEIVE && a->root != -1))
         CR_TRY(check_root(g, a));
-    if ((a->kind == CR_CALL_SEND || a->kind == CR_CALL_RECEIVE) && a->root == g->rank)
-        return cr_fail(CR_VALUE, "%s: rank %d is this process itself",
-                       cr_call_kind_name(a->kind), a->root);
+    if (a->kind == CR_CALL_SEND || a->kind == CR_CALL_RECEIVE) {
+        if (a->root == g->rank)
+            return cr_fail(CR_VALUE, "%s: rank %d is this process itself",
+                           cr_call_kind_name(a->kind), a->root);
+        CR_TRY(check_tag(g, a));
+    }
     CR_TRY(check_sizes(g, a));
     if (a->device.kind != CR_CPU && a->device.kind != g->engine->device)
         return cr_fail(CR_RUNTIME, "No backend type associated with device type %s",
@@ -793,11 +818,6 @@ static cr_status work_start_whole(cr_work *w, bool now)
 }
 
 /* --- transfers of programs --- */
-_Static_assert(CR_DTYPE_COUNT <= 64, "a dtype has 6 bits of a tag");
-
-/* A message is taken by a receive of its dtype alone. */
-static uint64_t transfer_tag(const cr_call_args *a) { return a->tag << 6 | (uint64_t)a->dtype; }
-
 static cr_status transfer_start(cr_work *w)
 {
     const cr_call_args *a = w->calls;

@@ -588,6 +588,20 @@ TEST(a_rank_that_never_comes_is_named)
     cr_store_drop(s);
 }
 
+TEST(averages_of_many_ranks_are_truncated)
+{
+    int8_t a[] = {100, -100, 3};
+    uint8_t b[] = {255, 1, 0};
+    int64_t c[] = {-513, 513, INT64_MIN};
+
+    cr_reduce_average(CR_I8, a, 3, 256);
+    cr_reduce_average(CR_U8, b, 3, 256);
+    cr_reduce_average(CR_I64, c, 3, 256);
+    for (int i = 0; i < 3; i++)
+        EXPECT(!a[i] && !b[i]);
+    EXPECT(c[0] == -2 && c[1] == 2 && c[2] == INT64_MIN / 256);
+}
+
 TEST(a_fake_group_has_any_size)
 {
     cr_comm *g = NULL;

@@ -217,15 +217,29 @@ static cr_status refuse_fallback(const cr_op *op, cr_device device)
                    f->fallback_advice ? f->fallback_advice : "");
 }
 
+/* Whether a text begins with the name of a device's backend, which refusals of layouts have
+ * not. */
+static bool names_backend(const char *text)
+{
+    for (int kind = 0; kind < CR_DEVICE_COUNT; kind++) {
+        const char *name = cr_device_facts_of((cr_device_kind)kind)->backend;
+        size_t n = name ? strlen(name) : 0;
+        if (n && !strncmp(text, name, n) && text[n] == '\'')
+            return true;
+    }
+    return !strncmp(text, "PrivateUse1'", strlen("PrivateUse1'"));
+}
+
 cr_status cr_refused_call(const cr_op *op, cr_status st)
 {
+    static const char from[] = "' with arguments from the '";
     const char *text = cr_error_message(), *rest;
     char kept[1024];
 
     if (st != CR_NOT_IMPLEMENTED || strncmp(text, REFUSAL, strlen(REFUSAL)))
         return st;
-    rest = strchr(text + strlen(REFUSAL), '\'');
-    if (!rest)
+    rest = strstr(text, from);
+    if (!rest || !names_backend(rest + strlen(from)))
         return st;
     snprintf(kept, sizeof kept, "%s", rest); /* cr_fail overwrites the message */
     return cr_fail(CR_NOT_IMPLEMENTED, REFUSAL "%s%s", op->name, kept);

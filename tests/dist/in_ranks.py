@@ -125,6 +125,12 @@ def sparse_sums_and_events(rank, size):
 
 
 def messages(rank, size):
+    for tag, error, text in ((-1, TypeError, "Tag must be nonnegative"), (1 << 40, ValueError, "is too large")):
+        try:
+            dist.send(torch.ones(1), (rank + 1) % size, tag=tag)
+            raise AssertionError("a tag that no message can have was taken")
+        except error as refusal:
+            assert text in str(refusal)
     after, before = (rank + 1) % size, (rank - 1) % size
     got = torch.zeros(3)
     works = dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((3,), float(rank)), after),

@@ -27,7 +27,7 @@ def function(backward):
 @pytest.mark.parametrize("f, x", [
     (lambda a: (a.sin(), a.sum()), X), (lambda a: a * a.conj() + a, Z), (lambda a: a.abs(), Z),
     (lambda a: torch.complex(a, a ** 2), X), (lambda a: (a.sin(), a.argmax()), X),
-    (lambda a: a.to_dense() * 2, torch.eye(2, dtype=torch.double).to_sparse().requires_grad_()),
+    (lambda a: a * 2, torch.zeros(0, dtype=torch.double, requires_grad=True)), (lambda a: a[:0], X),
     (lambda a: a.exp(), torch.ones(4, 2, dtype=torch.double)[::2].requires_grad_())])
 def test_right_derivatives_pass(f, x, fast):
     forward = x.layout == torch.strided
@@ -100,6 +100,7 @@ def test_missing_cotangents_are_tried():
      "Setting check_undefined_grad=True requires check_rev_over_rev"),
     (lambda: gradcheck(torch.sin, torch.ones(1, dtype=torch.double).expand(3).requires_grad_()), RuntimeError,
      "The 0th input has a dimension with stride 0"),
+    (lambda: gradcheck(lambda a: 5, X), ValueError, "Expected Tensor outputs"),
     (lambda: gradcheck(lambda a: a.to_sparse(), X), ValueError, "Sparse output is not supported at gradcheck yet"),
 ])
 def test_bad_input(call, error, text):
@@ -125,6 +126,13 @@ def test_second_derivatives():
             return g * (3 * ctx.saved_tensors[0] ** 2).detach()
     with pytest.raises(GradcheckError, match="Jacobian mismatch"):
         gradgradcheck(OnceRight.apply, X)
+
+
+def test_elements_that_a_sparse_input_varies():
+    x = torch.eye(2, dtype=torch.double).to_sparse().requires_grad_()
+    assert gradcheck(lambda a: a.to_dense(masked_grad=True) * 2, x, masked=True)
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        gradcheck(lambda a: a.to_dense(masked_grad=True) * 2, x, masked=False)
 
 
 def test_batched_forward_mode():

@@ -53,7 +53,11 @@ def _checked(inputs):
 
 
 def _outputs(func, inputs):
-    found = [y for y in _as_tuple(func(*inputs)) if _differentiable(y)]
+    every = _as_tuple(func(*inputs))
+    if not all(isinstance(y, Tensor) for y in every):
+        raise ValueError("Expected Tensor outputs from the function that gradcheck checks, but got "
+                         f"{', '.join(type(y).__name__ for y in every)}")
+    found = [y for y in every if _differentiable(y)]
     if not all(map(_dense, found)):
         raise ValueError("Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the "
                          "output of fn for gradcheck.")
@@ -75,6 +79,11 @@ def _of_elements(gradient, x):
         gradient = gradient.to_dense().sparse_mask(x.detach())
         return _elements(gradient).reshape(-1)
     return gradient.to_dense().detach().reshape(-1)
+
+
+def _matrix(rows, columns, of, dim=0):
+    """Stacks vectors of `columns` elements; without any, a matrix with the dtype of `of`."""
+    return _C.stack(rows, dim) if rows else of.new_zeros((0, columns) if dim == 0 else (columns, 0))
 
 
 def _units(x):
@@ -123,11 +132,11 @@ def _parts(y):
 
 def _numerical(func, inputs, x, eps):
     """Returns a list over the units of x of lists over outputs of matrices, by differences."""
-    data, found = _elements(x), []
+    data, found, outputs = _elements(x), [], _values(func, inputs)
     for unit in _units(x):
         rows = [_along_element(func, inputs, data, at, eps * unit) for at in _positions(data)]
-        count = len(rows[0]) if rows else 0
-        found.append([_C.stack([row[k].reshape(-1) for row in rows]) / (2 * eps) for k in range(count)])
+        found.append([_matrix([row[k].reshape(-1) for row in rows], y.numel(), y) / (2 * eps)
+                      for k, y in enumerate(outputs)])
     return found
 
 
@@ -143,7 +152,8 @@ def _backward(y, chosen, unit):
     from . import grad
     runs = [[[_of_elements(g, x) for g, x in zip(grad(y, chosen, seed, retain_graph=True, allow_unused=True), chosen)]
              for seed in _seeds(y, unit)] for _ in range(2)]
-    return [tuple(_C.stack([row[j] for row in rows], 1) for rows in runs) for j in range(len(chosen))]
+    return [tuple(_matrix([row[j] for row in rows], _elements(x).numel(), x.detach(), 1) for rows in runs)
+            for j, x in enumerate(chosen)]
 
 
 def _tangent(x, at, unit):
@@ -164,10 +174,10 @@ def _push(func, inputs, x, tangent):
 
 def _forward(func, inputs, x):
     """Returns what `_numerical` returns, by forward mode."""
-    found = []
+    found, outputs = [], _values(func, inputs)
     for unit in _units(x):
         rows = [_push(func, inputs, x, _tangent(x, at, unit)) for at in _positions(_elements(x))]
-        found.append([_C.stack([row[k].reshape(-1) for row in rows]) for k in range(len(rows[0]) if rows else 0)])
+        found.append([_matrix([row[k].reshape(-1) for row in rows], y.numel(), y) for k, y in enumerate(outputs)])
     return found
 
 
@@ -186,7 +196,7 @@ def _check_backward(func, inputs, chosen, outputs, numeric, options):
         for name, part, unit in _parts(y):
             found = _backward(y, chosen, unit)
             for j, (analytic, again) in enumerate(found):
-                expected = _with_unit([part(table[k]) for table in numeric[j]]) if numeric[j][0] else analytic
+                expected = _with_unit([part(table[k]) for table in numeric[j]])
                 _compare(analytic, expected, f"{name}Jacobian mismatch", k, j, options["atol"], options["rtol"])
                 if not _C.allclose(analytic, again, rtol=0.0, atol=options["nondet_tol"]):
                     raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and "
@@ -197,8 +207,6 @@ def _check_backward(func, inputs, chosen, outputs, numeric, options):
 
 def _check_forward(func, inputs, chosen, outputs, numeric, options):
     for j, x in enumerate(chosen):
-        if not numeric[j][0]:
-            continue
         pushed = _forward(func, inputs, x)
         for k, y in enumerate(outputs):
             for name, part, _ in _parts(y):
@@ -332,7 +340,19 @@ def _check_batched_forward(func, inputs, chosen, atol, rtol):
                 raise GradcheckError(f"For output {k} and input {j}:\n\ngot:\n{a}\n\nExpected:\n{b}")
 
 
+def _dense_inputs(func, inputs):
+    """Makes the sparse inputs of a function dense ones, all of whose elements vary."""
+    layouts = [x.layout if _requires(x) and not _dense(x) else None for x in inputs]
+
+    def of_dense(*given):
+        return func(*[x if layout is None else x.to_sparse(layout=layout) for x, layout in zip(given, layouts)])
+    return of_dense, tuple(x if layout is None else x.detach().to_dense().requires_grad_()
+                           for x, layout in zip(inputs, layouts))
+
+
 def _check(func, inputs, options):
+    if not options["masked"] and any(_requires(x) and not _dense(x) for x in inputs):
+        func, inputs = _dense_inputs(func, inputs)
     chosen = _checked(inputs)
     outputs = _outputs(func, inputs)
     tracked = any(y.requires_grad for y in outputs)
@@ -366,7 +386,8 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
 
     Compares the Jacobians of all outputs by the inputs that require gradients: those of backward, and with
     check_forward_ad those of forward mode; elements may differ by atol + rtol * |difference|.  fast_mode compares them
-    along one random direction, and whole where these differ.  A sparse input varies in the values that it stores.
+    along one random direction, and whole where these differ.  With masked=True a sparse input varies in the values that
+    it stores, else in all its elements.
     Raises GradcheckError, or returns False with raise_exception=False.
 
         >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
