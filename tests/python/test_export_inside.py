@@ -220,3 +220,8 @@ def test_branches_leave_no_operators():
     import gc
     gc.collect()
     assert not _control._sites and len(_control._kept) == 1
+
+
+def test_branches_are_not_decomposed():
+    with pytest.raises(RuntimeError, match="run_decompositions: the program has a torch.cond"):
+        export(Nested(), (torch.ones(3, 2),)).run_decompositions()

@@ -191,3 +191,95 @@ def test_containers_of_the_module_stay(refused):
     assert module.calls is calls and calls == [] and module.cache == {"first": 1}
     assert module.nested == {"list": [0], "pair": ([], {2})} and module.nested["pair"] is pair
     assert list(module.last) == [3] and module.child.seen == []
+
+
+class Grad(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(3, 3)
+
+
+class Part(Grad):
+    def forward(self, x):
+        with torch.no_grad():
+            h = self.l(x)
+        return h + self.l(x)
+
+
+class Inference(Grad):
+    def forward(self, x):
+        h = self.l(x)
+        with torch.inference_mode():
+            return h * 2
+
+
+class Whole(Grad):
+    @torch.no_grad()
+    def forward(self, x):
+        return self.l(x) * 2
+
+
+class Other(Grad):
+    """What runs under no_grad needs no gradients, or makes none."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            h = torch.arange(3.0) * x + self.l.weight.detach().sum()
+            most = self.l.weight.argmax()
+        return self.l(x) + h + most
+
+
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+class Applied(Grad):
+    def forward(self, x):
+        return Own.apply(self.l(x))
+
+
+@pytest.mark.parametrize("make", [Part, Inference])
+def test_changes_of_grad_mode_are_refused_in_training(make):
+    with pytest.raises(torch._dynamo.exc.UserError, match=r"changes the grad mode .*test_export_state.py:\d+ in forward"):
+        export(make(), (X,))
+    module = make().eval()
+    assert torch.equal(export(module, (X,)).module()(X), module(X))
+
+
+@pytest.mark.parametrize("make", [Whole, Other, Applied])
+def test_grad_modes_that_lose_nothing(make):
+    module = make()
+    assert torch.equal(export(module, (X,)).module()(X), module(X))
+
+
+@pytest.mark.parametrize("make,at", [(lambda: nn.MultiheadAttention(6, 2).eval(), ({1: 0}, {1: 0}, {1: 0})),
+                                     (lambda: nn.LSTM(6, 5), ({0: 0},))])
+def test_sizes_that_cannot_vary_are_fixed_by_auto(make, at):
+    module, v = make(), torch.randn(4, 6)
+    shapes = tuple({d: torch.export.Dim.AUTO for d in dims} for dims in at)
+    program = export(module, (v,) * len(at), dynamic_shapes=shapes)
+    assert torch.equal(program.module()(*(v,) * len(at))[0], module(*(v,) * len(at))[0]) and not program.range_constraints
+    if len(at) == 1:
+        with pytest.raises(torch._dynamo.exc.UserError, match="Constraints violated"):
+            export(module, (v,), dynamic_shapes=({0: torch.export.Dim("steps")},))
+
+
+class Excluded(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.shape[0] != 1000 else x
+
+
+def test_a_size_that_the_program_excludes():
+    x = torch.ones(4, 2)
+    with pytest.raises(torch._dynamo.exc.UserError) as error:
+        export(Excluded(), (x,), dynamic_shapes=({0: torch.export.Dim("d")},))
+    assert ("Constraints violated (d)! For more information, run with TORCH_LOGS=\"+dynamic\".\n  - Not all values of d = "
+            "L['x'].size()[0] in the specified range satisfy the generated guard L['x'].size()[0] != 1000.\n") in str(error.value)
+    program = export(Excluded(), (x,), dynamic_shapes=({0: torch.export.Dim("d", max=64)},))
+    assert torch.equal(program.module()(torch.ones(9, 2)), torch.ones(9, 2) * 2)

@@ -94,7 +94,8 @@ def _compute_bucket_assignment_by_size(tensors, bucket_size, expect_sparse_gradi
 
 
 def _broadcast_coalesced(process_group, tensors, buffer_size=0, src=0):
-    """Copies rank src's tensors to all ranks, as one work.  Neighbours of one dtype travel together."""
+    """Copies rank src's tensors to all ranks, as one work.  Neighbours of one dtype travel together, whatever
+    their size: buffer_size has no effect."""
     if tensors:
         with cresset.no_grad(), dist._coalescing_manager(process_group):
             for tensor in sorted(tensors, key=lambda t: str(t.dtype)):
@@ -102,7 +103,8 @@ def _broadcast_coalesced(process_group, tensors, buffer_size=0, src=0):
 
 
 def _verify_params_across_processes(process_group, params, logger=None, names=()):
-    """Raises an error at every rank unless all ranks have the same numbers, sizes and dtypes of parameters."""
+    """Raises an error at every rank unless all ranks have the same numbers, sizes and dtypes of parameters.
+    logger has no effect: the error says what differs."""
     own = [(tuple(p.shape), str(p.dtype)) for p in params]
     every = [None] * dist.get_world_size(process_group)
     dist.all_gather_object(every, own, process_group)

@@ -145,9 +145,32 @@ class Constraints:
 
     # --- what the program asked ---
 
+    def _value_sizes(self):
+        """value_sizes() of the recording.  Symbols with which its calls change, and not only their sizes, become numbers."""
+        free = list(self._free())
+        for varying in [free, *([s] for s in free if len(free) > 1)]:
+            fixed = {s: Expr.of(self.hint_of[s]) for s in free if s not in varying}
+            try:
+                sized = value_sizes(self.recorded, {d.number: self.expr(d).subs(fixed) for d in self.dims}, self.hint_of)
+                if varying == free:
+                    return sized
+            except ValueError:
+                if len(varying) == 1:
+                    self._fix(varying[0])
+        try:
+            return value_sizes(self.recorded, {d.number: self.expr(d) for d in self.dims}, self.hint_of)
+        except ValueError:
+            for s in self._free():
+                self._fix(s)
+            return {}
+
+    def _fix(self, s):
+        self.found.append(Condition(Expr.symbol(s), "==", Expr.of(self.hint_of[s])))
+        self.equal[s] = Expr.of(self.hint_of[s])
+
     def _use_guards(self):
         known = {d.number: Expr.symbol(d.symbol) for d in self.dims}
-        sized = value_sizes(self.recorded, {d.number: self.expr(d) for d in self.dims}, self.hint_of)
+        sized = self._value_sizes()
         exprs = number_expressions(self.recorded.numbers, known, sized)
         for test, a, b, holds in self.recorded.guards:
             if exprs[a] is None or exprs[b] is None or exprs[a].is_number and exprs[b].is_number:
@@ -243,8 +266,7 @@ class Constraints:
             if group:
                 stuck = [x for x in stuck if x != s and x not in group]
                 continue
-            self.found.append(Condition(Expr.symbol(s), "==", Expr.of(self.hint_of[s])))
-            self.equal[s] = Expr.of(self.hint_of[s])
+            self._fix(s)
 
     def _group(self, s, stuck):
         """All symbols of the value of s, if the program runs when they change together."""

@@ -162,6 +162,8 @@ def _constants(recording, builder):
 
 def decomposed(program, table):
     """The program, run again with the functions of a table."""
+    if any(n.target is cresset.ops.higher_order.cond for n in program.graph.nodes):
+        raise RuntimeError("run_decompositions: the program has a torch.cond, whose branches cannot be replaced")
     recording = _Recording(program, dict(table))
     copies, _ = _split_copies(recording.graph)
     builder = _Builder(recording.graph, recording.mode, recording.interpreter, recording.expressions(), recording.hints)

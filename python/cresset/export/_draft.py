@@ -55,7 +55,8 @@ def _automatic(x):
 def draft_export(mod, args, kwargs=None, *, dynamic_shapes=None, preserve_module_call_signature=(), strict=False,
                  prefer_deferred_runtime_asserts_over_guards=False):
     """Like export(); sizes that cannot vary as dynamic_shapes says are those of the example, and `_report` of the
-    program has what export() would have refused."""
+    program has what export() would have refused.  strict and prefer_deferred_runtime_asserts_over_guards have no effect,
+    as in export()."""
     failures = []
     try:
         program = export_call(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)

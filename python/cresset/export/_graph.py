@@ -47,7 +47,7 @@ def takes(recorded, sizes):
 def value_sizes(recorded, known, hints, bounds=None):
     """{value: its sizes as Exprs}, where known has those of inputs, {number: Expr}; empty if no size varies."""
     if all(e.is_number for e in known.values()):
-        return {}
+        return {name: [Expr.of(int(n)) for n in sizes] for name, (_, sizes, *_) in recorded.types().items()} if known else {}
     samples = samples_of(recorded, known, hints, bounds)
     if len(samples) < 2:
         return {}
@@ -199,8 +199,13 @@ class GraphBuilder:
             node = self.graph.call_function(cresset.ops.aten.sym_size.int, (self.env[of[0]], of[1]), name="sym_size_int")
             if expr is not None:
                 self.describe_number(node, expr)
+            else:
+                node.meta["val"] = int(self.types[of[0]][1][of[1]])
             return node
-        node = self.graph.call_function(_ARITHMETIC[how], tuple(map(self.number, of)), name=how)
+        operands = tuple(map(self.number, of))
+        if not any(hasattr(x, "meta") for x in operands):
+            return _ARITHMETIC[how](*operands)
+        node = self.graph.call_function(_ARITHMETIC[how], operands, name=how)
         if expr is not None:
             self.describe_number(node, expr)
         else:

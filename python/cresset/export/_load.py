@@ -465,6 +465,8 @@ def load(f, *, extra_files=None, expected_opset_version=None):
 
         f            a path, or an open binary file
         extra_files  {name: ""}: gets the texts of these further records
+
+    expected_opset_version is accepted without effect: operators are found by their names.
     """
     if isinstance(f, (str, os.PathLike)):
         f = os.fspath(f)

@@ -277,6 +277,8 @@ def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
 
         f            a path that ends in .pt2, or an open binary file
         extra_files  {name: text or bytes}: further records
+
+    opset_version is accepted without effect: the file names the versions of the operators of torch 2.13.
     """
     from .exported_program import ExportedProgram
     if not isinstance(ep, ExportedProgram):

@@ -2,11 +2,16 @@
 import linecache
 import sys
 
+import cresset
+
+from .. import Tensor
 from .._utils import torch_name
 from ..nn.modules import module as module_file
 from ..overrides import TorchFunctionMode
+from ..utils._pytree import tree_leaves
 
 _HOME = __file__.removesuffix("export/_sources.py")
+_FUNCTION = _HOME + "autograd/function.py"
 _LAYERS = _HOME + "nn/modules/"
 
 
@@ -37,6 +42,11 @@ class Source:
         return "\n".join(f'  File "{path}", line {line}, in {name}\n    {linecache.getline(path, line).strip()}'
                          for path, line, name in self.frames if linecache.getline(path, line)).lstrip()
 
+    def line(self):
+        """(path, line, function) of the program's last frame, else of the last one of a layer."""
+        own = [frame for frame in self.frames if not frame[0].startswith(_HOME)]
+        return (own or self.frames or [("?", 0, "?")])[-1]
+
 
 class Sources(TorchFunctionMode):
     """Inside, notes each call of a function of torch, and tells the recorder its number."""
@@ -45,6 +55,8 @@ class Sources(TorchFunctionMode):
         self.recorder, self.notes, self.calls = recorder, [], {}
         self.paths = {id(m): name for name, m in root.named_modules(remove_duplicate=False)}
         self.stack, self.top = [], None
+        self.with_grad, self.without_grad = False, None  # of values that need gradients: whether a call ran that makes
+        #                                                  others; the Source of the first that grad mode kept from it
 
     def __enter__(self):
         self.top = sys._getframe(1)
@@ -82,7 +94,29 @@ class Sources(TorchFunctionMode):
         modules = {f"L__self__{path}": (path, cls) for path, cls in filter(None, self.stack)}
         self.recorder.at(str(len(self.notes)))
         self.notes.append(Source(self._frames(), modules, (f"{short}_{self.calls[short]}", name)))
-        return func(*args, **(kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        self._note_grad(short, args, kwargs, out)
+        return out
+
+    def _note_grad(self, short, args, kwargs, out):
+        """Notes whether the grad mode decided if the result of a call has gradients."""
+        if short in ("detach", "detach_", "__get__") or not any(
+                isinstance(x, Tensor) and x.dtype.is_floating_point for x in tree_leaves(out)) or not any(
+                isinstance(x, Tensor) and x.requires_grad for x in tree_leaves((args, kwargs))):
+            return
+        if cresset.is_grad_enabled():
+            self.with_grad = True
+        elif self.without_grad is None and not self._in_function():
+            self.without_grad = self.notes[-1]
+
+    def _in_function(self):
+        """Whether the forward of an autograd.Function runs, whose calls never have gradients."""
+        frame = sys._getframe(2)
+        while frame is not None and frame is not self.top:
+            if frame.f_code.co_filename == _FUNCTION:
+                return True
+            frame = frame.f_back
+        return False
 
     def meta(self, text):
         """The metadata of a node by the text that the recorder kept."""

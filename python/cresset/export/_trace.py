@@ -180,6 +180,7 @@ class Trace:
             with self.mode, self.sources:
                 out = self.mod(*args, **kwargs)
                 self.state.keep_assigned()
+            self._check_grad_mode()
             return self._with_numbers(out)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise GuardOnDataDependentSymNode(self._data_dependent(error)) from error
@@ -187,6 +188,17 @@ class Trace:
             set_tracing(outer)
             self.mode.recorder = None
             self.recorder.stop()
+
+    def _check_grad_mode(self):
+        """Refuses a change of the grad mode that a program in training would lose: graphs have no node for it."""
+        source = self.sources.without_grad
+        if source is None or not self.sources.with_grad or not any(m.training for m in self.mod.modules()):
+            return
+        path, line, name = source.line()
+        raise UserError("torch.export.export: the module in training changes the grad mode (torch.no_grad, torch.enable_grad, "
+                        f"torch.inference_mode) around operators on tensors that need gradients: {source.function[1]} at "
+                        f"{path}:{line} in {name}.  The graph has no node for the change, and the program's gradients would be "
+                        "others.  Use tensor.detach() there, or export the module in evaluation, module.eval()")
 
     def _data_dependent(self, error):
         note = self.sources.notes[-1] if self.sources.notes else None
@@ -300,6 +312,8 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         dynamic_shapes  sizes that may vary: {argument: {dim: Dim(...), Dim.AUTO or Dim.DYNAMIC}}, or a list or tuple in the
                         order of the arguments; a ShapesCollection
         strict          accepted: calls are recorded in the same way
+        prefer_deferred_runtime_asserts_over_guards
+                        accepted without effect: sizes have conditions that module() checks, and no assertions
 
     Example::
 

@@ -66,7 +66,7 @@ class ExportedProgram:
     """What export() returns: a graph of operators without control flow in Python.
 
     Parameters, buffers and constants are inputs of the graph; `module()` is a module with the signature of the
-    exported one.
+    exported one.  `verifiers` are kept for programs that read them; nothing here calls them.
 
     Example::
 
@@ -166,7 +166,8 @@ class ExportedProgram:
 
     def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
         """The program with functional operators only, of which those in `decomp_table` are replaced by the operators
-        that its functions call.  None: default_decompositions()."""
+        that its functions call.  None: default_decompositions().  decompose_custom_triton_ops has no effect: programs have
+        no such operators."""
         from ._decompose import decomposed
         return decomposed(self, default_decompositions() if decomp_table is None else decomp_table)
 
