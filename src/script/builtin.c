@@ -781,11 +781,28 @@ static cr_status builtin_to_float(cr_scall *c)
     return builtin_give(c, cr_iv_float(cr_scalar_as_double(s)));
 }
 
+/* The real number of an argument, or of a tensor of one element. */
+static cr_status builtin_real_part(const cr_scall *c, int i, double *out)
+{
+    cr_scalar s;
+
+    if (c->arg[i].kind == CR_IV_TENSOR)
+        CR_TRY(cr_tensor_item(&s, c->arg[i].t));
+    else if (!cr_ivalue_scalar(&c->arg[i], &s))
+        return cr_builtin_misfit(c);
+    *out = cr_scalar_as_double(s);
+    return CR_OK;
+}
+
 static cr_status builtin_to_complex(cr_scall *c)
 {
-    if (c->count == 2 && builtin_both_real(c))
-        return builtin_give(
-            c, cr_iv_complex((cr_complex){builtin_double(c->arg), builtin_double(c->arg + 1)}));
+    cr_complex parts;
+
+    if (c->count == 2) {
+        CR_TRY(builtin_real_part(c, 0, &parts.re));
+        CR_TRY(builtin_real_part(c, 1, &parts.im));
+        return builtin_give(c, cr_iv_complex(parts));
+    }
     cr_scalar s;
     CR_TRY(builtin_number(c, &s));
     return builtin_give(c, cr_iv_complex(cr_scalar_as_complex(s)));
@@ -913,6 +930,8 @@ BUILTIN_PROPERTY(is_float, cr_iv_bool(cr_dtype_is_float(t->dtype)))
 BUILTIN_PROPERTY(is_complex, cr_iv_bool(cr_dtype_is_complex(t->dtype)))
 BUILTIN_PROPERTY(storage_offset, cr_iv_int(t->offset))
 BUILTIN_PROPERTY(contiguous_now, cr_iv_bool(cr_is_contiguous(t->ndim, t->size, t->stride)))
+BUILTIN_PROPERTY(is_conj, cr_iv_bool(t->conj))
+BUILTIN_PROPERTY(is_neg, cr_iv_bool(t->neg))
 BUILTIN_PROPERTY(grad_of, cr_iv_tensor(cr_keep(cr_grad_of(t))))
 
 static cr_status builtin_device(cr_scall *c)

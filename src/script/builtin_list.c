@@ -166,6 +166,25 @@ static cr_status list_extend(cr_scall *c)
     return c->outs ? list_give(c, cr_ivalue_keep(*c->arg)) : CR_OK;
 }
 
+/* l *= n */
+static cr_status list_repeat(cr_scall *c)
+{
+    if (!list_is(c, 0) || c->count < 2 || c->arg[1].kind != CR_IV_INT)
+        return cr_builtin_misfit(c);
+    cr_ilist *l = c->arg->list;
+    size_t once = l->len;
+    int64_t n = c->arg[1].i;
+    if (once && n > LIST_MOST / (int64_t)once)
+        return cr_fail(CR_MEMORY, "a list of %zu items cannot be repeated %lld times", once,
+                       (long long)n);
+    while (n < 1 && l->len)
+        cr_ivalue_drop(l->at[--l->len]);
+    for (; n > 1; n--)
+        for (size_t i = 0; i < once; i++)
+            CR_TRY(cr_ilist_append(l, cr_ivalue_keep(l->at[i])));
+    return list_give(c, cr_ivalue_keep(*c->arg));
+}
+
 static cr_status list_insert(cr_scall *c)
 {
     if (!list_is(c, 0) || c->count < 3 || c->arg[1].kind != CR_IV_INT)
@@ -661,6 +680,7 @@ static const struct {
     {"aten::dict", list_dict},
     {"aten::popitem", list_popitem},
     {"aten::add_", list_extend},
+    {"aten::mul_", list_repeat},
 };
 
 cr_builtin_fn cr_builtin_container(const char *name)

@@ -361,10 +361,6 @@ static bool augmented_in_place(compiler *c, const cr_sast *a, const augmented_op
     if (kind != CR_STYPE_TENSOR && kind != CR_STYPE_LIST)
         return false;
     both[1] = compile_value(c, a->at[1], NULL);
-    if (kind == CR_STYPE_LIST) {
-        compile_one(c, "aten::extend", a->range, 2, both);
-        return true;
-    }
     compile_target(c, a->at[0],
                    compile_term_value(c, compile_one(c, op->in_place, a->range, 2, both)),
                    a->range);
