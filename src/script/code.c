@@ -434,21 +434,35 @@ static bool code_is_operator(const cr_sconstant *f)
     return f && f->type->kind == CR_STYPE_FUNCTION && f->function->stands_for;
 }
 
+static void code_replaced(const coder *c, cr_text *out, const cr_snode *n,
+                          const cr_sfunction *f)
+{
+    cr_text_printf(out, "torch.%s(", strstr(f->stands_for, "::") + 2);
+    for (int i = 1; i < n->input_count; i++) {
+        const cr_sparam *p = i <= f->schema.param_count ? &f->schema.param[i - 1] : NULL;
+        cr_text_put(out, i > 1 ? ", " : "");
+        if (p && p->keyword_only)
+            cr_text_printf(out, "%s=", p->name);
+        cr_text_put(out, code_of(c, n->input[i]));
+    }
+    cr_text_put(out, ")");
+}
+
 static void code_call(const coder *c, cr_text *out, const cr_snode *n)
 {
     const cr_sconstant *f =
         n->prim == CR_SPRIM_CALL_FUNCTION ? cr_svalue_constant(n->input[0]) : NULL;
-    bool known = code_is_operator(f);
 
-    if (known)
-        cr_text_printf(out, "torch.%s(", strstr(f->function->stands_for, "::") + 2);
-    else if (n->prim == CR_SPRIM_CALL_FUNCTION)
+    if (code_is_operator(f)) {
+        code_replaced(c, out, n, f->function);
+        return;
+    }
+    if (n->prim == CR_SPRIM_CALL_FUNCTION)
         cr_text_printf(out, "%s(", code_of(c, n->input[0]));
     else
         cr_text_printf(out, "(%s).%s(", code_of(c, n->input[0]), n->name);
     for (int i = 1; i < n->input_count; i++)
-        cr_text_printf(out, known && i + 1 == n->input_count ? "%s" : "%s, ",
-                       code_of(c, n->input[i]));
+        cr_text_printf(out, "%s, ", code_of(c, n->input[i]));
     cr_text_put(out, ")");
 }
 

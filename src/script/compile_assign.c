@@ -144,6 +144,17 @@ static void assign_parts(compiler *c, const cr_sast *target, cr_svalue *const *p
     }
 }
 
+/* a, b = v, where v is the result of a missing operator: as many results as there are names. */
+static void assign_missing(compiler *c, const cr_sast *target, cr_svalue *v, int star)
+{
+    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, target->range);
+
+    cr_snode_input(n, v);
+    for (int i = 0; i < target->count; i++)
+        cr_snode_output(n, NULL, CR_STYPE_OF(NEVER));
+    assign_parts(c, target, n->output, n->output_count, star);
+}
+
 /* a, b = v */
 static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v, cr_srange range)
 {
@@ -152,8 +163,7 @@ static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v, cr_sr
     cr_snode *n;
 
     if (v->type->kind == CR_STYPE_NEVER) {
-        for (int i = 0; i < target->count; i++)
-            compile_target(c, target->at[i], compile_term_value(c, v), target->range);
+        assign_missing(c, target, v, star);
         return;
     }
     if (!list && v->type->kind != CR_STYPE_TUPLE)

@@ -109,7 +109,7 @@ static void tuple_lower(cr_snode *n)
 
     if (!made || made->prim != CR_SPRIM_TUPLE_CONSTRUCT)
         return;
-    if (n->prim == CR_SPRIM_TUPLE_UNPACK)
+    if (n->prim == CR_SPRIM_TUPLE_UNPACK && n->output_count == made->input_count)
         for (int i = 0; i < n->output_count; i++)
             cr_svalue_replace(g, n->output[i], made->input[i]);
     if (n->prim == CR_SPRIM_TUPLE_INDEX && (at = cr_svalue_constant(n->input[1]))) {
@@ -164,6 +164,8 @@ static bool dead_operator_has_effect(const dead_walk *w, const cr_snode *n)
     const cr_sschema *s = n->schema;
     bool writes = false;
 
+    if (s->result_count && s->result->type->kind == CR_STYPE_NEVER) /* a missing operator */
+        return true;
     for (int i = 0; i < s->param_count && i < n->input_count; i++) {
         const cr_svalue *v = n->input[i];
         if (s->param[i].written && (!dead_is_made(v) || w->writes[v->id] != v->uses))
