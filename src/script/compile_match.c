@@ -209,6 +209,14 @@ static const char *match_inferred(const matching *m, const cr_sparam *p, const c
     return "";
 }
 
+/* Entries only read lists, so a list of tensors may stand for one of tensors and None. */
+static bool match_reads_list(const matching *m, const cr_stype *from, const cr_stype *to)
+{
+    return m->schema->op && from->kind == CR_STYPE_LIST && to->kind == CR_STYPE_LIST &&
+           to->item[0]->kind == CR_STYPE_OPTIONAL &&
+           cr_stype_equal(from->item[0], to->item[0]->item[0]);
+}
+
 static bool match_value(matching *m, int i, cr_svalue *v, cr_srange range)
 {
     const cr_sparam *p = &m->schema->param[i];
@@ -222,7 +230,7 @@ static bool match_value(matching *m, int i, cr_svalue *v, cr_srange range)
     if (!to)
         return match_fail(m, "Type variable in argument '%s' cannot be inferred", p->name);
     v = compile_convert(m->c, v, to, m->implicit, range);
-    if (!cr_stype_is_subtype(v->type, to)) {
+    if (!cr_stype_is_subtype(v->type, to) && !match_reads_list(m, v->type, to)) {
         match_fail(
             m, "Expected a value of type '%s' for argument '%s' but instead found type '%s'%s",
             cr_stype_annotation(p->type), p->name, cr_stype_annotation(v->type),
@@ -557,24 +565,135 @@ static term *match_missing(compiler *c, const char *name, const arguments *args,
                       .text = name};
     s->result = CR_NEW(c->s, cr_sparam);
     *s->result = (cr_sparam){.name = "", .type = CR_STYPE_OF(NEVER)};
+    s->param_count = (int)args->len;
+    s->param = CR_NEW_N(c->s, cr_sparam, args->len);
     n->schema = s;
-    for (size_t i = 0; i < args->len; i++)
-        cr_snode_input(n, args->at[i].value);
+    for (size_t i = 0; i < args->len; i++) {
+        const argument *a = &args->at[i];
+        s->param[i] = (cr_sparam){.name = a->name ? a->name : "",
+                                  .type = a->value->type,
+                                  .keyword_only = a->name != NULL};
+        cr_snode_input(n, a->value);
+    }
     return compile_term_value(c, cr_snode_output(n, NULL, CR_STYPE_OF(NEVER)));
 }
 
 /* A call of the function that stands for the operator in this archive; NULL: there is none that
  * takes the arguments. */
 static term *match_library(compiler *c, const char *name, bool known, const arguments *args,
-                           cr_srange range)
+                           bool implicit, cr_srange range)
 {
     cr_sfunction *f;
 
     for (int i = 0; (f = import_operator(c, name, known, i)); i++) {
         matching m = {
-            .c = c, .schema = &f->schema, .args = args, .implicit = true, .range = range};
+            .c = c, .schema = &f->schema, .args = args, .implicit = implicit, .range = range};
         if (match_schema(&m))
             return compile_term_value(c, compile_call(c, f, NULL, args, range));
+    }
+    return NULL;
+}
+
+/* A call of the operator that takes the arguments, by its former meaning where the archive is
+ * as old, or by a function where the table lacks it; NULL: there is none. */
+static term *match_call(compiler *c, const cr_sschemas *all, const char *name,
+                        const arguments *args, bool implicit, cr_srange range)
+{
+    term *t = NULL;
+
+    if (c->archive && all->len)
+        t = match_library(c, name, true, args, implicit, range);
+    for (size_t i = 0; !t && i < all->len; i++) {
+        matching m = {
+            .c = c, .schema = all->at[i], .args = args, .implicit = implicit, .range = range};
+        if (match_schema(&m))
+            return match_emit(&m);
+    }
+    return t ? t : match_library(c, name, false, args, implicit, range);
+}
+
+/* --- out= of entries without it --- */
+
+/* Whether a schema reads a parameter of this name. */
+static bool match_is_input(const cr_sschemas *all, const char *name)
+{
+    for (size_t i = 0; i < all->len; i++)
+        for (int k = 0; k < all->at[i]->param_count; k++)
+            if (!all->at[i]->param[k].written && !strcmp(all->at[i]->param[k].name, name))
+                return true;
+    return false;
+}
+
+/* The number of last arguments that may be outputs: tensors by names that no schema reads. */
+static int match_last_outs(const cr_sschemas *all, const arguments *args)
+{
+    int n = 0;
+
+    for (size_t i = args->len; i && args->at[i - 1].name; i--, n++)
+        if (args->at[i - 1].value->type->kind != CR_STYPE_TENSOR ||
+            match_is_input(all, args->at[i - 1].name))
+            break;
+    return n;
+}
+
+static bool match_gives_tensors(const cr_sschema *s, int count)
+{
+    for (int i = 0; i < s->result_count; i++)
+        if (s->result[i].type->kind != CR_STYPE_TENSOR || s->result[i].alias)
+            return false;
+    return s->result_count == count;
+}
+
+/* Copies a result to the tensor of out=, which gets its size. */
+static void match_copy_out(compiler *c, cr_svalue *made, cr_svalue *out, cr_srange range)
+{
+    static const char why[] = "result type can't be cast to the desired output type";
+    const cr_sconstant text = {.type = CR_STYPE_OF(STR), .s = why, .len = sizeof why - 1};
+    cr_svalue *from = compile_one(c, "prim::dtype", range, 1, &made);
+    cr_svalue *to = compile_one(c, "prim::dtype", range, 1, &out);
+    cr_svalue *fits = compile_one(c, "aten::can_cast", range, 2, (cr_svalue *[]){from, to});
+    cr_svalue *size = compile_one(c, "aten::size", range, 1, &made);
+
+    fits = compile_one(c, "aten::Int", range, 1, &fits);
+    compile_one(c, "aten::_assert_scalar", range, 2,
+                (cr_svalue *[]){fits, compile_constant(c, &text, range)});
+    compile_one(c, "aten::resize_", range, 2, (cr_svalue *[]){out, size});
+    compile_one(c, "aten::copy_", range, 2, (cr_svalue *[]){out, made});
+}
+
+static term *match_outs(matching *m, int count, const argument *out)
+{
+    compiler *c = m->c;
+    cr_svalue *result = match_emit(m)->value, **made = &result, **outs;
+
+    if (count > 1)
+        made = result->by->input;
+    outs = CR_NEW_N(c->s, cr_svalue *, count);
+    for (int i = 0; i < count; i++) {
+        outs[i] = out[i].value;
+        match_copy_out(c, made[i], outs[i], m->range);
+    }
+    return compile_term_value(c, count == 1 ? outs[0]
+                                            : compile_tuple_of(c, count, outs, m->range));
+}
+
+/* A call with out= of an operator that has no such schema: its results are copied.  NULL: no
+ * schema takes the other arguments and has as many results. */
+static term *match_without_out(compiler *c, const cr_sschemas *all, const arguments *args,
+                               bool implicit, cr_srange range)
+{
+    int outs = match_last_outs(all, args);
+    arguments others = *args;
+
+    others.len -= (size_t)outs;
+    for (size_t i = 0; outs && i < all->len; i++) {
+        matching m = {.c = c,
+                      .schema = all->at[i],
+                      .args = &others,
+                      .implicit = implicit,
+                      .range = range};
+        if (match_gives_tensors(all->at[i], outs) && match_schema(&m))
+            return match_outs(&m, outs, args->at + others.len);
     }
     return NULL;
 }
@@ -593,23 +712,18 @@ term *compile_operator(compiler *c, const char *name, const arguments *args, cr_
     term *t;
 
     cr_session_check(c->s, cr_soperators(&all, name));
-    t = c->archive || !all->len ? match_library(c, name, all->len > 0, args, range) : NULL;
-    if (t)
-        return t;
+    if (!c->archive || !match_has_missing(args)) {
+        for (int implicit = 0; implicit < 2; implicit++)
+            if ((t = match_call(c, all, name, args, implicit, range)))
+                return t;
+        for (int implicit = 0; implicit < 2; implicit++)
+            if ((t = match_without_out(c, all, args, implicit, range)))
+                return t;
+    }
     if (c->archive && (!all->len || match_has_missing(args)))
         return match_missing(c, name, args, range);
     if (!all->len)
         cr_srange_bail(c->s, CR_RUNTIME, range, "Unknown builtin op: %s", name);
-    for (int implicit = 0; implicit < 2; implicit++)
-        for (size_t i = 0; i < all->len; i++) {
-            matching m = {.c = c,
-                          .schema = all->at[i],
-                          .args = args,
-                          .implicit = implicit,
-                          .range = range};
-            if (match_schema(&m))
-                return match_emit(&m);
-        }
     match_report(c, all, name, args, range);
 }
 

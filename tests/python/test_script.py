@@ -158,6 +158,37 @@ def test_operators_that_the_table_lacks_are_saved_under_their_names():
     assert again(torch.tensor([0., 1, 2]), 1).tolist() == [2, 3]
 
 
+def test_an_operator_that_is_missing_is_saved_as_it_was_read():
+    def edit(text):
+        return text.replace("x: Tensor,\n    n: int) -> Tensor:\n", "x: Tensor,\n    n: int) -> Tensor:\n"
+                            "    if torch.eq(n, 5):\n"
+                            "      y, z = torch._of_the_future(x, [1], mode=2)\n"
+                            "      x = torch.add(y, z)\n"
+                            "    else:\n"
+                            "      pass\n")
+    again = torch.jit.load(io.BytesIO(torch.jit.load(rewritten("fails", edit)).save_to_buffer()))
+    assert "torch._of_the_future(x, [1], mode=2)\n    y, z, = _0" in again.inner.code
+    assert again(torch.ones(1), 1).tolist() == [2]
+    with pytest.raises(RuntimeError, match="Unknown builtin op: aten::_of_the_future"):
+        again(torch.ones(1), 5)
+
+
+def test_an_operator_that_is_missing_fails_although_no_result_is_read():
+    def edit(text):
+        return text.replace("    return torch.add(x", "    _9 = torch._change_([x], 1)\n    return torch.add(x")
+    with pytest.raises(RuntimeError, match="Unknown builtin op: aten::_change_"):
+        torch.jit.load(rewritten("fails", edit))(torch.ones(1), 1)
+
+
+def test_keywords_of_operators_that_the_table_lacks_are_saved():
+    def edit(text):
+        return text.replace("torch.add(x, torch.ones([n]))", "torch.gradient(x, spacing=2, edge_order=n)[0]")
+    m = torch.jit.load(rewritten("fails", edit))
+    again = torch.jit.load(io.BytesIO(m.save_to_buffer()))
+    assert "torch.gradient(x, spacing=2, dim=None, edge_order=n)" in again.inner.code
+    assert again(torch.tensor([0., 2, 6]), 1).tolist() == m(torch.tensor([0., 2, 6]), 1).tolist() == [1, 1.5, 2]
+
+
 def test_operators_of_old_versions_have_their_old_meaning():
     def edit(text):
         return text.replace("torch.add(x, torch.ones([n]))", "torch.div(x, torch.full([n], 2))")
@@ -169,6 +200,14 @@ def test_operators_of_old_versions_have_their_old_meaning():
     def whole(text):
         return text.replace("torch.add(x, torch.ones([n]))", "torch.div(x, 2)")
     assert torch.jit.load(rewritten("fails", whole, version=3))(x, 2).tolist() == [3, -3]
+
+
+def test_overloads_that_are_younger_than_an_archive_have_no_old_meaning():
+    def edit(text):
+        return text.replace("torch.add(x, torch.ones([n]))", "torch.linspace(x, torch.add(x, 2), 3)")
+    m = torch.jit.load(rewritten("fails", edit, version=3))
+    assert m(torch.tensor(1.), 1).tolist() == [1, 2, 3]
+    assert "linspace(x, " in torch.jit.load(io.BytesIO(m.save_to_buffer())).inner.code
 
 
 def test_damaged_archives_are_refused():
