@@ -1,7 +1,8 @@
 """Names of torch._C that are written in Python.  Each is loaded when it is first read."""
 from . import _C
 
-_HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
+_HOMES = {**dict.fromkeys(("_DistError", "_DistBackendError", "_DistNetworkError", "_DistStoreError"), "distributed._errors"),
+          "DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
           "_ExcludeDispatchKeyGuard": "_dispatch_keys", "PyTorchFileReader": "_archive", "PyTorchFileWriter": "_archive",
           **dict.fromkeys(("Value", "Node", "Block", "Use", "Graph", "parse_ir"), "jit._graph"), "JITException": "_jit_objects",
           **dict.fromkeys(("ScriptDict", "ScriptList", "ScriptDictIterator", "ScriptDictKeyIterator", "ScriptListIterator"),

@@ -182,3 +182,10 @@ def test_stacks_are_printed_before_a_signal_ends_the_process(on):
                f"torch._C._set_print_stack_traces_on_fatal_signal({on})\nhere()\n")
     done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
     assert done.returncode == -signal.SIGSEGV and ("in here" in done.stderr) == on
+
+
+def test_functorch_has_make_fx():
+    from cresset.functorch import make_fx
+    graph = make_fx(lambda x: x.sin() + 1)(torch.ones(3))
+    x = torch.arange(3.0)
+    assert torch.equal(graph(x), x.sin() + 1) and [n.op for n in graph.graph.nodes][-1] == "output"

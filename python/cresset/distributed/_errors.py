@@ -30,3 +30,7 @@ class QueueEmptyError(DistStoreError):
     """A queue of the store is empty."""
 
     __module__ = _MODULE
+
+
+# Names of torch._C.
+_DistError, _DistBackendError, _DistNetworkError, _DistStoreError = DistError, DistBackendError, DistNetworkError, DistStoreError

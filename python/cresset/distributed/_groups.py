@@ -578,7 +578,9 @@ class ProcessGroup:
                             _split(whole, output_sizes, self._size, "output"))
         return self._start([call], opts, [output], lambda: _copy_back(copies))
 
-    all_to_all_single = alltoall_base
+    def all_to_all_single(self, output, tensor, output_sizes=None, input_sizes=None, opts=None):
+        """alltoall_base, also a program's own."""
+        return self.alltoall_base(output, tensor, output_sizes, input_sizes, opts)
 
     def barrier(self, opts=None):
         """Waits for all ranks."""

@@ -967,8 +967,8 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
     _check_single_tensor(output, "output")
     _check_single_tensor(input, "input")
     _ensure_all_tensors_same_dtype(output, input)
-    work = pg.alltoall_base(output, input, output_split_sizes or [], input_split_sizes or [],
-                            _with(AllToAllOptions(), async_op))
+    out_sizes, in_sizes = ([] if sizes is None else [int(n) for n in sizes] for sizes in (output_split_sizes, input_split_sizes))
+    work = pg.all_to_all_single(output, input, out_sizes, in_sizes, _with(AllToAllOptions(), async_op))
     return _finish(work, async_op)
 
 

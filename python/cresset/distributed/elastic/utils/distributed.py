@@ -9,7 +9,7 @@ __all__ = ["create_c10d_store", "get_free_port", "get_socket_with_port"]
 
 def create_c10d_store(is_server, server_addr, server_port=-1, world_size=1, timeout=60 * 10, wait_for_workers=True, retries=3,
                       use_libuv=None):
-    """Returns a TCP store, whose server runs here or elsewhere.  TimeoutError when processes do not come in time."""
+    """Returns a TCP store, whose server runs here or elsewhere.  DistStoreError or DistNetworkError when processes do not come."""
     if server_port == -1 and world_size > 1:
         raise ValueError(f"server_port must be specified when world_size > 1, got server_port={server_port}, "
                          f"world_size={world_size}")
@@ -23,8 +23,7 @@ def create_c10d_store(is_server, server_addr, server_port=-1, world_size=1, time
                 continue
             if "in use" in str(error):
                 raise RuntimeError(f"on {server_addr}, port: {port} already in use") from error
-            raise TimeoutError(f"The server {server_addr}:{port} and {world_size} processes did not meet in {timeout} s: "
-                               f"{error}") from error
+            raise
         return store
     raise AssertionError("retries must be positive")
 

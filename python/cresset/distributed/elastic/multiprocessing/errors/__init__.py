@@ -90,6 +90,8 @@ def record(fn, error_handler=None):
         try:
             return fn(*args, **kwargs)
         except SystemExit as error:
+            if error.code == 0:  # a script that ends itself well has returned
+                return None
             if error.code:
                 handler.record_exception(error)
             raise
