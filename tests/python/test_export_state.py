@@ -252,7 +252,13 @@ def test_changes_of_grad_mode_are_refused_in_training(make):
     assert torch.equal(export(module, (X,)).module()(X), module(X))
 
 
-@pytest.mark.parametrize("make", [Whole, Other, Applied])
+class Derivative(Grad):
+    def forward(self, x):
+        y = self.l(x)
+        return y + torch.autograd.grad((y ** 2).sum(), self.l.bias, create_graph=False, retain_graph=True)[0]
+
+
+@pytest.mark.parametrize("make", [Whole, Other, Applied, Derivative])
 def test_grad_modes_that_lose_nothing(make):
     module = make()
     assert torch.equal(export(module, (X,)).module()(X), module(X))
@@ -283,3 +289,9 @@ def test_a_size_that_the_program_excludes():
             "L['x'].size()[0] in the specified range satisfy the generated guard L['x'].size()[0] != 1000.\n") in str(error.value)
     program = export(Excluded(), (x,), dynamic_shapes=({0: torch.export.Dim("d", max=64)},))
     assert torch.equal(program.module()(torch.ones(9, 2)), torch.ones(9, 2) * 2)
+
+
+def test_a_size_of_one_is_not_of_the_range():
+    module, x = nn.BatchNorm1d(2), torch.arange(8.0).view(4, 2)  # in training it refuses a batch of one
+    program = export(module, (x,), dynamic_shapes={"input": {0: torch.export.Dim("batch")}})
+    assert torch.equal(program.module()(x[:3]), nn.BatchNorm1d(2)(x[:3]))

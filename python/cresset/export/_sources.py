@@ -11,7 +11,7 @@ from ..overrides import TorchFunctionMode
 from ..utils._pytree import tree_leaves
 
 _HOME = __file__.removesuffix("export/_sources.py")
-_FUNCTION = _HOME + "autograd/function.py"
+_AUTOGRAD = _HOME + "autograd/"
 _LAYERS = _HOME + "nn/modules/"
 
 
@@ -110,10 +110,11 @@ class Sources(TorchFunctionMode):
             self.without_grad = self.notes[-1]
 
     def _in_function(self):
-        """Whether the forward of an autograd.Function runs, whose calls never have gradients."""
+        """Whether the forward of an autograd.Function or a backward runs, whose calls have no gradients of their own."""
         frame = sys._getframe(2)
         while frame is not None and frame is not self.top:
-            if frame.f_code.co_filename == _FUNCTION:
+            path = frame.f_code.co_filename
+            if path.startswith(_AUTOGRAD) and not path.endswith("/grad_mode.py"):
                 return True
             frame = frame.f_back
         return False

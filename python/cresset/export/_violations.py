@@ -71,9 +71,12 @@ class _Violations:
     def _always(self, condition):
         """Whether a condition holds at some hundred values within the bounds: an identity."""
         symbols = list(dict.fromkeys(condition.left.free_symbols + condition.right.free_symbols))
-        if len(symbols) != 1 or condition.test == "!=" and condition.left.is_symbol and condition.right.is_number:
+        if len(symbols) != 1:
             return False
         low, high = self.c.lower[symbols[0]], self.c.upper[symbols[0]]
+        if condition.test == "!=" and condition.left.is_symbol and condition.right.is_number:
+            n = condition.right.value
+            return n < max(low, 2) or high is not None and n > high
         values = range(max(low, 2), min(max(low, 2) + 300, 10 ** 9 if high is None else high + 1))
         return all(condition.holds({symbols[0]: n}) for n in values)
 
