@@ -361,7 +361,7 @@ static void print_results(cr_text *out, const cr_op *op)
         print_param_type(out, r->type, r->alias, r->written);
         type_text(r->type, &list);
         cr_text_put(out, list ? "[]" : "");
-        if (*r->name)
+        if (*r->name && !(op->forms & CR_AS_COPIED))
             cr_text_printf(out, " %s", r->name);
     }
     if (op->result_count != 1)

@@ -330,17 +330,32 @@ static cr_status deliver_out(const cr_op *op, const cr_value *made, cr_tensor *o
     return CR_OK;
 }
 
-/* The call.  The device of `out` is the default of a factory's `device`; with `out typed`, its
- * dtype that of `dtype`. */
+/* The parameter whose default is the dtype of `out`: that of a factory, and with `out typed`.
+ * -1: none. */
+static int dtype_of_out(const cr_op *op)
+{
+    bool makes =
+        cr_op_find_param(op, "device") >= 0 && ((op->forms & CR_AS_OUT) || !op->tensor_params);
+
+    return makes || (op->out.rule & CR_OUT_TYPED) ? cr_op_find_param(op, "dtype") : -1;
+}
+
+static bool is_default(const cr_param *p, const cr_value *v)
+{
+    return v->tag == CR_NONE ||
+           (p->has_default && p->preset.tag == CR_DTYPE_VAL && v->i == p->preset.i);
+}
+
+/* The call.  The device of `out` is the default of a factory's `device`. */
 static cr_status call_for_out(const cr_op *op, const cr_value *arg, const cr_tensor *out,
                               cr_value *made)
 {
     cr_value given[CR_MAX_ARGS];
-    int dtype = op->out.rule & CR_OUT_TYPED ? cr_op_find_param(op, "dtype") : -1;
+    int dtype = dtype_of_out(op);
     int device = op->tensor_params ? -1 : cr_op_find_param(op, "device");
 
     memcpy(given, arg, op->param_count * sizeof *given);
-    if (dtype >= 0 && arg[dtype].tag == CR_NONE)
+    if (dtype >= 0 && is_default(&op->param[dtype], &arg[dtype]))
         given[dtype] = cr_of_dtype((cr_dtype)out->dtype);
     if (device >= 0 && arg[device].tag == CR_NONE)
         given[device] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_packed_device(out->device)};

@@ -457,3 +457,28 @@ def test_sizes_that_became_floats_are_numbers_of_the_type_that_an_operator_takes
     traced = torch.jit.trace(f, example(4, 7))
     for x in (example(4, 7), example(7, 4), example(2, 8)):
         assert torch.equal(traced(x), f(x))
+
+
+def test_writes_to_several_given_tensors_are_recorded_or_refused():
+    def ordered(x):
+        values, indices = torch.zeros(2, 4), torch.zeros(4, dtype=torch.long)
+        torch.sort(x, out=(values[0], indices[...]))
+        return values, indices
+
+    traced = torch.jit.trace(ordered, torch.ones(4), check_trace=False)
+    values, indices = traced(torch.tensor([3., 1., 4., 2.]))
+    assert values.tolist() == [[1, 2, 3, 4], [0, 0, 0, 0]] and indices.tolist() == [1, 3, 0, 2]
+
+    def split(x):
+        out = [torch.zeros(2), torch.zeros(2)]
+        torch.ops.aten.split_copy.Tensor_out(x, 2, out=out)
+        return out[0] + out[1]
+
+    def each(x):
+        out = [torch.zeros(2), torch.zeros(2)]
+        torch._foreach_add_(out, 1.0)
+        return out[0] + x
+
+    with pytest.raises(RuntimeError, match="Tracer cannot record 'split_copy.Tensor_out'"):
+        torch.jit.trace(split, torch.ones(4))
+    assert torch.jit.trace(each, torch.ones(2))(torch.zeros(2)).tolist() == [1, 1]

@@ -17,6 +17,7 @@ from cresset.nn.modules import module as _module
 from cresset.overrides import TorchFunctionMode
 
 from .. import _C
+from .._ops import OpOverload
 from . import _frontend, _recursive
 
 _PYTHON_VALUE = ("Converting a tensor to a Python {} might cause the trace to be incorrect. We can't record the data flow "
@@ -190,15 +191,18 @@ class Recorder(TorchFunctionMode):
         texts, given, named = [], [], {}
         for i, x in enumerate(_gathered(args, schemas)):
             text, value = self.argument(x, {p[i][1] for p in schemas if i < len(p)})
-            if i == 1 and not kwargs and name.rstrip("_") in _TAKE_TENSORS and type(x) in (bool, int, float, complex):
+            if i == 1 and not kwargs.keys() - {"out"} and name.rstrip("_") in _TAKE_TENSORS and type(x) in (bool, int, float, complex):
                 text = self.number_constant(x)
             texts.append(text)
             given.append(value)
         for key, x in kwargs.items():
+            if key == "out" and not isinstance(x, cresset.Tensor):
+                named[key] = x  # write_several records it
+                continue
             kinds = {p[1] for params in schemas for p in params if p[0] == key}
             text, named[key] = self.argument(x, kinds)
             off = schemas and not kinds and (x is None or x is False)  # an option of Python, such as requires_grad
-            texts += [] if key == "out" or off else [[f"{key}=", *text]]
+            texts += [] if off else [[f"{key}=", *text]]
         return _listed(f"ops.aten.{name}(", ")", texts), given, named
 
     def bind_items(self, value, x, add):
@@ -322,15 +326,33 @@ class Recorder(TorchFunctionMode):
             result = func(*args)
             self.record(parts, result)
             return result
-        if not _C._script_has_operator(f"aten::{name}"):
+        shown, given, name = name, _written_by_name(func), _operator_name(func)
+        writes = bool(given or _flatten(kwargs.get("out"))) or (name.endswith("_") and not name.startswith("__"))
+        if not _C._script_has_operator(f"aten::{name}") or not _programs_write(name, given, kwargs):
             result = func(*args, **kwargs)
-            if _flatten(result) and name != "requires_grad_":
-                raise RuntimeError(f"Tracer cannot record '{name}': TorchScript has no such operator")
+            if (_flatten(result) or (writes and result is None)) and name != "requires_grad_":
+                raise RuntimeError(f"Tracer cannot record '{shown}': TorchScript has no such operator")
             return result
         parts, args, kwargs = self.call_parts(name, args, kwargs)
+        if isinstance(kwargs.get("out"), (list, tuple)):
+            return self.write_several(func, shown, parts, args, kwargs)
         result = func(*args, **kwargs)
-        if _flatten(result):
-            self.record(parts, result, effect=name.endswith("_") and not name.startswith("__"))
+        if _flatten(result) or (writes and result is None):
+            self.record(parts, result, effect=writes)
+        return result
+
+    def write_several(self, func, name, parts, args, kwargs):
+        """A call with a tuple of tensors as `out`: the call without them, and a copy to each."""
+        before = [(self.value(t), t.shape) for t in kwargs["out"]]
+        result = func(*args, **kwargs)
+        if not isinstance(result, tuple) or len(result) != len(before):
+            raise RuntimeError(f"Tracer cannot record '{name}': TorchScript has no such operator")
+        self.record(parts, result)
+        for t, (old, shape) in zip(result, before):
+            if t.shape == shape:  # one of another size has new elements, which no other tensor shares
+                made = self.value(t)
+                self.frame.items.append(_Call(["ops.aten.copy_(", old, ", ", made, ")"],
+                                              [self.bind(t, _Value(self.frame))], effect=True))
         return result
 
     # --- modules ---
@@ -360,6 +382,25 @@ _TAKE_TENSORS = {"add", "sub", "mul", "div"}  # calls of Python whose second arg
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
 _VIEWS = {"data": "detach", "H": "matrix_H"}
+
+
+def _operator_name(func):
+    """The name under which programs call an operator: that of its packet, without the overload."""
+    if isinstance(func, OpOverload) and func.namespace == "aten":
+        return func._opname
+    return getattr(func, "__name__", "")
+
+
+def _written_by_name(func):
+    """The keywords of an overload for the tensors that it writes to."""
+    return {a.name for a in func._schema.arguments if a.kwarg_only and a.is_write} if isinstance(func, OpOverload) else set()
+
+
+def _programs_write(name, given, kwargs):
+    """Whether programs have a schema with the tensors that a call writes to."""
+    given = given | ({"out"} if isinstance(kwargs.get("out"), cresset.Tensor) else set())
+    schemas = [{p[0] for p in params if p[1] == "Tensor"} for params in _C._script_parameters(f"aten::{name}")]
+    return not given or any(given <= names for names in schemas)
 
 
 def _listed(start, end, texts):

@@ -139,7 +139,7 @@ static bool is_named(const cr_op *op)
     for (int i = 0; i < op->result_count; i++)
         if (!*op->result[i].name)
             return false;
-    return op->result_count > 1 && (op->forms & CR_AS_FUNCTION);
+    return op->result_count > 1 && (op->forms & CR_AS_FUNCTION) && !(op->forms & CR_AS_COPIED);
 }
 
 static PyTypeObject *make_named(const cr_op *op, PyObject *name)
@@ -178,11 +178,14 @@ static PyTypeObject *named_type(const cr_op *op, bool out)
     return type;
 }
 
-static PyObject *new_results(const cr_op *op, bool out)
+/* How several results are given to Python. */
+typedef enum { AS_TUPLE, AS_NAMED, AS_NAMED_OUT } results_form;
+
+static PyObject *new_results(const cr_op *op, results_form form)
 {
-    if (!is_named(op))
+    if (form == AS_TUPLE || !is_named(op))
         return PyTuple_New(op->result_count);
-    PyTypeObject *type = named_type(op, out);
+    PyTypeObject *type = named_type(op, form == AS_NAMED_OUT);
     return type ? PyStructSequence_New(type) : NULL;
 }
 
@@ -209,13 +212,13 @@ static PyMethodDef op_functions[] = {
     {0}};
 
 /* Results to Python: a tensor, a tuple, a named tuple, a number.  Takes them. */
-static PyObject *call_results(const cr_op *op, cr_value *result, bool out_given)
+static PyObject *call_results(const cr_op *op, cr_value *result, results_form form)
 {
     if (CR_LIKELY(op->result_count == 1))
         return value_object(&result[0]);
     if (!op->result_count)
         Py_RETURN_NONE;
-    PyObject *out = new_results(op, out_given);
+    PyObject *out = new_results(op, form);
     if (!out) {
         cr_drop_values(result, op->result_count);
         return NULL;
@@ -237,7 +240,13 @@ PyObject *cr_py_call_wrap(const cr_op *op, const cr_value *arg)
     cr_value result[CR_MAX_RESULTS];
     cr_status st = cr_py_call(op, arg, result);
 
-    return CR_LIKELY(!st) ? call_results(op, result, false) : cr_py_raise(st);
+    return CR_LIKELY(!st) ? call_results(op, result, AS_NAMED) : cr_py_raise(st);
+}
+
+/* torch.ops gives plain tuples, which have no names. */
+static results_form form_of(const cr_py_op *self, bool out)
+{
+    return self->shown ? AS_TUPLE : out ? AS_NAMED_OUT : AS_NAMED;
 }
 
 /* --- out= --- */
@@ -409,7 +418,7 @@ static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
             cr_drop_values(result, op->result_count);
             return NULL;
         }
-    return call_results(op, result, true);
+    return call_results(op, result, form_of(self, true));
 }
 
 /* --- the callables --- */
@@ -442,7 +451,7 @@ static PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
             return cr_py_raise(st);
         }
     }
-    return call_results(s->op, result, false);
+    return call_results(s->op, result, form_of(self, false));
 }
 
 static PyObject *call_shown(const cr_py_op *self)

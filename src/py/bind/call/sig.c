@@ -74,7 +74,14 @@ static cr_py_sig *sig_new(const cr_op *op, bool method)
     return s;
 }
 
-cr_py_sig *cr_py_sig_one(const cr_op *op) { return sig_new(op, false); }
+cr_py_sig *cr_py_sig_one(const cr_op *op)
+{
+    cr_py_sig *s = sig_new(op, false);
+
+    if (s)
+        s->out = false; /* the overload that writes to tensors is another */
+    return s;
+}
 
 cr_py_sig *cr_py_sig_out(const cr_op *op, const cr_out_overload *o)
 {
@@ -287,6 +294,15 @@ static cr_py_fit bind_defaults(cr_py_args *a, const cr_py_sig *s, uint32_t have)
     return CR_PY_FITS;
 }
 
+/* The dtype of a factory's `out` is the default of `dtype`. */
+static void bind_dtype_of_out(cr_py_args *a, const cr_py_sig *s, uint32_t have)
+{
+    int p = s->factory && cr_py_is_tensor(a->out) ? cr_op_find_param(s->op, "dtype") : -1;
+
+    if (p >= 0 && !(have >> p & 1))
+        a->value[p] = cr_of_dtype((cr_dtype)cr_py_tensor_of(a->out)->dtype);
+}
+
 cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bool method)
 {
     uint32_t have = 0;
@@ -317,6 +333,8 @@ cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bo
     if (CR_UNLIKELY(s->given != NULL) && (fit = check_given(a, s)) != CR_PY_FITS)
         return fit;
     fit = bind_defaults(a, s, have);
+    if (CR_UNLIKELY(a->out != NULL))
+        bind_dtype_of_out(a, s, have);
     if (CR_UNLIKELY(s->device >= 0) && fit == CR_PY_FITS && !cr_is_host(cr_thread.device) &&
         a->value[s->device].tag == CR_NONE)
         a->value[s->device] =
