@@ -9,6 +9,7 @@
  * multiplies.  The gradient of the weight is a sum over the batch and is no part of this. */
 #include "kern/conv.h"
 #include "kern/cpu/library/dnnl.h"
+#include "kern/cpu/plane/slide.h"
 #include <limits.h>
 #include <string.h>
 
@@ -177,19 +178,39 @@ static bool too_few_channels(cr_conv_kind kind, const cr_conv *c)
     return c->groups == 1 && c->ic <= (kind == CR_CONV_X ? 4 : 1);
 }
 
-/* oneDNN's AVX-512 and AMX kernels of the weight's gradient count step by step which
- * planes a window has in common with the input.  The step that brings the first plane of a
- * window from the padding in front to behind the first plane of the input forgets the padding
- * at the back (mended for bfloat16 in oneDNN 3.2): a window that reaches the back, too, reads
- * past the end of x and adds what is there to the gradient.  Rows and columns are counted
- * correctly. */
-static bool misses_back_planes(cr_conv_kind kind, const cr_conv *c)
+/* oneDNN 2.6 computes wrong gradients of the weight for some windows: it reads or writes
+ * outside its arrays, or reads memory that was not written, so that results differ from call to
+ * call. Random convolutions of one to three dims, with NaN around every array, showed this on a
+ * processor with AVX-512, for bfloat16 and for float32.  Each wrong one had a dim where
+ * - there is padding, and the input is smaller than the extent of the kernel, or
+ * - the first window that begins in the input ends behind it, or
+ * - a kernel element meets no input element in any window, or
+ * - the stride is larger than the input.
+ * Most convolutions with such a dim were right, but no narrower condition is known. */
+static bool windows_outgrow_input(const cr_conv *c, int64_t d)
 {
-    int64_t window = (c->pad[0] + c->stride[0] - 1) / c->stride[0];
-    int64_t first = window * c->stride[0] - c->pad[0];
+    cr_slide slide = {c->in[d], c->out[d], c->stride[d], c->pad[d], c->dilation[d]};
+    int64_t extent = (c->kernel[d] - 1) * c->dilation[d] + 1, begin, end, at;
+    int64_t window = (c->pad[d] + c->stride[d] - 1) / c->stride[d];
+    int64_t first = window * c->stride[d] - c->pad[d];
 
-    return kind == CR_CONV_W && c->dims == 3 && first > 0 && window < c->out[0] &&
-           first + (c->kernel[0] - 1) * c->dilation[0] + 1 > c->in[0];
+    if ((c->pad[d] > 0 && c->in[d] < extent) || c->stride[d] > c->in[d] ||
+        (window < c->out[d] && first + extent > c->in[d]))
+        return true;
+    for (int64_t k = 0; k < c->kernel[d]; k++) {
+        cr_slide_range(&slide, k, &begin, &end, &at);
+        if (begin >= end)
+            return true;
+    }
+    return false;
+}
+
+static bool weight_gradient_fails(const cr_conv *c)
+{
+    for (int64_t d = 0; d < c->dims; d++)
+        if (windows_outgrow_input(c, d))
+            return true;
+    return false;
 }
 
 /* Threads cost more than they save in convolutions that take about ten microseconds.  Others
@@ -209,7 +230,7 @@ static cr_dnnl_primitive *primitive(cr_conv_kind kind, const cr_conv *c, cr_dtyp
     conv_key key = {.conv = *c, .kind = kind, .dtype = t, .bias = bias};
 
     if ((t != CR_F32 && t != CR_BF16) || (t == CR_F32 && too_few_channels(kind, c)) ||
-        misses_back_planes(kind, c))
+        (kind == CR_CONV_W && weight_gradient_fails(c)))
         return NULL;
     return cr_dnnl_get(&key, sizeof key, conv_make_recipe, threads_by_work(c));
 }

@@ -3,17 +3,53 @@
 #include "kern/conv.h"
 #include "kern/cpu/pack.h"
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Small integers: every dtype holds the sums exactly, or nearly. */
 static double value_at(int64_t i) { return (double)((i * 7 + 3) % 5 - 2); }
 
+/* Bytes 255 before and behind every array: NaN in the floating dtypes, so that a result shows
+ * what was read there, and drop() sees what was written there. */
+enum { GUARD = 4096 };
+
 static char *array(cr_dtype t, int64_t n)
 {
-    char *p = cr_aligned_alloc((size_t)n * cr_dtype_size(t) + 1);
+    size_t bytes = (size_t)n * cr_dtype_size(t);
+    char *p = (char *)cr_aligned_alloc(bytes + 2 * (size_t)GUARD) + GUARD;
 
+    memset(p - GUARD, 255, bytes + 2 * (size_t)GUARD);
     for (int64_t i = 0; i < n; i++)
         cr_scalar_store(cr_scalar_float(value_at(i)), t, p + (size_t)i * cr_dtype_size(t));
     return p;
+}
+
+/* Frees the array.  False when something was written around it. */
+static bool drop(char *p, cr_dtype t, int64_t n)
+{
+    size_t bytes = (size_t)n * cr_dtype_size(t);
+    bool kept = true;
+
+    for (size_t i = 0; i < GUARD; i++)
+        kept = kept && (unsigned char)p[bytes + i] == 255 &&
+               (unsigned char)*(p - GUARD + i) == 255;
+    cr_aligned_free(p - GUARD);
+    return kept;
+}
+
+/* Leaves bytes 255 in freed memory of many sizes: what a library takes next and reads before it
+ * writes is NaN. */
+static void spoil_free_memory(void)
+{
+    char *p[64];
+
+    for (size_t i = 0; i < CR_LEN(p); i++) {
+        size_t bytes = i < 48 ? 64 + 704 * i : 16384 * (i - 44);
+        p[i] = cr_aligned_alloc(bytes);
+        memset(p[i], 255, bytes);
+    }
+    for (size_t i = 0; i < CR_LEN(p); i++)
+        cr_aligned_free(p[i]);
 }
 
 static double at(const char *p, cr_dtype t, int64_t i)
@@ -71,15 +107,38 @@ static double *doubles(int64_t n, bool zero)
     return p;
 }
 
+static int64_t result_count(const plain *p, int which)
+{
+    return which == CR_CONV_Y ? p->yn : which == CR_CONV_X ? p->xn : p->wn;
+}
+
+/* The largest relative error of the result; infinity when a number is NaN. */
+static double worst_error(const plain *p, int which, cr_dtype t, const char *got, bool bias)
+{
+    const cr_conv *c = &p->c;
+    int64_t per = which == CR_CONV_Y ? p->out : p->in;
+    int64_t channels = c->groups * (which == CR_CONV_Y ? c->oc : c->ic);
+    double worst = 0;
+
+    for (int64_t i = 0; i < result_count(p, which); i++) {
+        double want = (which == CR_CONV_Y ? p->y : which == CR_CONV_X ? p->x : p->w)[i];
+        if (bias && which != CR_CONV_W)
+            want += value_at(i / per % channels);
+        double error = fabs(at(got, t, i) - want) / fmax(1, fabs(want));
+        if (!(error <= worst))
+            worst = isnan(error) ? HUGE_VAL : error;
+    }
+    return worst;
+}
+
 static double check(const cr_conv *c, cr_dtype t, int which, bool with_bias)
 {
     plain p = {.c = *c,
                .in = cr_conv_volume(c, c->in),
                .out = cr_conv_volume(c, c->out),
                .kernel = cr_conv_volume(c, c->kernel)};
-    double worst = 0;
-    char *x, *w, *y, *bias = with_bias ? array(t, 64) : NULL;
-    int64_t n, per, channels;
+    char *x, *w, *y, *got, *bias = with_bias ? array(t, 64) : NULL;
+    double worst;
 
     p.xn = c->batch * c->groups * c->ic * p.in;
     p.yn = c->batch * c->groups * c->oc * p.out;
@@ -88,24 +147,20 @@ static double check(const cr_conv *c, cr_dtype t, int which, bool with_bias)
     p.w = doubles(p.wn, which == CR_CONV_W);
     x = array(t, p.xn), y = array(t, p.yn), w = array(t, p.wn);
     each_product(&p, which);
+    got = which == CR_CONV_Y ? y : which == CR_CONV_X ? x : w;
+    memset(got, 255, (size_t)result_count(&p, which) * cr_dtype_size(t));
+    spoil_free_memory();
     if (which == CR_CONV_Y)
         OK(cr_conv_to_y(c, t, x, w, bias, y));
     else if (which == CR_CONV_X)
         OK(cr_conv_to_x(c, t, y, w, bias, x));
     else
         OK(cr_conv_to_w(c, t, x, y, w));
-    n = which == CR_CONV_Y ? p.yn : which == CR_CONV_X ? p.xn : p.wn;
-    per = which == CR_CONV_Y ? p.out : p.in;
-    channels = c->groups * (which == CR_CONV_Y ? c->oc : c->ic);
-    for (int64_t i = 0; i < n; i++) {
-        double want = (which == CR_CONV_Y ? p.y : which == CR_CONV_X ? p.x : p.w)[i];
-        double got = at(which == CR_CONV_Y ? y : which == CR_CONV_X ? x : w, t, i);
-        if (bias && which != CR_CONV_W)
-            want += value_at(i / per % channels);
-        worst = fmax(worst, fabs(got - want) / fmax(1, fabs(want)));
-    }
+    worst = worst_error(&p, which, t, got, with_bias);
     cr_free(p.x), cr_free(p.y), cr_free(p.w);
-    cr_aligned_free(x), cr_aligned_free(y), cr_aligned_free(w), cr_aligned_free(bias);
+    CHECK(drop(x, t, p.xn) && drop(w, t, p.wn) && drop(y, t, p.yn));
+    if (bias)
+        CHECK(drop(bias, t, 64));
     return worst;
 }
 
@@ -164,6 +219,107 @@ TEST(windows_may_reach_over_both_ends_of_the_depth)
             }
 }
 
+/* --- random convolutions --- */
+
+static int64_t draw(uint64_t *state, int64_t low, int64_t high)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return low + (int64_t)((*state >> 33) % (uint64_t)(high - low + 1));
+}
+
+/* False when a dim has no output, or the definition takes long. */
+static bool draw_conv(uint64_t *s, int64_t dims, cr_conv *c)
+{
+    static const int64_t channels[] = {1, 2, 3, 5, 8, 16, 17, 32};
+    bool plain_layer = draw(s, 0, 1);
+    int64_t work;
+
+    *c = (cr_conv){.dims = dims, .batch = draw(s, 1, 3), .groups = draw(s, 0, 5) ? 1 : 2};
+    c->ic = channels[draw(s, 0, 7)], c->oc = channels[draw(s, 0, 7)];
+    for (int64_t d = 0; d < dims; d++) {
+        c->in[d] = draw(s, 1, 7), c->kernel[d] = draw(s, 1, 5), c->stride[d] = draw(s, 1, 4);
+        c->pad[d] = draw(s, 0, plain_layer ? c->kernel[d] / 2 : 4);
+        c->dilation[d] = draw(s, 1, plain_layer ? 1 : 2);
+        int64_t room = c->in[d] + 2 * c->pad[d] - (c->kernel[d] - 1) * c->dilation[d] - 1;
+        if (room < 0)
+            return false;
+        c->out[d] = room / c->stride[d] + 1;
+    }
+    work = c->batch * c->groups * c->ic * c->oc;
+    return work * cr_conv_volume(c, c->out) * cr_conv_volume(c, c->kernel) < 200000;
+}
+
+static void name_conv(const cr_conv *c, char *text, size_t size)
+{
+    size_t n = (size_t)snprintf(text, size, "batch %d groups %d channels %d %d", (int)c->batch,
+                                (int)c->groups, (int)c->ic, (int)c->oc);
+
+    for (int64_t d = 0; d < c->dims && n < size; d++)
+        n += (size_t)snprintf(text + n, size - n, ", in %d kernel %d stride %d pad %d by %d",
+                              (int)c->in[d], (int)c->kernel[d], (int)c->stride[d],
+                              (int)c->pad[d], (int)c->dilation[d]);
+}
+
+static void check_random(int which, int64_t dims, int count)
+{
+    uint64_t state = (uint64_t)dims * 10 + (uint64_t)which;
+    char text[400];
+    cr_conv c;
+
+    while (count > 0) {
+        cr_dtype t = count % 3 ? CR_BF16 : CR_F32;
+        if (!draw_conv(&state, dims, &c))
+            continue;
+        count--;
+        cr_test_compared();
+        double wrong = check(&c, t, which, false);
+        name_conv(&c, text, sizeof text);
+        if (!(wrong <= (t == CR_BF16 ? 1.6e-2 : 1e-3)))
+            cr_test_failed(__FILE__, __LINE__, "%s, map %d, %s: %g", cr_dtype_name(t), which,
+                           text, wrong);
+    }
+}
+
+TEST(random_convolutions_agree_with_the_definition)
+{
+    for (int64_t dims = 1; dims <= CR_CONV_DIMS; dims++) {
+        check_random(CR_CONV_Y, dims, 30);
+        check_random(CR_CONV_X, dims, 60);
+        check_random(CR_CONV_W, dims, 120);
+    }
+}
+
+/* The layers of a ResNet, with fewer channels, and the size of their input. */
+TEST(ordinary_layers_have_the_librarys_weight_gradient)
+{
+    static const int64_t layers[][5] = {{32, 7, 2, 3, 1}, {8, 3, 1, 1, 1},  {8, 3, 2, 1, 1},
+                                        {7, 3, 1, 1, 1},  {14, 3, 2, 1, 1}, {8, 3, 1, 2, 2},
+                                        {3, 3, 1, 1, 1},  {9, 5, 1, 2, 1}};
+
+    for (size_t i = 0; i < CR_LEN(layers) && cr_conv_has_dnnl(); i++) {
+        const int64_t *l = layers[i],
+                      out = (l[0] + 2 * l[3] - l[4] * (l[1] - 1) - 1) / l[2] + 1;
+        cr_conv c = {2,
+                     2,
+                     1,
+                     16,
+                     32,
+                     {l[0], l[0]},
+                     {out, out},
+                     {l[1], l[1]},
+                     {l[2], l[2]},
+                     {l[3], l[3]},
+                     {l[4], l[4]}};
+        char *x = array(CR_F32, 2 * 16 * l[0] * l[0]),
+             *w = array(CR_F32, 32 * 16 * l[1] * l[1]);
+        char *y = array(CR_F32, 2 * 32 * out * out);
+        bool done = false;
+        OK(cr_conv_dnnl(&done, CR_CONV_W, &c, CR_F32, x, w, NULL, y));
+        CHECK(done);
+        cr_aligned_free(x - GUARD), cr_aligned_free(w - GUARD), cr_aligned_free(y - GUARD);
+    }
+}
+
 TEST(no_images_give_a_zero_weight_gradient)
 {
     cr_conv c = {1, 0, 1, 2, 3, {5}, {3}, {3}, {1}, {0}, {1}};
@@ -172,5 +328,5 @@ TEST(no_images_give_a_zero_weight_gradient)
     OK(cr_conv_to_w(&c, CR_F32, NULL, NULL, w));
     for (int i = 0; i < 18; i++)
         NEAR(at(w, CR_F32, i), 0, 0);
-    cr_aligned_free(w);
+    CHECK(drop(w, CR_F32, 18));
 }
