@@ -99,6 +99,8 @@ CV_SLOW double cv_d_zeta(double s, double q)
 
 CV_SLOW double cv_d_trigamma(double x)
 {
+    if (x == -__builtin_inf()) /* equals its floor, and is no pole */
+        return __builtin_nan("");
     if (x <= 0 && x == __builtin_floor(x))
         return __builtin_inf();
     if (x < 0.5) {
@@ -284,6 +286,8 @@ CV_SLOW float cv_f_trigamma(float x)
     const float pi = (float)CV_PI;
     float sign = 1, sum = 0;
 
+    if (x == -__builtin_inff())
+        return __builtin_nanf("");
     if (x <= 0 && x == __builtin_floorf(x)) /* the poles */
         return __builtin_inff();
     if (x < 0.5f) {

@@ -115,3 +115,14 @@ def test_polygamma_has_poles_at_integers(dtype):
         assert torch.polygamma(n, poles).tolist() == [numpy.inf if n % 2 else -numpy.inf] * 5
     for n in range(1, 4):
         assert torch.polygamma(n, torch.tensor(numpy.inf, dtype=dtype)) == 0
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16, torch.float32, torch.float64))
+def test_trigamma_has_no_limit_at_minus_infinity(dtype):
+    x = torch.tensor([-numpy.inf] * 9, dtype=dtype, requires_grad=dtype.itemsize > 2)
+    assert torch.polygamma(1, x).isnan().all()
+    assert torch.polygamma(1, x[0]).isnan()
+    assert torch.special.polygamma(1, x).isnan().all()
+    if x.requires_grad:
+        torch.digamma(x).sum().backward()
+        assert x.grad.isnan().all()
