@@ -151,7 +151,8 @@ static cr_status dist_make(cr_world *d, const meeting *m, cr_store *store)
     snprintf(attempt, sizeof attempt, "cresset_dist/%lld",
              (long long)cr_env_int(CR_ENV_TORCHELASTIC_RESTART_COUNT));
     CR_TRY(cr_store_prefix(&own, attempt, store));
-    cr_comm_how how = {m->backend, world_name, m->rank, m->size, NULL, own, m->timeout_ms, ""};
+    cr_comm_how how = {m->backend, world_name,    m->rank, m->size, NULL,
+                       own,        m->timeout_ms, "",      NULL};
     cr_status st = cr_comm_new(&d->comm, &how);
     cr_store_drop(own);
     if (!st)

@@ -200,7 +200,7 @@ static cr_status group_connect(cr_comm *g, const cr_comm_how *how)
     char interface[256] = "";
 
     if (g->store && g->rank >= 0 && !g->engine->alone)
-        CR_TRY(cr_peers_meet(&g->peers, g->store, g->rank, g->size, how->timeout_ms));
+        CR_TRY(cr_peers_meet(&g->peers, how));
     CR_TRY(
         group_interface(g, how->interface ? how->interface : "", interface, sizeof interface));
     cr_link_how link = {g->rank, g->size, how->global, g->store, how->timeout_ms, interface};
@@ -210,8 +210,12 @@ static cr_status group_connect(cr_comm *g, const cr_comm_how *how)
 
 static cr_status group_open(cr_comm *g, const cr_comm_how *how)
 {
-    CR_TRY(cr_engine_find(&g->engine, how->engine));
-    cr_status st = group_connect(g, how);
+    cr_status st = cr_engine_find(&g->engine, how->engine);
+
+    if (st && how->store && how->rank >= 0)
+        st = cr_peers_miss(how, st);
+    CR_TRY(st);
+    st = group_connect(g, how);
     return st ? cr_report_open(g, how->name, st) : group_memory(g, how);
 }
 

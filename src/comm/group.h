@@ -27,6 +27,7 @@ typedef struct {
     cr_store *store;   /* of this group alone; kept */
     int64_t timeout_ms;
     const char *interface; /* "" picks the loopback device where all ranks are on one host */
+    const char *where;     /* the program's line, for errors; may be NULL */
 } cr_comm_how;
 
 /* Meets the other ranks at the store and opens a link.  The caller owns *out.  Fails with

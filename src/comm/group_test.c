@@ -37,7 +37,7 @@ static void rank_main(const char *engine, int port, int rank, int size, int64_t 
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     MUST(!cr_store_tcp(&store, &o));
-    cr_comm_how how = {engine, "test", rank, size, NULL, store, 20000, NULL};
+    cr_comm_how how = {engine, "test", rank, size, NULL, store, 20000, NULL, NULL};
     MUST(!cr_comm_new(&g, &how));
     if (g) {
         cr_comm_set_timeout(g, ms);
@@ -526,7 +526,8 @@ static void end_slowly(const char *path, int pipe_end)
 
     close(held_end);
     MUST(!cr_store_file(&store, path, 2));
-    MUST(!cr_peers_meet(&peers, store, 1, 2, 20000));
+    cr_comm_how how = {"gloo", "test", 1, 2, NULL, store, 20000, NULL, NULL};
+    MUST(!cr_peers_meet(&peers, &how));
     MUST(!read(pipe_end, &byte, 1));
     usleep(100000);
     _exit(failures ? 1 : 0);
@@ -558,7 +559,8 @@ TEST(a_rank_that_ends_after_its_connections_is_named_without_a_store)
     if (!child)
         end_slowly(path, ends[0]);
     OK(cr_store_file(&store, path, 2));
-    OK(cr_peers_meet(&peers, store, 0, 2, 20000));
+    cr_comm_how how = {"gloo", "test", 0, 2, NULL, store, 20000, NULL, NULL};
+    OK(cr_peers_meet(&peers, &how));
     report_without_store(peers);
     CHECK(waitpid(child, &status, 0) == child && !status);
     cr_peers_free(peers);
@@ -568,13 +570,55 @@ TEST(a_rank_that_ends_after_its_connections_is_named_without_a_store)
     unlink(path);
 }
 
+/* Rank 1: states another engine, or one that is not there. */
+static void name_engine(const char *path, const char *engine)
+{
+    cr_store *store = NULL;
+    cr_peers *peers = NULL;
+    cr_comm *g = NULL;
+
+    MUST(!cr_store_file(&store, path, 2));
+    cr_comm_how how = {engine, "test", 1, 2, NULL, store, 20000, NULL, "b.py:2"};
+    MUST((strcmp(engine, "mpi") ? cr_comm_new(&g, &how) : cr_peers_meet(&peers, &how)) ==
+         CR_COMM);
+    _exit(failures ? 1 : 0);
+}
+
+static void meet_engine(const char *engine, const char *text)
+{
+    char path[] = "/tmp/cresset_engine_XXXXXX";
+    int fd = mkstemp(path), status = 1;
+    cr_store *store = NULL;
+    cr_peers *peers = NULL;
+
+    CHECK(fd >= 0);
+    pid_t child = fork();
+    if (!child)
+        name_engine(path, engine);
+    OK(cr_store_file(&store, path, 2));
+    cr_comm_how how = {"gloo", "test", 0, 2, NULL, store, 20000, NULL, "a.py:1"};
+    FAILS(CR_COMM, cr_peers_meet(&peers, &how));
+    CHECK(strstr(cr_error_message(), text) != NULL);
+    CHECK(waitpid(child, &status, 0) == child && !status);
+    cr_store_drop(store);
+    close(fd);
+    unlink(path);
+}
+
+TEST(ranks_with_other_engines_are_named)
+{
+    meet_engine("mpi", "rank 0 names 'gloo' (a.py:1), rank 1 names 'mpi' (b.py:2)");
+    meet_engine("carrier pigeon", "rank 1 has no engine 'carrier pigeon' (b.py:2): there is no "
+                                  "engine 'carrier pigeon'");
+}
+
 TEST(a_rank_that_never_comes_is_named)
 {
     cr_store *s = NULL;
     cr_comm *g = NULL;
 
     OK(cr_store_hash(&s));
-    cr_comm_how how = {"gloo", "test", 0, 3, NULL, s, 100, NULL};
+    cr_comm_how how = {"gloo", "test", 0, 3, NULL, s, 100, NULL, NULL};
     if (cr_engine_is_available("gloo")) {
         FAILS(CR_STORE, cr_comm_new(&g, &how));
         CHECK(strstr(cr_error_message(), "ranks 1, 2") != NULL);
@@ -605,7 +649,7 @@ TEST(averages_of_many_ranks_are_truncated)
 TEST(a_fake_group_has_any_size)
 {
     cr_comm *g = NULL;
-    cr_comm_how how = {"fake", "plan", 5, 4096, NULL, NULL, 1000, NULL};
+    cr_comm_how how = {"fake", "plan", 5, 4096, NULL, NULL, 1000, NULL, NULL};
     float x[2] = {1, 2};
     cr_buffer b = {x, 2};
     cr_call_args c = {.kind = CR_CALL_ALL_REDUCE, .dtype = CR_F32, .outs = 1, .out = &b};
@@ -628,7 +672,7 @@ TEST(an_engine_from_outside_serves_groups)
 {
     static cr_engine outside;
     cr_comm *g = NULL;
-    cr_comm_how how = {"outside", "plan", 1, 2, NULL, NULL, 1000, NULL};
+    cr_comm_how how = {"outside", "plan", 1, 2, NULL, NULL, 1000, NULL, NULL};
     cr_call_args c = {.kind = CR_CALL_BARRIER, .root = -1};
 
     FAILS(CR_COMM, cr_comm_new(&g, &how));

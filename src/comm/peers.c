@@ -17,6 +17,9 @@
 
 enum {
     HOST_BYTES = 128,
+    NAME_BYTES = 64,
+    PLACE_BYTES = 160,
+    WHERE_BYTES = 192,
     MEET_SLICE_MS = 100,
     LEAVE_MS = 1000,
     LEAVE_ALL_MS = 5000,
@@ -29,7 +32,8 @@ static const char refusal_key[] = "refusal", left_key[] = "refusal/left";
 typedef struct {
     int process, size; /* of the group, as this process states it */
     unsigned long long start;
-    char host[HOST_BYTES];
+    char host[HOST_BYTES], engine[NAME_BYTES];
+    char where[PLACE_BYTES]; /* the line of the program that makes the group, or "" */
 } peer;
 
 struct cr_peers {
@@ -69,7 +73,7 @@ static void host_read(char *out)
     boot[strcspn(boot, "\n")] = 0;
     ssize_t n = readlink("/proc/self/ns/pid", space, sizeof space - 1);
     space[n > 0 ? n : 0] = 0;
-    snprintf(out, HOST_BYTES, "%s%s", boot, space);
+    snprintf(out, HOST_BYTES, "%s%s", boot[0] || space[0] ? boot : "unknown", space);
 }
 
 static void peer_key(char *out, int rank) { snprintf(out, 32, "peer/%d", rank); }
@@ -92,13 +96,13 @@ static cr_status set_first(cr_store *store, const char *key, const char *text, c
 
 static cr_status peer_write(peer *own, cr_store *store, int rank)
 {
-    char key[32], text[HOST_BYTES + 64], state = 0, *other = NULL;
+    char key[32], text[sizeof *own + 64], state = 0, *other = NULL;
 
     own->process = getpid();
     process_read(own->process, &state, &own->start);
     host_read(own->host);
-    snprintf(text, sizeof text, "%d %llu %d %s", own->process, own->start, own->size,
-             own->host);
+    snprintf(text, sizeof text, "%d %llu %d %s %s %s", own->process, own->start, own->size,
+             own->host, own->engine, own->where);
     peer_key(key, rank);
     CR_TRY(set_first(store, key, text, &other));
     if (!other)
@@ -142,8 +146,8 @@ static cr_status peer_find(peer *p, cr_store *store, int rank, int64_t ms, doubl
 
     peer_key(key, rank);
     cr_status st = cr_store_get_slice(store, key, ms, end, &text);
-    if (!st && sscanf(cr_text_str(&text), "%d %llu %d %127s", &p->process, &p->start, &p->size,
-                      p->host) < 3)
+    if (!st && sscanf(cr_text_str(&text), "%d %llu %d %127s %63s %159[^\n]", &p->process,
+                      &p->start, &p->size, p->host, p->engine, p->where) < 5)
         st = cr_fail(CR_COMM, "the store has no process of rank %d", rank);
     cr_text_drop(&text);
     return st;
@@ -214,11 +218,14 @@ static int peers_there(cr_store *store, int size)
 
 /* Waits until all ranks know of the refusal: those that have come where the time is over, else
  * all `size`, whose processes may start later.  `first`: this process refused. */
-static void peers_leave(cr_store *store, int size, bool over, bool first)
+static void peers_leave(cr_store *store, int size, double limit, bool first)
 {
-    double end = cr_seconds() + 1e-3 * (over ? LEAVE_MS : LEAVE_ALL_MS);
+    double now = cr_seconds(), end = now + 1e-3 * LEAVE_ALL_MS, least = now + 1e-3 * LEAVE_MS;
+    bool over = now >= limit;
     int64_t left, there = 1, unused;
 
+    end = end > limit ? limit : end;
+    end = end < least ? least : end;
     if (!ask_shortly(store, CR_STORE_ADD, left_key, 1, &left))
         return;
     while (there && left < (over ? peers_there(store, size) : size) && cr_seconds() < end &&
@@ -248,46 +255,99 @@ static cr_status peer_wait(peer *p, cr_store *store, int rank, double end, bool 
     }
 }
 
+static const char *peer_where(const peer *p, char *out)
+{
+    snprintf(out, WHERE_BYTES, "%s%s%s", p->where[0] ? " (" : "", p->where,
+             p->where[0] ? ")" : "");
+    return out;
+}
+
+/* Fails when this rank and rank r state different groups. */
+static cr_status peer_compare(const cr_peers *p, int r)
+{
+    const peer *own = &p->at[p->rank], *other = &p->at[r];
+    char here[WHERE_BYTES], there[WHERE_BYTES];
+
+    if (other->size != own->size)
+        return cr_fail(CR_COMM,
+                       "the ranks state different sizes of the group: rank %d has %d "
+                       "ranks, rank %d has %d",
+                       p->rank, own->size, r, other->size);
+    if (strcmp(other->engine, own->engine))
+        return cr_fail(CR_COMM,
+                       "the ranks name different engines of the group: rank %d names '%s'%s, "
+                       "rank %d names '%s'%s",
+                       p->rank, own->engine, peer_where(own, here), r, other->engine,
+                       peer_where(other, there));
+    return CR_OK;
+}
+
 static cr_status peers_find(cr_peers *p, cr_store *store, double end, int64_t timeout_ms)
 {
-    const peer *own = &p->at[p->rank];
-
     for (int r = 0; r < p->size; r++) {
         bool over = false;
         CR_TRY(peer_wait(&p->at[r], store, r, end, &over));
         if (over)
             return peers_missing(store, p->size, timeout_ms);
-        if (p->at[r].size != own->size)
-            return cr_fail(CR_COMM,
-                           "the ranks state different sizes of the group: rank %d has %d "
-                           "ranks, rank %d has %d",
-                           p->rank, own->size, r, p->at[r].size);
+        CR_TRY(peer_compare(p, r));
     }
     return CR_OK;
 }
 
-cr_status cr_peers_meet(cr_peers **out, cr_store *store, int rank, int size, int64_t timeout_ms)
+/* Tells the waiting ranks the thread's error, which stays the thread's error. */
+static cr_status peers_refuse(const cr_comm_how *how, cr_status st, double end)
 {
-    double end = cr_seconds() + 1e-3 * (double)timeout_ms;
-    cr_peers *p = cr_alloc_zero(sizeof *p + (size_t)size * sizeof *p->at);
+    char *why = cr_strdup(cr_error_message());
+    bool first = refusal_write(how->store, st);
+
+    peers_leave(how->store, how->size, end, first);
+    cr_fail(st, "%s", why ? why : "no memory for a message");
+    cr_free(why);
+    return st;
+}
+
+static void peer_state(peer *own, const cr_comm_how *how)
+{
+    own->size = how->size;
+    snprintf(own->engine, sizeof own->engine, "%s", how->engine);
+    snprintf(own->where, sizeof own->where, "%s", how->where ? how->where : "");
+}
+
+cr_status cr_peers_meet(cr_peers **out, const cr_comm_how *how)
+{
+    double end = cr_seconds() + 1e-3 * (double)how->timeout_ms;
+    cr_peers *p = cr_alloc_zero(sizeof *p + (size_t)how->size * sizeof *p->at);
 
     if (!p)
         return CR_MEMORY;
-    p->rank = rank;
-    p->size = p->at[rank].size = size;
-    cr_status st = peer_write(&p->at[rank], store, rank);
+    p->rank = how->rank;
+    p->size = how->size;
+    peer_state(&p->at[p->rank], how);
+    cr_status st = peer_write(&p->at[p->rank], how->store, p->rank);
     if (!st)
-        st = peers_find(p, store, end, timeout_ms);
-    if (st == CR_COMM || st == CR_STORE) {
-        char *why = cr_strdup(cr_error_message());
-        peers_leave(store, size, cr_seconds() >= end, refusal_write(store, st));
-        cr_fail(st, "%s", why ? why : "no memory for a message");
-        cr_free(why);
-    }
+        st = peers_find(p, how->store, end, how->timeout_ms);
+    if (st == CR_COMM || st == CR_STORE)
+        st = peers_refuse(how, st, end);
     if (st)
         cr_peers_free(p);
     else
         *out = p;
+    return st;
+}
+
+cr_status cr_peers_miss(const cr_comm_how *how, cr_status st)
+{
+    char *why = cr_strdup(cr_error_message()), where[WHERE_BYTES];
+    peer own = {0};
+
+    if (!why)
+        return CR_MEMORY;
+    peer_state(&own, how);
+    cr_fail(st, "rank %d has no engine '%s'%s: %s", how->rank, own.engine,
+            peer_where(&own, where), why);
+    (void)peers_refuse(how, st, cr_seconds() + 1e-3 * (double)how->timeout_ms);
+    cr_fail(st, "%s", why);
+    cr_free(why);
     return st;
 }
 

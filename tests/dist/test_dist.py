@@ -98,10 +98,14 @@ except (dist.DistError, ValueError) as error:
 """
 
 
-def join(url, places, seconds):
-    """Processes of these (rank, size) try to make a group; returns what each says."""
-    processes = [subprocess.Popen([sys.executable, "-c", JOIN, url, str(r), str(n), BACKENDS[0], str(seconds)], text=True,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r, n in places]
+def join(url, places, seconds, engines=None, lacking=None):
+    """Processes of these (rank, size) try to make a group; returns what each says.  engines: one for each; the first of
+    BACKENDS without.  lacking: the place of a process that does not find MPI's library."""
+    engines = engines or [BACKENDS[0]] * len(places)
+    env = [{**os.environ, "CR_MPI": "/none"} if i == lacking else None for i in range(len(places))]
+    processes = [subprocess.Popen([sys.executable, "-c", JOIN, url, str(r), str(n), engine, str(seconds)], text=True, env=e,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                 for (r, n), engine, e in zip(places, engines, env)]
     try:
         assert [p.stdout.readline() for p in processes] == ["ready\n"] * len(places)
         for p in processes:
@@ -140,6 +144,35 @@ def test_a_rank_that_never_comes_is_named_at_all_others(url):
     for rank, text in enumerate(texts):
         assert text == (f"DistStoreError rank {rank} cannot join the group 'default_pg': Timed out after 4000ms: 1 of 3 ranks "
                         "have not joined the group (rank 2)"), texts
+
+
+@pytest.mark.skipif(len(BACKENDS) < 2, reason="one engine is there")
+@pytest.mark.parametrize("size, other", [(2, 0), (3, 0), (3, 1)])
+def test_ranks_that_name_other_engines_say_so(url, size, other):
+    texts = join(url, [(r, size) for r in range(size)], 60, [BACKENDS[r == other] for r in range(size)])
+    for rank, text in enumerate(texts):
+        assert text.startswith(f"DistBackendError rank {rank} cannot join the group 'default_pg': the ranks name different "
+                               "engines of the group: rank "), texts
+        assert f"rank {other} names '{BACKENDS[1]}' (<string>:9)" in text and f"names '{BACKENDS[0]}' (<string>:9)" in text, texts
+
+
+def mpi_can_be_hidden():
+    code = "import cresset.distributed as dist; print(dist.is_mpi_available())"
+    return "mpi" in BACKENDS and subprocess.run([sys.executable, "-c", code], env={**os.environ, "CR_MPI": "/none"}, text=True,
+                                                capture_output=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("size, lacking", [(2, 0), (3, 0), (3, 1)])
+def test_a_rank_that_lacks_the_engine_is_named_at_all_others(url, size, lacking):
+    if not mpi_can_be_hidden():
+        pytest.skip("no MPI, or it is found without CR_MPI")
+    texts = join(url, [(r, size) for r in range(size)], 60, ["mpi"] * size, lacking)
+    for rank, text in enumerate(texts):
+        if rank == lacking:
+            assert text.startswith("DistBackendError ") and "/none" in text and "cannot join" not in text, texts
+        else:
+            assert text.startswith(f"DistBackendError rank {rank} cannot join the group 'default_pg': rank {lacking} has no "
+                                   "engine 'mpi' (<string>:9): ") and "/none" in text, texts
 
 
 @pytest.mark.parametrize("rank", [-2, 3])

@@ -208,9 +208,29 @@ def test_to_in_all_forms():
     assert x.to(device="meta").is_meta
     assert x.long().dtype is torch.int64 and x.bool().dtype is torch.bool
     assert x.float() is x and x.cpu() is x
-    with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
-        x.cuda()
     assert x.to(memory_format=torch.preserve_format) is x
+
+
+NO_CUDA = AssertionError, "Torch not compiled with CUDA enabled"
+NO_ACCELERATOR = RuntimeError, "Cannot access accelerator device when none is available."
+NOT_CUDA = RuntimeError, "Invalid device, must be cuda device"
+
+
+@pytest.mark.parametrize("args, error", [  # torch 2.13 without a GPU
+    ((), NO_CUDA), ((None,), NO_CUDA), (("cuda",), NO_CUDA), (("cuda:1",), NO_CUDA), ((torch.device("cuda:0"), True), NO_CUDA),
+    ((0,), NO_ACCELERATOR), ((1,), NO_ACCELERATOR), ((-1,), (RuntimeError, "Device index must not be negative")),
+    (("cpu",), NOT_CUDA), ((torch.device("cpu"),), NOT_CUDA),
+    ((True,), (TypeError, "cuda(): argument 'device' (position 1) must be torch.device, not bool")),
+    ((1.5,), (TypeError, "cuda(): argument 'device' (position 1) must be torch.device, not float")),
+    ((None, 1), (TypeError, "cuda(): argument 'non_blocking' (position 2) must be bool, not int"))])
+def test_cuda_without_a_gpu(args, error):
+    if torch._C._cuda_count():
+        pytest.skip("there is a CUDA device")
+    layer = torch.nn.Linear(2, 2)
+    for call in (torch.zeros(2).cuda, torch.empty(0).cuda, layer.weight.cuda) + (() if len(args) > 1 else (layer.cuda,)):
+        with pytest.raises(error[0]) as raised:
+            call(*args)
+        assert type(raised.value) is error[0] and str(raised.value) == error[1]
 
 
 @pytest.mark.parametrize("size, stride", [

@@ -491,18 +491,16 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
             raise RuntimeError(f"Distributed package doesn't have {engine.upper()} built in; 'gloo' and 'mpi' are for CPUs, "
                                "'nccl' is for NVIDIA's GPUs")
         inner = None if store is None else PrefixStore(f"{name}/", store)
-        for other in engines:
-            try:
-                _C._comm_need(other)
-            except DistBackendError as error:
-                if other != Backend.NCCL:
-                    raise
-                raise RuntimeError(f"Distributed package doesn't have NCCL built in: {error}") from None
         pg = (ProcessGroupGloo if engine == Backend.GLOO else ProcessGroup)(rank, size)
         for other in engines:
             under = None if inner is None else PrefixStore(other, inner)._handle if other != engine else inner._handle
-            pg._handles[other] = _C._comm_group(other, desc, rank, size, tuple(ranks) if ranks else None, under,
-                                                milliseconds(timeout), "")
+            try:
+                pg._handles[other] = _C._comm_group(other, desc, rank, size, tuple(ranks) if ranks else None, under,
+                                                    milliseconds(timeout), "")
+            except DistBackendError as error:
+                if other != Backend.NCCL or _C._comm_is_available(other):
+                    raise
+                raise RuntimeError(f"Distributed package doesn't have NCCL built in: {error}") from None
             pg._handles[other].compares = get_debug_level() == DebugLevel.DETAIL
         pg._handle, pg._by_device = pg._handles[engine], {d: pg._handles[e] for d, e in config.device_backend_map.items()}
         pg._rank, pg._size, pg._store = pg._handle.rank, pg._handle.size, inner

@@ -575,6 +575,7 @@ static PyObject *group_wrap(cr_comm *g)
 static PyObject *make_group(PyObject *m, PyObject *args)
 {
     cr_comm_how how = {0};
+    char where[160];
     PyObject *ranks, *store;
     long long timeout;
     int *global = NULL;
@@ -592,6 +593,8 @@ static PyObject *make_group(PyObject *m, PyObject *args)
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     how.global = global;
     how.timeout_ms = timeout;
+    cr_py_comm_where(where, sizeof where);
+    how.where = where;
     CR_PY_AWAITING(st, cr_comm_new(&g, &how));
     PyMem_Free(global);
     return st ? cr_py_raise(st) : group_wrap(g);

@@ -507,13 +507,41 @@ static PyObject *tensor_cpu(PyObject *self, PyObject *args, PyObject *kwargs)
     return convert_as(self, "cpu", &to);
 }
 
+/* `place`: of the argument, from 1; 0: by its name. */
+static PyObject *bad_cuda(const char *name, int place, const char *type, PyObject *x)
+{
+    char at[32] = "";
+
+    if (place)
+        snprintf(at, sizeof at, " (position %d)", place);
+    return PyErr_Format(PyExc_TypeError, "cuda(): argument '%s'%s must be %s, not %s", name, at,
+                        type, Py_TYPE(x)->tp_name);
+}
+
 static PyObject *tensor_cuda(PyObject *self, PyObject *args, PyObject *kwargs)
 {
+    static char *names[] = {"device", "non_blocking", "memory_format", NULL};
     target to = {.dtype = -1, .format = -1};
-    cr_status st = target_device(&to, self, CR_CUDA, -1);
+    PyObject *device = Py_None, *blocking = Py_False, *format = Py_None;
+    int kind = CR_CUDA, index = -1, n = (int)PyTuple_GET_SIZE(args);
 
-    (void)args;
-    (void)kwargs;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$O:cuda", names, &device, &blocking,
+                                     &format))
+        return NULL;
+    int done = device == Py_None ? 1 : cr_py_device_from(device, &kind, &index);
+    if (!done)
+        return bad_cuda("device", n > 0, "torch.device", device);
+    if (!PyBool_Check(blocking))
+        return bad_cuda("non_blocking", n > 1 ? 2 : 0, "bool", blocking);
+    if (format != Py_None && !Py_IS_TYPE(format, &cr_py_format_type))
+        return bad_cuda("memory_format", 0, "torch.memory_format", format);
+    if (done > 0 && kind != CR_CUDA)
+        PyErr_SetString(PyExc_RuntimeError, "Invalid device, must be cuda device");
+    if (done < 0 || kind != CR_CUDA)
+        return NULL;
+    if (format != Py_None)
+        to.format = ((cr_py_constant *)format)->value;
+    cr_status st = target_device(&to, self, kind, index);
     return st ? cr_py_raise(st) : convert_as(self, "cuda", &to);
 }
 
