@@ -54,6 +54,15 @@ void cr_layout_drop(cr_layout *l)
     *l = (cr_layout){0};
 }
 
+/* Whether a layout reaches no byte; its offset may then be any number. */
+static bool is_empty(const cr_layout *l)
+{
+    for (int i = 0; i < l->ndim; i++)
+        if (!l->size[i])
+            return true;
+    return false;
+}
+
 static int64_t first_byte(const cr_layout *l)
 {
     return l->offset * (int64_t)cr_dtype_size((cr_dtype)l->dtype);
@@ -63,18 +72,16 @@ static int64_t end_byte(const cr_layout *l)
 {
     int64_t last = l->offset;
 
-    for (int i = 0; i < l->ndim; i++) {
-        if (!l->size[i])
-            return first_byte(l);
+    for (int i = 0; i < l->ndim; i++)
         last += (l->size[i] - 1) * l->stride[i];
-    }
     return (last + 1) * (int64_t)cr_dtype_size((cr_dtype)l->dtype);
 }
 
 static cr_status layout_tensor_over(cr_tensor **out, cr_storage *s, const cr_layout *l,
                                     int64_t start)
 {
-    int64_t at = (first_byte(l) - start) / (int64_t)cr_dtype_size((cr_dtype)l->dtype);
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)l->dtype);
+    int64_t at = is_empty(l) ? 0 : (first_byte(l) - start) / item;
 
     cr_storage_keep(s);
     cr_status st = cr_tensor_over(out, s, (cr_dtype)l->dtype, l->ndim, l->size, l->stride, at);
@@ -97,11 +104,17 @@ static cr_status layout_zero(cr_storage *s, int64_t bytes)
 cr_status cr_layout_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
                          const cr_layout *view, bool zero)
 {
-    int64_t start = first_byte(base) < first_byte(view) ? first_byte(base) : first_byte(view);
-    int64_t end = end_byte(base) > end_byte(view) ? end_byte(base) : end_byte(view);
+    const cr_layout *of[] = {base, view};
+    int64_t start = INT64_MAX, end = 0;
     cr_storage *s;
     cr_status st;
 
+    for (int i = 0; i < 2; i++)
+        if (!is_empty(of[i])) {
+            start = first_byte(of[i]) < start ? first_byte(of[i]) : start;
+            end = end_byte(of[i]) > end ? end_byte(of[i]) : end;
+        }
+    start = start < end ? start : end;
     start -= start % (int64_t)cr_dtype_size((cr_dtype)base->dtype);
     CR_TRY(cr_storage_new(&s, base->device, (size_t)(end - start)));
     st = zero ? layout_zero(s, end - start) : CR_OK;

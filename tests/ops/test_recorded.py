@@ -50,6 +50,8 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              "_class_entropy_backward",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
+             # the memory format of a result (test_formats.py)
+             "_in_format_of",
              # arguments that are integer tensors (test_more_names.py)
              "fake_quantize_per_channel_affine", "batch_norm_backward_elemt",
              # recurrent layers on a device (tests/fake_cuda/test_recurrent.py)

@@ -67,7 +67,9 @@ def values(torch, draw):
         lambda: (lambda *a, **k: a[0] if a else None), lambda: torch.float32, lambda: torch.device("meta"),
         lambda: torch.strided, lambda: torch.Size([2, 3]), lambda: slice(None), lambda: ...,
         lambda: torch.ones(draw.choice([0, 1, 3])), lambda: torch.ones(2, 3, requires_grad=True),
-        lambda: torch.ones(2, 2, device="meta"), lambda: torch.eye(2).to_sparse(), lambda: torch.eye(2).to_sparse_csr(),
+        lambda: torch.ones(2, 2, device="meta"),
+        # on the CPU also after a call that made another device the default
+        lambda: torch.eye(2, device="cpu").to_sparse(), lambda: torch.eye(2, device="cpu").to_sparse_csr(),
         lambda: torch.ones(2).as_subclass(Sub), lambda: torch.nn.Parameter(torch.ones(2)), lambda: torch.zeros((), dtype=torch.int64),
         lambda: torch.ones(3, dtype=torch.complex64).conj(), lambda: torch.ones(2).untyped_storage(),
         lambda: torch.Generator(), lambda: (torch.ones(1, requires_grad=True) * 2).grad_fn, lambda: Shrinks(5), lambda: {},
