@@ -912,7 +912,7 @@ bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range)
 static term *special_getattr(compiler *c, const cr_sast *a)
 {
     if (a->count < 3 || a->at[2]->kind != CR_SAST_STRING)
-        cr_srange_bail(c->s, CR_RUNTIME, a->at[2]->range,
+        cr_srange_bail(c->s, CR_RUNTIME, a->count < 3 ? a->range : a->at[2]->range,
                        "getattr's second argument must be a string literal");
     if (a->count == 4) {
         cr_svalue *v = compile_value(c, a->at[1], NULL);

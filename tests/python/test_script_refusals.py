@@ -373,3 +373,13 @@ def test_nothing_is_compiled_behind_an_assertion_that_always_fails():
     assert made(torch.ones(1)).tolist() == [2.]
     with pytest.raises(torch.jit.Error, match="AssertionError: no head"):
         made(torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("name", ["getattr", "hasattr", "isinstance", "annotate", "uninitialized", "slice", "int", "tuple", "str",
+                                  "float", "bool", "unchecked_cast", "fork", "len", "min", "sorted"])
+@pytest.mark.parametrize("given", ["", "x"])
+def test_words_with_too_few_arguments_are_refused(name, given):
+    if (name, given) in {(one, "x") for one in ("slice", "int", "str", "float", "bool", "len", "min", "sorted", "fork", "uninitialized")}:
+        given = "x, x, x, x, x"
+    with pytest.raises(RuntimeError):
+        torch.jit.CompilationUnit(f"def f(x):\n    y = {name}({given})\n    return x\n")
