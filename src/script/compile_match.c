@@ -209,7 +209,8 @@ static const char *match_inferred(const matching *m, const cr_sparam *p, const c
     return "";
 }
 
-/* Entries only read lists, so a list of tensors may stand for one of tensors and None. */
+/* Entries of the table only read lists: they take a list of tensors for a list of tensors and
+ * None. */
 static bool match_reads_list(const matching *m, const cr_stype *from, const cr_stype *to)
 {
     return m->schema->op && from->kind == CR_STYPE_LIST && to->kind == CR_STYPE_LIST &&

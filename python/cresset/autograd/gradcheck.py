@@ -297,11 +297,28 @@ def _check_undefined(func, inputs, chosen):
                                  "'tools/autograd/derivatives.yaml'")
 
 
+def _compare_batch(f, like, atol, rtol):
+    """Calls f for two random tensors, and for both in one batch.  Returns the first result that differs, as (its index, got,
+    expected), or None."""
+    from ..func import vmap
+    generator = _C.Generator().manual_seed(0)
+    some = [_random_like(like, generator) for _ in range(2)]
+    expected = [_C.stack(rows) for rows in zip(*map(f, some))]
+    try:
+        found = vmap(f)(_C.stack(some))
+    except RuntimeError as error:
+        raise GradcheckError(f"While computing batched gradients, got: {error}") from error
+    return next(((k, a, b) for k, (a, b) in enumerate(zip(found, expected))
+                 if not _C.allclose(a, b, rtol=rtol, atol=atol)), None)
+
+
+def _refuse_batch(output, input, got, expected):
+    raise GradcheckError(f"For output {output} and input {input}:\n\ngot:\n{got}\n\nExpected:\n{expected}")
+
+
 def _check_batched(chosen, outputs, atol, rtol):
     """Checks that backward gives in one batch what it gives for each cotangent."""
     from . import grad
-    from ..func import vmap
-    generator = _C.Generator().manual_seed(0)
     for k, y in enumerate(outputs):
         if not y.requires_grad:
             continue
@@ -309,35 +326,22 @@ def _check_batched(chosen, outputs, atol, rtol):
         def pull(v):
             found = grad(y, chosen, v, retain_graph=True, allow_unused=True)
             return tuple(_C.zeros_like(x) if g is None else g for g, x in zip(found, chosen))
-        some = [_random_like(y, generator) for _ in range(2)]
-        expected = [_C.stack(rows) for rows in zip(*map(pull, some))]
-        try:
-            found = vmap(pull)(_C.stack(some))
-        except RuntimeError as error:
-            raise GradcheckError(f"While computing batched gradients, got: {error}") from error
-        for j, (a, b) in enumerate(zip(found, expected)):
-            if not _C.allclose(a, b, rtol=rtol, atol=atol):
-                raise GradcheckError(f"For output {k} and input {j}:\n\ngot:\n{a}\n\nExpected:\n{b}")
+        differing = _compare_batch(pull, y, atol, rtol)
+        if differing:
+            _refuse_batch(k, *differing)
 
 
 def _check_batched_forward(func, inputs, chosen, atol, rtol):
     """Checks that forward mode gives in one batch what it gives for each tangent."""
-    from ..func import jvp, vmap
-    generator = _C.Generator().manual_seed(0)
+    from ..func import jvp
     for j, x in enumerate(chosen):
         def push(t):
             def partial(value):
                 return tuple(_outputs(func, [value if v is x else v for v in inputs]))
             return jvp(partial, (x.detach(),), (t,))[1]
-        some = [_random_like(x, generator) for _ in range(2)]
-        expected = [_C.stack(rows) for rows in zip(*map(push, some))]
-        try:
-            found = vmap(push)(_C.stack(some))
-        except RuntimeError as error:
-            raise GradcheckError(f"While computing batched gradients, got: {error}") from error
-        for k, (a, b) in enumerate(zip(found, expected)):
-            if not _C.allclose(a, b, rtol=rtol, atol=atol):
-                raise GradcheckError(f"For output {k} and input {j}:\n\ngot:\n{a}\n\nExpected:\n{b}")
+        differing = _compare_batch(push, x, atol, rtol)
+        if differing:
+            _refuse_batch(differing[0], j, *differing[1:])
 
 
 def _dense_inputs(func, inputs):

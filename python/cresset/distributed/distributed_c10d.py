@@ -735,7 +735,7 @@ def _finish(work, async_op):
     if async_op:
         return work
     if work is not None:
-        work.wait(timedelta(0))  # without a limit of its own; classes of programs may have no default for it
+        work.wait(timedelta(0))  # 0: the limit of the group; wait() of a program's class may need the argument
     return None
 
 

@@ -8,8 +8,8 @@
  * none, an algorithm of its older functions.
  *
  * Arrays that are channels_last are computed in the library's channels-last layout, others row
- * by row: an engine turns them where that is faster.  What has no engine in one layout is tried
- * in the other.  Arrays of another layout are copied. */
+ * by row: an engine turns them where that is faster.  A convolution without an engine in one
+ * layout is tried in the other.  Arrays of another layout are copied. */
 #include "base/map.h"
 #include "base/memory.h"
 #include "device/cuda/cuda.h"

@@ -19,7 +19,7 @@ typedef struct {
 /* Two or three dims of an image, after the batch and the channels. */
 enum { CONV_DIMS = 3, CONV_ALL = CONV_DIMS + 2 };
 
-/* What is computed: the output, or a gradient. */
+/* A convolution computes its output, or the gradient of its input or of its weight. */
 typedef enum { CONV_OUTPUT, CONV_INPUT, CONV_WEIGHT, CONV_WAYS } conv_way;
 
 /* The arrays are x (input), w (weight) and y (output), all in one layout: row-major, or with

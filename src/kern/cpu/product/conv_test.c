@@ -9,8 +9,8 @@
 /* Small integers: every dtype holds the sums exactly, or nearly. */
 static double value_at(int64_t i) { return (double)((i * 7 + 3) % 5 - 2); }
 
-/* Bytes 255 before and behind every array: NaN in the floating dtypes, so that a result shows
- * what was read there, and drop() sees what was written there. */
+/* Every array has bytes 255 before and behind it.  They are NaN in the floating dtypes: a
+ * result that reads them is NaN, and drop() fails when they were changed. */
 enum { GUARD = 4096 };
 
 static char *array(cr_dtype t, int64_t n)
