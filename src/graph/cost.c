@@ -6,6 +6,7 @@
  * other sizes.  Compositions are split into their parts in every instance, so that parts have
  * sizes, too; a part's `source` is its node's number. */
 #include "graph/cost.h"
+#include "base/integer.h"
 #include "graph/rewrite.h"
 #include <stdlib.h>
 #include <string.h>

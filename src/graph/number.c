@@ -1,5 +1,6 @@
 /* Numbers of graphs. */
 #include "graph/number.h"
+#include "base/integer.h"
 #include <math.h>
 #include <stdlib.h>
 

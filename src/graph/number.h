@@ -3,7 +3,7 @@
  * A recording may treat numbers and sizes as symbols.  A symbol is an entry of its graph's list
  * of numbers: an input, the size of a value along a dim, or arithmetic on earlier entries with
  * Python's semantics.  Arguments encode symbols as integers and floats: integers just below
- * CR_DIM_SYMBOLS and one family of NaNs are symbols, so that arguments need no other form.
+ * CR_GNUM_SYMBOLS and one family of NaNs are symbols, so that arguments need no other form.
  * Such values exist between the caller and the recording stage, and in graphs.  Operators never
  * see them.
  *
@@ -12,7 +12,6 @@
 #define CR_GRAPH_NUMBER_H
 
 #include "num/dtype.h"
-#include "sym/dim.h"
 #include <string.h>
 
 struct cr_gvalue;
@@ -69,15 +68,16 @@ static inline bool cr_gnum_is_unary(cr_gnum_fn fn)
 }
 
 /* --- symbols in arguments --- */
+#define CR_GNUM_SYMBOLS (INT64_MIN / 2)
 enum { CR_GNUM_MOST = 1 << 24 }; /* most symbols of a graph; other integers are plain */
 #define CR_GNUM_NAN UINT64_C(0xfff9c5e500000000)
 
-static inline int64_t cr_gnum_as_int(int k) { return CR_DIM_SYMBOLS - 1 - k; }
+static inline int64_t cr_gnum_as_int(int k) { return CR_GNUM_SYMBOLS - 1 - k; }
 static inline bool cr_gnum_is_int(int64_t i)
 {
-    return i < CR_DIM_SYMBOLS && i >= CR_DIM_SYMBOLS - CR_GNUM_MOST;
+    return i < CR_GNUM_SYMBOLS && i >= CR_GNUM_SYMBOLS - CR_GNUM_MOST;
 }
-static inline int cr_gnum_of_int(int64_t i) { return (int)(CR_DIM_SYMBOLS - 1 - i); }
+static inline int cr_gnum_of_int(int64_t i) { return (int)(CR_GNUM_SYMBOLS - 1 - i); }
 
 static inline double cr_gnum_as_float(int k)
 {

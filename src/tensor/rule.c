@@ -4,7 +4,7 @@
  * derivatives.  Arithmetic with a tensor is a call of the operator, other arithmetic is on
  * numbers.  The frame owns tensors made during evaluation. */
 #include "entry.h"
-#include "sym/dim.h"
+#include "base/integer.h"
 #include "tensor/internal.h"
 #include <math.h>
 #include <stdio.h>
