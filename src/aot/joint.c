@@ -25,11 +25,7 @@ static cr_status joint_fake_input(cr_tensor **out, const cr_gvalue *v, bool plai
 
     if (!t->known)
         return cr_fail(CR_VALUE, "%%%s has no type", v->name);
-    if (t->stride)
-        CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
-                                     t->size, t->stride));
-    else
-        CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim, t->size));
+    CR_TRY(cr_gtype_fake(out, t));
     return t->requires_grad && !plain ? cr_set_requires_grad(*out, true) : CR_OK;
 }
 
@@ -73,12 +69,10 @@ static cr_status check_gradient(const replay *x, int k)
  * may vary. */
 static cr_status joint_fake_cotangent(cr_tensor **out, const cr_graph *g, const cr_tensor *t)
 {
-    cr_device fake = cr_as_fake(t->device);
+    bool plain = t->contiguous || g->numbers.list.len || !cr_is_dense(t);
 
-    return t->contiguous || g->numbers.list.len || !cr_is_dense(t)
-               ? cr_tensor_new(out, (cr_dtype)t->dtype, fake, t->ndim, t->size)
-               : cr_tensor_new_strided(out, (cr_dtype)t->dtype, fake, t->ndim, t->size,
-                                       t->stride);
+    return cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
+                                 t->size, plain ? NULL : t->stride);
 }
 
 static cr_status make_cotangents(replay *x)

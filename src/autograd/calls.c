@@ -42,10 +42,8 @@ static cr_status call_copy(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     cr_tensor *made = NULL;
     cr_status st;
 
-    if (cr_is_dense(t))
-        CR_TRY(cr_tensor_new_strided(&made, dtype, t->device, t->ndim, t->size, t->stride));
-    else
-        CR_TRY(cr_tensor_new(&made, dtype, t->device, t->ndim, t->size));
+    CR_TRY(cr_tensor_new_strided(&made, dtype, t->device, t->ndim, t->size,
+                                 cr_is_dense(t) ? t->stride : NULL));
     st = cr_has_elements(made) && cr_has_elements(t) ? cr_copy_tensor(made, t) : CR_OK;
     if (st) {
         cr_drop(made);

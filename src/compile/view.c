@@ -29,12 +29,7 @@ static bool ask(cr_geometry *out, const cr_step *s, const cr_value *given, const
     cr_status st;
 
     memcpy(arg, given, s->arg_count * sizeof *arg);
-    st = from->stride
-             ? cr_tensor_new_strided(&fake, (cr_dtype)from->dtype, cr_as_fake(from->device),
-                                     from->ndim, from->size, from->stride)
-             : cr_tensor_new(&fake, (cr_dtype)from->dtype, cr_as_fake(from->device), from->ndim,
-                             from->size);
-    if (st)
+    if (cr_gtype_fake(&fake, from))
         return false;
     arg[0] = cr_of_tensor(fake);
     view = cr_view_of(fake);

@@ -25,14 +25,6 @@ typedef struct {
     cr_arena room;
 } parting;
 
-static cr_status parting_fake(cr_tensor **out, const cr_gtype *t)
-{
-    if (t->stride)
-        return cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
-                                     t->size, t->stride);
-    return cr_tensor_new(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim, t->size);
-}
-
 static cr_status tensor_arg(cr_value *out, parting *p, cr_gvalue *v)
 {
     int k = 0;
@@ -42,7 +34,7 @@ static cr_status tensor_arg(cr_value *out, parting *p, cr_gvalue *v)
     if (k == p->inputs) {
         if (!v->type.known || k == CR_GRAPH_PART_INPUTS)
             return cr_fail(CR_VALUE, "%%%s has no type", v->name);
-        CR_TRY(parting_fake(&p->fake[k], &v->type));
+        CR_TRY(cr_gtype_fake(&p->fake[k], &v->type));
         p->value[p->inputs++] = v;
         CR_TRY(cr_recorder_input(p->r, p->fake[k], v->name));
     }

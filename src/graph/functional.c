@@ -127,13 +127,7 @@ static object *object_fake(walk *x, const cr_gtype *type)
 
     if (!type->known)
         return NULL;
-    if (type->stride)
-        cr_session_check(x->s, cr_tensor_new_strided(&t, (cr_dtype)type->dtype,
-                                                     cr_as_fake(type->device), type->ndim,
-                                                     type->size, type->stride));
-    else
-        cr_session_check(x->s, cr_tensor_new(&t, (cr_dtype)type->dtype,
-                                             cr_as_fake(type->device), type->ndim, type->size));
+    cr_session_check(x->s, cr_gtype_fake(&t, type));
     walk_own(x, t);
     return object_new(x, t, region_new(x, t));
 }

@@ -250,6 +250,12 @@ cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t)
                           type_omits_strides(t) ? NULL : cr_session_copy(s, t->stride, bytes)};
 }
 
+cr_status cr_gtype_fake(cr_tensor **out, const cr_gtype *t)
+{
+    return cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
+                                 t->size, t->stride);
+}
+
 cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t)
 {
     cr_gtype type = cr_gtype_of(s, t);

@@ -181,6 +181,8 @@ cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t);
 /* The same with strides, unless they are those of a new tensor: strides of dims of size 1
  * cannot be inferred from the graph, and views and results of calls may pass them on. */
 cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t);
+/* A tensor of the type, which must be known, without bytes. */
+CR_MUST cr_status cr_gtype_fake(cr_tensor **out, const cr_gtype *t);
 /* A copy of an argument in the graph's session; `map(context, value)` gives the values. */
 typedef cr_gvalue *(*cr_gvalue_map)(void *context, cr_gvalue *v);
 cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *context);

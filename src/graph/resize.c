@@ -138,15 +138,6 @@ static cr_status type_check_like(const cr_gtype *type, const cr_tensor *t, const
                : cr_fail(CR_VALUE, "%%%s is of another kind for these sizes", v->name);
 }
 
-static cr_status type_fake(cr_tensor **out, const cr_gtype *t)
-{
-    cr_device device = cr_as_fake(t->device);
-
-    return t->stride ? cr_tensor_new_strided(out, (cr_dtype)t->dtype, device, t->ndim, t->size,
-                                             t->stride)
-                     : cr_tensor_new(out, (cr_dtype)t->dtype, device, t->ndim, t->size);
-}
-
 /* The tensors that a call returned: one for each result, or the items of a list. */
 static cr_status rule_results(cr_value **out, const cr_gnode *n, cr_value *result)
 {
@@ -185,7 +176,7 @@ static void probe_input(probe *p, uint32_t i)
                                                             : t->size))[in->at[k].dim] =
                 p->value[in->at[k].number].i;
     p->type[v->id] = t;
-    cr_session_check(s, type_fake(&p->fake[v->id], t));
+    cr_session_check(s, cr_gtype_fake(&p->fake[v->id], t));
 }
 
 static cr_value probe_arg(probe *p, const cr_garg *a)
@@ -250,7 +241,7 @@ static void probe_call(probe *p, const cr_gnode *n)
 
 static void probe_constant(probe *p, const cr_gvalue *v)
 {
-    cr_session_check(&p->x->session, type_fake(&p->fake[v->id], &v->type));
+    cr_session_check(&p->x->session, cr_gtype_fake(&p->fake[v->id], &v->type));
     p->type[v->id] = &v->type;
 }
 
@@ -792,7 +783,7 @@ static cr_status rule_load(size_rule *r)
     for (size_t i = 0; i < r->reads.len; i++) {
         size_class *c = r->reads.at[i].of;
         if (!c->fake)
-            CR_TRY(type_fake(&c->fake, &c->type));
+            CR_TRY(cr_gtype_fake(&c->fake, &c->type));
         *r->reads.at[i].at = cr_of_tensor(c->fake);
     }
     return CR_OK;
@@ -805,7 +796,7 @@ static cr_status rule_load_apart(size_rule *r)
     for (size_t i = 0; i < r->reads.len; i++)
         *r->reads.at[i].at = (cr_value){.tag = CR_TENSOR};
     for (size_t i = 0; i < r->reads.len; i++)
-        CR_TRY(type_fake(&r->reads.at[i].at->t, &r->reads.at[i].of->type));
+        CR_TRY(cr_gtype_fake(&r->reads.at[i].at->t, &r->reads.at[i].of->type));
     return CR_OK;
 }
 

@@ -258,7 +258,6 @@ cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
 {
     int64_t stride[CR_MAX_DIMS];
 
-    return cr_body_strides(stride, shape, op, v)
-               ? cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size, stride)
-               : cr_tensor_new(out, dtype, device, shape->ndim, shape->size);
+    return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size,
+                                 cr_body_strides(stride, shape, op, v) ? stride : NULL);
 }

@@ -306,6 +306,8 @@ cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device devic
     cr_storage *s = NULL;
     cr_status st;
 
+    if (!stride)
+        return cr_tensor_new(out, dtype, device, ndim, size);
     if (ndim > CR_MAX_DIMS)
         return refuse_rank(ndim);
     if (!count_strided(ndim, size, stride, (int64_t)cr_dtype_size(dtype), &numel, &bytes))

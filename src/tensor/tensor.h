@@ -126,7 +126,8 @@ extern void (*cr_followed_loses)(const void *bytes);
 /* Row-major, contents undefined. */
 CR_MUST cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
                                 const int64_t *size);
-/* With strides for a dense layout given by the caller (elements, non-overlapping). */
+/* With strides for a dense layout given by the caller (elements, non-overlapping); NULL:
+ * row-major. */
 CR_MUST cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device device,
                                         int ndim, const int64_t *size, const int64_t *stride);
 /* A tensor over `storage`.  On success the tensor takes the caller's reference to the storage;

@@ -641,8 +641,7 @@ static PyObject *dispatch_make_wrapper(PyObject *m, PyObject *args)
     cr_device place = {
         .kind = (uint8_t)kind, .index = (uint8_t)(index < 0 ? 0 : index), .fake = true};
     cr_dtype type = cr_py_dtype_from(dtype);
-    st = stride == Py_None ? cr_tensor_new(&t, type, place, n, sizes)
-                           : cr_tensor_new_strided(&t, type, place, n, sizes, strides);
+    st = cr_tensor_new_strided(&t, type, place, n, sizes, stride == Py_None ? NULL : strides);
     if (st)
         return cr_py_raise(st);
     t->offset = offset;
