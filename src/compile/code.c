@@ -785,11 +785,6 @@ static bool is_flat(const builder *b)
     return all || c->columns < SHORT_ROW;
 }
 
-static bool is_source(const cr_group_code *c, int k)
-{
-    return k >= c->outputs && c->operand[k].number < 0;
-}
-
 /* Short rows without a reduction: the kernel sees all elements as one row. */
 static bool lay_flat(builder *b)
 {
@@ -800,7 +795,8 @@ static bool lay_flat(builder *b)
     for (int k = 0; k < c->operands; k++) {
         cr_operand_plan *o = &c->operand[k];
         o->row = k >= c->outputs && is_uniform(c, o);
-        o->staged = o->dtype != o->lane || (!o->row && !is_dense(c, o)) || is_source(c, k);
+        o->staged =
+            o->dtype != o->lane || (!o->row && !is_dense(c, o)) || cr_group_is_source(c, k);
         o->period = o->row || k < c->outputs ? 0 : period_of(c, o);
         c->staged = c->staged || o->staged;
     }
@@ -818,7 +814,7 @@ static void set_ways(builder *b)
         int64_t step = o->copied ? 1 : o->step[last];
         o->row = o->row || (k >= c->outputs && !step && (b->columns || c->size[last] > 1));
         o->staged = o->dtype != o->lane || (!o->row && step != 1 && c->size[last] > 1) ||
-                    is_source(c, k);
+                    cr_group_is_source(c, k);
         c->staged = c->staged || o->staged;
     }
 }

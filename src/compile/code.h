@@ -5,6 +5,7 @@
 #include "compile/facts.h"
 #include "compile/program.h"
 #include "space/space.h"
+#include "tensor/remote.h"
 
 enum { CR_GROUP_OPERANDS = 32, CR_GROUP_PARAMS = 160 };
 
@@ -82,10 +83,26 @@ cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor *
 cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read,
                            cr_tensor **output);
 
-/* Runs the group on another device (remote.c), with one launch.  *refused is set if it fails
- * because the device has no kernel of the program. */
-cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
-                              cr_tensor **output, bool *refused);
+/* A source, with the addresses of its tensors. */
+typedef struct {
+    const cr_part *part;
+    char *data[CR_PART_TENSORS];
+} cr_placed_source;
+/* A run of a group: the command KERNEL, whose operands are in place or dense copies. */
+typedef struct {
+    const cr_group_code *c;
+    cr_space *space; /* the dims of the code; steps are bytes */
+    char *ptr[CR_GROUP_OPERANDS];
+    cr_tensor *moved[CR_GROUP_OPERANDS]; /* the copy, or NULL */
+    cr_stored stored;                    /* of operands in place, on another device */
+    cr_placed_source source[CR_GROUP_SOURCES];
+} cr_group_command;
+static inline bool cr_group_is_source(const cr_group_code *c, int k)
+{
+    return k >= c->outputs && c->operand[k].number < 0;
+}
+/* Executes the command on the host (tiles.c). */
+cr_status cr_group_execute(const cr_group_command *g, const cr_way *way);
 
 /* --- stage.c: operands that a kernel cannot read in place --- */
 /* Where an operand's elements are: the first, and its number in a space with the dims of the
@@ -109,11 +126,6 @@ void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t
 void cr_stage_rows(const cr_operand_plan *o, char *base, const int64_t *step, int64_t rows,
                    int64_t columns, char *tile, bool out);
 
-/* A source, with the addresses of its tensors. */
-typedef struct {
-    const cr_part *part;
-    char *data[CR_PART_TENSORS];
-} cr_placed_source;
 /* Converts elements [at, at + n) of the space, counted in row-major order, from the source to a
  * dense tile of the kernel's dtype.  False if an index is outside. */
 bool cr_stage_source(const cr_operand_plan *o, const cr_placed_source *from, int64_t at,
