@@ -13,13 +13,11 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
-#include "device/cuda/driver.h"
 #include "device/facts.h"
-#include "kern/cuda/cudnn.h"
+#include "kern/cuda/cudnn_graph.h"
 #include "kern/cuda/product.h"
 #include "num/dtype.h"
 #include <limits.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -36,42 +34,10 @@ enum {
     CUDNN_NOT_SUPPORTED = 3000 /* and the numbers up to 3999 */
 };
 
-enum { CONV_ALGORITHMS = 10 };
+enum { CONV_ALGORITHMS = 10, CONV_NONE = 1 /* no algorithm is deterministic */ };
 
-static const char *const cudnn_names[] = {
-#define CR_CUDNN_CALL(type, name, symbol, arguments) #symbol,
-#include "kern/cuda/cudnn.def"
-#undef CR_CUDNN_CALL
-};
-
-static cr_cudnn cudnn;
-static bool cudnn_works;
-/* A handle has one stream at a time, so a call holds the lock until its work is queued. */
-static void *handles[CR_CUDA_DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const cr_cudnn *const cudnn = &cr_cudnn_table;
 static cr_map plans; /* conv_key -> conv_plan */
-
-static void cudnn_load(void)
-{
-    static const cr_cuda_library list[] = {
-        {"libcudnn.so.9", "cudnn", NULL},
-        {"libcudnn.so", NULL, NULL},
-    };
-    void *library = cr_cuda_open(list, (int)CR_LEN(list));
-
-    cudnn_works =
-        library && cr_cuda_symbols(library, &cudnn, cudnn_names, (int)CR_LEN(cudnn_names));
-}
-
-static bool cudnn_is_there(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, cudnn_load);
-    return cudnn_works;
-}
-
-int cr_cuda_cudnn_version(void) { return cudnn_is_there() ? cudnn.version() : 0; }
 
 /* --- keys and plans --- */
 
@@ -87,7 +53,8 @@ typedef struct {
     void *x, *w, *y, *conv;
     void *result, *bias;
     conv_found found;
-    conv_engine engine;
+    cudnn_engine engine;
+    bool declined;
 } conv_plan;
 
 bool cr_conv_type(int dtype, int *type, int *compute)
@@ -114,14 +81,14 @@ int cr_conv_dim(int place, int n, bool last)
 
 static int conv_tensor(void **out, int type, int n, const int32_t *size, bool last)
 {
-    int stride[CONV_ALL], step = 1, failed = cudnn.new_tensor(out);
+    int stride[CONV_ALL], step = 1, failed = cudnn->new_tensor(out);
 
     for (int i = 0; i < n; i++) {
         int d = cr_conv_dim(i, n, last);
         stride[d] = step;
         step *= size[d];
     }
-    return failed ? failed : cudnn.set_tensor(*out, type, n, size, stride);
+    return failed ? failed : cudnn->set_tensor(*out, type, n, size, stride);
 }
 
 /* The result and the bias of a call that adds one. */
@@ -154,19 +121,19 @@ static int conv_describe(conv_plan *p, const conv_key *k)
     if (!failed)
         failed = conv_tensor(&p->y, type, n, k->y, k->last);
     if (!failed)
-        failed = cudnn.new_filter(&p->w);
+        failed = cudnn->new_filter(&p->w);
     if (!failed)
-        failed = cudnn.set_filter(p->w, type, k->last ? CUDNN_CHANNELS_LAST : CUDNN_ROW_MAJOR,
-                                  n, k->w);
+        failed = cudnn->set_filter(p->w, type, k->last ? CUDNN_CHANNELS_LAST : CUDNN_ROW_MAJOR,
+                                   n, k->w);
     if (!failed)
-        failed = cudnn.new_conv(&p->conv);
+        failed = cudnn->new_conv(&p->conv);
     if (!failed)
-        failed = cudnn.set_conv(p->conv, k->dims, k->pad, k->stride, k->dilation,
-                                CUDNN_CROSS_CORRELATION, compute);
+        failed = cudnn->set_conv(p->conv, k->dims, k->pad, k->stride, k->dilation,
+                                 CUDNN_CROSS_CORRELATION, compute);
     if (!failed)
-        failed = cudnn.set_groups(p->conv, k->groups);
+        failed = cudnn->set_groups(p->conv, k->groups);
     if (!failed)
-        failed = cudnn.set_math(p->conv, conv_math(k));
+        failed = cudnn->set_math(p->conv, conv_math(k));
     return failed;
 }
 
@@ -178,41 +145,67 @@ static int conv_find(conv_plan *p, const conv_key *k, void *handle)
 
     if (k->way == CONV_OUTPUT)
         failed =
-            cudnn.find_output(handle, p->x, p->w, p->conv, p->y, CONV_ALGORITHMS, &n, found);
+            cudnn->find_output(handle, p->x, p->w, p->conv, p->y, CONV_ALGORITHMS, &n, found);
     else if (k->way == CONV_INPUT)
         failed =
-            cudnn.find_input(handle, p->w, p->y, p->conv, p->x, CONV_ALGORITHMS, &n, found);
+            cudnn->find_input(handle, p->w, p->y, p->conv, p->x, CONV_ALGORITHMS, &n, found);
     else
         failed =
-            cudnn.find_weight(handle, p->x, p->y, p->conv, p->w, CONV_ALGORITHMS, &n, found);
+            cudnn->find_weight(handle, p->x, p->y, p->conv, p->w, CONV_ALGORITHMS, &n, found);
     for (int i = 0; i < n && !failed; i++)
         if (!found[i].status && found[i].determinism == CUDNN_DETERMINISTIC) {
             p->found = found[i];
             return 0;
         }
-    return failed ? failed : 1;
+    return failed ? failed : CONV_NONE;
 }
 
 static int conv_choose(conv_plan *p, const conv_key *k)
 {
     int failed = conv_describe(p, k);
 
-    return failed ? failed : conv_find(p, k, handles[k->index]);
+    return failed ? failed : conv_find(p, k, cr_cudnn_handle(k->index));
 }
 
-static void conv_forget(conv_plan *p)
+static size_t conv_room(const conv_plan *p)
+{
+    return p->engine.plan ? p->engine.room : p->found.room;
+}
+
+static void conv_empty(conv_plan *p)
 {
     void *tensor[4] = {p->x, p->y, p->result, p->bias};
 
     for (int i = 0; i < 4; i++)
         if (tensor[i])
-            cudnn.drop_tensor(tensor[i]);
+            cudnn->drop_tensor(tensor[i]);
     if (p->w)
-        cudnn.drop_filter(p->w);
+        cudnn->drop_filter(p->w);
     if (p->conv)
-        cudnn.drop_conv(p->conv);
-    cr_conv_engine_drop(&p->engine, &cudnn);
-    cr_free(p);
+        cudnn->drop_conv(p->conv);
+    cr_cudnn_engine_drop(&p->engine);
+    *p = (conv_plan){.x = NULL};
+}
+
+/* The library has nothing for this key, and will not have it later. */
+static bool conv_is_declined(int status)
+{
+    return status == CONV_NONE || status == CUDNN_BAD_PARAM ||
+           status / 1000 == CUDNN_NOT_SUPPORTED / 1000;
+}
+
+static const char *conv_fill(conv_plan *p, const conv_key *k, size_t most)
+{
+    cr_conv_engine_find(&p->engine, cr_cudnn_handle(k->index), k, most);
+    int failed = conv_describe_bias(p, k);
+
+    if (!failed && !p->engine.plan)
+        failed = conv_choose(p, k);
+    if (!failed && conv_room(p) <= most)
+        return NULL;
+    conv_empty(p);
+    p->declined = most == SIZE_MAX && conv_is_declined(failed);
+    return cr_command_declines;
 }
 
 /* The plan of a key, which lives until the process ends; the caller holds the lock.  The
@@ -222,24 +215,19 @@ static const char *conv_plan_of(conv_plan **out, const conv_key *k)
     conv_plan *p = cr_map_get(&plans, (const char *)k, sizeof *k);
 
     *out = p;
-    if (p)
+    if (p && (p->engine.plan || p->conv))
         return NULL;
-    if (!handles[k->index] && cudnn.new_handle(&handles[k->index]))
+    if ((p && p->declined) || !cr_cudnn_handle(k->index))
         return cr_command_declines;
-    p = cr_alloc_zero(sizeof *p);
-    if (!p)
-        return cr_error_message();
-    cr_conv_engine_find(&p->engine, &cudnn, handles[k->index], k);
-    if (conv_describe_bias(p, k) || (!p->engine.plan && conv_choose(p, k))) {
-        conv_forget(p);
-        return cr_command_declines;
-    }
-    if (cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
-        conv_forget(p);
-        return cr_error_message();
+    if (!p) {
+        p = cr_alloc_zero(sizeof *p);
+        if (!p || cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
+            cr_free(p);
+            return cr_error_message();
+        }
     }
     *out = p;
-    return NULL;
+    return conv_fill(p, k, SIZE_MAX);
 }
 
 /* --- arrays --- */
@@ -298,11 +286,6 @@ typedef struct {
     conv_way way;
 } conv_call;
 
-static size_t conv_room(const conv_plan *p)
-{
-    return p->engine.plan ? p->engine.room : p->found.room;
-}
-
 static int conv_start(const conv_plan *p, const conv_key *k, const conv_call *c, void *room)
 {
     static const double one = 1, zero = 0;
@@ -310,68 +293,75 @@ static int conv_start(const conv_plan *p, const conv_key *k, const conv_call *c,
     bool wide = k->dtype == CR_F64;
     const void *alpha = wide ? (const void *)&one : &single_one;
     const void *beta = wide ? (const void *)&zero : &single_zero;
-    void *h = handles[k->index];
+    void *h = cr_cudnn_handle(k->index);
     int algorithm = p->found.algorithm, failed;
     size_t bytes = p->found.room;
 
     if (p->engine.plan)
-        failed =
-            cr_conv_engine_run(&p->engine, &cudnn, h, c->x.data, c->w.data, c->y.data, room);
+        failed = cr_conv_engine_run(&p->engine, h, c->x.data, c->w.data, c->y.data, room);
     else if (k->way == CONV_OUTPUT)
-        failed = cudnn.run_output(h, alpha, p->x, c->x.data, p->w, c->w.data, p->conv,
-                                  algorithm, room, bytes, beta, p->y, c->y.data);
+        failed = cudnn->run_output(h, alpha, p->x, c->x.data, p->w, c->w.data, p->conv,
+                                   algorithm, room, bytes, beta, p->y, c->y.data);
     else if (k->way == CONV_INPUT)
-        failed = cudnn.run_input(h, alpha, p->w, c->w.data, p->y, c->y.data, p->conv, algorithm,
-                                 room, bytes, beta, p->x, c->x.data);
+        failed = cudnn->run_input(h, alpha, p->w, c->w.data, p->y, c->y.data, p->conv,
+                                  algorithm, room, bytes, beta, p->x, c->x.data);
     else
-        failed = cudnn.run_weight(h, alpha, p->x, c->x.data, p->y, c->y.data, p->conv,
-                                  algorithm, room, bytes, beta, p->w, c->w.data);
+        failed = cudnn->run_weight(h, alpha, p->x, c->x.data, p->y, c->y.data, p->conv,
+                                   algorithm, room, bytes, beta, p->w, c->w.data);
     if (failed || !c->biased)
         return failed;
-    return cudnn.add(h, alpha, p->bias, c->bias.data, alpha, p->result,
-                     k->way == CONV_INPUT ? c->x.data : c->y.data);
+    return cudnn->add(h, alpha, p->bias, c->bias.data, alpha, p->result,
+                      k->way == CONV_INPUT ? c->x.data : c->y.data);
 }
 
 static const char *conv_error(int status)
 {
-    return cr_fail(CR_RUNTIME, "cuDNN error: %s", cudnn.error_text(status)) ? cr_error_message()
-                                                                            : NULL;
+    return cr_fail(CR_RUNTIME, "cuDNN error: %s", cudnn->error_text(status))
+               ? cr_error_message()
+               : NULL;
 }
 
-/* The handle keeps its stream from call to call. */
-static int conv_set_stream(int index, void *stream)
+/* The memory of a call.  A plan that needs more than there is gives way to one that needs less.
+ */
+static const char *conv_get_room(conv_plan *p, const conv_key *k, void **room, uint32_t *block)
 {
-    static void *set[CR_CUDA_DEVICES];
-    static bool known[CR_CUDA_DEVICES];
+    const char *error = NULL;
 
-    if (known[index] && set[index] == stream)
-        return 0;
-    int failed = cudnn.set_stream(handles[index], stream);
-    known[index] = !failed;
-    set[index] = stream;
-    return failed;
+    *room = NULL;
+    while (!error && conv_room(p)) {
+        size_t bytes = conv_room(p);
+        *room = cr_cuda_table()->get(k->index, bytes, block);
+        if (*room)
+            return NULL;
+        error = cr_cuda_no_memory(k->index, bytes);
+        conv_empty(p);
+        if (!conv_fill(p, k, bytes - 1))
+            error = NULL;
+    }
+    return error;
 }
 
 static const char *conv_with_plan(const conv_key *k, const conv_call *c)
 {
-    const cr_device_ops *ops = cr_cuda_table();
     conv_plan *p;
+    void *room;
     uint32_t block = 0;
     const char *error = conv_plan_of(&p, k);
 
+    if (!error)
+        error = conv_get_room(p, k, &room, &block);
     if (error)
         return error;
-    size_t bytes = conv_room(p);
-    void *room = bytes ? ops->get(k->index, bytes, &block) : NULL;
-    if (bytes && !room)
-        return cr_cuda_no_memory(k->index, bytes);
-    int failed = conv_set_stream(k->index, ops->stream(k->index));
+    int failed = cr_cudnn_set_stream(k->index);
     if (!failed)
         failed = conv_start(p, k, c, room);
     if (room)
-        ops->release(k->index, room, block);
-    if (k->last && (failed == CUDNN_BAD_PARAM || failed / 1000 == CUDNN_NOT_SUPPORTED / 1000))
-        return cr_command_declines; /* the library does not compute all that it finds */
+        cr_cuda_table()->release(k->index, room, block);
+    if (k->last && conv_is_declined(failed)) { /* it does not compute all that it finds */
+        conv_empty(p);
+        p->declined = true;
+        return cr_command_declines;
+    }
     return failed ? conv_error(failed) : NULL;
 }
 
@@ -467,9 +457,9 @@ static const char *conv_run_as(const conv_key *key, conv_call c)
     if (!error) {
         conv_key given = *key;
         given.aligned = conv_is_aligned(&c);
-        pthread_mutex_lock(&lock);
+        cr_cudnn_lock();
         error = conv_with_plan(&given, &c);
-        pthread_mutex_unlock(&lock);
+        cr_cudnn_unlock();
     }
     if (!error && copy[c.way].at)
         error = cr_cuda_table()->move(index, &result, array[c.way]);
@@ -512,7 +502,7 @@ static const char *conv_run(int index, conv_call *c)
     for (int i = 0; i < CONV_WAYS; i++)
         if (array[i]->ndim <= CONV_ALL && conv_is_empty(array[i]))
             return conv_of_nothing(index, c, array[c->way]);
-    if (!cudnn_is_there() || !conv_key_of(&key, index, c))
+    if (!cr_cudnn_is_there() || !conv_key_of(&key, index, c))
         return cr_command_declines;
     const char *error = conv_run_as(&key, *c);
     if (error != cr_command_declines)

@@ -1,4 +1,4 @@
-/* cudnn.h - cuDNN's functions, the key of a convolution, and its engine.
+/* cudnn.h - cuDNN's functions and handles, the key of a convolution, and its engine.
  *
  * An engine is a plan of cuDNN's graph interface: the library prepares all that a call needs
  * when the plan is made.  Its older functions prepare it at each call, which takes the host
@@ -15,6 +15,17 @@ typedef struct {
 #include "kern/cuda/cudnn.def"
 #undef CR_CUDNN_CALL
 } cr_cudnn;
+
+/* Filled by the first call of cr_cudnn_is_there that returns true. */
+extern cr_cudnn cr_cudnn_table;
+bool cr_cudnn_is_there(void);
+/* A call holds the lock while it uses the handle of a device, or plans. */
+void cr_cudnn_lock(void);
+void cr_cudnn_unlock(void);
+/* NULL if the library makes none. */
+void *cr_cudnn_handle(int index);
+/* The handle's work is queued on the device's current stream; returns the library's status. */
+int cr_cudnn_set_stream(int index);
 
 /* Two or three dims of an image, after the batch and the channels. */
 enum { CONV_DIMS = 3, CONV_ALL = CONV_DIMS + 2 };
@@ -42,23 +53,22 @@ bool cr_conv_type(int dtype, int *type, int *compute);
 int cr_conv_dim(int place, int n, bool last);
 
 /* Objects of the library that a plan is made of. */
-enum { CONV_OBJECTS = 12 };
+enum { CUDNN_OBJECTS = 120, CUDNN_INNER = 1000 /* the numbers of inner arrays begin here */ };
 
 typedef struct {
     void *plan;
     size_t room; /* bytes that a call needs */
-    void *object[CONV_OBJECTS];
+    void *object[CUDNN_OBJECTS];
     int count;
-} conv_engine;
+} cudnn_engine;
 
-/* Makes the first engine that the library proposes and that is allowed: its results do not
- * change from call to call, it does not round its operands, and float32 is not rounded to TF32
- * unless the key says so.  engine->plan is NULL if there is none. */
-void cr_conv_engine_find(conv_engine *engine, const cr_cudnn *cudnn, void *handle,
-                         const conv_key *k);
-void cr_conv_engine_drop(conv_engine *engine, const cr_cudnn *cudnn);
+/* Makes the first engine that the library proposes, that is allowed and that needs at most
+ * `most` bytes in a call: its results do not change from call to call, it does not round its
+ * operands, and float32 is not rounded to TF32 unless the key says so.  engine->plan is NULL if
+ * there is none. */
+void cr_conv_engine_find(cudnn_engine *engine, void *handle, const conv_key *k, size_t most);
 /* Queues the work on the handle's stream; returns the library's status. */
-int cr_conv_engine_run(const conv_engine *engine, const cr_cudnn *cudnn, void *handle, void *x,
-                       void *w, void *y, void *room);
+int cr_conv_engine_run(const cudnn_engine *engine, void *handle, void *x, void *w, void *y,
+                       void *room);
 
 #endif
