@@ -1,4 +1,5 @@
-/* A stand-in for cuDNN: convolutions in float64, whose work is queued as that of a kernel is. */
+/* A stand-in for cuDNN: convolutions and graphs in float64, whose work is queued as that of a kernel is. */
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +12,7 @@
 /* driver.cpp */
 extern "C" void fake_cuda_enqueue(void *stream, const std::function<void()> *run);
 
-enum { OK = 0, BAD_PARAM = 2000, FLOAT = 0, DOUBLE = 1, BFLOAT16 = 9, MOST = 5, FMA = 3, TENSOR = 1 };
+enum { OK = 0, BAD_PARAM = 2000, FLOAT = 0, DOUBLE = 1, INT32 = 4, BFLOAT16 = 9, BOOLEAN = 11, MOST = 5, FMA = 3, TENSOR = 1 };
 
 namespace
 {
@@ -169,7 +170,7 @@ int find(int *n, void *out, const convolution *c)
 
 } // namespace
 
-API cudnnGetVersion() { return 90000; }
+API cudnnGetVersion() { return 91900; }
 extern "C" __attribute__((visibility("default"))) const char *cudnnGetErrorString(int status)
 {
     return status ? "CUDNN_STATUS_BAD_PARAM" : "CUDNN_STATUS_SUCCESS";
@@ -292,10 +293,13 @@ API cudnnAddTensor(void *h, const void *, void *a, const void *pa, const void *,
 namespace
 {
 
-enum { CONV = 1, ENGINE = 2, CONFIG = 3, CHOICE = 4, PLAN = 5, FORWARD = 10, FILTER = 11, DATA = 12, GRAPH = 15, PACK = 16, TENSOR = 17 };
-enum { NOTE = 11, OBJECT = 15 };
+enum {
+    POINTWISE_RULE = 0, CONV = 1, ENGINE = 2, CONFIG = 3, CHOICE = 4, PLAN = 5, FORWARD = 10, FILTER = 11, DATA = 12,
+    POINTWISE = 13, GRAPH = 15, PACK = 16, TENSOR = 17, PRODUCT_RULE = 18, PRODUCT = 19, FOLD_RULE = 21, FOLD = 22, RESHAPE = 31
+};
+enum { OBJECT = 15, LAST_TYPE = 18 };
 /* Bytes of an element of each type of attribute. */
-const size_t bytes_of[] = {8, 4, 1, 8, 4, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 8};
+const size_t bytes_of[] = {8, 4, 1, 8, 4, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 8, 4, 4, 4};
 
 struct attribute {
     int type;
@@ -343,11 +347,16 @@ bool is_tensor(const object *o)
 {
     int type = o->one<int>(901);
     auto size = o->ints(902), stride = o->ints(903);
-    tensor t = {}, like = {};
-    if (size.size() < 4 || size.size() > MOST || stride.size() != size.size() || (type > DOUBLE && type != BFLOAT16) ||
-        !o->one<int64_t>(906) || !o->one<int64_t>(900))
+    return size.size() >= 4 && size.size() <= MOST && stride.size() == size.size() && o->one<int64_t>(906) && o->one<int64_t>(900) &&
+           (type <= DOUBLE || type == BFLOAT16 || (o->one<bool>(907) && (type == INT32 || type == BOOLEAN)));
+}
+
+/* As a convolution needs it. */
+bool has_layout(const object *o)
+{
+    tensor t = tensor_of(o), like = t;
+    if (o->one<bool>(907) || o->one<bool>(908))
         return false;
-    t = like = tensor_of(o);
     for (int last = 0; last < 2; last++) {
         set_strides(&like, last);
         if (!memcmp(t.stride, like.stride, (size_t)t.n * sizeof(int)))
@@ -366,7 +375,7 @@ bool fits(const object *o)
     const object *part[4];
     for (int i = 0; i < 4; i++) {
         part[i] = o->part(first + 2 + i);
-        if (!part[i] || !part[i]->ended || part[i]->kind != (i ? TENSOR : CONV))
+        if (!part[i] || !part[i]->ended || part[i]->kind != (i ? TENSOR : CONV) || (i && !has_layout(part[i])))
             return false;
     }
     tensor w = tensor_of(part[1]), x = tensor_of(part[2]), y = tensor_of(part[3]);
@@ -399,13 +408,174 @@ bool can_end(const object *o)
     case PLAN:
         return o->part(401) && o->part(401)->ended && o->one<void *>(400);
     case PACK:
-        return o->ints(1000).size() == 3 && o->ints(1001).size() == 3 && o->one<void *>(1003);
+        return o->ints(1000).size() >= 3 && o->ints(1001).size() == o->ints(1000).size() && o->one<void *>(1003);
+    case POINTWISE:
+        return o->part(750) && o->part(751) && o->part(753);
+    case PRODUCT:
+        return o->part(1520) && o->part(1521) && o->part(1522) && o->part(1523);
+    case FOLD:
+        return o->part(1610) && o->part(1611) && o->part(1612);
+    case RESHAPE:
+        return o->part(2200) && o->part(2201);
     default:
         return true;
     }
 }
 
 const object *operation_of(const object *config) { return config->part(201)->part(801); }
+bool is_conv(const object *o) { return o->kind == FORWARD || o->kind == FILTER || o->kind == DATA; }
+
+/* --- graphs of several operations, on arrays of four dims --- */
+
+/* The elements of an array, counted row by row. */
+typedef std::vector<double> elements;
+
+struct graph_run {
+    std::map<const object *, elements> known;
+    std::map<int64_t, char *> given;
+
+    /* Where element i of the array is, in elements. */
+    static long at(const tensor &t, long i) { return place(t, i); }
+    const elements &of(const object *o)
+    {
+        auto found = known.find(o);
+        if (found != known.end())
+            return found->second;
+        tensor t = tensor_of(o);
+        elements e((size_t)count(t));
+        char *p = given[o->one<int64_t>(906)];
+        for (long i = 0; p && i < count(t); i++)
+            e[(size_t)i] = get(p, t.type, at(t, i));
+        return known[o] = e;
+    }
+    void set(const object *o, elements e)
+    {
+        tensor t = tensor_of(o);
+        char *p = o->one<bool>(907) ? nullptr : given[o->one<int64_t>(906)];
+        std::vector<char> one(8);
+        for (long i = 0; i < count(t); i++) {
+            if (t.type == BFLOAT16 || t.type == FLOAT) {
+                put(one.data(), t.type, 0, e[(size_t)i]);
+                e[(size_t)i] = get(one.data(), t.type, 0);
+            }
+            if (p)
+                put(p, t.type, at(t, i), e[(size_t)i]);
+        }
+        known[o] = e;
+    }
+    /* The element of `o` that belongs to element i of `t`: a dim may have a part of the places. */
+    double spread(const object *o, const tensor &t, long i)
+    {
+        tensor own = tensor_of(o);
+        int place_of[MOST];
+        split(t, i, place_of);
+        for (int d = 0; d < own.n; d++)
+            place_of[d] = (int)((long)place_of[d] * own.size[d] / t.size[d]);
+        return of(o)[(size_t)join(own, place_of)];
+    }
+    void pointwise(const object *o)
+    {
+        const object *rule = o->part(750), *y = o->part(753), *b = o->part(752), *c = o->part(758);
+        tensor t = tensor_of(y);
+        elements e((size_t)count(t));
+        int mode = rule->one<int>(0);
+        for (long i = 0; i < count(t); i++) {
+            int where[MOST];
+            split(t, i, where);
+            double x = spread(o->part(751), t, i), v = b ? spread(b, t, i) : 0;
+            e[(size_t)i] = mode == 0     ? x + v
+                           : mode == 1   ? x * v
+                           : mode == 6   ? x / v
+                           : mode == 9   ? x - v
+                           : mode == 13  ? std::exp(x)
+                           : mode == 15  ? std::log(x)
+                           : mode == 303 ? x >= v
+                           : mode == 501 ? where[rule->one<int64_t>(9)]
+                                         : (spread(c, t, i) != 0 ? x : v);
+        }
+        set(y, e);
+    }
+    void product(const object *o)
+    {
+        const object *a = o->part(1520), *b = o->part(1521);
+        tensor t = tensor_of(o->part(1522)), ta = tensor_of(a), tb = tensor_of(b);
+        const elements left = of(a), right = of(b);
+        elements e((size_t)count(t));
+        for (long i = 0; i < count(t); i++) {
+            int w[MOST];
+            split(t, i, w);
+            size_t ra = ((size_t)w[0] * (size_t)ta.size[1] + (size_t)(w[1] * ta.size[1] / t.size[1])) * (size_t)ta.size[2] + (size_t)w[2];
+            size_t mb = (size_t)w[0] * (size_t)tb.size[1] + (size_t)(w[1] * tb.size[1] / t.size[1]);
+            for (size_t k = 0; k < (size_t)ta.size[3]; k++)
+                e[(size_t)i] += left[ra * (size_t)ta.size[3] + k] * right[(mb * (size_t)tb.size[2] + k) * (size_t)tb.size[3] + (size_t)w[3]];
+        }
+        set(o->part(1522), e);
+    }
+    void fold(const object *o)
+    {
+        tensor t = tensor_of(o->part(1611)), from = tensor_of(o->part(1610));
+        bool most = o->part(1612)->one<int>(1600) == 3;
+        elements e((size_t)count(t), most ? -INFINITY : 0);
+        for (long i = 0; i < count(from); i++) {
+            int w[MOST];
+            split(from, i, w);
+            for (int d = 0; d < t.n; d++)
+                w[d] = (int)((long)w[d] * t.size[d] / from.size[d]);
+            double &to = e[(size_t)join(t, w)], x = of(o->part(1610))[(size_t)i];
+            to = most ? (x > to ? x : to) : to + x;
+        }
+        set(o->part(1611), e);
+    }
+    /* Elements of both arrays that are at one place. */
+    void reshape(const object *o)
+    {
+        tensor from = tensor_of(o->part(2200)), t = tensor_of(o->part(2201));
+        std::map<long, double> by_place;
+        elements e((size_t)count(t));
+        for (long i = 0; i < count(from); i++)
+            by_place[at(from, i)] = of(o->part(2200))[(size_t)i];
+        for (long i = 0; i < count(t); i++)
+            e[(size_t)i] = by_place[at(t, i)];
+        set(o->part(2201), e);
+    }
+    void run(const object *o)
+    {
+        if (o->kind == POINTWISE)
+            pointwise(o);
+        else if (o->kind == PRODUCT)
+            product(o);
+        else if (o->kind == FOLD)
+            fold(o);
+        else
+            reshape(o);
+    }
+};
+
+int run_graph(void *h, const object *graph, const object *with)
+{
+    graph_run r;
+    std::vector<const object *> work;
+    auto ids = with->ints(1000), pointers = with->ints(1001), operations = graph->ints(801);
+    for (int64_t o : operations)
+        work.push_back((const object *)o);
+    for (size_t i = 0; i < ids.size(); i++)
+        r.given[ids[i]] = (char *)pointers[i];
+    for (const object *o : work) /* numbers of the host are read now, arrays when the work runs */
+        for (auto &a : o->at)
+            if (a.second.type == OBJECT && o->part(a.first)->kind == TENSOR) {
+                const object *t = o->part(a.first);
+                if (!t->one<bool>(907) && !r.given[t->one<int64_t>(906)])
+                    return BAD_PARAM;
+                if (t->one<bool>(908))
+                    r.of(t);
+            }
+    std::function<void()> job = [=]() mutable {
+        for (const object *o : work)
+            r.run(o);
+    };
+    fake_cuda_enqueue(((handle *)h)->stream, &job);
+    return OK;
+}
 
 } // namespace
 
@@ -420,7 +590,7 @@ API cudnnBackendDestroyDescriptor(void *o) { return delete (object *)o, OK; }
 API cudnnBackendSetAttribute(void *o, int name, int type, int64_t n, const void *p)
 {
     object *to = (object *)o;
-    if (to->ended || n < 1 || type < 0 || type > OBJECT)
+    if (to->ended || n < 1 || type < 0 || type > LAST_TYPE)
         return BAD_PARAM;
     attribute &a = to->at[name];
     a.type = type;
@@ -436,7 +606,7 @@ API cudnnBackendFinalize(void *o)
     if (to->kind == PLAN) { /* a choice that fails only here */
         const object *work = operation_of(to->part(401));
         int first = first_of(work->kind);
-        if (is_refused(tensor_of(work->part(first + 4)), tensor_of(work->part(first + 3))))
+        if (is_conv(work) && is_refused(tensor_of(work->part(first + 4)), tensor_of(work->part(first + 3))))
             return 3000;
     }
     to->ended = true;
@@ -474,6 +644,8 @@ API cudnnBackendExecute(void *h, void *plan, void *pack)
     if (!with->ended || config->engine != 1)
         return BAD_PARAM;
     const object *work = operation_of(config);
+    if (!is_conv(work))
+        return run_graph(h, config->part(201), with);
     int first = first_of(work->kind);
     convolution c = {};
     const object *conv = work->part(first + 2);

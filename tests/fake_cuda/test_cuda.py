@@ -735,6 +735,56 @@ def test_attention(sizes, causal, kind, dtype):
         assert same(torch.compile(attend)(*there), attend(*there).cpu())
 
 
+# Whole tiles, which cuDNN takes.
+TILED = [((1, 2, 2, 64, 128, 64), True, "contiguous"), ((1, 4, 2, 128, 64, 40), False, "contiguous"), ((2, 2, 2, 64, 64, 16), True, "packed")]
+
+
+def check_planned_attention(sizes, causal, layout):
+    """Results near those of float32, which do not change from call to call, without a kernel of ours."""
+    batch, heads, shared, queries, keys, width = sizes
+    packed = layout == "packed"
+    leaves = [torch.randn(batch, queries, 3, heads, width).bfloat16()] if packed else \
+             [torch.randn(batch, h, n, width).bfloat16() for h, n in ((heads, queries), (shared, keys), (shared, keys))]
+    here = [x.float().requires_grad_() for x in leaves]
+    there = [x.cuda().requires_grad_() for x in leaves]
+    g = torch.randn(batch, heads, queries, width).bfloat16()
+
+    def split(given):
+        return [given[0][:, :, i].transpose(1, 2) for i in range(3)] if packed else given
+
+    def attend(given):
+        return torch.nn.functional.scaled_dot_product_attention(*split(given), is_causal=causal, enable_gqa=heads != shared)
+
+    want = plain_attention(*split(here), None, causal)
+    want.backward(g.float())
+    made = attend(there)
+    grads = torch.autograd.grad(made, there, g.cuda(), retain_graph=True)
+    for have, right in zip([made.detach(), *grads], [want.detach()] + [x.grad for x in here]):
+        assert (have.cpu().float() - right).abs().max() <= 2 ** -7 * right.abs().max() + 2 ** -8
+    assert all(same(x, y.cpu()) for x, y in zip(torch.autograd.grad(made, there, g.cuda(), retain_graph=True), grads))
+    with torch.no_grad():
+        assert not FAKE or launches(lambda: attend(there)) == 0
+
+
+@pytest.mark.parametrize("sizes, causal, layout", TILED)
+def test_attention_by_plans(sizes, causal, layout):
+    torch.manual_seed(17)
+    check_planned_attention(sizes, causal, layout)
+
+
+@pytest.mark.skipif(not FAKE, reason="the limit of the stand-in")
+def test_attention_by_plans_of_parts():
+    """Scores that are more than a part of the memory: parts of the batch, and parts of the heads, each with a rest."""
+    code = f"""import sys
+sys.path[:0] = {sys.path!r}
+import test_cuda as t
+t.check_planned_attention((3, 5, 5, 64, 64, 8), True, "contiguous")
+t.check_planned_attention((1, 18, 6, 64, 64, 8), False, "contiguous")"""
+    r = subprocess.run([sys.executable, "-c", code], env={**os.environ, "FAKE_CUDA_MEMORY": "24", "CR_LOG": "cuda"}, capture_output=True, text=True, timeout=200)
+    assert r.returncode == 0, r.stderr
+    assert r.stderr.count("the gradients of attention takes") == 4
+
+
 @pytest.mark.skipif(not FAKE, reason="the limit of the stand-in")
 def test_attention_where_a_block_has_less_shared_memory():
     """Gradients of wide heads of float32 need 102.5 KiB a block; compute capability 8.6 has 99."""

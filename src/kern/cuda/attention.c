@@ -4,11 +4,13 @@
  * They take a positive scale, heads of up to 128 elements of half types in multiples of 8, or
  * of up to 64 of float32 in multiples of 4, and rows that begin at multiples of 16 bytes; other
  * layouts are copied, other problems are left to the composition.
- * cuDNN has such kernels, too, behind an interface of graphs.  These need
- * no library, and run under simt.h, so they are tested without a GPU. */
+ * Long rows of half types without masks are computed by cuDNN where it is there
+ * (attention_plan.c).  These kernels need no library, and run under simt.h, so they are tested
+ * without a GPU. */
 #include "device/cuda/cuda.h"
 #include "device/facts.h"
 #include "jit/cuda.h"
+#include "kern/cuda/attention_plan.h"
 #include "kern/cuda/entries.h"
 #include "kern/cuda/product.h"
 #include "num/dtype.h"
@@ -327,6 +329,39 @@ static int64_t tiles_of(const attention *t, int rows)
     return (rows + attention_rows(t) - 1) / attention_rows(t);
 }
 
+/* --- cuDNN --- */
+
+static const char *attention_by_plan(const attention *t, heads_way way)
+{
+    const attention_array *array[HEADS_STRIDED] = {
+        [HEADS_Q] = &t->c.q,     [HEADS_K] = &t->c.k,       [HEADS_V] = &t->c.v,
+        [HEADS_OUT] = &t->c.out, [HEADS_GRAD] = &t->c.grad, [HEADS_GQ] = &t->c.gq,
+        [HEADS_GK] = &t->c.gk,   [HEADS_GV] = &t->c.gv};
+    heads_call c;
+
+    if (is_wide(t) || t->mask != MASK_NONE || !t->c.repeat)
+        return cr_command_declines;
+    memset(&c, 0, sizeof c);
+    c.key.index = t->device;
+    c.key.way = (int32_t)way;
+    c.key.dtype = t->dtype;
+    c.key.causal = t->c.causal;
+    c.key.batch = t->c.batch;
+    c.key.heads = t->c.heads;
+    c.key.shared = t->c.heads / t->c.repeat;
+    c.key.queries = t->c.queries;
+    c.key.keys = t->c.keys;
+    c.key.width = t->c.width;
+    for (int i = 0; i < HEADS_STRIDED; i++) {
+        c.at[i] = array[i]->at;
+        for (int d = 0; d < ATTENTION_DIMS - 1; d++)
+            c.key.stride[i][d] = array[i]->step[d] / 2;
+    }
+    c.at[HEADS_LSE] = t->c.lse;
+    c.scale = t->c.scale;
+    return cr_heads_run(&c);
+}
+
 /* --- entries --- */
 
 /* (query, key, value, mask, is_causal, scale) -> output, logsumexp */
@@ -341,6 +376,8 @@ const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *r
         error = attention_take(&t, &t.c.out, &result[0], true);
     t.c.lse = (float *)(void *)result[1].data;
     if (!error)
+        error = attention_by_plan(&t, HEADS_OUTPUT);
+    if (error == cr_command_declines)
         error =
             attention_launch(&t, FORWARD, tiles_of(&t, t.c.queries) * t.c.batch * t.c.heads);
     return attention_end(&t, error);
@@ -389,5 +426,9 @@ const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr
     if (!error)
         error = attention_take(&t, &t.c.gv, &result[2], true);
     t.c.lse = (float *)(void *)arg[6].array.data;
-    return attention_end(&t, error ? error : attention_gradients(&t));
+    if (!error)
+        error = attention_by_plan(&t, HEADS_GRADIENTS);
+    if (error == cr_command_declines)
+        error = attention_gradients(&t);
+    return attention_end(&t, error);
 }
