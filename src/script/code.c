@@ -337,6 +337,15 @@ static void code_tensor(cr_text *out, cr_tensor *t, const cr_scode *how)
     cr_text_printf(out, "CONSTANTS.c%zu", i);
 }
 
+static void code_function(cr_text *out, const cr_sfunction *f, const cr_scode *how)
+{
+    if (f->owner)
+        cr_text_printf(out, "%s.%s", cr_sname_as(f->owner, f->owner->name, how->names),
+                       f->name);
+    else
+        cr_text_put(out, cr_sname_as(f, f->qualified, how->names));
+}
+
 void cr_scode_constant(cr_text *out, const cr_sconstant *v, const cr_scode *how)
 {
     switch (v->type->kind) {
@@ -350,7 +359,7 @@ void cr_scode_constant(cr_text *out, const cr_sconstant *v, const cr_scode *how)
             return;
         }
         cr_text_put(out, "annotate(");
-        cr_stype_annotate(out, v->type);
+        cr_stype_annotate_as(out, v->type, how->names);
         cr_text_put(out, v->type->kind == CR_STYPE_LIST ? ", [])" : ", {})");
         return;
     case CR_STYPE_TUPLE: code_items(out, v, how, "(", v->count == 1 ? ",)" : ")"); return;
@@ -360,12 +369,21 @@ void cr_scode_constant(cr_text *out, const cr_sconstant *v, const cr_scode *how)
         cr_text_put(out, ")");
         return;
     case CR_STYPE_TENSOR: code_tensor(out, v->tensor, how); return;
-    case CR_STYPE_FUNCTION: cr_text_put(out, v->function->qualified); return;
+    case CR_STYPE_FUNCTION: code_function(out, v->function, how); return;
+    case CR_STYPE_ENUM:
+        cr_text_printf(out, "%s.%s", cr_sname_as(v->type->cls, v->type->cls->name, how->names),
+                       v->s);
+        return;
     default: cr_sconstant_print(out, v);
     }
 }
 
 /* --- expressions --- */
+
+static void code_annotate(const coder *c, cr_text *out, const cr_stype *t)
+{
+    cr_stype_annotate_as(out, t, c->how->names);
+}
 
 /* The text of its items tells the type of a list. */
 static bool code_is_told(const cr_stype *t)
@@ -393,7 +411,7 @@ static void code_display(const coder *c, cr_text *out, const cr_snode *n)
         told &= code_is_told(t->item[i]);
     if (!told) {
         cr_text_put(out, "annotate(");
-        cr_stype_annotate(out, t);
+        code_annotate(c, out, t);
         cr_text_put(out, ", ");
     }
     if (list)
@@ -407,7 +425,7 @@ static void code_typed(const coder *c, cr_text *out, const char *name, const cr_
                        const cr_svalue *v)
 {
     cr_text_printf(out, "%s(", name);
-    cr_stype_annotate(out, type);
+    code_annotate(c, out, type);
     if (v)
         cr_text_printf(out, ", %s", code_of(c, v));
     cr_text_put(out, ")");
@@ -472,7 +490,7 @@ static void code_is_instance(const coder *c, cr_text *out, const cr_snode *n)
                    n->type_count == 1 ? "" : "(");
     for (int i = 0; i < n->type_count; i++) {
         cr_text_put(out, i ? ", " : "");
-        cr_stype_annotate(out, n->types[i]);
+        code_annotate(c, out, n->types[i]);
     }
     cr_text_put(out, n->type_count == 1 ? ")" : "))");
 }
@@ -559,7 +577,7 @@ static bool code_special(const coder *c, cr_text *out, const cr_snode *n)
     }
     if (!strcmp(name, "prim::tolist")) {
         cr_text_put(out, "annotate(");
-        cr_stype_annotate(out, n->output[0]->type);
+        code_annotate(c, out, n->output[0]->type);
         cr_text_printf(out, ", %s.tolist())", code_of(c, n->input[0]));
         return true;
     }
@@ -577,7 +595,7 @@ static void code_tuple(const coder *c, cr_text *out, const cr_snode *n)
     const cr_stype *t = n->output[0]->type;
 
     if (t->cls) {
-        cr_stype_annotate(out, t);
+        code_annotate(c, out, t);
         code_values(c, out, n->input, n->input_count, "(", ")");
         return;
     }
@@ -599,7 +617,7 @@ static void code_expression(const coder *c, cr_text *out, const cr_snode *n)
     case CR_SPRIM_LIST_CONSTRUCT:
     case CR_SPRIM_DICT_CONSTRUCT: code_display(c, out, n); break;
     case CR_SPRIM_CREATE_OBJECT:
-        cr_stype_annotate(out, n->output[0]->type);
+        code_annotate(c, out, n->output[0]->type);
         code_typed(c, out, ".__new__", n->output[0]->type, NULL);
         break;
     case CR_SPRIM_GET_ATTR: code_get_attribute(c, out, n); break;
@@ -656,7 +674,7 @@ static void code_assign_typed(coder *c, const cr_svalue *to, const cr_svalue *fr
     cr_text_put(c->out, code_of(c, to));
     if (typed) {
         cr_text_put(c->out, colon);
-        cr_stype_annotate(c->out, to->type);
+        code_annotate(c, c->out, to->type);
     }
     cr_text_printf(c->out, " = %s\n", code_of(c, from));
 }
@@ -823,15 +841,17 @@ static void code_constants(coder *c, const cr_sblock *b)
 static void code_header(coder *c, const cr_sfunction *f)
 {
     const cr_sschema *s = &f->schema;
+    const char *own = cr_sname_as(f, f->name, f->owner ? NULL : c->how->names);
+    const char *dot = strrchr(own, '.');
 
-    cr_text_printf(c->out, "def %s(", f->name);
+    cr_text_printf(c->out, "def %s(", dot ? dot + 1 : own);
     for (int i = 0; i < s->param_count; i++) {
         const char *name = code_name(c, s->param[i].name);
-        bool bare = f->owner && !i && !(c->how && c->how->self_type);
+        bool bare = f->owner && !i && !c->how->self_type;
         cr_text_printf(c->out, "%s%s", i ? ",\n    " : "", name);
         if (!bare) {
             cr_text_put(c->out, ": ");
-            cr_stype_annotate(c->out, s->param[i].type);
+            code_annotate(c, c->out, s->param[i].type);
         }
         if (s->param[i].preset) {
             cr_text_put(c->out, "=");
@@ -840,7 +860,7 @@ static void code_header(coder *c, const cr_sfunction *f)
         c->text[f->graph->body->input[i]->id] = name;
     }
     cr_text_put(c->out, ") -> ");
-    cr_stype_annotate(c->out, s->result[0].type);
+    code_annotate(c, c->out, s->result[0].type);
     cr_text_put(c->out, ":\n");
 }
 

@@ -11,6 +11,7 @@ typedef CR_VEC(cr_tensor *) cr_scode_tensors;
 typedef struct {
     cr_scode_tensors *tensors; /* collects tensors; NULL: numbered in each function */
     bool self_type;            /* self has its type, as in archives */
+    const cr_map *names;       /* of classes and functions, by address; NULL: their own */
 } cr_scode;
 
 /* Appends the text of a compiled function, "def NAME(...". `how` may be NULL. */

@@ -2,7 +2,8 @@
  * records.
  *
  * The classes and functions that the module's class reaches are found first, each behind those
- * that it names; then each file of sources has its classes in that order. */
+ * that it names; then each file of sources has its classes in that order.  Of two with one
+ * name, from two units, the later one gets another name in the archive. */
 #include "autograd/autograd.h"
 #include "base/map.h"
 #include "io/zip.h"
@@ -15,12 +16,16 @@
 typedef struct {
     const cr_sclass *cls;
     const cr_sfunction *function;
+    const char *name; /* in the archive */
 } save_item;
 
 typedef struct {
     cr_zip_writer zip;
     CR_VEC(save_item) items; /* what is named comes before what names it */
     cr_map seen;             /* classes and functions by address */
+    cr_map names, taken;     /* names in the archive, by address; those that are taken */
+    unsigned mangled;        /* number of the next name that is made */
+    CR_VEC(char *) made;     /* names that are made */
     cr_scode_tensors tensors;
     /* of the pickle that is written: */
     const char *folder; /* data or constants */
@@ -87,8 +92,37 @@ static void save_hooks(cr_text *out, const char *name, cr_sfunction *const *hook
     cr_text_put(out, "]\n");
 }
 
-static cr_status save_put_item(saver *s, save_item item)
+/* a.B -> a.___torch_mangle_0.B, a.___torch_mangle_0.B -> a.___torch_mangle_1.B, as torch does.
+ */
+static cr_status save_mangle(saver *s, const char *name, char **out)
 {
+    static const char mark[] = "___torch_mangle_";
+    const char *at = strstr(name, mark);
+    const char *rest = at ? at + strcspn(at, ".") : strrchr(name, '.') + 1;
+    cr_text made = {0};
+
+    cr_text_printf(&made, "%.*s%s%u%s%s", (int)((at ? at : rest) - name), name, mark,
+                   s->mangled++, at ? "" : ".", rest);
+    cr_status st = cr_text_status(&made);
+    if (!st && !(st = cr_vec_reserve(&s->made, 1))) {
+        cr_vec_put(&s->made, made.at);
+        *out = made.at;
+        return CR_OK;
+    }
+    cr_text_drop(&made);
+    return st;
+}
+
+/* Gives an item, whose name is `own`, a name that no other one has in the archive. */
+static cr_status save_put_item(saver *s, save_item item, const void *of, const char *own)
+{
+    char *made = NULL;
+
+    for (item.name = own; cr_map_get(&s->taken, item.name, strlen(item.name)); item.name = made)
+        CR_TRY(save_mangle(s, item.name, &made));
+    CR_TRY(cr_map_set(&s->taken, item.name, strlen(item.name), s));
+    if (made)
+        CR_TRY(cr_map_set(&s->names, (const char *)&of, sizeof of, made));
     CR_TRY(cr_vec_reserve(&s->items, 1));
     cr_vec_put(&s->items, item);
     return CR_OK;
@@ -113,7 +147,7 @@ static cr_status save_function(saver *s, const cr_sfunction *f)
                        "__constants__",
                        f->name);
     CR_TRY(save_signature(s, f));
-    return save_put_item(s, (save_item){.function = f});
+    return save_put_item(s, (save_item){.function = f}, f, f->qualified);
 }
 
 static cr_status save_class(saver *s, const cr_sclass *c)
@@ -126,7 +160,47 @@ static cr_status save_class(saver *s, const cr_sclass *c)
         CR_TRY(save_type(s, c->attribute[i].type));
     for (size_t i = 0; i < c->method_count; i++)
         CR_TRY(save_signature(s, c->method[i]));
-    return save_put_item(s, (save_item){.cls = c});
+    return save_put_item(s, (save_item){.cls = c}, c, c->name);
+}
+
+static cr_status save_reach(saver *s, const cr_ivalue *v);
+
+static cr_status save_reach_all(saver *s, const cr_ivalue *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        CR_TRY(save_reach(s, &at[i]));
+    return CR_OK;
+}
+
+static cr_status save_reach_object(saver *s, const cr_iobject *o)
+{
+    CR_TRY(save_class(s, o->type->cls));
+    return save_reach_all(s, o->slot, o->len);
+}
+
+static cr_status save_reach_pairs(saver *s, const cr_idict *d)
+{
+    for (size_t i = 0; i < d->len; i++) {
+        CR_TRY(save_reach(s, &d->at[i].key));
+        CR_TRY(save_reach(s, &d->at[i].value));
+    }
+    return CR_OK;
+}
+
+/* The classes of a value's objects, which types need not name: Any, and interfaces. */
+static cr_status save_reach(saver *s, const cr_ivalue *v)
+{
+    cr_status st = CR_OK;
+    bool box = v->kind == CR_IV_LIST || v->kind == CR_IV_TUPLE || v->kind == CR_IV_DICT ||
+               v->kind == CR_IV_OBJECT;
+
+    if (!box || !save_is_new(s, v->box, &st))
+        return v->kind == CR_IV_ENUM ? save_class(s, v->member->type->cls) : st;
+    if (v->kind == CR_IV_OBJECT)
+        return save_reach_object(s, v->object);
+    if (v->kind == CR_IV_DICT)
+        return save_reach_pairs(s, v->dict);
+    return save_reach_all(s, v->list->at, v->list->len);
 }
 
 /* --- source text --- */
@@ -147,14 +221,14 @@ static void save_name_list(cr_text *out, const cr_sclass *c, const char *list, b
     cr_text_put(out, "]\n");
 }
 
-static void save_attributes(cr_text *out, const cr_sclass *c)
+static void save_attributes(cr_text *out, const cr_sclass *c, const cr_scode *how)
 {
     for (size_t i = 0; i < c->attribute_count; i++) {
         const cr_sattribute *a = &c->attribute[i];
         cr_text_printf(
             out,
             save_is_identifier(a->name) ? "  %s : " : "  __annotations__[\"%s\"] = ", a->name);
-        cr_stype_annotate(out, a->type);
+        cr_stype_annotate_as(out, a->type, how->names);
         cr_text_put(out, "\n");
     }
 }
@@ -168,7 +242,7 @@ static void save_constants(cr_text *out, const cr_sclass *c, const cr_scode *how
             cr_text_printf(out, "  %s = ", k->name);
         } else {
             cr_text_printf(out, "  %s : Final[", k->name);
-            cr_stype_annotate(out, k->value->type);
+            cr_stype_annotate_as(out, k->value->type, how->names);
             cr_text_put(out, "] = ");
         }
         cr_scode_constant(out, k->value, how);
@@ -193,29 +267,48 @@ static cr_status save_method(cr_text *out, const cr_sfunction *f, const cr_scode
 
 static const char *save_base(const cr_sclass *c)
 {
-    return c->is_module                          ? "(Module)"
-           : c->type->kind == CR_STYPE_TUPLE     ? "(NamedTuple)"
-           : c->type->kind == CR_STYPE_ENUM      ? "(Enum)"
-           : c->type->kind == CR_STYPE_INTERFACE ? "(Interface)"
-                                                 : "";
+    return c->type->kind == CR_STYPE_INTERFACE
+               ? (c->is_module ? "(ModuleInterface)" : "(Interface)")
+           : c->is_module                    ? "(Module)"
+           : c->type->kind == CR_STYPE_TUPLE ? "(NamedTuple)"
+           : c->type->kind == CR_STYPE_ENUM  ? "(Enum)"
+                                             : "";
+}
+
+/* A method of an interface, which has no body. */
+static void save_declaration(cr_text *out, const cr_sfunction *f, const cr_scode *how)
+{
+    const cr_sschema *s = &f->schema;
+
+    cr_text_printf(out, "  def %s(self", f->name);
+    for (int i = 1; i < s->param_count; i++) {
+        cr_text_printf(out, ", %s: ", s->param[i].name);
+        cr_stype_annotate_as(out, s->param[i].type, how->names);
+    }
+    cr_text_put(out, ") -> ");
+    cr_stype_annotate_as(out, s->result_count ? s->result->type : CR_STYPE_OF(NONE),
+                         how->names);
+    cr_text_put(out, ":\n    pass\n");
 }
 
 static cr_status save_class_text(cr_text *out, const cr_sclass *c, const cr_scode *how)
 {
-    const char *dot = strrchr(c->name, '.');
+    const char *name = cr_sname_as(c, c->name, how->names), *dot = strrchr(name, '.');
     size_t before = out->len;
 
-    cr_text_printf(out, "class %s%s:\n", dot ? dot + 1 : c->name, save_base(c));
-    if (c->is_module) {
+    cr_text_printf(out, "class %s%s:\n", dot ? dot + 1 : name, save_base(c));
+    if (c->is_module && c->type->kind != CR_STYPE_INTERFACE) {
         save_name_list(out, c, "__parameters__", true);
         save_name_list(out, c, "__buffers__", false);
         save_hooks(out, "__forward_pre_hooks__", c->prehook, c->prehook_count);
         save_hooks(out, "__forward_hooks__", c->hook, c->hook_count);
     }
-    save_attributes(out, c);
+    save_attributes(out, c, how);
     save_constants(out, c, how);
     for (size_t i = 0; i < c->method_count; i++)
-        if (c->method[i]->graph)
+        if (c->type->kind == CR_STYPE_INTERFACE)
+            save_declaration(out, c->method[i], how);
+        else if (c->method[i]->graph)
             CR_TRY(save_method(out, c->method[i], how));
     if (!strchr(out->at + before, '\n')[1])
         cr_text_put(out, "  pass\n");
@@ -224,27 +317,20 @@ static cr_status save_class_text(cr_text *out, const cr_sclass *c, const cr_scod
 
 static size_t save_qualifier(const save_item *item)
 {
-    const char *name = item->cls ? item->cls->name : item->function->qualified;
-
-    return (size_t)(strrchr(name, '.') - name);
-}
-
-static const char *save_item_name(const save_item *item)
-{
-    return item->cls ? item->cls->name : item->function->qualified;
+    return (size_t)(strrchr(item->name, '.') - item->name);
 }
 
 static bool save_same_file(const save_item *a, const save_item *b)
 {
     size_t n = save_qualifier(a);
 
-    return n == save_qualifier(b) && !strncmp(save_item_name(a), save_item_name(b), n);
+    return n == save_qualifier(b) && !strncmp(a->name, b->name, n);
 }
 
 /* Writes the file of item i with all items of that file. */
 static cr_status save_file(saver *s, size_t i)
 {
-    cr_scode how = {.tensors = &s->tensors, .self_type = true};
+    cr_scode how = {.tensors = &s->tensors, .self_type = true, .names = &s->names};
     cr_text text = {0}, name = {0};
     cr_status st = CR_OK;
 
@@ -258,7 +344,7 @@ static cr_status save_file(saver *s, size_t i)
             CR_GO(cr_scode_function(&text, item->function, &how));
     }
     cr_text_printf(&name, "code/%.*s.py", (int)save_qualifier(&s->items.at[i]),
-                   save_item_name(&s->items.at[i]));
+                   s->items.at[i].name);
     CR_GO(cr_text_status(&name));
     CR_GO(cr_text_status(&text));
     for (char *p = name.at + 5; p < name.at + name.len - 3; p++)
@@ -331,9 +417,9 @@ static void save_global(saver *s, const char *module, const char *name)
 
 static void save_class_name(saver *s, const cr_sclass *c)
 {
-    const char *dot = strrchr(c->name, '.');
+    const char *name = cr_sname_as(c, c->name, &s->names), *dot = strrchr(name, '.');
 
-    cr_text_printf(&s->pickle, "c%.*s\n%s\n", (int)(dot - c->name), c->name, dot + 1);
+    cr_text_printf(&s->pickle, "c%.*s\n%s\n", (int)(dot - name), name, dot + 1);
 }
 
 /* --- values that are written once --- */
@@ -465,7 +551,7 @@ static void save_tag_end(saver *s, const cr_stype *type)
 {
     cr_text text = {0};
 
-    cr_stype_annotate(&text, type);
+    cr_stype_annotate_as(&text, type, &s->names);
     save_text(s, cr_text_str(&text), text.len);
     cr_text_drop(&text);
     cr_text_put(&s->pickle, "tR");
@@ -674,7 +760,7 @@ static cr_status save_tensors(saver *s)
 
 static cr_status save_all(saver *s, const cr_ivalue *module, const cr_sextra *extra, size_t n)
 {
-    CR_TRY(save_type(s, module->object->type));
+    CR_TRY(save_reach(s, module));
     CR_TRY(save_pickle(s, "data", module));
     CR_TRY(save_files(s));
     CR_TRY(save_tensors(s));
@@ -704,5 +790,10 @@ cr_status cr_sarchive_write(const cr_ivalue *module, const char *folder, const c
     cr_vec_drop(&s.items);
     cr_vec_drop(&s.tensors);
     cr_map_drop(&s.seen);
+    cr_map_drop(&s.names);
+    cr_map_drop(&s.taken);
+    for (size_t i = 0; i < s.made.len; i++)
+        cr_free(s.made.at[i]);
+    cr_vec_drop(&s.made);
     return st;
 }

@@ -355,21 +355,13 @@ static void print_traced(cr_text *out, const cr_stype_tensor *t)
     cr_text_put(out, ")");
 }
 
-typedef void (*type_printer)(cr_text *out, const cr_stype *t);
-
-static void print_items(cr_text *out, const cr_stype *t, type_printer print)
-{
-    for (int i = 0; i < t->count; i++) {
-        cr_text_put(out, i ? ", " : "");
-        print(out, t->item[i]);
-    }
-}
-
-static void print_around(cr_text *out, const char *before, const cr_stype *t, const char *after,
-                         type_printer print)
+static void print_around(cr_text *out, const char *before, const cr_stype *t, const char *after)
 {
     cr_text_put(out, before);
-    print_items(out, t, print);
+    for (int i = 0; i < t->count; i++) {
+        cr_text_put(out, i ? ", " : "");
+        cr_stype_print(out, t->item[i]);
+    }
     cr_text_put(out, after);
 }
 
@@ -409,12 +401,12 @@ void cr_stype_print(cr_text *out, const cr_stype *t)
         else
             cr_text_put(out, "Tensor");
         break;
-    case CR_STYPE_OPTIONAL: print_around(out, "", t, "?", cr_stype_print); break;
-    case CR_STYPE_UNION: print_around(out, "Union(", t, ")", cr_stype_print); break;
-    case CR_STYPE_LIST: print_around(out, "", t, "[]", cr_stype_print); break;
-    case CR_STYPE_DICT: print_around(out, "Dict(", t, ")", cr_stype_print); break;
+    case CR_STYPE_OPTIONAL: print_around(out, "", t, "?"); break;
+    case CR_STYPE_UNION: print_around(out, "Union(", t, ")"); break;
+    case CR_STYPE_LIST: print_around(out, "", t, "[]"); break;
+    case CR_STYPE_DICT: print_around(out, "Dict(", t, ")"); break;
     case CR_STYPE_TUPLE: print_tuple(out, t); break;
-    case CR_STYPE_FUTURE: print_around(out, "Future(", t, ")", cr_stype_print); break;
+    case CR_STYPE_FUTURE: print_around(out, "Future(", t, ")"); break;
     case CR_STYPE_CLASS: cr_text_put(out, t->cls->name); break;
     case CR_STYPE_INTERFACE:
         cr_text_printf(out, "InterfaceType<%s>", last_name(t->cls->name));
@@ -426,34 +418,55 @@ void cr_stype_print(cr_text *out, const cr_stype *t)
     }
 }
 
-void cr_stype_annotate(cr_text *out, const cr_stype *t)
+const char *cr_sname_as(const void *of, const char *own, const cr_map *names)
+{
+    const char *name = names ? cr_map_get(names, (const char *)&of, sizeof of) : NULL;
+
+    return name ? name : own;
+}
+
+static void annotate_around(cr_text *out, const char *before, const cr_stype *t,
+                            const cr_map *names)
+{
+    cr_text_put(out, before);
+    for (int i = 0; i < t->count; i++) {
+        cr_text_put(out, i ? ", " : "");
+        cr_stype_annotate_as(out, t->item[i], names);
+    }
+    cr_text_put(out, "]");
+}
+
+void cr_stype_annotate_as(cr_text *out, const cr_stype *t, const cr_map *names)
 {
     switch (t->kind) {
-    case CR_STYPE_OPTIONAL: print_around(out, "Optional[", t, "]", cr_stype_annotate); break;
-    case CR_STYPE_UNION: print_around(out, "Union[", t, "]", cr_stype_annotate); break;
-    case CR_STYPE_LIST: print_around(out, "List[", t, "]", cr_stype_annotate); break;
-    case CR_STYPE_DICT: print_around(out, "Dict[", t, "]", cr_stype_annotate); break;
-    case CR_STYPE_FUTURE: print_around(out, "Future[", t, "]", cr_stype_annotate); break;
+    case CR_STYPE_OPTIONAL: annotate_around(out, "Optional[", t, names); break;
+    case CR_STYPE_UNION: annotate_around(out, "Union[", t, names); break;
+    case CR_STYPE_LIST: annotate_around(out, "List[", t, names); break;
+    case CR_STYPE_DICT: annotate_around(out, "Dict[", t, names); break;
+    case CR_STYPE_FUTURE: annotate_around(out, "Future[", t, names); break;
     case CR_STYPE_TUPLE:
         if (t->cls)
-            cr_text_put(out, t->cls->name);
+            cr_text_put(out, cr_sname_as(t->cls, t->cls->name, names));
         else if (!t->count)
             cr_text_put(out, "Tuple[()]");
         else
-            print_around(out, "Tuple[", t, "]", cr_stype_annotate);
+            annotate_around(out, "Tuple[", t, names);
         break;
     case CR_STYPE_CLASS:
     case CR_STYPE_INTERFACE:
-    case CR_STYPE_ENUM: cr_text_put(out, t->cls->name); break;
+    case CR_STYPE_ENUM: cr_text_put(out, cr_sname_as(t->cls, t->cls->name, names)); break;
     case CR_STYPE_FUNCTION: cr_text_put(out, "Function"); break;
     case CR_STYPE_VAR: cr_text_put(out, t->name); break;
     default: cr_text_put(out, type_annotation[t->kind]);
     }
 }
 
+void cr_stype_annotate(cr_text *out, const cr_stype *t) { cr_stype_annotate_as(out, t, NULL); }
+
 const cr_stype cr_stype_inferred = {.kind = CR_STYPE_TENSOR, .weight = 1};
 
-static const char *text_in_scratch(const cr_stype *t, type_printer print)
+static const char *text_in_scratch(const cr_stype *t,
+                                   void (*print)(cr_text *out, const cr_stype *t))
 {
     char *at = cr_error_scratch();
     cr_text text = {0};

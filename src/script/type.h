@@ -7,6 +7,7 @@
 #ifndef CR_SCRIPT_TYPE_H
 #define CR_SCRIPT_TYPE_H
 
+#include "base/map.h"
 #include "sym/session.h"
 
 typedef struct cr_stype cr_stype;
@@ -83,6 +84,10 @@ bool cr_stype_has_var(const cr_stype *t);
 void cr_stype_print(cr_text *out, const cr_stype *t);
 /* "List[int]", as in source. */
 void cr_stype_annotate(cr_text *out, const cr_stype *t);
+/* The same, with the names that `names` has for classes, by address; NULL: their own. */
+void cr_stype_annotate_as(cr_text *out, const cr_stype *t, const cr_map *names);
+/* The name that `names` has for a class or function, or its own. */
+const char *cr_sname_as(const void *of, const char *own, const cr_map *names);
 /* The same in a scratch buffer (cr_error_scratch). */
 const char *cr_stype_text(const cr_stype *t);
 const char *cr_stype_in_source(const cr_stype *t);
