@@ -552,8 +552,7 @@ cr_sclass *import_class(compiler *c, const char *name, cr_srange range)
         return cls;
     compile_enter(c, range);
     cls = cr_sunit_add_class(c->unit, name, class_kind(base_of(a)));
-    cls->is_module =
-        !strcmp(base_of(a), "Module") || !strcmp(base_of(a), "ModuleInterface");
+    cls->is_module = !strcmp(base_of(a), "Module") || !strcmp(base_of(a), "ModuleInterface");
     cls->source_file = before_dot(c, cls->name);
     class_read(c, cls, a);
     compile_leave(c);

@@ -1,17 +1,20 @@
-/* Mutates TorchScript archives and sources, and runs those that are accepted:
+/* Mutates TorchScript archives, sources and texts of graphs, and runs those that are accepted:
  *
  *     script_fuzz [SECONDS] [SEED] [FOLDER] [COUNT]
  *
  * FOLDER has archives, tests/data/script unless given; COUNT ends the run after so many
- * archives and so many sources.  An archive has one record mutated and its checksums repaired.
+ * archives, sources and texts.  An archive has one record mutated and its checksums repaired.
  * A source is the code of an archive's class, one of the functions below, or some of the
  * statements below, as an archive's file.  An accepted program is printed, called with few
- * steps, frozen, saved and read again.  Run it under asan and ubsan.  Prints the seed. */
+ * steps, frozen, saved and read again.  A text is the graph of an archive's method; passes run
+ * on one that is accepted, and what they print must be accepted again.  Run it under asan and
+ * ubsan.  Prints the seed. */
 #include "autograd/autograd.h"
 #include "io/zip.h"
 #include "script/archive.h"
 #include "script/execute.h"
 #include "script/freeze.h"
+#include "script/passes.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +48,7 @@ typedef struct {
 } archive;
 
 static CR_VEC(archive) archives;
+static CR_VEC(char *) graphs; /* texts of the graphs of their methods */
 
 static const char *const functions[] = {
     "  def f(self: __torch__.M,\n    x: Tensor,\n    n: int) -> Tensor:\n    y = x\n"
@@ -201,6 +205,37 @@ static void need(cr_status st, const char *what)
     }
 }
 
+/* The texts of the methods of an object's class and of the objects that it has. */
+static void read_graphs(const cr_iobject *o)
+{
+    const cr_sclass *c = o->type->cls;
+
+    for (size_t i = 0; i < c->method_count; i++) {
+        cr_text text = {0};
+        if (c->method[i]->graph)
+            cr_sgraph_print(&text, c->method[i]->graph, false);
+        need(cr_vec_reserve(&graphs, 1), c->name);
+        if (text.len && text.len < 8000)
+            cr_vec_put(&graphs, cr_strdup(text.at));
+        cr_text_drop(&text);
+    }
+    for (size_t i = 0; i < o->len; i++)
+        if (o->slot[i].kind == CR_IV_OBJECT)
+            read_graphs(o->slot[i].object);
+}
+
+static void read_module(cr_source *s, const char *path)
+{
+    cr_ivalue v = cr_iv_none();
+
+    need(cr_sarchive_read(&v, s, NULL), path);
+    if (v.kind == CR_IV_OBJECT) {
+        read_graphs(v.object);
+        cr_iobject_clear(v.object);
+    }
+    cr_ivalue_drop(v);
+}
+
 static void read_archive(const char *path)
 {
     archive a = {0};
@@ -218,6 +253,7 @@ static void read_archive(const char *path)
         need(cr_vec_reserve(&a.records, 1), path);
         cr_vec_put(&a.records, r);
     }
+    read_module(s, path);
     cr_zip_drop(z);
     cr_source_drop(s);
     need(cr_vec_reserve(&archives, 1), path);
@@ -505,6 +541,109 @@ static void try_source(void)
     cr_text_drop(&source);
 }
 
+/* --- texts of graphs --- */
+
+static const char *const graph_words[] = {"prim::If(",
+                                          "prim::Loop(",
+                                          "prim::Constant[value=1]()",
+                                          "prim::Constant[value=[1, 2]]()",
+                                          "prim::Constant[value=\"a\"]()",
+                                          "prim::Constant[value=<Tensor 2, 3>]()",
+                                          "prim::ListConstruct(",
+                                          "prim::DictConstruct(",
+                                          "prim::TupleConstruct(",
+                                          "prim::TupleIndex(",
+                                          "prim::TupleSlice[beg=0, end=1](",
+                                          "prim::TupleUnpack(",
+                                          "prim::GetAttr[name=\"a\"](",
+                                          "prim::SetAttr[name=\"a\"](",
+                                          "prim::CallMethod[name=\"f\"](",
+                                          "prim::isinstance[types=[int, str[]]](",
+                                          "prim::unchecked_cast(",
+                                          "prim::Uninitialized()",
+                                          "aten::add(",
+                                          "aten::append(",
+                                          "aten::__getitem__(",
+                                          "aten::batch_norm(",
+                                          "aten::conv2d(",
+                                          "aten::dropout(",
+                                          "block0():\n",
+                                          "block1(%a : int):\n",
+                                          "-> (",
+                                          "return (",
+                                          "graph(",
+                                          " : Tensor = ",
+                                          " : int = ",
+                                          " : int[] = ",
+                                          " : (int, Tensor) = ",
+                                          " : Dict(str, int)",
+                                          " : Union(int, str)",
+                                          "Future(int)",
+                                          "__torch__.M",
+                                          "?",
+                                          "[]",
+                                          "%1",
+                                          "%2",
+                                          "%5",
+                                          "%self",
+                                          ", ",
+                                          "(",
+                                          ")",
+                                          "-9223372036854775808",
+                                          "1e308",
+                                          "\n"};
+
+/* One word of the text in place of another: most often values, so that the graph stays one. */
+static void mutate_graph(cr_text *t)
+{
+    size_t at = draw((uint32_t)t->len + 1), from = draw((uint32_t)t->len + 1);
+    static const char *const starts = "%: (=\n";
+    char start = starts[draw(6)], part[48];
+
+    if (!draw(4)) {
+        mutate_text(t);
+        return;
+    }
+    while (at < t->len && t->at[at] != start)
+        at++;
+    while (from < t->len && t->at[from] != start)
+        from++;
+    size_t cut = at < t->len ? 1 + strcspn(t->at + at + 1, " ,)\n") : 0;
+    size_t n = from < t->len ? 1 + strcspn(t->at + from + 1, " ,)\n") : 0;
+    n = n < sizeof part ? n : sizeof part;
+    memcpy(part, t->at + from, n);
+    if (draw(3)) {
+        replace(t, at, cut, part, n);
+    } else {
+        const char *word = graph_words[draw(CR_LEN(graph_words))];
+        replace(t, at, draw(2) ? cut : 0, word, strlen(word));
+    }
+}
+
+static unsigned long parsed;
+
+static void try_graph(void)
+{
+    static const char *const passes[] = {
+        "pool", "dead",   "fold",  "common",  "numbers", "wrapped",  "peephole", "lists",
+        "tidy", "unroll", "norms", "prepare", "freeze",  "optimize", "",         "dropouts"};
+    const char *seed = graphs.at[draw((uint32_t)graphs.len)];
+    cr_text text = {0}, made = {0}, again = {0};
+
+    cr_text_put(&text, seed);
+    for (uint32_t m = draw(4); m && text.len; m--)
+        mutate_graph(&text);
+    const char *pass = passes[draw(CR_LEN(passes))];
+    if (!cr_sgraph_print_after(&made, cr_text_str(&text), pass)) {
+        parsed++;
+        need(cr_sgraph_print_after(&again, cr_text_str(&made), ""), cr_text_str(&made));
+    }
+    sum += made.len;
+    cr_text_drop(&text);
+    cr_text_drop(&made);
+    cr_text_drop(&again);
+}
+
 int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 5;
@@ -523,9 +662,13 @@ int main(int argc, char **argv)
     do {
         try_archive();
         try_source();
+        if (graphs.len)
+            try_graph();
         tried++;
     } while (most ? tried < most : time(NULL) < end);
-    fprintf(report, "%lu archives and %lu sources, %lu and %lu accepted, %lu calls, sum %lu\n",
-            tried, tried, read_count, compiled, ran, sum);
+    fprintf(report,
+            "%lu archives and %lu sources, %lu and %lu accepted, %lu calls, sum %lu\n"
+            "%lu texts of graphs, %lu accepted\n",
+            tried, tried, read_count, compiled, ran, sum, tried, parsed);
     return 0;
 }
