@@ -9,6 +9,7 @@ from .function import Function, NestedIOFunction
 from .grad_mode import (enable_grad, enforce_grad_layout_policy, inference_mode, no_grad, set_grad_enabled,
                         set_multithreading_enabled)
 from .variable import Variable
+from .._profiler_kinds import DeviceType, ProfilerActivity  # noqa: F401
 
 __all__ = ["backward", "grad", "Function", "Variable", "no_grad", "enable_grad",
            "set_grad_enabled", "inference_mode", "detect_anomaly", "set_detect_anomaly",

@@ -53,11 +53,14 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, tensors saved for backward are kept on the CPU."""
+    """Inside, tensors saved for backward are kept on the CPU, with pin_memory in pinned pages where there is a GPU."""
 
     def __init__(self, pin_memory=False, device_type="cuda"):
+        import cresset
+        backend = getattr(cresset, device_type, cresset.cuda)
+
         def pack(tensor):
-            if not pin_memory:
+            if not pin_memory or tensor.is_sparse or not backend.is_available():
                 return tensor.device, tensor.cpu()
             packed = _C.empty(tensor.size(), dtype=tensor.dtype, pin_memory=True)
             packed.copy_(tensor)

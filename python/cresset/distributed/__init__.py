@@ -9,7 +9,8 @@ from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_leve
 from ._errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
 from ._stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 from .distributed_c10d import *  # noqa: F403
-from .distributed_c10d import (_all_gather_base, _coalescing_manager, _make_nccl_premul_sum, _reduce_scatter_base,  # noqa: F401
+from .distributed_c10d import (_all_gather_base, _coalescing_manager, _create_process_group_wrapper,  # noqa: F401
+                               _get_process_group_name, _make_nccl_premul_sum, _rank_not_in_group, _reduce_scatter_base,
                                ProcessGroup, ReduceOp, Work)
 
 from .rendezvous import register_rendezvous_handler, rendezvous

@@ -5,7 +5,8 @@ import os
 
 class DebugLevel(enum.IntEnum):
     """How much is checked and told.  Calls of Gloo and MPI are compared between ranks at every level, those of NCCL with DETAIL,
-    by groups that are made later: each call then waits for all ranks."""
+    by groups that are made later: each call then waits for all ranks.  With DETAIL, calls of Gloo's groups are compared before
+    they start, so a group stays usable after calls that differ."""
     OFF, INFO, DETAIL = range(3)
 
 

@@ -195,6 +195,9 @@ class ProcessGroupGloo(ProcessGroup):
             if len(outputs) != wanted:
                 _refuse("allgather", f"invalid output tensor list at index {i} (expected length {wanted}, got {len(outputs)})")
         if len(inputs) == 1:  # other ranks may have tensors of other sizes
+            for i, t in enumerate(output_lists[0]):
+                if t.dtype != inputs[0].dtype:
+                    _refuse("allgather", f"invalid tensor type at index {i} (expected {inputs[0].dtype}, got {t.dtype})")
             output_lists = [output_lists[0][self._rank:self._rank + 1]]
         for tensors in (inputs, *output_lists):
             _alike("allgather", tensors, inputs[0])
@@ -243,3 +246,9 @@ class ProcessGroupGloo(ProcessGroup):
         opts = opts if root is None else root
         self._one_list("scatter", "input", "output", input_lists, outputs, self._root("scatter", opts) == self._rank)
         return super().scatter(outputs, input_lists, opts)
+
+    def alltoall_base(self, output, tensor, output_sizes=None, input_sizes=None, opts=None):
+        """Gives each rank a part of one tensor, and gets the parts of another one."""
+        if not tensor.is_contiguous():
+            raise ValueError("Tensors must be contiguous")
+        return super().alltoall_base(output, tensor, output_sizes, input_sizes, opts)

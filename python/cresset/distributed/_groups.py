@@ -327,8 +327,9 @@ class ProcessGroup:
     group_desc = property(lambda self: self.getGroupDesc())
 
     def name(self):
-        """Returns the backend's name."""
-        return self.getBackendName()
+        """Returns the backend's name; "custom" for fake groups."""
+        name = self.getBackendName()
+        return "custom" if name == "fake" else name
 
     def getBackendName(self):
         """Returns the backend's name; classes of programs define it."""

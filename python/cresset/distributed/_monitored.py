@@ -37,5 +37,5 @@ def monitored_barrier(group, timeout, wait_all_ranks):
                 break
     if missing:
         names = ", ".join(map(str, missing))
-        raise RuntimeError(f"Rank{'s' if len(missing) > 1 else ''} {names} failed to pass monitoredBarrier in {shown} ms")
+        raise RuntimeError(f"Rank{'s' if wait_all_ranks else ''} {names} failed to pass monitoredBarrier in {shown} ms")
     store.set(f"{key}/all", b"1")

@@ -6,8 +6,59 @@ import cresset
 from .. import _C
 from . import distributed_c10d as dist
 
-Reducer = _C._Reducer
 _DEFAULT_FIRST_BUCKET_BYTES = 1024 * 1024
+_DEFAULT_BUCKET_BYTES = 25 * 1024 * 1024
+
+
+class Reducer:
+    """Averages the gradients of parameters over the ranks of a group during backward, without a module.
+
+    bucket_indices has each parameter's number once, in buckets of one dtype.  It is checked, and decides no more: buckets are
+    full from bucket_bytes_cap bytes on, the first one from first_bucket_bytes_cap on, and are made anew in the order of the
+    first backward.
+    """
+
+    def __init__(self, params, bucket_indices, per_bucket_size_limits, process_group, expect_sparse_gradients=(),
+                 bucket_bytes_cap=_DEFAULT_BUCKET_BYTES, find_unused_parameters=False, gradient_as_bucket_view=False,
+                 param_to_name_mapping=None, first_bucket_bytes_cap=_DEFAULT_FIRST_BUCKET_BYTES):
+        params = list(params)
+        if not params:
+            raise RuntimeError("Expected at least one parameter.")
+        if sorted(i for bucket in bucket_indices for i in bucket) != list(range(len(params))):
+            raise RuntimeError(f"bucket_indices must have each of the numbers 0 to {len(params) - 1} once, not {bucket_indices}")
+        if len(per_bucket_size_limits) != len(bucket_indices):
+            raise RuntimeError(f"{len(bucket_indices)} buckets need as many limits, not {len(per_bucket_size_limits)}")
+        for bucket in bucket_indices:
+            if len({(params[i].dtype, params[i].device) for i in bucket}) > 1:
+                raise RuntimeError("All parameters in a bucket must have the same dtype and device.")
+        sparse = tuple(bool(s) for s in expect_sparse_gradients) or (False,) * len(params)
+        self._group, self._params = process_group, params
+        self._more = sparse, bucket_bytes_cap, first_bucket_bytes_cap, gradient_as_bucket_view, find_unused_parameters
+        self._make(False)
+
+    def _make(self, static_graph):
+        sparse, cap, first, views, find = self._more
+        handle = self._group._by_device.get(self._params[0].device.type, self._group._handle)
+        self._find = find and not static_graph
+        self._reducer = _C._comm_reducer(handle, tuple(self._params), sparse, cap, first, bool(views), bool(find), static_graph)
+
+    def prepare_for_forward(self):
+        """Call before a forward."""
+        self._reducer.before_forward()
+
+    def prepare_for_backward(self, outputs):
+        """Call after a forward, with the tensors of which a backward begins: one, or a list."""
+        outputs = [outputs] if isinstance(outputs, cresset.Tensor) else list(outputs)
+        self._reducer.set_sync(True)
+        self._reducer.after_forward(tuple(t for t in outputs if t.requires_grad) if self._find else ())
+
+    def _set_static_graph(self):
+        """Every backward uses the parameters as the first one does."""
+        self._make(True)
+
+    def _is_rebuilt(self):
+        """Returns whether the buckets have the order of the first backward."""
+        return self._reducer.rebuilt
 
 
 class BuiltinCommHookType(enum.Enum):

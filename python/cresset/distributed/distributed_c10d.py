@@ -504,6 +504,8 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
             pg._handles[other].compares = get_debug_level() == DebugLevel.DETAIL
         pg._handle, pg._by_device = pg._handles[engine], {d: pg._handles[e] for d, e in config.device_backend_map.items()}
         pg._rank, pg._size, pg._store = pg._handle.rank, pg._handle.size, inner
+        if engine == Backend.GLOO and inner is not None and get_debug_level() == DebugLevel.DETAIL:
+            pg = _create_process_group_wrapper(pg, "compared", inner, pg._rank, pg._size, timeout)
     pg._set_group_name(name)
     pg._set_group_desc(desc)
     _world.pg_map[pg] = (engine, store)
@@ -512,6 +514,12 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
     _world.pg_group_ranks[pg] = {r: i for i, r in enumerate(ranks or range(pg.size()))}
     _world.group_count += 1
     return pg
+
+
+def _create_process_group_wrapper(wrapped_pg, store_prefix, store, rank, world_size, timeout=default_pg_timeout):
+    """Returns a group that compares the ranks' calls before those of wrapped_pg, which stays usable when they differ."""
+    from ._wrapper import _create_process_group_wrapper as make
+    return make(wrapped_pg, store_prefix, store, rank, world_size, timeout)
 
 
 def _local_group_name(ranks):
@@ -824,6 +832,7 @@ def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     if _rank_not_in_group(pg):
         return _warn_not_in_group("all_reduce_coalesced")
     _check_op(op, tensors, "all_reduce")
+    tensors = [cresset.view_as_real(t) if t.is_complex() else t for t in tensors]
     options = _with(AllreduceCoalescedOptions(), async_op, reduceOp=op)
     work = pg.allreduce_coalesced(tensors, options)
     return work.get_future() if async_op else _finish(work, False)

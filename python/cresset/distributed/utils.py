@@ -21,3 +21,24 @@ def _sync_module_states(module, process_group, broadcast_bucket_size, src, param
     with cresset.no_grad(), dist._coalescing_manager(process_group):
         for tensor in tensors:
             dist.broadcast(tensor.detach(), group=process_group, group_src=src)
+
+
+def _pack_kwargs(*args, **kwargs):
+    """Returns all arguments as one tuple, and the names of the last ones."""
+    return (*args, *kwargs.values()), tuple(kwargs)
+
+
+def _unpack_kwargs(flat_args, kwarg_keys):
+    """Returns what _pack_kwargs got, as a tuple and a dict."""
+    if len(kwarg_keys) > len(flat_args):
+        raise AssertionError(f"too many keys {len(kwarg_keys)} vs. {len(flat_args)}")
+    n = len(flat_args) - len(kwarg_keys)
+    return flat_args[:n], dict(zip(kwarg_keys, flat_args[n:]))
+
+
+def _replace_by_prefix(state_dict, old_prefix, new_prefix):
+    """Gives the keys that begin with a prefix another one."""
+    if old_prefix == new_prefix:
+        raise ValueError("old_prefix and new_prefix must be distinct")
+    for key in [key for key in state_dict if key.startswith(old_prefix)]:
+        state_dict[new_prefix + key[len(old_prefix):]] = state_dict.pop(key)

@@ -13,6 +13,7 @@ from cresset.distributed._reducer import (_broadcast_coalesced, _compute_bucket_
                                           _DEFAULT_FIRST_BUCKET_BYTES, _verify_params_across_processes, BuiltinCommHookType,
                                           GradBucket, Logger, Reducer)
 from cresset.distributed._store_collectives import _ControlCollectives, _StoreCollectives  # noqa: F401
+from cresset.distributed._wrapper import _ProcessGroupWrapper  # noqa: F401
 from cresset.distributed._stores import FileStore, HashStore, milliseconds, PrefixStore, Store, TCPStore  # noqa: F401
 from cresset.distributed.constants import default_pg_timeout as _DEFAULT_PG_TIMEOUT
 from cresset.distributed.distributed_c10d import (_register_process_group, _resolve_process_group,  # noqa: F401

@@ -9,7 +9,7 @@ from .. import distributed_c10d as dist
 __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
            "set_optimizer_state_dict", "set_state_dict"]
 
-_WRAPPERS = ("module", "_orig_mod")
+_WRAPPERS = ("module", "_orig_mod", "_checkpoint_wrapped_module")
 
 
 @dataclass
@@ -28,7 +28,19 @@ class StateDictOptions:
 
 def _is_wrapper(module):
     from ...nn.parallel import DataParallel, DistributedDataParallel
-    return isinstance(module, (DataParallel, DistributedDataParallel)) or hasattr(module, "_orig_mod")
+    from ..algorithms._checkpoint.checkpoint_wrapper import ActivationWrapper
+    return isinstance(module, (DataParallel, DistributedDataParallel, ActivationWrapper)) or hasattr(module, "_orig_mod")
+
+
+def _own_state(owner):
+    """Returns the state_dict() of the class, also of a module or an optimizer that _patch_... changed."""
+    return type(owner).state_dict(owner) if hasattr(owner.state_dict, "patched") else owner.state_dict()
+
+
+def _load_own(owner, state, **how):
+    """Calls the load_state_dict() of the class."""
+    load = owner.load_state_dict
+    return type(owner).load_state_dict(owner, state, **how) if hasattr(load, "patched") else load(state, **how)
 
 
 def _fqn(model, name):
@@ -78,7 +90,7 @@ def get_model_state_dict(model, *, submodules=None, options=None):
     """Returns a module's state by names without wrappers."""
     options = _options(options)
     frozen = {name for name, p in model.named_parameters() if not p.requires_grad} if options.ignore_frozen_params else ()
-    state = {_fqn(model, key): value for key, value in model.state_dict().items() if key not in frozen}
+    state = {_fqn(model, key): value for key, value in _own_state(model).items() if key not in frozen}
     if submodules:
         prefixes = [_fqn(model, name) + "." for name, m in model.named_modules() if m in submodules]
         state = {key if options.keep_submodule_prefixes else key[len(prefix):]: value
@@ -101,8 +113,8 @@ def set_model_state_dict(model, model_state_dict, *, options=None):
     state = _everywhere(model_state_dict, options)
     if not state:
         return cresset.nn.modules.module._IncompatibleKeys([], [])
-    own = {_fqn(model, key): key for key in model.state_dict()}
-    return model.load_state_dict({own.get(key, key): value for key, value in state.items()}, strict=options.strict)
+    own = {_fqn(model, key): key for key in _own_state(model)}
+    return _load_own(model, {own.get(key, key): value for key, value in state.items()}, strict=options.strict)
 
 
 # --- optimizers --------------------------------------------------------------------------------------------------
@@ -137,7 +149,7 @@ def _numbered(model, optimizer):
 
 def _optimizer_state(model, optimizer, options):
     _make_states(optimizer)
-    names, state = _numbered(model, optimizer), optimizer.state_dict()
+    names, state = _numbered(model, optimizer), _own_state(optimizer)
     frozen = {n for n, p in _parameters(model).items() if not p.requires_grad} if options.ignore_frozen_params else set()
     by_name = {names[i]: s for i, s in state["state"].items() if names[i] not in frozen}
     groups = [{**g, "params": [names[i] for i in g["params"] if names[i] not in frozen]} for g in state["param_groups"]]
@@ -194,7 +206,7 @@ def _set_optimizer(model, optimizer, state, options):
     names = _numbered(model, optimizer)
     if options.flatten_optimizer_state_dict or "param_groups" not in state:
         state = _nested(state, optimizer, names)
-    own = optimizer.state_dict()
+    own = _own_state(optimizer)
     missing = [names[i] for i in own["state"] if names[i] not in state["state"]]
     if missing and options.strict and not options.ignore_frozen_params:
         raise RuntimeError(f"Missing optimizer states of {', '.join(missing)}")
@@ -204,8 +216,8 @@ def _set_optimizer(model, optimizer, state, options):
         theirs = _group_of(state["param_groups"], [names[i] for i in g["params"]])
         groups.append({**g, **{k: v for k, v in theirs.items() if k != "params"}, "params": g["params"]})
     kept = {i: s for i, s in own["state"].items() if names[i] not in state["state"]}
-    optimizer.load_state_dict({"state": {**kept, **{numbers[n]: s for n, s in state["state"].items() if n in numbers}},
-                               "param_groups": groups})
+    _load_own(optimizer, {"state": {**kept, **{numbers[n]: s for n, s in state["state"].items() if n in numbers}},
+                          "param_groups": groups})
 
 
 def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=None):
@@ -228,3 +240,22 @@ def set_state_dict(model, optimizers, *, model_state_dict, optim_state_dict, opt
     """Gives a module and its optimizers their states."""
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return set_model_state_dict(model, model_state_dict, options=options)
+
+
+def _patched(function):
+    function.patched = True
+    return function
+
+
+def _patch_model_state_dict(model, *, options=None):
+    """Makes state_dict() and load_state_dict() of a module those of get_model_state_dict and set_model_state_dict."""
+    model.state_dict = _patched(lambda: get_model_state_dict(model, options=options))
+    model.load_state_dict = _patched(lambda state_dict: set_model_state_dict(model, state_dict, options=options))
+
+
+def _patch_optimizer_state_dict(model, *, optimizers, options=None):
+    """Makes state_dict() and load_state_dict() of optimizers those of all of them, by names."""
+    for optimizer in _listed(optimizers):
+        optimizer.state_dict = _patched(lambda: get_optimizer_state_dict(model, optimizers, options=options))
+        optimizer.load_state_dict = _patched(
+            lambda state_dict: set_optimizer_state_dict(model, optimizers, state_dict, options=options))

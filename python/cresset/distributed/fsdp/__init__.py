@@ -3,13 +3,15 @@
 No module is sharded here: fully_shard() and FullyShardedDataParallel refuse.
 """
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Optional
 
 import cresset
 
 from .fully_sharded_data_parallel import FullyShardedDataParallel
 
-__all__ = ["CPUOffloadPolicy", "FSDPModule", "FullyShardedDataParallel", "MixedPrecisionPolicy", "OffloadPolicy", "fully_shard"]
+__all__ = ["CPUOffloadPolicy", "FSDPModule", "FullyShardedDataParallel", "MixedPrecisionPolicy", "OffloadPolicy", "fully_shard",
+           "BackwardPrefetch", "ShardingStrategy", "StateDictType"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,31 @@ class CPUOffloadPolicy(OffloadPolicy):
     """They are in host memory, in pinned pages with pin_memory, while they are not used."""
 
     pin_memory: bool = True
+
+
+class ShardingStrategy(Enum):
+    """What FullyShardedDataParallel divides: parameters, gradients and states, or a part of these; within a host or not."""
+
+    FULL_SHARD = auto()
+    SHARD_GRAD_OP = auto()
+    NO_SHARD = auto()
+    HYBRID_SHARD = auto()
+    _HYBRID_SHARD_ZERO2 = auto()
+
+
+class BackwardPrefetch(Enum):
+    """When the next parameters are collected in backward: before or after the gradients of the present ones."""
+
+    BACKWARD_PRE = auto()
+    BACKWARD_POST = auto()
+
+
+class StateDictType(Enum):
+    """What a state dict of sharded parameters has: whole tensors, this rank's flat parts, or ShardedTensors."""
+
+    FULL_STATE_DICT = auto()
+    LOCAL_STATE_DICT = auto()
+    SHARDED_STATE_DICT = auto()
 
 
 class FSDPModule:
