@@ -395,7 +395,7 @@ def one_is_late(rank, size):
 
 def barrier_names_missing(rank, size):
     if rank == 0:
-        expect(lambda: dist.monitored_barrier(timeout=timedelta(seconds=0.5), wait_all_ranks=True), "Rank 1 failed")
+        expect(lambda: dist.monitored_barrier(timeout=timedelta(seconds=0.5), wait_all_ranks=True), "Ranks 1 failed")
     elif rank > 1:
         expect(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1)), "rank 0")
 

@@ -289,17 +289,31 @@ class SubprocessContext(PContext):
             pass
 
 
-def _run_function(entrypoint, args, env, stdout, stderr, results, place):
-    """Runs in the new process, on the processors that `place` tells."""
-    os.setsid()
-    _die_with_parent()
-    binding.bind(*place)
+def _call(entrypoint, args, env, stdout, stderr):
+    """Returns a function's value in an environment; its output goes to files, where they are named."""
     os.environ.update(env)
     with ExitStack() as files:
         for std, path in (("stdout", stdout), ("stderr", stderr)):
             if path:
                 files.enter_context(redirect(std, path))
-        results.send(record(entrypoint)(*args))
+        return record(entrypoint)(*args)
+
+
+def _wrap(local_rank, fn, args, envs, stdout_redirects, stderr_redirects, ret_vals, queue_finished_reading_event,
+          numa_options=None):
+    """Calls a local rank's function, puts its value into the rank's queue, and waits until that has been read."""
+    if numa_options is not None:
+        binding.bind(numa_options, local_rank, len(args))
+    ret_vals[local_rank].put(_call(fn, args[local_rank], envs[local_rank], stdout_redirects[local_rank], stderr_redirects[local_rank]))
+    queue_finished_reading_event.wait()
+
+
+def _run_function(entrypoint, args, env, stdout, stderr, results, place):
+    """Runs in the new process, on the processors that `place` tells."""
+    os.setsid()
+    _die_with_parent()
+    binding.bind(*place)
+    results.send(_call(entrypoint, args, env, stdout, stderr))
 
 
 class MultiprocessContext(PContext):
