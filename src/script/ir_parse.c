@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GPARSE_DEEPEST = 100, GPARSE_MOST = 64 };
+enum { GPARSE_DEEPEST = 100, GPARSE_MOST = 64, GPARSE_ELEMENTS = 1024 };
 
 typedef struct {
     const char *name;
@@ -285,19 +285,53 @@ static void gparse_items(gparser *p, const cr_stype *type, cr_sconstant *out)
     p->depth--;
 }
 
-/* A quoted text without escapes. */
+/* A character of a quoted text; escapes are those that cr_sconstant_print writes. */
+static char gparse_char(gparser *p)
+{
+    static const char letters[] = "abfnrtv\"\\'", chars[] = "\a\b\f\n\r\t\v\"\\'";
+    int code = 0, digits = 0;
+
+    if (*p->at != '\\')
+        return *p->at++;
+    p->at++;
+    const char *letter = *p->at ? strchr(letters, *p->at) : NULL;
+    if (letter) {
+        p->at++;
+        return chars[letter - letters];
+    }
+    for (; digits < 3 && *p->at >= '0' && *p->at <= '7'; digits++)
+        code = code * 8 + *p->at++ - '0';
+    if (digits < 3 || code > 255)
+        gparse_wrong(p, "an escape");
+    return (char)code;
+}
+
 static void gparse_text(gparser *p, cr_sconstant *out)
 {
     gparse_want(p, "\"");
-    out->len = strcspn(p->at, "\"\\\n");
-    out->s = cr_session_printf(p->s, "%.*s", (int)out->len, p->at);
-    p->at += out->len;
+    size_t most = strcspn(p->at, "\n");
+    char *made = cr_session_copy(p->s, p->at, most + 1);
+    for (out->len = 0; *p->at && *p->at != '"' && *p->at != '\n'; out->len++)
+        made[out->len] = gparse_char(p);
+    made[out->len] = '\0';
+    out->s = made;
     gparse_want(p, "\"");
+}
+
+/* A text that is a name: without zeros. */
+static const char *gparse_name_text(gparser *p)
+{
+    cr_sconstant name = {0};
+
+    gparse_text(p, &name);
+    if (strlen(name.s) != name.len)
+        gparse_wrong(p, "a name");
+    return name.s;
 }
 
 static void gparse_tensor(gparser *p, cr_sconstant *out)
 {
-    int64_t size[CR_MAX_DIMS];
+    int64_t size[CR_MAX_DIMS], count = 1;
     int ndim = 0;
 
     gparse_want(p, "<Tensor ");
@@ -305,8 +339,9 @@ static void gparse_tensor(gparser *p, cr_sconstant *out)
         if (ndim == CR_MAX_DIMS)
             gparse_wrong(p, ">");
         size[ndim] = gparse_int(p);
-        if (size[ndim] < 0 || size[ndim] > 1024)
-            gparse_wrong(p, "a size up to 1024");
+        if (size[ndim] < 0 || size[ndim] > GPARSE_ELEMENTS ||
+            (count *= size[ndim]) > GPARSE_ELEMENTS)
+            gparse_wrong(p, "a tensor of at most 1024 elements");
         ndim++;
         gparse_take(p, ",");
     }
@@ -362,9 +397,7 @@ static void gparse_attributes(gparser *p, cr_snode *n, const cr_stype *type)
         if (gparse_take(p, "value=")) {
             gparse_constant(p, type, &value);
         } else if (gparse_take(p, "name=")) {
-            cr_sconstant name = {0};
-            gparse_text(p, &name);
-            n->name = name.s;
+            n->name = gparse_name_text(p);
         } else if (gparse_take(p, "beg=")) {
             n->begin = gparse_int(p);
         } else if (gparse_take(p, "end=")) {
