@@ -53,8 +53,11 @@ class Sources(TorchFunctionMode):
 
     def __init__(self, root, recorder):
         self.recorder, self.notes, self.calls = recorder, [], {}
-        self.paths = {id(m): name for name, m in root.named_modules(remove_duplicate=False)}
+        self.paths = {}   # id of a module -> its paths, those with the fewest parts first
+        for name, m in sorted(root.named_modules(remove_duplicate=False), key=lambda item: item[0].count(".") + bool(item[0])):
+            self.paths.setdefault(id(m), []).append(name)
         self.stack, self.top = [], None
+        self.counts = {}  # path -> how often it was called
         self.with_grad, self.without_grad = False, None  # of values that need gradients: whether a call ran that makes
         #                                                  others; the Source of the first that grad mode kept from it
 
@@ -71,8 +74,24 @@ class Sources(TorchFunctionMode):
         return super().__exit__(*error)
 
     def _enter(self, module, args):
-        path = self.paths.get(id(module))
-        self.stack.append(None if path is None else (path, _class_name(module)))
+        path = self._path(module)
+        if path is None:
+            self.stack.append(None)
+            return
+        number = self.counts[path] = self.counts.get(path, -1) + 1
+        self.stack.append((path, _class_name(module), f"{path}@{number}" if number else path))
+
+    def _path(self, module):
+        """The path of a module that is called now.  Of a module with several, that below the module around the call: of
+        two that are there, the one that the call around has not used."""
+        paths = self.paths.get(id(module))
+        if paths is None or len(paths) == 1:
+            return paths and paths[0]
+        outer = next((entry[0] for entry in reversed(self.stack) if entry is not None), "")
+        near = [p for p in paths if not outer or p.startswith(outer + ".")] or paths
+        near = [p for p in near if p.count(".") == near[0].count(".")]
+        used = self.counts.get(outer, 0)
+        return next((p for p in near if self.counts.get(p, -1) < used), near[-1])
 
     def _leave(self, module, args, out):
         if self.stack:
@@ -91,7 +110,7 @@ class Sources(TorchFunctionMode):
         name = _function_name(func)
         short = name.partition(".")[2]
         self.calls[short] = self.calls.get(short, 0) + 1
-        modules = {f"L__self__{path}": (path, cls) for path, cls in filter(None, self.stack)}
+        modules = {f"L__self__{key}": (path, cls) for path, cls, key in filter(None, self.stack)}
         self.recorder.at(str(len(self.notes)))
         self.notes.append(Source(self._frames(), modules, (f"{short}_{self.calls[short]}", name)))
         out = func(*args, **(kwargs or {}))

@@ -3,6 +3,7 @@
 Parameters, buffers and arguments are replaced by fake tensors, and the operators that the call runs on them are recorded
 whole (src/graph/record.c), so that nothing is computed and no state of the module changes.
 """
+import contextlib
 from collections import deque
 
 import cresset
@@ -20,7 +21,7 @@ from ._inputs import DRAFT_NOTE, PlaceholderNames, check_call, leaves_of, placeh
 from ._sources import Sources
 from .dynamic_shapes import dim_specs
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
-from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, TensorArgument
+from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, SymIntArgument, TensorArgument
 
 
 class ExportMode(FakeTensorMode):
@@ -117,11 +118,31 @@ class ModuleState:
                 _restore(container, items)
 
 
-class Trace:
-    """One call of a module, recorded."""
+class KeptCall:
+    """The leaves and trees of the arguments and of the result of one call of a module."""
 
-    def __init__(self, mod, args, kwargs, dynamic_shapes):
+    def __init__(self, key, args, kwargs):
+        self.key = key
+        self.inputs, self.in_spec = tree_flatten((args, kwargs))
+
+    def end(self, out):
+        self.outputs, self.out_spec = tree_flatten(out)
+
+    def leaves(self):
+        return [*self.inputs, *self.outputs]
+
+
+class Trace:
+    """One call of a module, recorded.  kept: the paths of modules of whose calls it keeps arguments and results."""
+
+    def __init__(self, mod, args, kwargs, dynamic_shapes, kept=()):
         self.mod, self.args, self.kwargs = mod, args, kwargs
+        known = dict(mod.named_modules(remove_duplicate=False))
+        for path in kept:
+            if path not in known:
+                raise AssertionError(f"Attribute '{path.partition('.')[0]}' not found in model" if path.partition(".")[0] not in known else
+                                     f"Attribute '{path}' not found in model")
+        self.kept_modules, self.kept_calls = {path: known[path] for path in kept}, []
         self.leaves, self.in_spec = leaves_of(mod, args, kwargs)
         self.dims = dim_specs(mod, args, kwargs, self.leaves, dynamic_shapes)
         everything = [x.value for x in self.leaves], list(mod.parameters()), list(mod.buffers())
@@ -166,7 +187,8 @@ class Trace:
                     self.recorder.dynamic(leaf.fake, leaf.mask)
             self.out = self.call(args, kwargs)
         self.results, self.out_spec = tree_flatten(self.out)
-        self.recorded = self.recorder.finish([x for x in self.results if isinstance(x, Tensor)])
+        others = [x for call in self.kept_calls for x in call.leaves()]
+        self.recorded = self.recorder.finish([x for x in [*self.results, *others] if isinstance(x, Tensor)])
 
     def _inference(self):
         return not cresset.is_grad_enabled()
@@ -177,7 +199,7 @@ class Trace:
         self.mode.recorder = self.recorder
         outer = set_tracing(self)
         try:
-            with self.mode, self.sources:
+            with self.mode, self.sources, self._keep_calls():
                 out = self.mod(*args, **kwargs)
                 self.state.keep_assigned()
             self._check_grad_mode()
@@ -188,6 +210,26 @@ class Trace:
             set_tracing(outer)
             self.mode.recorder = None
             self.recorder.stop()
+
+    @contextlib.contextmanager
+    def _keep_calls(self):
+        """Inside, notes the arguments and results of calls of the modules whose signatures the program keeps."""
+        running = []
+
+        def before(module, args, kwargs):
+            running.append(KeptCall(self.sources.stack[-1][2], args, kwargs))
+
+        def after(module, args, kwargs, out):
+            running[-1].end(out)
+            self.kept_calls.append(running.pop())
+        handles = []
+        for module in self.kept_modules.values():
+            handles += [module.register_forward_pre_hook(before, with_kwargs=True), module.register_forward_hook(after, with_kwargs=True)]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def _check_grad_mode(self):
         """Refuses a change of the grad mode that a program in training would lose: graphs have no node for it."""
@@ -265,16 +307,34 @@ def _build(trace, constraints):
     _add_arguments(trace, builder)
     builder.size_nodes([(c.number, c.leaf.node, c.dim) for c in constraints.dims])
     builder.nodes()
+    signatures = _kept_signatures(trace, builder)
     outputs = builder.output(trace.results, trace.recorded.outputs)
     builder.graph.eliminate_dead_code()
-    return builder, outputs
+    return builder, outputs, signatures
 
 
-def _call_graph(trace):
+def _kept_signatures(trace, builder):
+    """{path, with @k for a further call: signature} of the calls that are kept."""
+    names = iter(trace.recorded.outputs[sum(isinstance(x, Tensor) for x in trace.results):])
+
+    def argument(x):
+        if isinstance(x, Tensor):
+            return TensorArgument(builder.env[next(names)].name)
+        node = builder.number(_C._symbol_of(x)) if type(x) is _C.Symbol else x
+        return SymIntArgument(node.name) if hasattr(node, "meta") else ConstantArgument("", node)
+    out = {}
+    for call in trace.kept_calls:
+        inputs = list(map(argument, call.inputs))
+        out[call.key] = ModuleCallSignature(inputs, list(map(argument, call.outputs)), call.in_spec, call.out_spec)
+    return out
+
+
+def _call_graph(trace, signatures):
     from ._inputs import forward_arg_names
     top = ModuleCallSignature([], [], trace.in_spec, trace.out_spec, forward_arg_names(trace.mod, trace.args, trace.kwargs))
     paths = [name for name, _ in trace.mod.named_modules(remove_duplicate=False) if name]
-    return [ModuleCallEntry("", top), *(ModuleCallEntry(path) for path in paths)]
+    return [ModuleCallEntry("", top), *(ModuleCallEntry(path, signatures.get(path)) for path in paths),
+            *(ModuleCallEntry(key, signature) for key, signature in signatures.items() if key not in paths)]
 
 
 def _state(trace):
@@ -290,18 +350,16 @@ def _state(trace):
 def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=()):
     """The ExportedProgram of one call."""
     check_call(mod, args, kwargs)
-    if preserve:
-        raise NotImplementedError("torch.export.export: preserve_module_call_signature is not supported")
-    trace = Trace(mod, args, kwargs or {}, dynamic_shapes)
+    trace = Trace(mod, args, kwargs or {}, dynamic_shapes, preserve)
     trace.run()
     constraints = Constraints(trace.recorded, trace.dims, trace.leaves)
     constraints.solve()
-    builder, outputs = _build(trace, constraints)
+    builder, outputs, signatures = _build(trace, constraints)
     state, constants = _state(trace)
     from ..fx import GraphModule
     module = GraphModule(builder.modules, builder.graph, "GraphModule")
     return ExportedProgram(module, builder.graph, ExportGraphSignature(builder.specs, outputs), state, constraints.ranges(),
-                           _call_graph(trace), (args, kwargs or {}), {**builder.constants, **constants},
+                           _call_graph(trace, signatures), (args, kwargs or {}), {**builder.constants, **constants},
                            guards_code=constraints.guards())
 
 
@@ -312,6 +370,9 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         dynamic_shapes  sizes that may vary: {argument: {dim: Dim(...), Dim.AUTO or Dim.DYNAMIC}}, or a list or tuple in the
                         order of the arguments; a ShapesCollection
         strict          accepted: calls are recorded in the same way
+        preserve_module_call_signature
+                        paths of modules: module_call_graph has the arguments and results of their calls, and unflatten()
+                        makes modules that are called as the original ones
         prefer_deferred_runtime_asserts_over_guards
                         accepted without effect: sizes have conditions that module() checks, and no assertions
 
