@@ -85,6 +85,10 @@ static cr_status call_kind(const cr_task *t, cr_node *n, cr_tensor *const *in, c
 
     int32_t event = -1;
 
+    if (CR_UNLIKELY(n->extra && n->extra->only_forward) && !cr_thread.pulls &&
+        !cr_thread.pushes)
+        return CR_OK;
+
     if (CR_UNLIKELY(cr_profiling()))
         event = cr_profile_enter(CR_PROFILE_APPLY, cr_node_name(n), (int64_t)n->sequence);
     current = (applying){t, n};

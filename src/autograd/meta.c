@@ -282,6 +282,38 @@ cr_status cr_edge_of(cr_edge *out, cr_tensor *t)
     return CR_OK;
 }
 
+cr_status cr_edge_tensor(cr_tensor **out, const cr_edge *edge)
+{
+    const int64_t zero[CR_MAX_DIMS] = {0};
+    cr_target to;
+    cr_storage *s;
+    cr_tensor *leaf = cr_node_variable(edge->node), *t = NULL;
+    cr_status st;
+
+    if (leaf) {
+        *out = cr_keep(leaf);
+        return CR_OK;
+    }
+    if (edge->input >= edge->node->result_count)
+        return cr_fail(CR_RUNTIME, "the node %s has %u results, none of index %u",
+                       cr_node_name(edge->node), edge->node->result_count, edge->input);
+    if (!cr_target_of(&to, edge))
+        return cr_fail(CR_RUNTIME, "the sizes of result %u of %s are not known", edge->input,
+                       cr_node_name(edge->node));
+    CR_TRY(cr_storage_new(&s, to.device, 0));
+    st = cr_tensor_over(&t, s, (cr_dtype)to.dtype, to.ndim, to.size, zero, 0);
+    if (st) {
+        cr_storage_drop(s);
+        return st;
+    }
+    st = cr_set_history(t, edge->node, edge->input);
+    if (st)
+        cr_drop(t);
+    else
+        *out = t;
+    return st;
+}
+
 bool cr_is_leaf(cr_tensor *t)
 {
     cr_node *n;
@@ -289,6 +321,28 @@ bool cr_is_leaf(cr_tensor *t)
     if (!t || cr_grad_fn(&n, t))
         return true;
     return !n;
+}
+
+cr_status cr_mark_dual(cr_tensor *t, bool only_forward)
+{
+    struct cr_node_extra *extra;
+    cr_tensor *base = cr_base_of(t);
+    cr_grad_meta *m;
+    cr_node *n;
+
+    if (!cr_requires_grad(t))
+        return CR_OK;
+    CR_TRY(cr_meta_of(&m, t));
+    m->dual = true;
+    if (base)
+        CR_TRY(cr_meta_of(&m, base));
+    m->dual = true;
+    CR_TRY(cr_grad_fn(&n, t));
+    if (!only_forward || !n)
+        return CR_OK;
+    CR_TRY(cr_node_extra_of(&extra, n));
+    extra->only_forward = true;
+    return CR_OK;
 }
 
 /* --- flags --- */

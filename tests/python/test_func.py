@@ -160,7 +160,7 @@ def test_levels_of_forward_derivatives():
         assert forward_ad.unpack_dual(x).tangent.tolist() == [3, 3]
         assert forward_ad.unpack_dual(torch.ones(2)).tangent is None
     assert forward_ad.unpack_dual(x).tangent is None
-    with pytest.raises(RuntimeError, match="no level is active"):
+    with pytest.raises(RuntimeError, match="Dual level must be a positive number"):
         forward_ad.exit_dual_level()
 
 

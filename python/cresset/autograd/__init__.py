@@ -21,7 +21,7 @@ _profiler_enabled, _disable_profiler = _C._profile_enabled, _C._profile_stop
 
 
 def _as_tuple(x, what="tensors"):
-    if x is None or isinstance(x, Tensor):
+    if x is None or isinstance(x, (Tensor, graph.GradientEdge)):
         return (x,)
     if hasattr(x, "__iter__"):
         return tuple(x)
@@ -86,6 +86,8 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
 
 def _materialize(result, inputs):
+    if any(r is None and isinstance(x, graph.GradientEdge) for r, x in zip(result, inputs)):
+        raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
     if any(r is None and not (x.is_floating_point() or x.is_complex())
            for r, x in zip(result, inputs)):
         raise RuntimeError("the gradients of integral inputs cannot be materialized")

@@ -5,13 +5,13 @@ result by differentiating the vector-Jacobian product, which is linear in its ve
 """
 from typing import NamedTuple, Optional
 
+from .. import _C
 from .._C import Tensor, enable_grad
+from .function import _dual_levels as _levels
 from .function import _forward_modes
 from .graph import get_gradient_edge
 
 __all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual", "dual_level"]
-
-_levels = []  # of each active level: [(alias, tangent)]
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -27,17 +27,19 @@ def enter_dual_level():
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     _levels.append([])
     _forward_modes.append("dual level")
+    _C._set_duals(True)
     return len(_levels) - 1
 
 
 def exit_dual_level(*, level=None):
     """Ends a level; its tensors have no tangents any more."""
-    if not _levels:
-        raise RuntimeError("Trying to exit a forward AD level but no level is active.")
     if level is not None and level != len(_levels) - 1:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is "
                            "not supported.")
+    if not _levels:
+        raise RuntimeError("Dual level must be a positive number.")
     _levels.pop()
+    _C._set_duals(False)
     _forward_modes.remove("dual level")
 
 
@@ -53,25 +55,50 @@ def make_dual(tensor, tangent, *, level=None):
     check_tangent(tensor, tangent)
     with enable_grad():
         dual = _alias(tensor)
-    _levels[-1].append((dual, tangent))
+    _levels[-1].append((get_gradient_edge(dual), tangent, False))
+    _C._mark_dual(dual)
     return dual
+
+
+def add_dual(tensor, tangent):
+    """Gives a result of a Function the tangent that its jvp computed."""
+    from .._functorch.eager_transforms import check_tangent
+    check_tangent(tensor, tangent)
+    _levels[-1].append((get_gradient_edge(tensor), tangent, True))
+
+
+def _own():
+    """The aliases of the level's tensors that are leaves."""
+    nodes = [edge.node for edge, _, _ in _levels[-1]]
+    return [node.variable for node in nodes if hasattr(node, "variable")]
+
+
+def tangent_of(tensor):
+    """The tangent of a tensor by the active level, None without."""
+    from .._functorch.eager_transforms import _ended, push_forward, reaches
+    if not tensor.requires_grad:
+        return None
+    edge = get_gradient_edge(tensor)
+    for known, tangent, computed in _levels[-1]:
+        if known == edge:
+            return _ended(tangent, _own()) if computed else tangent
+    edges, tangents, _ = zip(*_levels[-1])
+    if not reaches(edge.node, [known.node for known in edges]):
+        return None
+    with enable_grad():
+        found, vectors = push_forward([tensor], list(edges), list(tangents))
+    return _ended(found[0], _own() + vectors)
 
 
 def unpack_dual(tensor, *, level=None):
     """Returns the primal and the tangent of a tensor."""
-    from .._functorch.eager_transforms import _ended, push_forward, reaches
+    from .._functorch.eager_transforms import _ended
     if not _levels or not _levels[-1]:
         return UnpackedDualTensor(tensor, None)
-    duals, tangents = zip(*_levels[-1])
-    own = [x for x in duals if x.is_leaf]
-    for dual, tangent in _levels[-1]:
-        if dual is tensor:
-            return UnpackedDualTensor(_ended(tensor, own), tangent)
-    if not tensor.requires_grad or not reaches(tensor.grad_fn, [get_gradient_edge(x).node for x in duals]):
-        return UnpackedDualTensor(tensor, None)
-    with enable_grad():
-        found, vectors = push_forward([tensor], list(duals), list(tangents))
-    return UnpackedDualTensor(_ended(tensor, own), _ended(found[0], own + vectors))
+    primal, tangent = _ended(tensor, _own()), tangent_of(tensor)
+    if tangent is not None and not _C.is_grad_enabled():
+        primal, tangent = [x.detach() if x.requires_grad else x for x in (primal, tangent)]
+    return UnpackedDualTensor(primal, tangent)
 
 
 class dual_level:

@@ -10,6 +10,7 @@ __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable",
 
 
 _forward_modes = []  # an item for each jvp that runs and each dual level
+_dual_levels = []  # of each active level: [(gradient edge, tangent, whether a derivative gave the tangent)]
 
 
 class FunctionCtx(_C._FunctionBase):
@@ -49,7 +50,7 @@ class FunctionMeta(type):
 
     @property
     def _pull_function(cls):
-        return _pull if cls._has_jvp else cls._backward_function
+        return cls._backward_function if cls._transposes else _pull
 
 
 def _no_forward(*args, **kwargs):
@@ -84,6 +85,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     vjp = staticmethod(_no_backward)
     jvp = staticmethod(_no_jvp)
     generate_vmap_rule = False
+    _transposes = False  # whether forward mode differentiates backward, which must then be linear
 
     def __init__(self, *args, **kwargs):
         import warnings
@@ -103,7 +105,38 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         """Runs forward and records the call."""
         if kwargs or cls._setup_function is not None:
             args = _with_defaults(cls, args, kwargs)
+        if _dual_levels and _dual_levels[-1]:
+            return _apply_to_duals(cls, args)
         return _C._apply_function(cls, args)
+
+
+def _apply_to_duals(cls, args):
+    """Runs forward, and jvp if an argument has a tangent."""
+    from .forward_ad import add_dual, tangent_of
+    tangents = [tangent_of(x) if isinstance(x, Tensor) else None for x in args]
+    out = _C._apply_function(cls, args)
+    several = isinstance(out, tuple)
+    outs = out if several else (out,)
+    call = next((y.grad_fn for y in outs if isinstance(y, Tensor) and isinstance(y.grad_fn, cls._backward_cls)), None)
+    if call is None or cls._transposes or all(t is None for t in tangents):
+        return out
+    if call.materialize_grads:
+        tangents = [_C.zeros_like(x) if t is None and isinstance(x, Tensor) else t for x, t in zip(args, tangents)]
+    call._jvp_ran = True
+    for y, t in zip(outs, _call_jvp(call, tangents, len(outs))):
+        if t is not None and isinstance(y, Tensor) and y.requires_grad:
+            add_dual(y, t)
+    return out
+
+
+def _call_jvp(call, tangents, count):
+    given = [None if t is None else t.clone() for t in tangents]  # jvp may change a tangent in place
+    call._in_jvp = True
+    try:
+        found = call._forward_cls.jvp(call, *given)
+    finally:
+        call._in_jvp = False
+    return _checked_tangents(found if isinstance(found, tuple) else (found,), count)
 
 
 def _with_defaults(cls, args, kwargs):
@@ -121,6 +154,8 @@ class _TransposedJvp(Function):
     Forward mode reads only this derivative (`push_forward`), so the results are zeros.
     """
 
+    _transposes = True
+
     @staticmethod
     def forward(ctx, call, *cotangents):
         ctx.call = call
@@ -131,13 +166,8 @@ class _TransposedJvp(Function):
     def backward(ctx, *tangents):
         call, given = ctx.call, [None] * len(ctx.call._input_likes)
         for k, t in zip(ctx.inputs, tangents):
-            given[k] = t.clone()  # jvp may change a tangent in place
-        call._in_jvp = True
-        try:
-            found = call._forward_cls.jvp(call, *given)
-        finally:
-            call._in_jvp = False
-        return None, *_checked_tangents(found if isinstance(found, tuple) else (found,), len(ctx.needs_input_grad) - 1)
+            given[k] = t
+        return None, *_call_jvp(call, given, len(ctx.needs_input_grad) - 1)
 
 
 def _checked_tangents(found, count):
@@ -151,7 +181,11 @@ def _checked_tangents(found, count):
 
 
 def _pull(ctx, *cotangents):
-    """The gradients of a call's inputs in the first pass of forward mode."""
+    """The gradients of a call's inputs in the first pass of forward mode: none if jvp gave the tangents at the call."""
+    if hasattr(ctx, "_jvp_ran"):
+        return (None,) * len(ctx.needs_input_grad)
+    if not ctx._forward_cls._has_jvp:
+        _no_jvp(ctx)
     found = iter(_TransposedJvp.apply(ctx, *cotangents))
     return tuple(None if like is None else next(found) for like in ctx._input_likes)
 

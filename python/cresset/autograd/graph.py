@@ -30,8 +30,8 @@ def get_gradient_edge(tensor):
                            "not require gradients.")
     if tensor.grad_fn is not None:
         return GradientEdge(tensor.grad_fn, tensor.output_nr)
-    # Any view of a leaf shows the leaf's node.
-    return GradientEdge(tensor.view_as(tensor).grad_fn.next_functions[0][0], 0)
+    with _C.enable_grad():  # any view of a leaf shows the leaf's node
+        return GradientEdge(tensor.view_as(tensor).grad_fn.next_functions[0][0], 0)
 
 
 def increment_version(tensor):

@@ -43,11 +43,39 @@ static void unlock_python(void)
 
 /* --- arguments --- */
 
-/* The tensors in a tensor, a sequence or None; borrowed. */
+/* The tensors in a tensor, a sequence or None. */
 typedef struct {
-    cr_tensor **at;
+    cr_tensor **at; /* counted, NULL for None */
     int count;
 } tensors;
+
+static void drop_tensors(tensors *t)
+{
+    for (int i = 0; t->at && i < t->count; i++)
+        cr_drop(t->at[i]);
+    PyMem_Free(t->at);
+}
+
+/* Reads a GradientEdge, which is a tuple of a node, the index of a result, and a third item.
+ * False without an exception for other objects. */
+static bool take_edge(tensors *out, PyObject *x, int i)
+{
+    cr_edge edge = {0};
+
+    if (!PyTuple_Check(x) || PyTuple_CheckExact(x) || PyTuple_GET_SIZE(x) != 3)
+        return false;
+    edge.node = cr_py_node_of(PyTuple_GET_ITEM(x, 0));
+    if (!edge.node) {
+        PyErr_Clear();
+        return false;
+    }
+    unsigned long index = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(x, 1));
+    if (index == (unsigned long)-1 && PyErr_Occurred())
+        return false;
+    edge.input = index > UINT32_MAX ? UINT32_MAX : (uint32_t)index;
+    cr_status st = cr_edge_tensor(&out->at[i], &edge);
+    return !st || cr_py_raise_int(st) == 0;
+}
 
 static bool backward_take_tensor(tensors *out, PyObject *x, bool optional, const char *what,
                                  int i)
@@ -56,13 +84,16 @@ static bool backward_take_tensor(tensors *out, PyObject *x, bool optional, const
         out->at[i] = NULL;
         return true;
     }
-    if (!cr_py_is_tensor(x)) {
+    if (cr_py_is_tensor(x)) {
+        out->at[i] = cr_keep(cr_py_tensor_of(x));
+        return true;
+    }
+    if (!optional && take_edge(out, x, i))
+        return true;
+    if (!PyErr_Occurred())
         PyErr_Format(PyExc_TypeError, "element %d of %s is not a Tensor but %s", i, what,
                      Py_TYPE(x)->tp_name);
-        return false;
-    }
-    out->at[i] = cr_py_tensor_of(x);
-    return true;
+    return false;
 }
 
 /* Reads the tuple `x`. */
@@ -70,7 +101,7 @@ static bool read_tensors(tensors *out, PyObject *x, bool optional, const char *w
 {
     Py_ssize_t n = PyTuple_GET_SIZE(x);
 
-    out->at = PyMem_Malloc((size_t)(n + 1) * sizeof *out->at);
+    out->at = PyMem_Calloc((size_t)n + 1, sizeof *out->at);
     out->count = (int)n;
     if (!out->at) {
         PyErr_NoMemory();
@@ -181,8 +212,8 @@ static PyObject *backward_run(const cr_backward_call *call)
 }
 
 /* While a call is recorded, missing cotangents are made by an operator, because tensors made by
- * the engine would not be in the graph.  `made` owns them. */
-static int make_ones(const tensors *roots, tensors *grads, cr_tensor **made)
+ * the engine would not be in the graph.  */
+static int make_ones(const tensors *roots, tensors *grads)
 {
     cr_value result;
 
@@ -193,7 +224,7 @@ static int make_ones(const tensors *roots, tensors *grads, cr_tensor **made)
         cr_status st = cr_call_named("ones_like", &arg, 1, &result);
         if (st)
             return cr_py_raise_int(st);
-        grads->at[i] = made[i] = result.t;
+        grads->at[i] = result.t;
     }
     return 0;
 }
@@ -201,20 +232,9 @@ static int make_ones(const tensors *roots, tensors *grads, cr_tensor **made)
 static PyObject *run_recorded(const cr_backward_call *call, const tensors *roots,
                               tensors *grads)
 {
-    cr_tensor **made;
-    PyObject *out = NULL;
-
-    if (!cr_recorder_active())
-        return backward_run(call);
-    made = PyMem_Calloc((size_t)roots->count + 1, sizeof *made);
-    if (!made)
-        return PyErr_NoMemory();
-    if (make_ones(roots, grads, made) == 0)
-        out = backward_run(call);
-    for (int i = 0; i < roots->count; i++)
-        cr_drop(made[i]);
-    PyMem_Free(made);
-    return out;
+    if (cr_recorder_active() && make_ones(roots, grads) < 0)
+        return NULL;
+    return backward_run(call);
 }
 
 /* _run_backward(tensors, grads, retain_graph, create_graph, inputs, accumulate,
@@ -244,9 +264,9 @@ static PyObject *backward_run_call(PyObject *m, PyObject *args)
                                        .allow_unused = allow_unused != 0};
         out = run_recorded(&call, &r, &g);
     }
-    PyMem_Free(r.at);
-    PyMem_Free(g.at);
-    PyMem_Free(in.at);
+    drop_tensors(&r);
+    drop_tensors(&g);
+    drop_tensors(&in);
     return out;
 }
 
