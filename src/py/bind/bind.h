@@ -231,6 +231,16 @@ typedef struct cr_py_sig {
  * freed. */
 cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method);
 
+/* torch 0.4 had the numbers of `x.add(2, y)` and `addmm(beta, x, alpha, a, b)` before tensors.
+ * Bits of the keyword-only numbers of an entry that otherwise takes tensors, else 0. */
+uint32_t cr_py_old_numbers(const cr_py_sig *s);
+/* Makes the signature of such an order: way 0 with all numbers, way 1 without the second of
+ * two. False when there is none. */
+bool cr_py_old_sig(cr_py_sig *out, const cr_py_sig *s, int way);
+/* torch's warning about a call of the signature `old` of `sig`. */
+CR_MUST cr_status cr_py_text_of_old(cr_text *out, const char *name, const cr_py_sig *old,
+                                    const cr_py_sig *sig);
+
 /* The signature of one overload; NULL with an exception. */
 cr_py_sig *cr_py_sig_one(const cr_op *op);
 /* The signature of one overload that writes to given tensors; NULL with an exception. */

@@ -394,7 +394,7 @@ static PyObject *call_out_list(const cr_py_op *self, const cr_py_sig *s, cr_py_a
 static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
 {
     const cr_op *op = s->op;
-    cr_tensor *out[CR_MAX_RESULTS];
+    cr_tensor *out[CR_MAX_RESULTS] = {0};
     cr_value result[CR_MAX_RESULTS];
     sizes had[CR_MAX_RESULTS];
     cr_status st;
@@ -459,6 +459,41 @@ static PyObject *call_shown(const cr_py_op *self)
     return self->shown ? self->shown : (PyObject *)(uintptr_t)self;
 }
 
+static int warn_of_old(const char *name, const cr_py_sig *old, const cr_py_sig *sig)
+{
+    static bool said;
+    cr_text text = {0};
+    cr_status st = said ? CR_OK : cr_py_text_of_old(&text, name, old, sig);
+    int done = st ? cr_py_raise_int(st) : cr_py_warn_once(&said, cr_text_str(&text));
+
+    cr_text_drop(&text);
+    return done;
+}
+
+/* A call that no signature takes: with numbers before tensors, or an error. */
+static PyObject *call_old(const cr_py_op *self, const cr_py_given *g)
+{
+    const char *name = PyUnicode_AsUTF8(self->name);
+    cr_py_sig old;
+    cr_py_args a;
+
+    for (const cr_py_sig *s = self->chain; s; s = s->next)
+        for (int way = 0; cr_py_old_sig(&old, s, way); way++) {
+            PyObject *out = NULL;
+            cr_py_args_init(&a);
+            cr_py_fit fit = cr_py_bind(&a, &old, g, self->method);
+            if (fit == CR_PY_FITS && warn_of_old(name, &old, s) == 0)
+                out = a.overloaded_count > 0
+                          ? cr_py_override_call(call_shown(self), a.overloaded,
+                                                a.overloaded_count, g)
+                          : call_run(self, &old, &a);
+            cr_py_args_drop(&a);
+            if (fit != CR_PY_MISFIT)
+                return out;
+        }
+    return cr_py_explain(name, self->chain, g, self->method);
+}
+
 /* Tries the overloads in table order. */
 static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagged,
                          PyObject *names)
@@ -490,9 +525,7 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
                   ? cr_py_override_call(call_shown(self), a.overloaded, a.overloaded_count, &g)
                   : call_run(self, s, &a);
     else
-        out = fit == CR_PY_RAISED
-                  ? NULL
-                  : cr_py_explain(PyUnicode_AsUTF8(self->name), self->chain, &g, self->method);
+        out = fit == CR_PY_RAISED ? NULL : call_old(self, &g);
     cr_py_args_drop(&a);
     return out;
 }

@@ -13,6 +13,7 @@ typedef struct {
 typedef struct {
     const cr_py_sig *sig;
     uint32_t absent, required; /* bits of parameters */
+    uint32_t moved;            /* numbers that are no keywords */
 } listed;
 
 enum { LISTED_MOST = 16 };
@@ -111,7 +112,7 @@ static void print_sig(cr_text *out, const listed *l)
         print_signature_param(out, l, s->order[k]);
     }
     for (int i = 0; i < s->op->param_count; i++) {
-        if (!s->op->param[i].keyword_only)
+        if (!s->op->param[i].keyword_only || l->moved >> i & 1)
             continue;
         cr_text_printf(out, "%s%s", n++ ? ", " : "", star ? "" : "*, ");
         star = true;
@@ -418,7 +419,8 @@ static int list_signature(listed *list, int n, const cr_py_sig *s)
     for (int i = 0; i < op->aten.count; i++)
         several |= op->aten.list[i].absent != 0;
     for (int i = 0; several && i < op->aten.count && n < LISTED_MOST; i++)
-        list[n++] = (listed){s, op->aten.list[i].absent, op->aten.list[i].required};
+        list[n++] = (listed){
+            .sig = s, .absent = op->aten.list[i].absent, .required = op->aten.list[i].required};
     if (!several && n < LISTED_MOST)
         list[n++] = (listed){.sig = s};
     return n;
@@ -442,4 +444,21 @@ PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_gi
             count++;
         }
     return count == 1 ? explain_one(&c, only) : explain_many(&c, list, n);
+}
+
+/* --- signatures of old programs --- */
+
+cr_status cr_py_text_of_old(cr_text *out, const char *name, const cr_py_sig *old,
+                            const cr_py_sig *sig)
+{
+    uint32_t numbers = cr_py_old_numbers(sig);
+    const listed was = {.sig = old, .required = numbers, .moved = numbers};
+    const listed is = {.sig = sig};
+
+    cr_text_printf(out, "This overload of %s is deprecated:\n\t%s", name, name);
+    print_sig(out, &was);
+    cr_text_printf(out, "\nConsider using one of the following signatures instead:\n\t%s",
+                   name);
+    print_sig(out, &is);
+    return out->failed ? CR_MEMORY : CR_OK;
 }

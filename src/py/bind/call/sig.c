@@ -117,6 +117,47 @@ cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method)
     return first;
 }
 
+/* --- old orders --- */
+
+uint32_t cr_py_old_numbers(const cr_py_sig *s)
+{
+    const cr_op *op = s->op;
+    uint32_t numbers = 0;
+    int tensors = 0;
+
+    for (int i = 0; i < op->param_count; i++) {
+        const cr_param *p = &op->param[i];
+        if (p->keyword_only && p->type == CR_T_SCALAR && p->has_default)
+            numbers |= 1u << i;
+        else if (!p->keyword_only && p->type == CR_T_TENSOR)
+            tensors++;
+        else
+            return 0;
+    }
+    return tensors >= 2 && __builtin_popcount(numbers) <= 2 ? numbers : 0;
+}
+
+bool cr_py_old_sig(cr_py_sig *out, const cr_py_sig *s, int way)
+{
+    uint32_t numbers = cr_py_old_numbers(s), last = numbers & (numbers - 1);
+    int n = 0, first = (int)CR_CTZ(numbers | 1u << 31);
+
+    if (!numbers || way > (last != 0))
+        return false;
+    *out = *s;
+    if (last && s->self < 0)
+        out->order[n++] = (uint8_t)first; /* beta */
+    out->order[n++] = s->order[0];
+    if (last && s->self >= 0)
+        out->order[n++] = (uint8_t)first;
+    if (!last || !way)
+        out->order[n++] = (uint8_t)CR_CTZ(last ? last : numbers);
+    for (int k = 1; k < s->positional; k++)
+        out->order[n++] = s->order[k];
+    out->positional = (uint8_t)n;
+    return true;
+}
+
 /* --- binding --- */
 
 static cr_py_fit arg_misfit(cr_py_args *a, int param, int position, PyObject *value)
