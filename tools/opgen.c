@@ -444,6 +444,7 @@ static const char *const vocabulary[][8] = {
     {"select.cuh"},
     {"recurrent.cuh"},
     {"integer.cuh"},
+    {"table.cuh"},
     {"loops.cuh", "../kern/cpu/plane/grid.h", "../kern/cpu/plane/grid_loops.inc",
      "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/plane/roi_job.h", "../kern/cpu/plane/roi_loops.inc",

@@ -13,6 +13,8 @@
 
 /* The cost of a step from which its body exists once. */
 enum { CUDA_COST_ONCE = 100 };
+/* The cost from which the values of halves are read from a table (jit/cuda_table.h). */
+enum { CUDA_COST_TABLE = 20 };
 
 /* --- elements --- */
 
@@ -666,6 +668,23 @@ static void cuda_open_list(cr_printer *p)
     cr_print_line(p, "};");
 }
 
+static bool cuda_is_half(const cr_printer *p, int k)
+{
+    return p->choice.stored && cr_dtype_size((cr_dtype)p->choice.stored[k]) == 2;
+}
+
+/* A result's element is a function of one operand's and of parameters, and costs more than
+ * to read it from a table. */
+static bool cuda_is_tabled(const cr_printer *p)
+{
+    const cr_nest *n = p->n;
+
+    return n->kind == CR_NEST_ROWS && !cuda_reduces(p) && n->sweeps == 1 && !n->row_stores &&
+           n->sweep[0].stores == 1 && p->operands == 2 && !n->counts_columns &&
+           !n->counts_rows && !n->scans.count && !p->u->random && !cr_computed_dims(p) &&
+           n->sweep[0].cost >= CUDA_COST_TABLE && cuda_is_half(p, 0) && cuda_is_half(p, 1);
+}
+
 static void cuda_open_kernel(cr_printer *p, const char *symbol)
 {
     int params = 1;
@@ -691,6 +710,7 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
                          .params = params,
                          .computed = cr_computed_dims(p),
                          .rows_fit = cr_nest_fits_registers(p->n),
+                         .tabled = cuda_is_tabled(p),
                          .most = p->choice.list ? cuda_list_most(p->operands, params) : 0};
     if (p->u->launch.kind == CR_LAUNCH_COLUMNS)
         cr_print_line(p, "/* columns of %d */", p->u->launch.threads);

@@ -27,7 +27,8 @@ typedef struct {
     uint8_t align[CR_EMIT_OPERANDS]; /* bytes of operand k's vectors, at most 16; 0: it has one
                                       * value a row */
     bool rows_fit;                   /* cr_dialect_cuda_rows prints the nest */
-    int most;                        /* arrays of its ck_list_call, or 0 */
+    bool tabled; /* pointwise: a half of one half and parameters, for which a table is faster */
+    int most;    /* arrays of its ck_list_call, or 0 */
 } cr_emit_launch;
 
 typedef struct {

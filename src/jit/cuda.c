@@ -10,6 +10,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include "jit/cache.h"
+#include "jit/cuda_table.h"
 #include "jit/entry.h"
 #include "jit/vocabulary.h"
 #include "num/dtype.h"
@@ -168,6 +169,7 @@ typedef struct {
     uint8_t stored[CR_EMIT_OPERANDS];
     _Atomic(cuda_variant *) variant[2][2][CUDA_FORMS]; /* [outer][whole][form] */
     _Atomic(cuda_variant *) list;
+    cr_cuda_tables tables;
 } cuda_kernel;
 
 static void cuda_kernel_drop(cuda_kernel *k)
@@ -526,6 +528,46 @@ static const char *cuda_launch_slow(int index, cuda_kernel *k, cuda_call *c, int
     return error;
 }
 
+/* --- tables --- */
+
+/* Whether the launch may read its values from a table. */
+static bool cuda_can_table(int index, const cr_launch *l)
+{
+    const cuda_kernel *k = l->code;
+
+    return k->plain.how.tabled && l->size[0] == 1 && l->size[1] >= CR_TABLE_LEAST &&
+           !l->outer && !l->numbers && l->stride[1] == 2 && l->stride[3] == 2 &&
+           !(((uintptr_t)l->pointer[0] | (uintptr_t)l->pointer[1]) % 16) &&
+           cr_cuda_table_fits(index);
+}
+
+/* The kernel's values of all halves; *out is NULL if there is no memory for more tables. */
+static const char *cuda_make_table(const cr_cuda_values **out, int index, const cr_launch *l)
+{
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    cuda_kernel *k = l->code;
+    void *at = NULL, *pointer[2];
+    const char *error = NULL;
+    cr_launch values = *l;
+    cuda_call c;
+
+    pthread_mutex_lock(&one);
+    *out = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);
+    if (!*out && !cr_cuda_table_is_full(&k->tables))
+        error = cr_cuda_table_halves(&at, index);
+    if (!error && at) {
+        pointer[0] = pointer[1] = at;
+        values.pointer = pointer;
+        values.size[1] = CR_HALF_VALUES;
+        error = cuda_launch_slow(index, k, &c, cuda_set_dims(&c, &values, true), 1);
+        if (!error)
+            error = cr_cuda_table_add(&k->tables, index, at, l->param, l->param_bytes);
+        *out = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);
+    }
+    pthread_mutex_unlock(&one);
+    return error;
+}
+
 static const char *cuda_launch(int index, const cr_launch *l)
 {
     cuda_kernel *k = l->code;
@@ -537,6 +579,14 @@ static const char *cuda_launch(int index, const cr_launch *l)
         return "CUDA: a kernel was called with other operands than it has";
     if (!l->size[0])
         return NULL;
+    if (cuda_can_table(index, l)) {
+        const cr_cuda_values *v = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);
+        const char *error = v ? NULL : cuda_make_table(&v, index, l);
+        if (error || v)
+            return error
+                       ? error
+                       : cr_cuda_table_run(index, v, l->pointer[0], l->pointer[1], l->size[1]);
+    }
     bool columns = how->kind == CR_LAUNCH_COLUMNS;
     int left = cuda_set_dims(&c, l, !columns);
     return cuda_launch_slow(index, k, &c, left,

@@ -735,6 +735,22 @@ def test_attention(sizes, causal, kind, dtype):
         assert same(torch.compile(attend)(*there), attend(*there).cpu())
 
 
+HALVES = {"bfloat16": torch.nn.functional.silu, "float16": lambda x: torch.nn.functional.softplus(x, beta=0.5)}
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_halves_by_tables(dtype):
+    """A costly function of many halves has the host's bits for each of the 65,536, wherever they are."""
+    f, dtype = HALVES[dtype], getattr(torch, dtype)
+    every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = torch.cat([every.repeat(16), every[3:8]])
+    there = x.cuda()
+    for i in (0, 1):  # of the second copy the address is not that of a vector
+        assert same_with_nan(f(there.clone()[i:]), f(x.clone()[i:]))
+    with torch.no_grad():
+        assert not FAKE or launches(lambda: f(there)) == 1
+
+
 # Whole tiles, which cuDNN takes.
 TILED = [((1, 2, 2, 64, 128, 64), True, "contiguous"), ((1, 4, 2, 128, 64, 40), False, "contiguous"), ((2, 2, 2, 64, 64, 16), True, "packed")]
 

@@ -417,6 +417,13 @@ const char *cr_cuda_fill(int index, void *to, const void *item, int bytes, size_
                                       : driver->fill_32(at, word, n, stream));
 }
 
+void *cr_cuda_block(int index, size_t bytes)
+{
+    uintptr_t at = 0;
+
+    return cr_cuda_use(index) || driver->memory_get(&at, bytes) ? NULL : (void *)at;
+}
+
 /* --- kernels --- */
 
 /* Shared memory that a launch may have unless the function's attribute allows more. */
