@@ -225,6 +225,9 @@ CK_KERNEL_OF(CN_THREADS, cn_totals_rows, cn_call)
     }
 }
 
+/* Threads of the block that joins a line's totals: a step takes as long with more of them. */
+enum { CN_CHAINERS = CN_CHAIN == CN_IN_TURN ? CN_THREADS : 1024 };
+
 #if CN_CHAIN != CN_GUESSED
 /* Running values of some[0] ... some[count - 1], each one before its element; *all are those
  * before, if `has`, and then all. */
@@ -236,7 +239,7 @@ CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
 
     if (me < count)
         sum = some[me];
-    for (int by = 1; by < CN_THREADS; by *= 2) {
+    for (int by = 1; by < CN_CHAINERS; by *= 2) {
         if (me >= by && me < count)
             before = some[me - by];
         __syncthreads();
@@ -281,7 +284,7 @@ CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
 #endif
 
 /* A step has CN_STEP totals; a thread has CN_OWN neighbouring ones. */
-enum { CN_OWN = CN_CHAIN == CN_IN_TURN ? 1 : 16, CN_STEP = CN_THREADS * CN_OWN };
+enum { CN_OWN = CN_CHAIN == CN_IN_TURN ? 1 : 8, CN_STEP = CN_CHAINERS * CN_OWN };
 
 /* The thread's totals of the step at `at`; returns how many it has. */
 CV_FN int cn_own_totals(const cn_state *at, cm_i64 left, cn_state *own)
@@ -305,7 +308,7 @@ CV_FN int cn_own_totals(const cn_state *at, cm_i64 left, cn_state *own)
 struct cn_shift {
     double even, odd; /* the end's shift less the start's, if the start's is even or odd */
 };
-enum { CN_TRIES = 24, CN_TRIES_AFTER_FAILURE = 3, CN_WARPS = CN_THREADS / 32 };
+enum { CN_TRIES = 24, CN_TRIES_AFTER_FAILURE = 3, CN_WARPS = CN_CHAINERS / 32 };
 
 CV_FN bool cn_is_odd(double x, double units) { return cm_to64(x * units) & 1; }
 CV_FN cn_shift cn_joined(cn_shift a, cn_shift b, double units)
@@ -374,7 +377,7 @@ CV_FN bool cn_equal(double a, double b)
 CV_FN bool cn_guess(const double *own, int count, double base, int tries, double *start,
                     double *end)
 {
-    CK_SHARED double begin[CN_THREADS];
+    CK_SHARED double begin[CN_CHAINERS];
     CK_SHARED int wrong;
     const int me = ck_x();
     cn_shift shift = {0, 0};
@@ -396,7 +399,7 @@ CV_FN bool cn_guess(const double *own, int count, double base, int tries, double
         __syncthreads();
         double most = 0;
         for (int k = 0; k < 3; k++) {
-            const double some = begin[k * (CN_THREADS - 1) / 2];
+            const double some = begin[k * (CN_CHAINERS - 1) / 2];
             most = some > most ? some : -some > most ? -some : most;
         }
         const double unit = cn_unit(most);
@@ -409,7 +412,7 @@ CV_FN bool cn_guess(const double *own, int count, double base, int tries, double
                 *end += own[k];
                 up += own[k];
             }
-        const double next = me + 1 < CN_THREADS ? begin[me + 1] : *end;
+        const double next = me + 1 < CN_CHAINERS ? begin[me + 1] : *end;
         shift = {*end - next, up - (next + unit)};
         if (!cn_equal(*end, next))
             CK_ATOMIC_ADD_(&wrong, 1);
@@ -424,9 +427,9 @@ CV_FN bool cn_guess(const double *own, int count, double base, int tries, double
 CV_FN void cn_in_turn(const double *at, cm_i64 left, const double *own, int count, double base,
                       double *start, double *end)
 {
-    CK_SHARED double begin[CN_THREADS];
+    CK_SHARED double begin[CN_CHAINERS];
 
-    for (int t = 0; ck_x() == 0 && t < CN_THREADS; t++) {
+    for (int t = 0; ck_x() == 0 && t < CN_CHAINERS; t++) {
         begin[t] = base;
         CV_ALL
         for (int k = 0; k < CN_OWN; k++)
@@ -441,7 +444,7 @@ CV_FN void cn_in_turn(const double *at, cm_i64 left, const double *own, int coun
             *end += own[k];
 }
 
-CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
+CK_KERNEL_OF(CN_CHAINERS, cn_chain_rows, cn_call)
 {
     CK_SHARED double last;
     double own[CN_OWN], start, end;
@@ -462,7 +465,7 @@ CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
                     at[ck_x() * CN_OWN + k] = start;
                     start += own[k];
                 }
-            if (ck_x() == CN_THREADS - 1)
+            if (ck_x() == CN_CHAINERS - 1)
                 last = end;
             __syncthreads();
             base = last;
@@ -471,9 +474,9 @@ CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
 }
 #else
 /* Each block's total becomes that of the blocks before it. */
-CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
+CK_KERNEL_OF(CN_CHAINERS, cn_chain_rows, cn_call)
 {
-    CK_SHARED cn_state some[CN_THREADS];
+    CK_SHARED cn_state some[CN_CHAINERS];
     cn_state own[CN_OWN], all, sum;
 
     for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x))
@@ -481,7 +484,7 @@ CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
             cn_state *const at = call.totals + line * call.blocks + first;
             const cm_i64 left = call.blocks - first;
             const int count = cn_own_totals(at, left, own);
-            const int threads = (int)cn_least(CN_THREADS, (left + CN_OWN - 1) / CN_OWN);
+            const int threads = (int)cn_least(CN_CHAINERS, (left + CN_OWN - 1) / CN_OWN);
             CV_ALL
             for (int k = 0; k < CN_OWN; k++)
                 if (k < count)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* As in emit/scan.cuh. */
-enum { SCAN_BLOCK = 256, SCAN_TILE = 4096 };
+enum { SCAN_BLOCK = 256, SCAN_TILE = 4096, SCAN_CHAINERS = 1024 };
 typedef enum { SCAN_ADD, SCAN_MUL, SCAN_ABOVE, SCAN_BELOW, SCAN_LOG } scan_kind;
 /* How the results of blocks are joined; only sums and products of floats have an order. */
 typedef enum { IN_TURN, ANY_ORDER, GUESSED } scan_chain;
@@ -77,6 +77,8 @@ static const char *scan_launch(scan_job *j, scan_kernel kernel, int64_t n)
 
     if (error)
         return error;
+    if (kernel == CHAIN_ROWS && scan_chain_of(j->kind, (cr_dtype)j->dtype) != IN_TURN)
+        g.block[0] = SCAN_CHAINERS;
     if (kernel >= TOTALS_COLUMNS)
         return cr_cuda_launch_each(j->device, g.function, n, &j->call);
     g.grid[0] = (unsigned)(n < 1 << 30 ? n : 1 << 30);
