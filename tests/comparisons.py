@@ -58,6 +58,25 @@ class Watch:
         return self.lines
 
 
+def untraced(f):
+    """The function without the trace function of a Watch: under a debugger, compile() observes nothing."""
+    if hasattr(f, "watched"):
+        return f
+
+    @functools.wraps(f)
+    def call(*args, **kwargs):
+        trace = sys.gettrace()
+        if not isinstance(getattr(trace, "__self__", None), Watch):
+            return f(*args, **kwargs)
+        sys.settrace(None)
+        try:
+            return f(*args, **kwargs)
+        finally:
+            sys.settrace(trace)
+    call.watched = f
+    return call
+
+
 def pytest_addoption(parser):
     parser.addoption("--uncompared", default="", help="write the tests without a comparison to this file")
 

@@ -41,6 +41,8 @@ typedef enum {
     FLOW_CALL,
     FLOW_CALL_SPREAD,
     FLOW_FORMAT,
+    FLOW_MATCH_CLASS,
+    FLOW_IMPORT,
 } cr_code_flow;
 
 /* One code unit.  The units of a prefix EXTENDED_ARG have the facts of the instruction they

@@ -5,6 +5,7 @@
  * neither the following instruction nor a jump, the instruction raised and a handler runs. */
 #include "frame/shadow.h"
 #include "frame/facts.h"
+#include "frame/names.h"
 
 /* A step of a path.  Source 0 is the absence of one. */
 enum {
@@ -32,7 +33,8 @@ typedef struct {
     PyCodeObject *code; /* borrowed: the frame owns it */
     const cr_code_facts *facts;
     size_t base;
-    int at; /* the instruction in execution, -1 before the first event */
+    int at;     /* the instruction in execution, -1 before the first event */
+    int hidden; /* it runs in a call of opaque code */
 } shadow_frame;
 
 #define SHADOW_LIST(type)                                                                      \
@@ -50,10 +52,15 @@ struct cr_shadow {
     SHADOW_LIST(const void *) identities; /* of the calls, to see each once */
     const PyObject **watch;               /* objects that are looked for */
     size_t watch_count;
-    PyObject *folders; /* of code that may read modules, types and functions in C */
-    int watched;       /* the index of the first one found, or -1 */
-    cr_access found;   /* and where: code and at */
-    int *table;        /* hash table of sources */
+    PyObject *folders;      /* of code that may read modules, types and functions in C */
+    const PyObject *opaque; /* code whose calls are not logged, or NULL */
+    int watched;            /* the index of the first one found, or -1 */
+    cr_access found;        /* and where: code and at */
+    PyObject *names;        /* a set: those that C functions got as strings */
+    PyObject *codes;        /* a dict: the code objects of followed frames, by address */
+    const char *unnamed;    /* why `names` may lack some, or NULL */
+    cr_access escaped;      /* and where: code and at */
+    int *table;             /* hash table of sources */
     size_t table_size;
     int log, broken; /* broken: no memory; the shadow then follows nothing more */
     uint64_t events, compared, differences;
@@ -178,22 +185,54 @@ static int shadow_is_installed(PyCodeObject *code)
     return file && (strstr(file, "/site-packages/") || strstr(file, "/dist-packages/"));
 }
 
-static int shadow_may_read(const cr_shadow *s, PyCodeObject *code, const PyObject *x)
+/* Whether the code is in one of the folders. */
+static int shadow_is_trusted(const cr_shadow *s, PyCodeObject *code)
 {
-    if (shadow_imports(code))
-        return 1;
-    if (!PyModule_Check(x) && !PyType_Check(x) && !PyCFunction_Check(x))
-        return 0;
-    for (Py_ssize_t i = 0;
-         i < PyTuple_GET_SIZE(s->folders) && (!i || !shadow_is_installed(code)); i++)
+    Py_ssize_t count = s->folders ? PyTuple_GET_SIZE(s->folders) : 0;
+
+    for (Py_ssize_t i = 0; i < count && (!i || !shadow_is_installed(code)); i++)
         if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(s->folders, i), 0,
                                 PY_SSIZE_T_MAX, -1) > 0)
             return 1;
     return 0;
 }
 
+static int shadow_may_read(const cr_shadow *s, PyCodeObject *code, const PyObject *x)
+{
+    if (shadow_imports(code))
+        return 1;
+    return (PyModule_Check(x) || PyType_Check(x) || PyCFunction_Check(x)) &&
+           shadow_is_trusted(s, code);
+}
+
+/* The call reads attributes of which no name is known. */
+static void shadow_unnamed(cr_shadow *s, PyCodeObject *code, int at, const char *why)
+{
+    if (s->unnamed)
+        return;
+    s->unnamed = why;
+    s->escaped.code = (PyCodeObject *)Py_NewRef((PyObject *)code);
+    s->escaped.at = at < 0 ? 0 : at;
+}
+
+static void shadow_space_is_read(cr_shadow *s, PyCodeObject *code, int at)
+{
+    if (!s->unnamed && !shadow_imports(code) && !shadow_is_trusted(s, code))
+        shadow_unnamed(s, code, at, "it reads the namespace of a class, module or function");
+}
+
+/* Whether x is a proxy of a plain dict, as that of a class.  CPython exports no access to it.
+ */
+static int shadow_is_class_dict(const PyObject *x)
+{
+    return Py_IS_TYPE(x, &PyDictProxy_Type) &&
+           PyDict_CheckExact(((PyObject *const *)(x + 1))[0]);
+}
+
 static void shadow_look(cr_shadow *s, PyCodeObject *code, int at, const PyObject *x)
 {
+    if (x && shadow_is_class_dict(x))
+        shadow_space_is_read(s, code, at);
     if (s->watched >= 0 || !x)
         return;
     for (size_t i = 0; i < s->watch_count; i++)
@@ -205,7 +244,8 @@ static void shadow_look(cr_shadow *s, PyCodeObject *code, int at, const PyObject
         }
 }
 
-int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders)
+int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders,
+                    const PyObject *opaque)
 {
     const PyObject **watch = PyMem_RawMalloc((count + 1) * sizeof *watch);
 
@@ -217,6 +257,7 @@ int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObjec
     s->watch = watch;
     s->watch_count = count;
     s->folders = folders;
+    s->opaque = opaque;
     return 0;
 }
 
@@ -261,7 +302,8 @@ static shadow_frame *shadow_push(cr_shadow *s, const cr_live_frame *frame)
     }
     if (s->broken || !SHADOW_ROOM(s, frames, 1) || !SHADOW_ROOM(s, slots, size))
         return NULL;
-    s->frames.item[s->frames.count++] = (shadow_frame){frame, code, facts, s->slots.count, -1};
+    s->frames.item[s->frames.count++] =
+        (shadow_frame){frame, code, facts, s->slots.count, -1, 0};
     memset(s->slots.item + s->slots.count, 0, size * sizeof *s->slots.item);
     for (int i = 0; i < code->co_nlocalsplus; i++) {
         s->slots.item[s->slots.count + (size_t)i].object = cr_frame_locals(frame)[i];
@@ -320,12 +362,29 @@ static void shadow_bind(cr_shadow *s, size_t callee)
     }
 }
 
+static void shadow_note_code(cr_shadow *s, const cr_live_frame *frame)
+{
+    PyObject *code = (PyObject *)cr_frame_code(frame);
+    PyObject *address = PyLong_FromVoidPtr(code);
+
+    if (!address || PyDict_SetItem(s->codes, address, code) < 0) {
+        PyErr_Clear();
+        s->broken = 1;
+    }
+    Py_XDECREF(address);
+}
+
 static void shadow_enter(void *context, const cr_live_frame *frame)
 {
     cr_shadow *s = context;
+    shadow_frame *f = s->broken ? NULL : shadow_push(s, frame);
 
-    if (!s->broken && shadow_push(s, frame))
-        shadow_bind(s, s->frames.count - 1);
+    if (!f)
+        return;
+    f->hidden = (const PyObject *)f->code == s->opaque || (s->frames.count > 1 && f[-1].hidden);
+    if (s->log && !f->hidden)
+        shadow_note_code(s, frame);
+    shadow_bind(s, s->frames.count - 1);
 }
 
 static void shadow_leave(void *context, const cr_live_frame *frame)
@@ -574,7 +633,9 @@ static void shadow_flow(cr_shadow *s, const shadow_step *x)
     case FLOW_LOST:
     case FLOW_CALL:
     case FLOW_CALL_SPREAD:
-    case FLOW_FORMAT: shadow_lost(s, x); break;
+    case FLOW_FORMAT:
+    case FLOW_MATCH_CLASS:
+    case FLOW_IMPORT: shadow_lost(s, x); break;
     case FLOW_COPY: shadow_expect(s, x, x->kept, shadow_taken(x, x->step->arg)); break;
     case FLOW_SWAP: shadow_swap(s, x); break;
     case FLOW_CONST:
@@ -761,6 +822,144 @@ static void shadow_text_of(cr_shadow *s, const shadow_frame *f, int at, PyObject
         shadow_note_call(s, f, at, 'o', (PyObject *)Py_TYPE(x), NULL);
 }
 
+/* --- names that C functions read --- */
+
+/* Modules and functions have namespaces that no guard knows; a class gives a proxy, which
+ * shadow_look() sees.  `holder` may be NULL: not known. */
+static void shadow_space_of(cr_shadow *s, const shadow_frame *f, int at, const PyObject *holder,
+                            PyObject *name)
+{
+    static const char *const spaces[] = {"__dict__", "__globals__", "__builtins__"};
+
+    if (holder && !PyModule_Check(holder) && !PyFunction_Check(holder))
+        return;
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
+        if (!PyUnicode_CompareWithASCIIString(name, spaces[i]))
+            shadow_space_is_read(s, f->code, at);
+}
+
+/* A call of a function in C.  `reads`: it reads attributes of `holder`, if that is known, by
+ * the strings that it gets. */
+typedef struct {
+    cr_shadow *s;
+    const shadow_frame *f;
+    int at, reads;
+    const PyObject *holder;
+} shadow_c_call;
+
+static void shadow_add_names(const shadow_c_call *c, PyObject *x)
+{
+    if (cr_names_add(c->s->names, x) < 0) {
+        PyErr_Clear();
+        c->s->broken = 1;
+    }
+    if (PyUnicode_Check(x))
+        shadow_space_of(c->s, c->f, c->at, c->holder, x);
+}
+
+static void shadow_argument(const shadow_c_call *c, PyObject *x)
+{
+    if (x && c->reads)
+        shadow_add_names(c, x);
+    if (x && cr_names_are_read_by(x))
+        shadow_unnamed(c->s, c->f->code, c->at,
+                       "a function in C reads attributes by names that no call shows");
+}
+
+/* The items of a tuple, list or dict of arguments.  Other iterables make theirs in the call. */
+static void shadow_spread(const shadow_c_call *c, PyObject *x)
+{
+    PyObject *key, *value;
+    Py_ssize_t place = 0;
+
+    if (x && (PyTuple_Check(x) || PyList_Check(x)))
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(x); i++)
+            shadow_argument(c, PySequence_Fast_GET_ITEM(x, i));
+    else if (x && PyDict_Check(x))
+        while (PyDict_Next(x, &place, &key, &value))
+            shadow_argument(c, value);
+    else if (x && c->reads)
+        shadow_unnamed(c->s, c->f->code, c->at,
+                       "it reads attributes by names that it computes in a call");
+}
+
+/* The object whose attributes a call of `f` reads: the one to which it is bound, or the first
+ * argument; borrowed. */
+static const PyObject *shadow_holder(PyObject *f, PyObject *first)
+{
+    PyObject *bound = shadow_is_bound_slot(f) ? PyObject_GetAttrString(f, "__self__") : NULL;
+
+    PyErr_Clear();
+    Py_XDECREF(bound); /* the method has another reference */
+    return bound ? bound : PyType_Check(f) ? NULL : first;
+}
+
+static void shadow_call_names(cr_shadow *s, const shadow_frame *f, int at, int base)
+{
+    const cr_code_step *step = &f->facts->step[at];
+    PyObject *const *real = cr_frame_stack(f->frame);
+    PyObject *callable = real[base] ? real[base] : real[base + 1];
+    int first = base + 2 - (callable == real[base]), spread = step->flow == FLOW_CALL_SPREAD;
+    shadow_c_call c = {s, f, at, 0, NULL};
+
+    while (callable && PyMethod_Check(callable))
+        callable = PyMethod_GET_FUNCTION(callable);
+    if (!callable || PyFunction_Check(callable))
+        return;                                   /* the calls of its frame are seen */
+    first += first < step->depth && !real[first]; /* 3.13 has NULL before the arguments */
+    c.reads = cr_names_are_read_by(callable);
+    if (c.reads && !spread)
+        c.holder = shadow_holder(callable, first < step->depth ? real[first] : NULL);
+    if (c.reads && PyCFunction_Check(callable)) /* the text of a bound format() */
+        shadow_argument(&c, PyCFunction_GET_SELF(callable));
+    for (int i = first; i < step->depth; i++)
+        if (spread)
+            shadow_spread(&c, real[i]);
+        else
+            shadow_argument(&c, real[i]);
+}
+
+static void shadow_pattern_names(cr_shadow *s, PyObject *type, PyObject *keywords)
+{
+    if (cr_names_add_pattern(s->names, type, keywords) < 0) {
+        PyErr_Clear();
+        s->broken = 1;
+    }
+}
+
+/* Attributes and items that an instruction is about to read. */
+static void shadow_reads(cr_shadow *s, const shadow_frame *f, int at)
+{
+    const cr_code_step *step = &f->facts->step[at];
+    PyObject *const *top = cr_frame_stack(f->frame) + step->depth - 1;
+    int shifted =
+        PY_VERSION_HEX >= 0x030c0000 && strcmp(cr_code_step_name(step), "LOAD_METHOD");
+
+    if (step->flow == FLOW_ITEM && PyUnicode_Check(top[0]) && !PyDict_Check(top[-1]))
+        shadow_add_names(&(shadow_c_call){s, f, at, 1, top[-1]}, top[0]);
+    else if (step->flow == FLOW_ATTRIBUTE)
+        shadow_space_of(s, f, at, top[0],
+                        PyTuple_GET_ITEM(f->code->co_names, step->arg >> shifted));
+}
+
+static void shadow_import(cr_shadow *s, const shadow_frame *f, int at)
+{
+    const cr_code_step *step = &f->facts->step[at];
+    PyObject *package = PyDict_GetItemString(cr_frame_globals(f->frame), "__package__");
+    PyObject *level = cr_frame_stack(f->frame)[step->depth - 2], *found;
+
+    if (!shadow_is_new(s, step))
+        return;
+    found = PyTuple_Pack(3, PyTuple_GET_ITEM(f->code->co_names, step->arg), level,
+                         package ? package : Py_None);
+    if (found)
+        shadow_note_call(s, f, at, 'i', found, NULL);
+    else
+        s->broken = 1;
+    PyErr_Clear();
+    Py_XDECREF(found);
+}
+
 /* Notes the C function that the instruction is about to call. */
 static void shadow_calls(cr_shadow *s, const shadow_frame *f, int at)
 {
@@ -774,10 +973,21 @@ static void shadow_calls(cr_shadow *s, const shadow_frame *f, int at)
         shadow_text_of(s, f, at, real[base]);
         return;
     }
+    if (step->flow == FLOW_MATCH_CLASS) {
+        shadow_pattern_names(s, real[base + 1], real[base + 2]);
+        return;
+    }
+    if (step->flow == FLOW_IMPORT) {
+        shadow_import(s, f, at);
+        return;
+    }
     shadow_callable(s, f, at, real[base] ? real[base] : real[base + 1]);
+    shadow_call_names(s, f, at, base);
     spread = step->flow == FLOW_CALL_SPREAD ? real[step->depth - 1 - (step->arg & 1)] : NULL;
-    for (Py_ssize_t i = 0; spread && PyTuple_Check(spread) && i < PyTuple_GET_SIZE(spread); i++)
-        shadow_look(s, f->code, at, PyTuple_GET_ITEM(spread, i));
+    for (Py_ssize_t i = 0; spread && (PyTuple_Check(spread) || PyList_Check(spread)) &&
+                           i < PySequence_Fast_GET_SIZE(spread);
+         i++)
+        shadow_look(s, f->code, at, PySequence_Fast_GET_ITEM(spread, i));
 }
 
 /* Counts an instruction whose depth is unknown or, where CPython stores it, another one. */
@@ -810,9 +1020,10 @@ static void shadow_instruction(void *context, const cr_live_frame *frame, int at
     else
         shadow_apply(s, f, at);
     f->at = at;
-    if (s->log && f->facts->step[at].flow >= FLOW_CALL &&
-        f->facts->step[at].flow <= FLOW_FORMAT)
+    if (s->log && !f->hidden && f->facts->step[at].flow >= FLOW_CALL)
         shadow_calls(s, f, at);
+    else if (s->log && !f->hidden && f->facts->step[at].depth > 0)
+        shadow_reads(s, f, at);
 }
 
 cr_observer cr_shadow_observer(cr_shadow *s)
@@ -830,7 +1041,9 @@ cr_shadow *cr_shadow_new(int log)
         return (cr_shadow *)PyErr_NoMemory();
     s->log = log;
     s->watched = -1;
-    if (!SHADOW_ROOM(s, sources, 1)) {
+    s->names = PySet_New(NULL);
+    s->codes = PyDict_New();
+    if (!s->names || !s->codes || !SHADOW_ROOM(s, sources, 1)) {
         cr_shadow_drop(s);
         return (cr_shadow *)PyErr_NoMemory();
     }
@@ -854,6 +1067,9 @@ void cr_shadow_drop(cr_shadow *s)
         Py_DECREF(s->calls.item[i].code);
     }
     Py_XDECREF((PyObject *)s->found.code);
+    Py_XDECREF((PyObject *)s->escaped.code);
+    Py_XDECREF(s->names);
+    Py_XDECREF(s->codes);
     PyMem_RawFree(s->calls.item);
     PyMem_RawFree(s->identities.item);
     PyMem_RawFree(s->watch);
@@ -886,6 +1102,17 @@ const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count)
 {
     *count = s->calls.count;
     return s->calls.item;
+}
+
+PyObject *cr_shadow_names(const cr_shadow *s) { return s->names; }
+
+PyObject *cr_shadow_codes(const cr_shadow *s) { return PyDict_Values(s->codes); }
+
+const char *cr_shadow_unnamed(const cr_shadow *s, PyCodeObject **code, int *at)
+{
+    *code = s->escaped.code;
+    *at = s->escaped.at;
+    return s->broken ? "there was no memory to observe it" : s->unnamed;
 }
 
 PyObject *cr_shadow_path(const cr_shadow *s, int source)

@@ -33,7 +33,8 @@ typedef struct {
 typedef struct {
     /* 'f' function: `object` is its name, `owner` its module or the type of the object it is
      * bound to; 'd' descriptor of a type, 't' type: `object`; 'o' another callable, or an
-     * object that becomes text: `object` is its type */
+     * object that becomes text: `object` is its type; 'i' an import: `object` is (name, level,
+     * package of the code) */
     char kind;
     PyObject *object, *owner;
     PyCodeObject *code; /* the first call is instruction `at` of `code` */
@@ -59,12 +60,23 @@ const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
 /* The C functions that were called.  The array is valid until the next callback. */
 const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count);
 /* Looks for objects by address; 0, or -1 without memory.  Code in the folders, a tuple of
- * paths, may read modules, types and functions in C.  The caller keeps the objects and the
- * tuple alive. */
-int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders);
+ * paths, may read modules, types and functions in C.  Calls of `opaque`,
+ * a code object or NULL, and what runs in them are not logged.  The caller keeps the objects,
+ * the tuple and the code alive. */
+int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders,
+                    const PyObject *opaque);
 /* -1 until one of them is in an observed frame, then its index; the instruction is in `code`
  * (borrowed) and `at`. */
 int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at);
+/* The names by which C functions read attributes, and positions of class patterns: a set of
+ * str, borrowed. */
+PyObject *cr_shadow_names(const cr_shadow *s);
+/* The code objects of all frames that began or continued: a new list, NULL with an exception.
+ */
+PyObject *cr_shadow_codes(const cr_shadow *s);
+/* Why the call may have read attributes by other names, or NULL; the instruction, if it is
+ * known, is in `code` (borrowed, or NULL) and `at`. */
+const char *cr_shadow_unnamed(const cr_shadow *s, PyCodeObject **code, int *at);
 /* The path of a source as text, such as "self.layers[0]"; a new reference, NULL with an
  * exception. */
 PyObject *cr_shadow_path(const cr_shadow *s, int source);

@@ -25,7 +25,10 @@ _TRUSTED = (__file__.removesuffix("_dynamo/capture.py"), functools.__file__.remo
 
 def _is_trusted_file(path):
     package, library = _TRUSTED
-    return path.startswith(package) or path.startswith(library) and "/site-packages/" not in path and \
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and path.startswith(numpy.__file__.removesuffix("__init__.py")):
+        return True
+    return path.startswith((package, "<frozen ")) or path.startswith(library) and "/site-packages/" not in path and \
         "/dist-packages/" not in path
 
 
@@ -59,6 +62,8 @@ class Compiler:
         # By path: the sizes and numbers that the last recording saw, and which of these vary.
         self.sizes, self.values = {}, {}
         self.unread = None  # a Walk not yet in these: computing paths is slow
+        # Names of attributes that observed calls computed, modules that they imported, and code that they ran.
+        self.by_string, self.imported, self.ran = set(), set(), None
         self.varying_sizes, self.varying = {}, set()
 
     @property
@@ -101,7 +106,7 @@ class Compiler:
             return self.in_parts(compiled, args, kwargs)
         if self.deferred < config.deferred_calls and self.own_programs and not _has_marks(args, kwargs):
             self.deferred += 1
-            return compiled._deferred(*args, **kwargs)
+            return self.watched_call(compiled._deferred, args, kwargs)
         if self.records:
             self.note_recompilation(args, kwargs)
         if len(self.records) >= self.most_records:
@@ -111,6 +116,22 @@ class Compiler:
             return _Recording(self, compiled, args, kwargs).result()
         finally:
             self.seconds += perf_counter() - start
+
+    def watched_call(self, function, args, kwargs):
+        """Calls the function, observed, to know which code a recording will run."""
+        seen = _observation([])
+        if seen is None:
+            return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            seen.stop()
+            self.learn(seen, _imports(seen.calls()))
+
+    def learn(self, seen, imported):
+        self.imported |= imported
+        self.by_string |= seen.names
+        self.ran = (self.ran or set()).union(seen.codes)
 
     @property
     def other_backend(self):
@@ -196,11 +217,6 @@ class Compiler:
             warnings.warn(text + "\nOther calls are deferred.", stacklevel=3)
         return compiled._deferred(*args, **kwargs)
 
-    @property
-    def wants_place(self):
-        """Whether calls are observed, to name the instruction that keeps them from being a graph."""
-        return self.backend_name == "explain" or _C._log_wants("capture", 1)
-
     def refuse(self, compiled, why, place=None):
         """All calls are deferred from now on.  Other backends get their parts."""
         self.refusal, self.place = str(why), place
@@ -219,6 +235,25 @@ class Compiler:
         return f"\n  at {Place(frame.f_code, frame.f_lasti // 2)}" if frame else ""
 
 
+def _observation(watched):
+    """A started observation of this thread; None under a debugger, which has the hooks."""
+    operators = sys.modules.get(f"{_root.NAME}._library.operators")
+    seen = _C.Observation()
+    seen.watch(watched, _TRUSTED, operators and operators.Operator._call_opaque.__code__)
+    return seen if seen.start() else None
+
+
+def _imports(calls):
+    """The modules that import statements of the program name."""
+    return {_absolute(*what) for kind, what, _, place in calls
+            if kind == "i" and not _is_trusted_file(place[0].co_filename)}
+
+
+def _absolute(name, level, package):
+    """The name of the module that an import statement names."""
+    return ".".join([*(package or "").split(".")[:1 - level or None], *([name] if name else [])]) if level else name
+
+
 def _has_marks(args, kwargs):
     """Whether a size of an argument is marked (marks.py), which only a recording checks."""
     return any(isinstance(x, Tensor) and x.__dict__ for x in (*args, *kwargs.values()))
@@ -232,7 +267,7 @@ class _Recording:
         # A value that the call needs is an error under fullgraph=True, which a region of deferred calls knows.
         self.fn = compiled._watched if compiler.fullgraph and compiler.own_programs else compiled._function
         self.observation = None
-        self.walk = Walk(compiled._function, list(kwargs), compiler.varying)
+        self.walk = Walk(compiled._function, list(kwargs), compiler.varying, compiler.by_string, compiler.ran)
 
     def result(self):
         """Returns the function's result and makes the entry."""
@@ -303,15 +338,10 @@ class _Recording:
     # --- the instruction that a refusal is about ---
 
     def call(self, args, kwargs):
-        """Calls the function, observed if the guard leaves out objects or items of lists, or if a refusal
-        names its instruction."""
-        if not self.compiler.wants_place and not self.walk.deferred:
-            return self.fn(*args, **kwargs)
-        observation = _C.Observation()
+        """Calls the function, observed."""
         self.modules = len(sys.modules)
-        watched = [x for x, _ in self.walk.deferred]
-        observation.watch(watched, _TRUSTED)
-        if not observation.start():  # a debugger has the hooks
+        observation = _observation([x for x, _ in self.walk.deferred])
+        if observation is None:
             return self.fn(*args, **kwargs)
         self.observation = observation
         try:
@@ -472,6 +502,7 @@ class _Recording:
         for i, x in enumerate(self.kwargs.values()):
             w.visit(x, "kwarg", -1, i)
         w.root(self.compiled._function)
+        w.visit_imported(self.compiler.imported)
         w.close()
         self.plain = len(w.nodes)
         self.grads = w.gradients() if w.wants_gradients else []
@@ -508,34 +539,58 @@ class _Recording:
         from .reasons import failure
         raise Refused(f"each call changes an object that it reads: {failure(self.walk, *failed)}")
 
-    def check_deferred(self):
-        """Checks that the call did not read the objects that the guard leaves out."""
+    def check_reads(self):
+        """Checks that the call read only objects that the guard has."""
         if self.walk.fill_caches():
             raise NotYet("the call computes a result that functools.lru_cache keeps for later calls")
-        deferred = self.walk.deferred
+        deferred, seen = self.walk.deferred, self.observation
+        if seen is None:
+            why = "under a debugger its instructions are not observed"
+            if deferred and self.compiler.fullgraph:
+                raise Refused(f"{deferred[0][1]}, and {why}")
+            raise NotYet(why)
+        calls = seen.calls()
+        self.check_names(calls)
         if not deferred:
             return
-        if self.observation is None:
-            why = f"{deferred[0][1]}, and under a debugger its instructions are not observed"
-            raise Refused(why) if self.compiler.fullgraph else NotYet(why)
-        self.compiler.attempts += len(sys.modules) > self.modules
-        if len(sys.modules) > self.modules and self.compiler.attempts < _ATTEMPTS:
-            raise NotYet("the call imports modules, whose code reads more than later calls")
-        if self.observation.watched is not None:
-            index, place = self.observation.watched
-            self.compiler.attempts += self.walk.makes_state()
-            if self.walk.makes_state() and self.compiler.attempts < _ATTEMPTS:
-                raise NotYet("the call makes state, for which it reads more than later calls")
+        if seen.watched is not None:
+            index, place = seen.watched
+            if self.walk.makes_state():
+                self.try_again("the call makes state, for which it reads more than later calls")
             raise Refused(deferred[index][1], place=place)
         from .classified import is_classified
-        for kind, what, owner, place in self.observation.calls():
+        for kind, what, owner, place in calls:
             if not is_classified(kind, what, owner) and not _is_trusted_file(place[0].co_filename):
                 name = what if kind == "f" else what.__qualname__
                 raise Refused(f"{deferred[0][1]}, or so may {name}", place=place)
         deferred.clear()
 
+    def try_again(self, why):
+        """Leaves the recording to the next call, a few times."""
+        self.compiler.attempts += 1
+        if self.compiler.attempts < _ATTEMPTS:
+            raise NotYet(why)
+
+    def check_names(self, calls):
+        """Checks that the guard has the modules that the call imported, and the attributes whose names it computed."""
+        c, seen = self.compiler, self.observation
+        if seen.unnamed is not None:
+            raise Refused(seen.unnamed[0], place=seen.unnamed[1])
+        imported = _imports(calls)
+        unvisited = self.walk.unvisited(x for x in seen.codes if not _is_trusted_file(x.co_filename))
+        if len(sys.modules) > self.modules:
+            c.learn(seen, imported)
+            self.try_again("the call imports modules, whose code reads more than later calls")
+        if imported <= c.imported and not self.walk.add_names(seen.names) and not unvisited:
+            return
+        c.learn(seen, imported)
+        self.try_again("the call runs code, computes names of attributes or imports modules that its guard lacks")
+        if unvisited:
+            raise Refused(f"it runs {unvisited[0].co_qualname}(), which it finds where no guard can look")
+        raise Refused("each call reads attributes by other names")
+
     def finish(self, recorder, out):
-        self.check_deferred()
+        self.check_reads()
         if not self.check_unchanged():
             self.compiler.note(self.walk)
             return
@@ -761,5 +816,6 @@ def reset():
                      compiler.varying):
             seen.clear()
         compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False
+        compiler.by_string, compiler.imported, compiler.ran = set(), set(), None
         compiler.flushes.clear()
         compiler.unread = None

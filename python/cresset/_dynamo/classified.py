@@ -10,15 +10,15 @@ import types
 from .. import _root
 
 _FUNCTIONS = {
-    "builtins": frozenset(("abs", "all", "any", "callable", "chr", "divmod", "getattr", "hasattr", "isinstance", "issubclass",
-                           "iter", "len", "max", "min", "ord", "pow", "round", "sorted", "sum", "__build_class__")),
+    "builtins": frozenset(("abs", "all", "any", "callable", "chr", "delattr", "divmod", "getattr", "hasattr", "isinstance", "issubclass",
+                           "iter", "len", "max", "min", "ord", "pow", "round", "setattr", "sorted", "sum", "__build_class__")),
     "math": None,  # all
     "_operator": frozenset(("add", "and_", "eq", "floordiv", "ge", "gt", "index", "is_", "is_not", "le", "lt", "mod",
                             "mul", "ne", "neg", "not_", "or_", "sub", "truediv")),
     "_functools": frozenset(("reduce",)),
 }
 _TYPES = frozenset((bool, complex, dict, enumerate, filter, float, frozenset, int, list, map, object, range, reversed,
-                    set, slice, super, tuple, type, zip, collections.OrderedDict, collections.defaultdict, property,
+                    set, slice, super, tuple, type, zip, collections.OrderedDict, collections.defaultdict, functools.partial, property,
                     staticmethod, classmethod, types.SimpleNamespace))
 _BASES = _TYPES | {str, bytes, BaseException}
 _TEXT = frozenset(("format", "format_map", "__format__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__sizeof__",
@@ -53,6 +53,8 @@ def _is_type(t):
 
 def is_classified(kind, what, owner):
     """Whether a call that _C.Observation.calls() lists is of a function that this table states."""
+    if kind == "i":  # checked before, see _Recording.check_names
+        return True
     if kind == "f":
         return _is_function(what, owner)
     if kind == "d":
@@ -60,7 +62,7 @@ def is_classified(kind, what, owner):
         return _is_ours(owner.__module__) or (owner in _BASES or issubclass(owner, BaseException)) and what.__name__ not in _TEXT
     if kind == "t":
         return _is_type(what)
-    if _is_ours(what.__module__) or what is _CACHED:
+    if _is_ours(what.__module__) or what in (_CACHED, functools.partial):
         return True
     call = next((base.__dict__["__call__"] for base in what.__mro__ if "__call__" in base.__dict__), None)
     return type(call) is types.FunctionType or _is_ours(getattr(getattr(call, "__objclass__", None), "__module__", None))

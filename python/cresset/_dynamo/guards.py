@@ -18,7 +18,6 @@ from _weakref import ReferenceType
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from math import isfinite
-from opcode import opmap
 from operator import attrgetter, is_, methodcaller
 
 from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
@@ -65,13 +64,15 @@ _BY_CONTENTS = frozenset(("builtins", "collections", "_collections", "datetime",
 
 # Builtins with side effects or inputs that a recording does not see.
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
-                              "breakpoint", "__import__", "setattr", "delattr", "next", "vars", "dir", "id", "hash"))
+                              "breakpoint", "__import__", "next", "vars", "dir", "id", "hash"))
 # Modules of the standard library whose functions read only their arguments.  Those of others may read the
 # state of the process, of the library or of the system.
 _PURE_MODULES = frozenset(("abc", "bisect", "builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum",
                            "fractions", "functools", "heapq", "itertools", "keyword", "math", "numbers", "operator",
                            "statistics", "string", "textwrap", "types", "typing", "_abc", "_bisect", "_collections",
                            "_collections_abc", "_functools", "_heapq", "_operator", "_typing"))
+# Functions of other modules that do so.
+_PURE_FUNCTIONS = {"inspect": ("signature",), "os": ("environ", "getenv")}
 _PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_threads", "set_rng_state",
                            "set_default_device"))
 # Names of functions and attributes that read what no guard checks: states of the process and of tensors.
@@ -81,20 +82,27 @@ _QUERIES = frozenset(("is_leaf", "grad_fn", "output_nr", "_base", "_is_view", "r
                       "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
                       "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
                       "get_rng_state", "initial_seed"))
-_BY_NAME = frozenset(("getattr", "hasattr"))  # builtins that read attributes by a string
+# Methods in C that read attributes by a string.
+_BY_NAME = frozenset(("__getattribute__", "__setattr__", "__delattr__", "getattr", "hasattr", "format", "format_map"))
 # Special methods that are called only to make, copy or pickle an object.
 _NOT_IN_USE = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__",
                          "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__copy__",
                          "__deepcopy__", "__dir__", "__sizeof__"))
+# Special methods that Python and C code look up although no code names them.
+_SPECIAL = frozenset(name for t in (complex, float, int, str, bytes, list, dict, set, frozenset, type, slice, range, object, deque,
+                                    types.FunctionType, types.GeneratorType, property, memoryview) for name in dir(t)
+                     if name.startswith("__")).union((
+                         "__getattr__", "__set__", "__delete__", "__set_name__", "__missing__", "__enter__", "__exit__",
+                         "__bool__", "__matmul__", "__rmatmul__", "__imatmul__", "__length_hint__", "__complex__", "__bytes__",
+                         "__match_args__", "__post_init__", "__array__", "__torch_function__", "__torch_dispatch__"))
 _STDLIB = sys.stdlib_module_names
 _OPTIM, _PARAMETER = f"{_root.NAME}.optim", f"{_root.NAME}.nn.parameter"
 _MODULE = f"{_root.NAME}.nn.modules.module"
 # CPython checks the class of these methods' results, so they may not return a symbol.
-_CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__index__", "__int__"))
+_CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__hash__", "__index__", "__int__"))
 _MOST_NODES = 100_000
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 _NOTHING = {}
-_IMPORT_NAME = opmap["IMPORT_NAME"]
 
 
 def _is_trusted(module_name):
@@ -129,30 +137,11 @@ def _is_unknown_c(x):
     return _may_read_state(_root_of(type(bound)))
 
 
-def _codes_in(code):
-    yield code
-    for x in code.co_consts:
+def _codes_in(constants):
+    for x in constants:
         if isinstance(x, types.CodeType):
-            yield from _codes_in(x)
-
-
-def _names_attributes(code):
-    """Whether each call of getattr() and hasattr() in the code has a constant name."""
-    from dis import get_instructions, stack_effect
-    depth, pushed = None, []
-    for i in get_instructions(code):
-        if depth is None:
-            if i.opname in ("LOAD_GLOBAL", "LOAD_NAME") and i.argval in _BY_NAME:
-                depth, pushed = 0, []
-            continue
-        depth += stack_effect(i.opcode, i.arg, jump=False)
-        pushed.append((depth, i))
-        if depth < 2:
-            continue
-        if depth > 2 or i.opname != "LOAD_CONST" or len(pushed) < 2 or pushed[-2][0] != 1:
-            return False
-        depth = None
-    return depth is None
+            yield x
+            yield from _codes_in(x.co_consts)
 
 
 def _is_of(module, name, x):
@@ -167,6 +156,12 @@ def _is_not_plain(item):
 def _slots(t):
     """Returns the names of a class's attributes outside __dict__."""
     return [name for base in t.__mro__ for name, x in base.__dict__.items() if type(x) is types.MemberDescriptorType]
+
+
+def _calls_c(name, hooks):
+    """Whether a dict of a module's hooks has others than functions in Python, whose frames are observed."""
+    return "_hooks" in name and "state_dict" not in name and isinstance(hooks, dict) and \
+        any(callable(x) and type(getattr(x, "__func__", x)) is not types.FunctionType for x in hooks.values())
 
 
 def _contents(holder):
@@ -204,7 +199,7 @@ class Walk:
         tensors  [(tensor, node)], each tensor once
     """
 
-    def __init__(self, function, keywords=(), varying=frozenset()):
+    def __init__(self, function, keywords=(), varying=frozenset(), by_string=frozenset(), ran=None):
         code = getattr(getattr(function, "forward", function), "__code__", None)
         self.parameters = code.co_varnames[hasattr(getattr(function, "forward", function), "__self__"):
                                            code.co_argcount] if code else ()
@@ -218,8 +213,11 @@ class Walk:
         self.overwritten = None  # the node of a varying number that the call replaced
         self.paths = {}  # node -> path
         self.known = {}  # id -> node, for tensors and containers
-        self.names = set()  # all names in the visited code
+        self.by_string = set(by_string)  # names of attributes that functions in C may read by strings
+        self.names = set(by_string)  # all names in the visited code
         self.codes = set()
+        self.unrun = set()  # functions that are not visited, because they did not run
+        self.ran = ran  # the code that earlier calls ran, None: unknown; other code is not visited
         self.classes = {}  # user classes whose code may run -> names looked up in them
         self.makes = set()  # classes that code may call
         self.modules = {}  # user modules that code reads -> names looked up in them
@@ -230,7 +228,7 @@ class Walk:
         self.met_abstract = False  # an abstract base class, which may get further subclasses
         self.deferred = []  # (object, why): refuses the call if it reads the object
         self.may_defer = True
-        self.has_hooks = False  # a module's call in C calls objects that no instruction loads
+        self.has_hooks = False  # a module's call in C calls functions in C, which no instruction loads
         self.plain_only = False  # no number becomes a symbol, because code may tell them apart
 
     def defer(self, x, why):
@@ -419,10 +417,24 @@ class Walk:
 
     def partial(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        in_python, before = isinstance(x.func, (types.FunctionType, types.MethodType)), self.may_defer
+        if not in_python:
+            self.called_in_c(x.func)
+            if not _is_ours(_root_of(x.func)):
+                self.defer(x, f"it calls a partial of {x.func!r}")
         self.visit(x.func, "const", -1, x.func)
-        for part in (x.args, x.keywords):
-            self.visit(part, "const", -1, part)
+        self.may_defer = before and in_python  # C code reads the arguments
+        try:
+            for part in (x.args, x.keywords):
+                self.visit(part, "const", -1, part)
+        finally:
+            self.may_defer = before
         return node
+
+    def called_in_c(self, f):
+        """C code will call `f`, so no instruction shows by which names it reads attributes."""
+        if getattr(f, "__name__", None) in _BY_NAME or isinstance(f, (attrgetter, methodcaller)):
+            raise Refused(f"it reads attributes by names that no call shows, by {f!r}")
 
     def compiled(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
@@ -432,10 +444,11 @@ class Walk:
     def python_module(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
         root = x.__name__.partition(".")[0]
-        if _may_read_state(root):
+        if _may_read_state(root) and x.__name__ not in _PURE_FUNCTIONS:
             self.defer(x, f"it uses the module '{x.__name__}'")
             return node
         self.modules[node] = (x, set())
+        self.reach_class(type(x))
         return node
 
     def nn_module(self, x, source, parent, key):
@@ -446,7 +459,7 @@ class Walk:
         inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
         self.holders[inner] = state
         self.items(state, "item", inner)
-        self.has_hooks = self.has_hooks or any("_hooks" in name and bool(x) for name, x in state.items())
+        self.has_hooks = self.has_hooks or any(_calls_c(name, x) for name, x in state.items())
         self.reach_class(type(x))
         return node
 
@@ -457,7 +470,7 @@ class Walk:
         for name, hooks in sys.modules[_MODULE].__dict__.items():
             if name.startswith("_global_") and isinstance(hooks, dict):
                 self.kept.append(hooks)
-                self.has_hooks = self.has_hooks or bool(hooks)
+                self.has_hooks = self.has_hooks or _calls_c(name, hooks)
                 self.mapping(hooks, "const", -1, hooks)
 
     def optimizer(self, x, source, parent, key):
@@ -599,6 +612,9 @@ class Walk:
     def reach_function(self, f, node=None):
         if _is_trusted(f.__module__) or f in self.codes:
             return
+        if self.ran is not None and f.__code__ not in self.ran:
+            self.unrun.add(f)
+            return
         self.codes.add(f)
         before, self.may_defer = self.may_defer, True  # its instructions are observed
         try:
@@ -607,18 +623,15 @@ class Walk:
             self.may_defer = before
 
     def visit_function(self, f, node):
-        self.plain_only = self.plain_only or f.__name__ in _CHECKED_METHODS
         node = self.add("const", -1, f, "any") if node is None else node
         code = f.__code__
         self.add("code", node, None, "is", code)
         loaded, names = _facts_of_code(code)
         self.names |= names
-        for inner in _codes_in(code):
-            self.imports(inner)
         if not loaded.isdisjoint(_BY_NAME):
-            if not all(map(_names_attributes, _codes_in(code))):
-                raise Refused(f"it calls {min(loaded & _BY_NAME)}() with a name that is no constant")
-            self.names.update(x for x in code.co_consts if type(x) is str and x.isidentifier())
+            texts = {x for x in code.co_consts if type(x) is str and x.isidentifier()}
+            self.by_string |= texts
+            self.names |= texts
         for cell_name, cell in zip(code.co_freevars, f.__closure__ or ()):
             at = self.add("const", -1, cell, "any")
             self.holders[at] = cell
@@ -632,15 +645,16 @@ class Walk:
                 self.visit(getattr(f, part), "attr", node, part)
         self.globals(f, sorted(loaded))
 
-    def imports(self, code):
-        """Code that imports modules reads them by names that no walk sees."""
-        if _IMPORT_NAME not in code.co_code[::2]:
-            return
-        from dis import get_instructions
-        for i in get_instructions(code):
-            root = i.argval.partition(".")[0] if i.opname == "IMPORT_NAME" else "builtins"
-            if root not in _PURE_MODULES and not _is_ours(root):
-                raise Refused(f"it imports '{i.argval}'")
+    def visit_imported(self, names):
+        """Visits the modules that the call's import statements find."""
+        if names:
+            self.items({"__import__": builtins.__import__}, "item", self.add("const", -1, builtins.__dict__, "any"))
+        at = self.add("const", -1, sys.modules, "any") if names else -1
+        for name in sorted({".".join(name.split(".")[:i + 1]) for name in names for i in range(name.count(".") + 1)}):
+            if name in sys.modules:
+                self.visit(sys.modules[name], "item", at, name)
+            else:
+                self.add("none", at, name, "any")
 
     def globals(self, f, loaded):
         table, at = f.__globals__, self.add("const", -1, f.__globals__, "any")
@@ -669,34 +683,67 @@ class Walk:
                     done.add(name)
                     self.class_attribute(t, name)
             for node, (module, done) in list(self.modules.items()):
-                for name in self.names - done:
+                for name in (self.names | {"__getattr__"}) - done:
                     done.add(name)
                     if name in module.__dict__:
                         self.module_attribute(module, node, name)
             if before == len(self.nodes) + len(self.names) + len(self.codes):
                 break
-        for t in self.classes:  # a name added later would hide a base's attribute
-            self.add("const", -1, t, "lacks", (t.__mro__, tuple(self.names.difference(t.__dict__))))
+        self.guard_absence(self.names | _SPECIAL, self.by_string)
+        for f in list(self.unrun) if "signature" in self.names else ():
+            at = self.add("const", -1, f, "any")
+            for part in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
+                self.visit(getattr(f, part), "attr", at, part)
         for names in (_PURE_SETTERS, _QUERIES):
             if self.names & names:
                 raise Refused(f"it reads {min(self.names & names)}")
+
+    def guard_absence(self, names, by_string):
+        """Guards that classes and modules lack names.  In a class, a name added later would hide a base's attribute."""
+        for t in self.classes:
+            self.add("const", -1, t, "lacks", (t.__mro__, tuple(names.difference(t.__dict__))))
+        for node, (module, _) in self.modules.items():
+            for name in by_string.difference(module.__dict__) if not _is_trusted(module.__name__) else ():
+                self.add("none", self.add("dict", node, None, "any"), name, "any")
+
+    def unvisited(self, codes):
+        """Those code objects that no visited function has."""
+        visited = set(_codes_in([f.__code__ for f in self.codes]))
+        return [code for code in codes if code not in visited]
+
+    def add_names(self, found):
+        """Guards that attributes are absent whose names the call computed.  Returns whether the next call needs a walk
+        with these names, because one of them exists."""
+        new = found - self.names
+        self.names |= new
+        spaces = [t.__dict__ for t in self.classes] + [m.__dict__ for m, _ in self.modules.values()]
+        if any(not new.isdisjoint(x) for x in (*spaces, _PURE_SETTERS, _QUERIES, _TOUCH_GRADIENTS)):
+            return True
+        if new:
+            self.guard_absence(new, new)
+        return False
 
     def module_attribute(self, module, node, name):
         x = module.__dict__[name]
         if not _is_trusted(module.__name__):
             self.visit(x, "item", self.add("dict", node, None, "any"), name)
+        elif module.__name__ == "os" and name in ("environ", "getenv"):
+            self.visit(module.environ._data, "attr", self.add("const", -1, module.environ, "any"), "_data")
+            self.add("item", self.add("dict", node, None, "any"), name, "is", x)
         elif callable(x):  # the program may replace it
             self.add("item", self.add("dict", node, None, "any"), name, "is", x)
-            if isinstance(x, type):
+            if name not in _PURE_FUNCTIONS.get(module.__name__, (name,)):
+                self.defer(x, f"it uses {module.__name__}.{name}")
+            elif isinstance(x, type):
                 self.atom(x, "const", -1, x)
-        elif type(x) is types.ModuleType and x.__name__.startswith(f"{module.__name__}."):
+        elif type(x) is types.ModuleType and x.__name__.startswith(f"{module.__name__}.") or module.__name__ == "os":
             self.visit(x, "item", self.add("dict", node, None, "any"), name)
 
     def special_methods(self, t):
         """The special methods that Python may call although no code names them."""
         return {name for name, x in t.__dict__.items() if name.startswith("__") and
                 (callable(x) or isinstance(x, (classmethod, staticmethod))) and
-                (t in self.makes or name not in _NOT_IN_USE)} - {"__class__", "__dict__", "__weakref__"}
+                (self.ran is not None or t in self.makes or name not in _NOT_IN_USE)} - {"__class__", "__dict__", "__weakref__"}
 
     def class_attribute(self, t, name):
         x = t.__dict__.get(name, self)
@@ -710,17 +757,22 @@ class Walk:
             self.may_defer = before
 
     def visit_class_attribute(self, t, name, x):
+        self.plain_only = self.plain_only or name in _CHECKED_METHODS
         at = self.add("const", -1, t, "any")
         if isinstance(x, (staticmethod, classmethod)):
             self.add("type", at, name, "is", x)
             x = x.__func__
         elif isinstance(x, property):
             self.add("type", at, name, "is", x)
-            for function in (x.fset, x.fdel):
+            for function in (x.fset, x.fdel, x.fget):
                 if isinstance(function, types.FunctionType):
                     self.reach_function(function)
-            x = x.fget
+                elif function is not None:
+                    self.called_in_c(function)
+            return
         elif not isinstance(x, types.FunctionType):
+            if name.startswith("__") and getattr(x, "__name__", name) != name:
+                self.called_in_c(x)
             self.visit(x, "type", at, name)
             return
         else:

@@ -132,6 +132,7 @@ class Operator:
         self.below_autograd = False  # kernels run without history, and without a formula it has no derivative
         self.cast = {}      # {device type: dtype under autocast}
         self.checks_alias = False
+        self.opaque = False  # graphs keep its calls as they are
         self.function = None
         self.definition = None  # where the program defined it
         self._define(schema)
@@ -162,6 +163,7 @@ class Operator:
 
     def make_opaque(self):
         """Makes graphs keep calls of this operator as they are."""
+        self.opaque = True
         _C._set_op_opaque(self.index)
 
     def impl(self, function, key):
@@ -187,6 +189,13 @@ class Operator:
     # --- calls ---
 
     def __call__(self, *args):
+        return self._call_opaque(args) if self.opaque else self._call(args)
+
+    def _call_opaque(self, args):
+        """Programs of a recording make this call, too: what it reads needs no guard (_dynamo/capture.py)."""
+        return self._call(args)
+
+    def _call(self, args):
         if self.cast:
             args = self._autocast(args)
         wants = _C.is_grad_enabled() and any(t.requires_grad for t in _tensors(args))

@@ -14,6 +14,7 @@ typedef struct {
     PyCodeObject *failed; /* the code in which the recording failed, or NULL */
     int at;               /* and the instruction */
     bool started;         /* the hook has a reference */
+    bool cut;             /* the program removed the hook */
     PyObject *watched;    /* the objects and the folders that the shadow borrows */
 } observed_object;
 
@@ -98,8 +99,10 @@ static PyObject *observed_stop(PyObject *x, PyObject *unused)
 
     (void)unused;
     observed_check(self);
+    self->cut = self->cut || (self->started && !cr_observe_is_on());
     if (self->started && cr_observe_stop(x)) {
-        cr_shadow_watch(self->shadow, NULL, 0, NULL); /* of no memory: nothing is followed */
+        cr_shadow_watch(self->shadow, NULL, 0, NULL,
+                        NULL); /* of no memory: nothing is followed */
         Py_CLEAR(self->watched);
         self->started = false;
         Py_DECREF(x);
@@ -152,24 +155,26 @@ static PyObject *observed_accesses(PyObject *x, PyObject *unused)
     return out;
 }
 
-/* watch(objects, folders): a list and a tuple of str, kept alive until stop() */
+/* watch(objects, folders, opaque): a list, a tuple of str, and a code object or None; kept
+ * alive until stop() */
 static PyObject *observed_watch(PyObject *x, PyObject *args)
 {
     observed_object *self = (observed_object *)x;
-    PyObject *objects, *folders, *kept;
+    PyObject *objects, *folders, *opaque = Py_None, *kept;
 
-    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &objects, &PyTuple_Type, &folders))
+    if (!PyArg_ParseTuple(args, "O!O!|O", &PyList_Type, &objects, &PyTuple_Type, &folders,
+                          &opaque))
         return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++)
         if (!PyUnicode_Check(PyTuple_GET_ITEM(folders, i)))
             return PyErr_Format(PyExc_TypeError, "watch() takes folders as str");
     objects = PyList_AsTuple(objects); /* the list may change */
-    kept = objects ? PyTuple_Pack(2, objects, folders) : NULL;
+    kept = objects ? PyTuple_Pack(3, objects, folders, opaque) : NULL;
     Py_XDECREF(objects);
     if (!kept)
         return NULL;
     if (cr_shadow_watch(self->shadow, ((PyTupleObject *)objects)->ob_item,
-                        (size_t)PyTuple_GET_SIZE(objects), folders) < 0) {
+                        (size_t)PyTuple_GET_SIZE(objects), folders, opaque) < 0) {
         Py_DECREF(kept);
         return PyErr_NoMemory();
     }
@@ -187,6 +192,36 @@ static PyObject *observed_watched(PyObject *x, void *unused)
     if (index < 0)
         Py_RETURN_NONE;
     return Py_BuildValue("i(Oi)", index, code, at);
+}
+
+/* The names by which functions in C read attributes, a set of str. */
+static PyObject *observed_names(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PySet_New(cr_shadow_names(((observed_object *)x)->shadow));
+}
+
+/* The code objects that ran, a list. */
+static PyObject *observed_codes(PyObject *x, void *unused)
+{
+    (void)unused;
+    return cr_shadow_codes(((observed_object *)x)->shadow);
+}
+
+/* Why `names` may lack some as (text, (code, instruction) or None), or None. */
+static PyObject *observed_unnamed(PyObject *x, void *unused)
+{
+    const observed_object *self = (observed_object *)x;
+    PyCodeObject *code;
+    int at;
+    const char *why = cr_shadow_unnamed(self->shadow, &code, &at);
+
+    (void)unused;
+    if (why && code)
+        return Py_BuildValue("s(Oi)", why, code, at);
+    if (!why && !self->cut)
+        Py_RETURN_NONE;
+    return Py_BuildValue("sO", why ? why : "it ends the observation of its call", Py_None);
 }
 
 /* calls() -> [(kind, object, owner or None, (code, instruction))] of C functions, see shadow.h
@@ -220,6 +255,9 @@ static PyMethodDef observed_methods[] = {{"start", observed_start, METH_NOARGS, 
 static PyGetSetDef observed_properties[] = {{"failed", observed_failed, NULL, NULL, NULL},
                                             {"events", observed_events, NULL, NULL, NULL},
                                             {"watched", observed_watched, NULL, NULL, NULL},
+                                            {"names", observed_names, NULL, NULL, NULL},
+                                            {"codes", observed_codes, NULL, NULL, NULL},
+                                            {"unnamed", observed_unnamed, NULL, NULL, NULL},
                                             {0}};
 
 static PyTypeObject observed_type = {
