@@ -445,6 +445,7 @@ static const char *const vocabulary[][8] = {
     {"recurrent.cuh"},
     {"integer.cuh"},
     {"table.cuh"},
+    {"bins.cuh"},
     {"loops.cuh", "../kern/cpu/plane/grid.h", "../kern/cpu/plane/grid_loops.inc",
      "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/plane/roi_job.h", "../kern/cpu/plane/roi_loops.inc",

@@ -36,6 +36,7 @@ typedef enum {
     CR_VEC_CUDA_RECURRENT, /* recurrent.cuh, after move.cuh */
     CR_VEC_CUDA_INTEGER,   /* integer.cuh, after move.cuh */
     CR_VEC_CUDA_TABLE,     /* table.cuh, after move.cuh */
+    CR_VEC_CUDA_BINS,      /* bins.cuh, after move.cuh */
     CR_VEC_CUDA_LOOPS,     /* loops.cuh and the loops of kern/loops.h, one part for each of
                               cr_loops_text, after move.cuh */
     CR_VEC_CUDA_LOOPS_END = CR_VEC_CUDA_LOOPS + 12,

@@ -180,6 +180,18 @@ def test_plans_of_transforms_are_limited():
         plans.max_size = 4096
 
 
+@pytest.mark.parametrize("dtype, bins", [(torch.float32, 100), (torch.bfloat16, 7), (torch.float16, 9000), (torch.float64, 1)])
+def test_counts_of_bins(dtype, bins):
+    """The host's counts: copies of few bins, bins that a block has no room for, elements outside, NaN."""
+    torch.manual_seed(31)
+    x = (torch.randn(30_011, dtype=torch.float64) * 3).to(dtype)
+    x[::7] = float("nan")
+    low, high = torch.tensor(-4.0).to(dtype), torch.tensor(3.7).to(dtype)
+    counts = torch.ops.aten._bin_counts(x.cuda(), low.cuda(), high.cuda(), bins)
+    assert torch.equal(counts.cpu(), torch.ops.aten._bin_counts(x, low, high, bins))
+    assert torch.equal(torch.histc(x.cuda(), bins, -4, 3.7).cpu(), torch.histc(x, bins, -4, 3.7))
+
+
 def test_compositions_beside_kernels_of_the_host():
     torch.manual_seed(8)
     on_both(lambda *v: torch.addmv(*v, beta=2), torch.randn(()), torch.randn(4, 5), torch.randn(5), tolerance=1e-5)

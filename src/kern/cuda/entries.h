@@ -54,6 +54,8 @@ const char *cr_cuda_bincount(int device, const cr_given *arg, const cr_array *re
 const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *out);
 const char *cr_cuda_repeats_sizes(int device, const cr_given *arg, cr_shape *out);
 const char *cr_cuda_repeat_each_sizes(int device, const cr_given *arg, cr_shape *out);
+/* Counts of equal bins (bins.c). */
+const char *cr_cuda_bin_counts(int device, const cr_given *arg, const cr_array *result);
 /* Scans (scan.c). */
 const char *cr_cuda_cumsum(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_cumprod(int device, const cr_given *arg, const cr_array *result);

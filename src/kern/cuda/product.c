@@ -856,6 +856,7 @@ void cr_kern_install_cuda(void)
         {"nonzero", cr_cuda_nonzero, cr_cuda_nonzero_sizes},
         {"masked_select", cr_cuda_masked_select, cr_cuda_masked_select_sizes},
         {"bincount", cr_cuda_bincount, cr_cuda_bincount_sizes},
+        {"_bin_counts", cr_cuda_bin_counts, NULL},
         {"repeat_interleave.Tensor", NULL, cr_cuda_repeats_sizes},
         {"_repeat_interleave_each", NULL, cr_cuda_repeat_each_sizes},
         {"cumsum", cr_cuda_cumsum, NULL},
