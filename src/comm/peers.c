@@ -2,9 +2,9 @@
  * are used again; a host is its boot and its name space of process numbers.
  *
  * A rank that cannot join writes the reason to the store (a refusal), with which the waiting
- * ranks fail, too.  The ranks then wait for each other for a moment, because the process of one
- * of them may run the store, and the rank that refused deletes the refusal: the group may be
- * tried again. */
+ * ranks fail, too.  Each of them deletes its process from the store.  The ranks then wait for
+ * each other for a moment, because the process of one of them may run the store, and the rank
+ * that refused deletes the refusal: the group may be tried again. */
 #include "comm/peers.h"
 #include "base/clock.h"
 #include "comm/wait.h"
@@ -94,9 +94,18 @@ static cr_status set_first(cr_store *store, const char *key, const char *text, c
     return st;
 }
 
+/* Reads a process from its text. */
+static bool peer_parse(peer *p, const char *text)
+{
+    return sscanf(text, "%d %llu %d %127s %63s %159[^\n]", &p->process, &p->start, &p->size,
+                  p->host, p->engine, p->where) >= 5;
+}
+
+/* Writes this process as a rank's, also where an earlier try of it has written itself. */
 static cr_status peer_write(peer *own, cr_store *store, int rank)
 {
     char key[32], text[sizeof *own + 64], state = 0, *other = NULL;
+    peer before = {0};
 
     own->process = getpid();
     process_read(own->process, &state, &own->start);
@@ -107,11 +116,14 @@ static cr_status peer_write(peer *own, cr_store *store, int rank)
     CR_TRY(set_first(store, key, text, &other));
     if (!other)
         return CR_OK;
-    int process = atoi(other);
+    bool known = peer_parse(&before, other);
     cr_free(other);
+    if (known && before.process == own->process && before.start == own->start &&
+        !strcmp(before.host, own->host))
+        return cr_store_set(store, key, cr_bytes_of(text));
     return cr_fail(
         CR_COMM, "rank %d is process %d already: two processes (%d and %d) have the same rank",
-        rank, process, process, own->process);
+        rank, before.process, before.process, own->process);
 }
 
 /* Fails with the ranks that have not written themselves. */
@@ -146,8 +158,7 @@ static cr_status peer_find(peer *p, cr_store *store, int rank, int64_t ms, doubl
 
     peer_key(key, rank);
     cr_status st = cr_store_get_slice(store, key, ms, end, &text);
-    if (!st && sscanf(cr_text_str(&text), "%d %llu %d %127s %63s %159[^\n]", &p->process,
-                      &p->start, &p->size, p->host, p->engine, p->where) < 5)
+    if (!st && !peer_parse(p, cr_text_str(&text)))
         st = cr_fail(CR_COMM, "the store has no process of rank %d", rank);
     cr_text_drop(&text);
     return st;
@@ -200,7 +211,7 @@ static bool ask_shortly(cr_store *store, cr_store_verb verb, const char *key, in
     return answered;
 }
 
-/* How many ranks have come; 0 where the store is lost. */
+/* How many ranks have come and not left; 0 where the store is lost. */
 static int peers_there(cr_store *store, int size)
 {
     int n = 0;
@@ -216,20 +227,31 @@ static int peers_there(cr_store *store, int size)
     return n;
 }
 
-/* Waits until all ranks know of the refusal: those that have come where the time is over, else
- * all `size`, whose processes may start later.  `first`: this process refused. */
-static void peers_leave(cr_store *store, int size, double limit, bool first)
+static bool peers_wait_more(cr_store *store, int size, bool over, int64_t left)
 {
+    return over ? peers_there(store, size) > 0 : left < size;
+}
+
+/* Waits until all ranks know of the refusal: those that have come where the time is over, else
+ * all `size`, whose processes may start later.  `first`: this process refused, and deletes the
+ * refusal, which ends the waits of the others.  `rank`: as which this process has written
+ * itself, or -1; that is deleted before the others go on, which may try again. */
+static void peers_leave(cr_store *store, int rank, int size, double limit, bool first)
+{
+    char key[32];
     double now = cr_seconds(), end = now + 1e-3 * LEAVE_ALL_MS, least = now + 1e-3 * LEAVE_MS;
     bool over = now >= limit;
     int64_t left, there = 1, unused;
 
     end = end > limit ? limit : end;
     end = end < least ? least : end;
+    peer_key(key, rank);
+    if (rank >= 0 && !ask_shortly(store, CR_STORE_DELETE, key, 0, &unused))
+        return;
     if (!ask_shortly(store, CR_STORE_ADD, left_key, 1, &left))
         return;
-    while (there && left < (over ? peers_there(store, size) : size) && cr_seconds() < end &&
-           !cr_wait_pause(LEAVE_PAUSE_US))
+    while (there && (!first || peers_wait_more(store, size, over, left)) &&
+           cr_seconds() < end && !cr_wait_pause(LEAVE_PAUSE_US))
         if (!ask_shortly(store, CR_STORE_ADD, left_key, 0, &left) ||
             !ask_shortly(store, CR_STORE_CHECK, refusal_key, 0, &there))
             return;
@@ -294,13 +316,14 @@ static cr_status peers_find(cr_peers *p, cr_store *store, double end, int64_t ti
     return CR_OK;
 }
 
-/* Tells the waiting ranks the thread's error, which stays the thread's error. */
-static cr_status peers_refuse(const cr_comm_how *how, cr_status st, double end)
+/* Tells the waiting ranks the thread's error, which stays the thread's error.  `written`: this
+ * process is in the store. */
+static cr_status peers_refuse(const cr_comm_how *how, cr_status st, double end, bool written)
 {
     char *why = cr_strdup(cr_error_message());
     bool first = refusal_write(how->store, st);
 
-    peers_leave(how->store, how->size, end, first);
+    peers_leave(how->store, written ? how->rank : -1, how->size, end, first);
     cr_fail(st, "%s", why ? why : "no memory for a message");
     cr_free(why);
     return st;
@@ -324,10 +347,11 @@ cr_status cr_peers_meet(cr_peers **out, const cr_comm_how *how)
     p->size = how->size;
     peer_state(&p->at[p->rank], how);
     cr_status st = peer_write(&p->at[p->rank], how->store, p->rank);
+    bool written = !st;
     if (!st)
         st = peers_find(p, how->store, end, how->timeout_ms);
     if (st == CR_COMM || st == CR_STORE)
-        st = peers_refuse(how, st, end);
+        st = peers_refuse(how, st, end, written);
     if (st)
         cr_peers_free(p);
     else
@@ -345,7 +369,7 @@ cr_status cr_peers_miss(const cr_comm_how *how, cr_status st)
     peer_state(&own, how);
     cr_fail(st, "rank %d has no engine '%s'%s: %s", how->rank, own.engine,
             peer_where(&own, where), why);
-    (void)peers_refuse(how, st, cr_seconds() + 1e-3 * (double)how->timeout_ms);
+    (void)peers_refuse(how, st, cr_seconds() + 1e-3 * (double)how->timeout_ms, false);
     cr_fail(st, "%s", why);
     cr_free(why);
     return st;

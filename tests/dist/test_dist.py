@@ -129,8 +129,47 @@ def test_ranks_that_state_other_sizes_say_so(url):
     texts = join(url, [(0, 3), (1, 3), (2, 4)], 60)
     for rank, text in enumerate(texts):
         assert text.startswith(f"DistBackendError rank {rank} cannot join the group 'default_pg': ") and (
-            "different sizes" in text), texts
-    assert "rank 2 has 4" in texts[0] and "rank 2 has 4 ranks, rank 0 has 3" in texts[2], texts
+            "different sizes" in text) and "rank 2 has 4" in text and " has 3" in text, texts
+
+
+AGAIN = """
+import sys
+from datetime import timedelta
+import cresset as torch, cresset.distributed as dist
+kind, place, rank, engine = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+limit = timedelta(seconds=60)
+store = dist.FileStore(place, 2) if kind == "file" else dist.TCPStore("127.0.0.1", int(place), 2, rank == 0, limit)
+tries = [(rank, 3 if rank else 2), (0, 2), (rank, 2)]  # other sizes; two processes of one rank; right
+for n, (number, size) in enumerate(tries):
+    try:
+        if n < 2:
+            dist.init_process_group(engine, store=store, rank=number, world_size=size, timeout=limit)
+        else:
+            dist.init_process_group(engine, store=store, rank=number, world_size=size, timeout=limit)
+        x = torch.full((2,), rank + 1.0)
+        dist.all_reduce(x)
+        print(x.tolist())
+    except dist.DistError as error:
+        print(error)
+store.barrier("end", 2, limit)
+"""
+
+
+@pytest.mark.parametrize("engine", BACKENDS)
+@pytest.mark.parametrize("kind", ["tcp", "file"])
+def test_a_refused_group_may_be_tried_again(kind, engine, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = str(tmp_path / "store") if kind == "file" else str(free.getsockname()[1])
+    processes = [subprocess.Popen([sys.executable, "-c", AGAIN, kind, place, str(r), engine], text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT) for r in range(2)]
+    try:
+        texts = [p.communicate(timeout=120)[0].splitlines() for p in processes]
+    finally:
+        for p in processes:
+            p.kill()
+    for text in texts:
+        assert len(text) == 3 and "different sizes" in text[0] and "have the same rank" in text[1] and text[2] == "[3.0, 3.0]", texts
 
 
 def test_two_processes_of_one_rank_are_named_at_all_ranks(url):
