@@ -123,6 +123,7 @@ def test_agents_of_two_hosts_restart_and_fail_together(program):
     # failure is a matter of milliseconds.
     assert "no luck" in text and ("workers of another node failed" in text or "the run again has ended" in text or
                                   text.count("Root Cause") == 2), text
+    assert "AttributeError" not in text and "another exception" not in text, text
 
 
 def _handlers(count, **how):
@@ -416,7 +417,8 @@ def test_a_function_runs_in_processes_and_returns(tmp_path, monkeypatch):
     events = logging.handlers.BufferingHandler(100)
     monkeypatch.setitem(handlers._log_handlers, "kept", events)
     assert elastic_launch(_config(tmp_path, event_log_handler="kept"), _times)(3) == {0: 0, 1: 3}
-    assert [(tmp_path / f"one/attempt_0/{r}/stdout.log").read_text() for r in range(2)] == ["rank 0\n", "rank 1\n"]
+    [folder] = tmp_path.glob("one_*")  # a new one for each run
+    assert [(folder / f"attempt_0/{r}/stdout.log").read_text() for r in range(2)] == ["rank 0\n", "rank 1\n"]
     assert [Event.deserialize(e.getMessage()).metadata["state"] for e in events.buffer] == ["SUCCEEDED"] * 3  # two workers, the agent
     with pytest.raises(ChildFailedError, match="no luck"):
         elastic_launch(_config(tmp_path), _raises)()
@@ -433,6 +435,43 @@ def test_lines_have_the_prefix_of_a_template_and_metrics_are_configured(tmp_path
     elastic_launch(config, _times)(3)
     out = capfd.readouterr().out
     assert "<0 of default_role>rank 0" in out and "<1 of default_role>rank 1" in out and seen == [{"to": "x"}]
+
+
+def test_a_file_that_is_there_at_the_end_is_printed(tmp_path):
+    import io
+    from cresset.distributed.elastic.multiprocessing.tail_log import tail_logfile
+
+    class Ends:  # the file is made, and the end is said, while the reader waits for the file
+        said = False
+
+        def is_set(self):
+            return self.said
+
+        def wait(self, seconds):
+            (tmp_path / "log").write_text("all\n")
+            self.said = True
+            return True
+    to = io.StringIO()
+    tail_logfile("> ", str(tmp_path / "log"), to, Ends(), 0.01)
+    assert to.getvalue() == "> all\n"
+
+
+def test_logs_go_nowhere_by_devnull(tmp_path, capfd):
+    from cresset.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes, Std
+    specs = DefaultLogsSpecs("/dev/null", tee=Std.ALL)
+    result = start_processes("echo", _raises, {0: ()}, {0: {}}, specs, start_method="fork").wait()
+    assert result.failures[0].exitcode == 1 and result.failures[0].error_file == "<N/A>" and result.stdouts == {0: ""}
+    assert not list(tmp_path.iterdir()) and not os.path.exists("/dev/null.new")
+
+
+def test_processes_of_a_fork_server_start_at_one_time(monkeypatch):
+    import cresset.multiprocessing as mp
+    monkeypatch.setenv(mp.ENV_VAR_PARALLEL_START, "1")
+    context = mp.start_processes(print, nprocs=3, join=False, start_method="forkserver")
+    while not context.join():
+        pass
+    assert [p.exitcode for p in context.processes] == [0, 0, 0] and len(set(context.pids())) == 3
+    assert mp.start_processes(print, nprocs=0, start_method="forkserver") is None
 
 
 def test_letters_that_come_in_two_reads_are_printed(tmp_path):

@@ -3,8 +3,8 @@ import multiprocessing as _multiprocessing
 from multiprocessing import *
 
 from .reductions import init_reductions
-from .spawn import (ProcessContext, ProcessExitedException, ProcessRaisedException, SpawnContext, spawn,
-                    start_processes)
+from .spawn import (ENV_VAR_PARALLEL_START, ProcessContext, ProcessExitedException, ProcessRaisedException,  # noqa: F401
+                    SpawnContext, spawn, start_processes)
 from . import reductions, shared
 
 __all__ = [*_multiprocessing.__all__, "set_sharing_strategy", "get_sharing_strategy",

@@ -8,6 +8,9 @@ import sys
 import tempfile
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
 
 __all__ = ["ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
            "spawn", "SpawnContext", "start_processes"]
@@ -133,21 +136,26 @@ class SpawnContext(ProcessContext):
 
 
 def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """Runs fn(i, *args) in processes i = 0, 1, ...; waits for them or returns their context."""
+    """Runs fn(i, *args) in processes i = 0, 1, ...; waits for them or returns their context.  With the start method forkserver
+    and TORCH_MP_PARALLEL_START=1 in the environment they start at one time."""
     context = multiprocessing.get_context(start_method)
     from . import init_reductions  # so that arguments share their memory
     init_reductions()
-    processes, error_files = [], []
-    for i in range(nprocs):
+
+    def start(i):
         # A name of a file that only a failing process makes.
         handle, path = tempfile.mkstemp(prefix="pytorch-errorfile-", suffix=".pickle")
         os.close(handle)
         os.unlink(path)
         process = context.Process(target=_wrap, args=(fn, i, args, path), daemon=daemon)
         process.start()
-        error_files.append(path)
-        processes.append(process)
-    started = ProcessContext(processes, error_files)
+        return process, path
+    if start_method == "forkserver" and os.environ.get(ENV_VAR_PARALLEL_START, "0") == "1" and nprocs:
+        with ThreadPoolExecutor(nprocs) as pool:
+            made = list(pool.map(start, range(nprocs)))
+    else:
+        made = [start(i) for i in range(nprocs)]
+    started = ProcessContext([process for process, _ in made], [path for _, path in made])
     if not join:
         return started
     while not started.join():

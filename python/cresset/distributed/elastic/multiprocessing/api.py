@@ -91,14 +91,15 @@ class LogsSpecs(ABC):
 
 
 class DefaultLogsSpecs(LogsSpecs):
-    """Files LOG_DIR/RUN/attempt_N/LOCAL_RANK/stdout.log, stderr.log, error.json, and beside these folders filtered_stdout.log
-    and filtered_stderr.log.  Without a LOG_DIR they are temporary."""
+    """Files LOG_DIR/RUN_x/attempt_N/LOCAL_RANK/stdout.log, stderr.log, error.json, and beside these folders filtered_stdout.log
+    and filtered_stderr.log, where x is new for each object.  Without a LOG_DIR they are temporary; with /dev/null there are
+    none."""
 
     def __init__(self, log_dir=None, redirects=Std.NONE, tee=Std.NONE, local_ranks_filter=None):
-        if log_dir and os.path.exists(log_dir) and not os.path.isdir(log_dir):
+        if log_dir and log_dir != os.devnull and os.path.exists(log_dir) and not os.path.isdir(log_dir):
             raise NotADirectoryError(f"log_dir: {log_dir} is a file")
         super().__init__(log_dir or tempfile.mkdtemp(prefix="torchelastic_"), redirects, tee, local_ranks_filter)
-        self._temporary = not log_dir
+        self._temporary, self._run_folder = not log_dir, ""
 
     @property
     def root_log_dir(self):
@@ -109,17 +110,29 @@ class DefaultLogsSpecs(LogsSpecs):
         if self._temporary:
             shutil.rmtree(self._root_log_dir, ignore_errors=True)
 
-    def _folder(self, env, rank=""):
-        run, attempt = env.get("TORCHELASTIC_RUN_ID", "none"), env.get("TORCHELASTIC_RESTART_COUNT", "0")
-        folder = os.path.join(self._root_log_dir, run, f"attempt_{attempt}", str(rank))
-        os.makedirs(folder, exist_ok=True)
+    def _attempt(self, env):
+        """Returns the empty folder of a run's attempt."""
+        if not self._run_folder:
+            os.makedirs(self._root_log_dir, exist_ok=True)
+            self._run_folder = tempfile.mkdtemp(prefix=f"{env.get('TORCHELASTIC_RUN_ID', 'test_run_id')}_", dir=self._root_log_dir)
+        folder = os.path.join(self._run_folder, f"attempt_{env.get('TORCHELASTIC_RESTART_COUNT', '0')}")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
         return folder
 
     def reify(self, envs):
         dest, n = LogsDest(), len(envs)
+        if self._root_log_dir == os.devnull:
+            nothing = dict.fromkeys(range(n), os.devnull)
+            for env in envs.values():
+                env["TORCHELASTIC_ERROR_FILE"] = ""
+            return LogsDest(dict.fromkeys(range(n), ""), dict.fromkeys(range(n), ""), nothing, dict(nothing), dict(nothing),
+                            os.devnull, os.devnull)
         redirects, tee, shown = to_map(self._redirects, n), to_map(self._tee, n), self._local_ranks_filter
-        for rank, env in envs.items():
-            folder = self._folder(env, rank)
+        attempt = self._attempt(next(iter(envs.values()), {}))
+        for rank in envs:
+            folder = os.path.join(attempt, str(rank))
+            os.mkdir(folder)
             hidden = shown is not None and rank not in shown
             for bit, files, tees, name in ((Std.OUT, dest.stdouts, dest.tee_stdouts, "stdout.log"),
                                            (Std.ERR, dest.stderrs, dest.tee_stderrs, "stderr.log")):
@@ -128,8 +141,7 @@ class DefaultLogsSpecs(LogsSpecs):
                 if tee[rank] & bit and not hidden:
                     tees[rank] = path
             dest.error_files[rank] = os.path.join(folder, "error.json")
-        common = self._folder(next(iter(envs.values()), {}))
-        dest.filtered_stdout, dest.filtered_stderr = (os.path.join(common, f"filtered_{name}.log") for name in ("stdout", "stderr"))
+        dest.filtered_stdout, dest.filtered_stderr = (os.path.join(attempt, f"filtered_{name}.log") for name in ("stdout", "stderr"))
         return dest
 
 
@@ -162,8 +174,10 @@ class PContext(ABC):
         _validate_full_rank(args, self.nprocs, "args")
         _validate_full_rank(envs, self.nprocs, "envs")
         self.dest = logs_specs.reify(envs)
+        self.stdouts, self.stderrs, self.error_files = self.dest.stdouts, self.dest.stderrs, self.dest.error_files
         self._processes, self._closed = {}, False
-        self.envs = {rank: {**env, "TORCHELASTIC_ERROR_FILE": self.dest.error_files[rank]} for rank, env in envs.items()}
+        files = {rank: "" if path == os.devnull else path for rank, path in self.error_files.items()}
+        self.envs = {rank: {**env, "TORCHELASTIC_ERROR_FILE": files[rank]} for rank, env in envs.items()}
         self._filtered = ExitStack()
         self._tails = [TailLog(name, self.dest.tee_stdouts, sys.stdout, log_line_prefixes),
                        TailLog(name, self.dest.tee_stderrs, sys.stderr, log_line_prefixes)]

@@ -12,9 +12,13 @@ log = logging.getLogger(__name__)
 def tail_logfile(header, file, dst, finished, interval_sec, log_line_filter=None):
     """Copies a file's lines, also those that come later, to a stream, each after a header, until `finished` is set.
     With a filter only the lines for which it is true."""
-    while not os.path.exists(file):
-        if finished.wait(interval_sec):
+    while True:
+        ends = finished.is_set()  # a file that a short process made before the end is read below
+        if os.path.exists(file):
+            break
+        if ends:
             return
+        finished.wait(interval_sec)
     with open(file, "rb") as source:  # a letter of several bytes may come in two reads
         rest = b""
         while True:

@@ -299,7 +299,7 @@ class SimpleElasticAgent(ElasticAgent):
     def _end_alone(self):
         """Counts this agent as ended, so that the other agents do not wait for it."""
         try:
-            store_util._is_last(self._store, _KEY + "ended", self._agents)
+            store_util._check_in(self._store, _KEY + "ended", self._agents)
         except RuntimeError as error:
             log.info("the other agents are not told of the end: %s", error)
 

@@ -1,7 +1,9 @@
 """An agent whose workers are processes of its host.  A worker dies with its agent, also when the agent is killed."""
 import json
+import logging
 import os
 import signal
+import time
 import uuid
 from string import Template
 
@@ -11,22 +13,27 @@ from ...events import EventSource
 from ...metrics import prof
 from ...multiprocessing import start_processes
 from ...utils import macros
+from .health_check_server import create_healthcheck_server
 from .api import RunResult, SimpleElasticAgent, WorkerState
 
-__all__ = ["LocalElasticAgent", "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_TIMER_FILE"]
+__all__ = ["LocalElasticAgent", "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_TIMER_FILE", "TORCHELASTIC_HEALTH_CHECK_PORT"]
+
+logger = logging.getLogger(__name__)
 
 TORCHELASTIC_ENABLE_FILE_TIMER = "TORCHELASTIC_ENABLE_FILE_TIMER"
 TORCHELASTIC_TIMER_FILE = "TORCHELASTIC_TIMER_FILE"
+TORCHELASTIC_HEALTH_CHECK_PORT = "TORCHELASTIC_HEALTH_CHECK_PORT"
 
 
 class LocalElasticAgent(SimpleElasticAgent):
     """Runs a function, or a command, in processes.  `env` is added to their environments."""
 
     def __init__(self, spec, logs_specs, start_method="spawn", exit_barrier_timeout=300, log_line_prefix_template=None,
-                 shutdown_timeout=30, env=None):
+                 shutdown_timeout=30, env=None, health_check_server=None):
         super().__init__(spec, exit_barrier_timeout, shutdown_timeout)
         self._logs_specs, self._start_method, self._prefix, self._env = logs_specs, start_method, log_line_prefix_template, env or {}
         self._pcontext = self._worker_watchdog = None
+        self._health_check_server = health_check_server
 
     # --- the watchdog ends workers that exceed a time limit which they have set ---
     def _setup_local_watchdog(self, envs):
@@ -45,6 +52,20 @@ class LocalElasticAgent(SimpleElasticAgent):
         about = {} if request is None else {"pid": request.worker_pid, "scope": request.scope_id, "expiration": request.expiration_time}
         events.record(events.Event(name, EventSource.AGENT, metadata={"run_id": spec.rdzv_handler.get_run_id(), "role": spec.role,
                                                                       "watchdog": json.dumps(about)}), spec.event_log_handler)
+
+    def _setup_healthcheck(self):
+        port = os.environ.get(TORCHELASTIC_HEALTH_CHECK_PORT)
+        if port is None or self._health_check_server is not None:
+            return
+        if not port.isdecimal():
+            logger.info("Invalid healthcheck port value: '%s', expecting integer. Not starting healthcheck server.", port)
+            return
+        self._health_check_server = create_healthcheck_server(self._last_seen, int(port), 60)
+        self._health_check_server.start()
+
+    def _last_seen(self):
+        """Returns when the watchdog made progress, in seconds since the epoch; without one, now."""
+        return int(time.time()) if self._worker_watchdog is None else self._worker_watchdog.get_last_progress_time()
 
     # --- workers ---
     def _environment(self, group, worker):
@@ -70,6 +91,7 @@ class LocalElasticAgent(SimpleElasticAgent):
         spec, workers = worker_group.spec, worker_group.workers
         envs = {w.local_rank: self._environment(worker_group, w) for w in workers}
         self._setup_local_watchdog(envs)
+        self._setup_healthcheck()
         self._pcontext = start_processes(
             spec.role, spec.entrypoint, {w.local_rank: tuple(macros.substitute(spec.args, str(w.local_rank))) for w in workers}, envs,
             self._logs_specs, {w.local_rank: self._prefix_of(worker_group, w) for w in workers}, self._start_method,
@@ -105,3 +127,6 @@ class LocalElasticAgent(SimpleElasticAgent):
             if self._worker_watchdog is not None:
                 self._worker_watchdog.stop()
                 self._worker_watchdog = None
+            if self._health_check_server is not None:
+                self._health_check_server.stop()
+                self._health_check_server = None

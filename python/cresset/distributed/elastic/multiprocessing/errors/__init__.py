@@ -1,5 +1,6 @@
 """Error files: a worker writes its exception where TORCHELASTIC_ERROR_FILE says, and the launcher shows it."""
 import json
+import os
 import signal
 import time
 from dataclasses import dataclass, field
@@ -26,12 +27,11 @@ class ProcessFailure:
 
     def __post_init__(self):
         self.timestamp = int(time.time())
-        try:
-            with open(self.error_file) as file:
-                self.error_file_data = json.load(file)
-        except FileNotFoundError:
+        if not os.path.isfile(self.error_file):
             self._without_file()
             return
+        with open(self.error_file) as file:
+            self.error_file_data = json.load(file)
         message = self.error_file_data["message"]
         extra = message["extraInfo"] if isinstance(message, dict) else self.error_file_data
         self.message = message if isinstance(message, str) else extra.get("py_callstack", message["message"])
