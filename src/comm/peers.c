@@ -284,23 +284,25 @@ static const char *peer_where(const peer *p, char *out)
     return out;
 }
 
-/* Fails when this rank and rank r state different groups. */
+/* Fails when this rank and rank r state different groups.  The message begins with the lower
+ * rank, so it is the same at both. */
 static cr_status peer_compare(const cr_peers *p, int r)
 {
-    const peer *own = &p->at[p->rank], *other = &p->at[r];
+    int low = r < p->rank ? r : p->rank, high = r < p->rank ? p->rank : r;
+    const peer *a = &p->at[low], *b = &p->at[high];
     char here[WHERE_BYTES], there[WHERE_BYTES];
 
-    if (other->size != own->size)
+    if (a->size != b->size)
         return cr_fail(CR_COMM,
                        "the ranks state different sizes of the group: rank %d has %d "
                        "ranks, rank %d has %d",
-                       p->rank, own->size, r, other->size);
-    if (strcmp(other->engine, own->engine))
+                       low, a->size, high, b->size);
+    if (strcmp(a->engine, b->engine))
         return cr_fail(CR_COMM,
                        "the ranks name different engines of the group: rank %d names '%s'%s, "
                        "rank %d names '%s'%s",
-                       p->rank, own->engine, peer_where(own, here), r, other->engine,
-                       peer_where(other, there));
+                       low, a->engine, peer_where(a, here), high, b->engine,
+                       peer_where(b, there));
     return CR_OK;
 }
 

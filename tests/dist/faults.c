@@ -167,7 +167,12 @@ static void rank_main(const plan *p, int rank, int report)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     out.st = cr_store_tcp(&store, &o);
-    cr_comm_how how = {p->engine, "faults", rank, p->size, NULL, store, 20000, NULL};
+    cr_comm_how how = {.engine = p->engine,
+                       .name = "faults",
+                       .rank = rank,
+                       .size = p->size,
+                       .store = store,
+                       .timeout_ms = 20000};
     if (!out.st)
         out.st = cr_comm_new(&g, &how);
     if (!out.st)
