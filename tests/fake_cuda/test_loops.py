@@ -180,6 +180,20 @@ def test_plans_of_transforms_are_limited():
         plans.max_size = 4096
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 1])
+def test_repeats_of_a_given_size(wrong):
+    """The host's elements, and the host's error for another size than the repeats have."""
+    x, repeats = torch.arange(40).reshape(20, 2), torch.arange(20) % 4
+    for f in (lambda to: torch.repeat_interleave(to(x), to(repeats), 0, output_size=30 + wrong),
+              lambda to: torch.repeat_interleave(to(repeats), output_size=30 + wrong)):
+        if wrong:
+            for to in (lambda t: t, lambda t: t.cuda()):
+                with pytest.raises(RuntimeError, match="allocated size does not match required size"):
+                    f(to).cpu()
+        else:
+            assert torch.equal(f(lambda t: t.cuda()).cpu(), f(lambda t: t))
+
+
 @pytest.mark.parametrize("dtype, bins", [(torch.float32, 100), (torch.bfloat16, 7), (torch.float16, 9000), (torch.float64, 1)])
 def test_counts_of_bins(dtype, bins):
     """The host's counts: copies of few bins, bins that a block has no room for, elements outside, NaN."""
