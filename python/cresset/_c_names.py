@@ -30,7 +30,7 @@ _HOMES = {**dict.fromkeys(("_DistError", "_DistBackendError", "_DistNetworkError
               "_jit_override_can_fuse_on_cpu_legacy", "_jit_set_inline_everything_mode"), "_jit_switches")}
 
 
-_NN_HOMES = {"_parse_to": "nn.modules.module"}
+_NN_HOMES = {"_parse_to": "nn.modules.module", "pad_sequence": "nn.utils.rnn"}
 
 
 def _finder(module, homes):

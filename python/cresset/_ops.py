@@ -278,6 +278,11 @@ class _OpNamespace(ModuleType):
         packet = self.__dict__[name] = OpOverloadPacket(name, made, self.name)
         return packet
 
+    def __iter__(self):
+        """The names of the operators that the program defined in this library, and of those that it used."""
+        used = {name for name, x in self.__dict__.items() if isinstance(x, OpOverloadPacket)}
+        return iter(sorted(used | {name for namespace, name in defined_packets if namespace == self.name}))
+
     def __dir__(self):
         defined = {name for namespace, name in defined_packets if namespace == self.name}
         return sorted({*super().__dir__(), *table_names(self.name), *defined})

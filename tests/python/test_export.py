@@ -2,6 +2,7 @@
 import copy
 import json
 import pathlib
+from dataclasses import dataclass
 
 import cresset as torch
 import export_cases
@@ -194,3 +195,90 @@ def test_parameters_learn_through_the_module():
     module.zero_grad()
     module(x).sum().backward()
     assert equal(found, [p.grad for p in module.parameters()])
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        flags = torch.compiler.is_compiling(), torch.compiler.is_exporting(), torch.compiler.is_dynamo_compiling()
+        return [x * (2 + flag) for flag in flags]
+
+
+def test_the_call_knows_that_it_is_exported():
+    x = torch.ones(2)
+    assert equal(export(Branch(), (x,)).module()(x), [x * 3, x * 3, x * 2]) and equal(Branch()(x), [x * 2] * 3)
+
+
+class Keywords(nn.Module):
+    def forward(self, a, *, x, y):
+        return a, x - y
+
+
+def test_example_inputs_keep_the_order_of_the_program():
+    one = torch.ones(3)
+    program = export(Keywords(), (one,), {"y": one, "x": one})
+    program.example_inputs = (one,), {"x": one * 2, "y": one}
+    assert list(program.example_inputs[1]) == ["y", "x"] and torch.equal(program.example_inputs[1]["x"], one * 2)
+    for value, text in (((one,), "Example inputs should be a tuple containing example arguments"),
+                        (((one,), {}), "Ran into a kwarg keyword mismatch: Got the following keywords [] but expected ['y', 'x']"),
+                        (((), {"x": one, "y": one}), "Trying to flatten user inputs with exported input tree spec")):
+        with pytest.raises(ValueError) as error:
+            program.example_inputs = value
+        assert str(error.value).startswith(text)
+
+
+class Product(nn.Module):
+    def forward(self, x, y):
+        return x @ y
+
+
+class Inner(nn.Module):
+    def forward(self, x):
+        return x["k"]["k"][0] + x["k"]["k"][1]
+
+
+def test_shapes_of_another_structure_are_refused_in_torchs_words():
+    a, b, x = Dim("C", min=3), Dim("C", max=12), torch.ones(10, 10)
+    with pytest.raises(torch._dynamo.exc.UserError, match=r"Found different definitions Dim\('C', min=3\) and Dim\('C', min=0, max=12\) for "
+                                                          r"the same symbolic dimension Dim\('C', min=0, max=12\)!"):
+        export(Product(), (x, x), dynamic_shapes={"x": (a, b), "y": (b, a)})
+    inputs, dim = ({"k": {"k": [torch.rand(4), torch.rand(4)]}},), Dim("dim")
+    with pytest.raises(torch._dynamo.exc.UserError, match="maybe you just forgot to enclose `dynamic_shapes` in a list/tuple"):
+        export(Inner(), inputs, dynamic_shapes={"k": {"k": [dim, dim]}})
+    with pytest.raises(torch._dynamo.exc.UserError, match=r"`inputs\[0\]\['k'\]\['k'\]` is a <class 'list'>, but "
+                                                          r"`dynamic_shapes\[0\]\['k'\]\['k'\]` is a <class 'tuple'>"):
+        export(Inner(), inputs, dynamic_shapes=({"k": {"k": ((dim,), (dim,))}},))
+    assert export(Inner(), inputs, dynamic_shapes=({"k": {"k": [(dim,), (dim,)]}},)).range_constraints
+
+
+@dataclass
+class Given:
+    x: torch.Tensor
+    y: list
+
+
+class Structured(nn.Module):
+    def forward(self, given):
+        return given.x + given.y[0]
+
+
+def test_shapes_of_tensors_in_registered_classes():
+    torch.export.register_dataclass(Given)
+    x, y = torch.randn(4), [torch.randn(4)]
+    shapes = torch.export.ShapesCollection()
+    shapes[x] = shapes[y[0]] = (Dim("dim", max=10),)
+    program = export(Structured(), (Given(x, y),), dynamic_shapes=shapes)
+    assert program.module()(Given(torch.ones(7), [torch.ones(7)])).shape == (7,)
+
+
+class Lazy(nn.modules.lazy.LazyModuleMixin, nn.Module):
+    def initialize_parameters(self, *args, **kwargs):
+        pass
+
+    def forward(self, x, y):
+        return x + y
+
+
+def test_a_lazy_module_without_another_class_keeps_its_own():
+    module, x = Lazy(), torch.randn(3)
+    assert torch.equal(export(module, (), {"x": x, "y": x}).module()(x=x, y=x), x + x)
+    assert type(module) is Lazy

@@ -1,6 +1,7 @@
 """torch.export.unflatten: the modules of a program compute what the exported module and its parts compute."""
 import copy
 import io
+import random
 from dataclasses import dataclass
 
 import cresset as torch
@@ -402,3 +403,35 @@ def test_symbolic_trace_follows_an_unflattened_module():
     args = torch.randn(2, 3), torch.randn(2, 3)
     assert [n.target for n in traced.graph.nodes if n.op == "call_module"] == []
     assert torch.equal(traced(*args), Outer()(*args))
+
+
+class Drawn(nn.Module):
+    """A tree of modules that add to their own and to others' buffers, and call one another's children again."""
+
+    def __init__(self, draw, depth, every):
+        super().__init__()
+        self.register_buffer("buf", torch.zeros(1))
+        self.add, self.every, self.place = draw.randint(1, 9), (every,), len(every)
+        every.append(self)
+        self.parts = nn.ModuleList(Drawn(draw, depth - 1, every) for _ in range(draw.randint(1, 2) if depth else 0))
+        self.steps = [draw.randrange(4) for _ in range(4)]
+        self.far = draw.random()
+
+    def forward(self, x):
+        x = x + self.buf.add_(self.add)
+        for step, part in zip(self.steps, [*self.parts, *self.parts]):
+            x = part(x) if step else x * 2 + part.buf
+        other = self.every[0][int(self.far * self.place)]
+        other.buf.add_(1)
+        return x - other.buf
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_trees_of_modules_that_write_buffers_of_one_another(seed):
+    module = Drawn(random.Random(seed), 3, [])
+    program = export(module, (torch.ones(2),))
+    new = unflatten(program)
+    for x in (torch.ones(2), torch.tensor([3., 4.])):
+        want = module(x)
+        assert torch.equal(new(x), want)
+    assert same_state(new, module)

@@ -57,7 +57,8 @@ def reset():
 
 
 def is_dynamo_compiling():
-    return is_compiling()
+    """Whether a compiled function runs; False while torch.export traces a call."""
+    return is_compiling() and not is_exporting()
 
 
 def is_exporting():

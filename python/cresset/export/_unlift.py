@@ -6,7 +6,7 @@ import cresset
 from .. import nn
 from ..fx import Graph, GraphModule
 from ..fx.graph import _PyTreeCodeGen, _PyTreeInfo
-from ..utils._pytree import tree_flatten
+from .exported_program import in_order
 from .graph_signature import ConstantArgument, InputKind, OutputKind
 
 
@@ -232,19 +232,7 @@ class _Unlift:
 def _check_arguments(program):
     """A hook that refuses arguments of another structure, in torch's words."""
     spec = program.call_spec.in_spec
-    wanted = spec.child(1).context
-
-    def hook(module, args, kwargs):
-        if set(kwargs) != set(wanted):
-            raise ValueError(f"Ran into a kwarg keyword mismatch: Got the following keywords {list(kwargs)} but expected {list(wanted)}")
-        kwargs = {name: kwargs[name] for name in wanted}
-        found = tree_flatten((args, kwargs))[1]
-        if found != spec:
-            raise ValueError(f"Trying to flatten user inputs with exported input tree spec: \n{spec}\nbut actually got inputs with tree "
-                             f"spec of: \n{found}.\nPlease check that the inputs have the same number and type of args and kwargs as "
-                             "the ones you used when tracing.")
-        return args, kwargs
-    return hook
+    return lambda module, args, kwargs: in_order(spec, args, kwargs)
 
 
 def _no_mode(self, mode=True):

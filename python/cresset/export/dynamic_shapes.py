@@ -218,7 +218,7 @@ def _children(x):
     if isinstance(x, (list, tuple)):
         return dict(enumerate(x))
     node = SUPPORTED_NODES.get(type(x))
-    return None if node is None else dict(enumerate(node.flatten(x)[0]))
+    return None if node is None else dict(enumerate(node.flatten_fn(x)[0]))
 
 
 def _walk(x, shape, path, out, where):
@@ -243,7 +243,25 @@ def _walk(x, shape, path, out, where):
 
 
 def _same_kind(x, shape):
-    return isinstance(shape, dict) if isinstance(x, dict) else isinstance(shape, (list, tuple))
+    return isinstance(shape, next(kind for kind in (dict, list, tuple) if isinstance(x, kind)))
+
+
+def _advice(named, dynamic_shapes):
+    only = next(iter(named.values())) if len(named) == 1 else None
+    if isinstance(only, dict) and set(only) == set(dynamic_shapes):
+        return ("Since here `inputs` is a list/tuple enclosing a single dict, maybe you just forgot to enclose `dynamic_shapes` in a "
+                "list/tuple?\n")
+    return "Alternatively, you could also ignore arg names entirely and specify `dynamic_shapes` as a list/tuple matching `inputs`. "
+
+
+def _check_definitions(specs):
+    """Raises if two Dims of one name have other bounds."""
+    known = {}
+    for spec in specs:
+        root = spec.root or spec
+        first = known.setdefault(root.__name__, root)
+        if (first.min, first.max) != (root.min, root.max):
+            raise UserError(f"Found different definitions {first} and {root} for the same symbolic dimension {root}!")
 
 
 def _entries(named, dynamic_shapes):
@@ -253,9 +271,7 @@ def _entries(named, dynamic_shapes):
         if set(dynamic_shapes) != set(named):
             raise UserError(
                 f"When `dynamic_shapes` is specified as a dict, its top-level keys must be the arg names {list(named)} of `inputs`, but "
-                f"here they are {list(dynamic_shapes)}. Alternatively, you could also ignore arg names entirely and specify "
-                "`dynamic_shapes` as a list/tuple matching `inputs`. For more information about this error, see: "
-                "https://pytorch.org/docs/main/generated/exportdb/index.html#dynamic-shapes-validation")
+                f"here they are {list(dynamic_shapes)}. {_advice(named, dynamic_shapes)}{_LINK}")
         for name, x in named.items():
             _walk(x, dynamic_shapes[name], f"dynamic_shapes[{name!r}]", out, f"[{name!r}]")
         return out
@@ -297,6 +313,7 @@ def dim_specs(mod, args, kwargs, leaves, dynamic_shapes):
                 _check_static(spec, leaf, dim)
             elif spec is not None and not (isinstance(spec, _DimHint) and spec.type is _DimHintType.STATIC):
                 out.append(DimSpec(leaf, dim, spec))
+    _check_definitions(x.spec for x in out if isinstance(x.spec, Dim))
     return out
 
 

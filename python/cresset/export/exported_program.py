@@ -62,6 +62,20 @@ class _ReadOnly:
         raise RuntimeError(f"Unable to set ExportedProgram's {self.name} attribute.")
 
 
+def in_order(spec, args, kwargs):
+    """(args, kwargs) in the order of a spec; raises ValueError if they have another structure."""
+    wanted = spec.child(1).context
+    if set(kwargs) != set(wanted):
+        raise ValueError(f"Ran into a kwarg keyword mismatch: Got the following keywords {list(kwargs)} but expected {list(wanted)}")
+    kwargs = {name: kwargs[name] for name in wanted}
+    found = tree_flatten((args, kwargs))[1]
+    if found != spec:
+        raise ValueError(f"Trying to flatten user inputs with exported input tree spec: \n{spec}\nbut actually got inputs with tree "
+                         f"spec of: \n{found}.\nPlease check that the inputs have the same number and type of args and kwargs as "
+                         "the ones you used when tracing.")
+    return args, kwargs
+
+
 class ExportedProgram:
     """What export() returns: a graph of operators without control flow in Python.
 
@@ -106,12 +120,9 @@ class ExportedProgram:
             self._example_inputs = None
             return
         if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple) and isinstance(value[1], dict)):
-            raise ValueError(f"Example inputs should be a tuple containing example arguments (as a tuple), and example kwargs (as a "
-                             f"dictionary). Got {value}")
-        spec = tree_flatten(value)[1]
-        if spec != self.call_spec.in_spec:
-            raise ValueError(f"Example inputs do not match the in_spec of the program: {spec} and {self.call_spec.in_spec}")
-        self._example_inputs = value
+            raise ValueError("Example inputs should be a tuple containing example arguments (as a tuple), and example kwargs (as a "
+                             "dictionary).")
+        self._example_inputs = in_order(self.call_spec.in_spec, *value)
 
     @property
     def call_spec(self):
@@ -170,6 +181,14 @@ class ExportedProgram:
         no such operators."""
         from ._decompose import decomposed
         return decomposed(self, default_decompositions() if decomp_table is None else decomp_table)
+
+    def _update(self, graph_module, graph_signature, *, state_dict=None, constants=None, verifiers=None):
+        """The program with another graph, and with other state where it is given."""
+        return ExportedProgram(
+            graph_module, graph_module.graph, graph_signature, self.state_dict if state_dict is None else state_dict,
+            copy.deepcopy(self.range_constraints), copy.deepcopy(self.module_call_graph), self.example_inputs,
+            self.constants if constants is None else constants, verifiers=verifiers or self.verifiers, guards_code=self._guards_code,
+            dialect=self.dialect)
 
     def __deepcopy__(self, memo):
         module = copy.deepcopy(self.graph_module, memo)

@@ -127,6 +127,15 @@ class _Call:
         return out
 
 
+def _writes_first(target):
+    """Whether an operator writes its first argument and returns it."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.arguments or len(schema.returns) != 1:
+        return False
+    first, result = schema.arguments[0].alias_info, schema.returns[0].alias_info
+    return first is not None and first.is_write and result is not None and result.is_write
+
+
 def _meeting(a, b):
     """The innermost call that contains both."""
     while a is not b:
@@ -219,7 +228,15 @@ class _Tree:
                 return call, path[len(call.path) + 1:] if call.path else path
             call = call.parent
 
+    def whole(self, node):
+        """The tensor of the state that a result of an in-place call is, else the node."""
+        first = node
+        while first.op == "call_function" and _writes_first(first.target) and hasattr(first.args[0], "op"):
+            first = first.args[0]
+        return first if first in self.state else node
+
     def _use(self, call, node):
+        node = self.whole(node)
         if node in self.state:
             home, _ = self._owner(call, node)
         else:
@@ -273,6 +290,7 @@ class _Emitter:
 
     def _get(self, call, node):
         """The value of a node of the program in the graph of a call."""
+        node = self.tree.whole(node)
         if node in call.at:
             return call.at[node]
         if node not in self.tree.state:  # a size that a call with a kept signature computes anew
@@ -561,7 +579,7 @@ class UnflattenedModule(nn.Module):
         self._outputs(program, emitter, tree.root)
         self.__dict__["graph"] = graph
         graph.owning_module = self
-        for path, made in sorted(emitter.made.items(), key=lambda item: item[0].count(".")):
+        for path, made in sorted(emitter.made.items(), key=lambda item: -item[0].count(".")):  # inner modules first
             self._place(path, [module for _, module in made], path in tree.signatures)
         self._share(emitter.made)
         self._sort(program)

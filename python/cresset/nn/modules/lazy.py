@@ -57,7 +57,8 @@ def _infer(module, inputs):
         raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
     module._infer_handle.remove()
     del module._infer_handle
-    module.__class__ = module.cls_to_become
+    if module.cls_to_become is not None:
+        module.__class__ = module.cls_to_become
 
 
 class LazyLinear(LazyModuleMixin, Linear):

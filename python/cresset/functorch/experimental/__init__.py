@@ -1,0 +1,2 @@
+"""torch's functorch.experimental."""
+from . import control_flow
