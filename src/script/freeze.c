@@ -12,10 +12,11 @@
 #include "script/passes.h"
 #include <string.h>
 
-/* An object that the module reaches; `stays` and `used` by slot. */
+/* An object that the module reaches; `stays`, `used` and `written` by slot. */
 typedef struct {
     cr_iobject *object;
     bool *stays, *used;
+    bool *written;  /* itself, not an item of it */
     bool whole;     /* it remains as it is, with its class */
     cr_ivalue made; /* the new object, once it is made */
 } frozen;
@@ -53,6 +54,7 @@ static int freeze_object(freezer *f, cr_iobject *o)
             return (int)i;
     made.stays = CR_NEW_N(f->s, bool, o->len + 1);
     made.used = CR_NEW_N(f->s, bool, o->len + 1);
+    made.written = CR_NEW_N(f->s, bool, o->len + 1);
     CR_PUSH(f->s, &f->objects, made);
     return (int)f->objects.len - 1;
 }
@@ -136,6 +138,15 @@ static void freeze_get(freezer *f, const cr_snode *n)
 static void freeze_set(freezer *f, const cr_snode *n)
 {
     int object = f->object_of[n->input[0]->id] - 1;
+    const cr_sclass *cls =
+        object < 0 ? n->input[0]->type->cls : f->objects.at[object].object->type->cls;
+    int slot = cls ? cr_sclass_attribute(cls, n->name) : -1;
+
+    if (slot >= 0 && cls->is_module && cls->attribute[slot].type->kind == CR_STYPE_INTERFACE)
+        cr_bail(f->s, CR_RUNTIME,
+                "Freezing does not support SetAttr on an interface type. SetAttr is attempted "
+                "on '%s'",
+                n->name);
 
     if (object < 0) {
         f->all_stay |= n->input[0]->type->cls && n->input[0]->type->cls->is_module;
@@ -146,6 +157,19 @@ static void freeze_set(freezer *f, const cr_snode *n)
     freeze_keep_sites(f, n->input[1]);
 }
 
+/* Notes attributes that a node writes to, where the value is one itself and no item of it. */
+static void freeze_write(freezer *f, const cr_svalue *v)
+{
+    for (const site *at = f->sites_of[v->id]; at; at = at->next) {
+        frozen *o = &f->objects.at[at->object];
+        cr_iv_kind kind = o->object->slot[at->slot].kind;
+        o->written[at->slot] |= kind == (v->type->kind == CR_STYPE_TENSOR ? CR_IV_TENSOR
+                                         : v->type->kind == CR_STYPE_LIST ? CR_IV_LIST
+                                                                          : CR_IV_DICT);
+    }
+    freeze_keep_sites(f, v);
+}
+
 static void freeze_operator(freezer *f, const cr_snode *n)
 {
     const cr_sschema *s = n->schema;
@@ -153,7 +177,7 @@ static void freeze_operator(freezer *f, const cr_snode *n)
     for (int i = 0; i < n->input_count; i++) {
         const cr_sparam *p = i < s->param_count ? &s->param[i] : NULL;
         if (p && p->written)
-            freeze_keep_sites(f, n->input[i]);
+            freeze_write(f, n->input[i]);
         for (int k = 0; k < n->output_count && k < s->result_count; k++)
             if ((s->result[k].alias && (!p || p->alias)) || cr_stype_has_var(s->result[k].type))
                 freeze_share(f, n->output[k], n->input[i]);
@@ -269,6 +293,62 @@ static bool freeze_overlaps(freezer *f, const cr_ivalue *v, const memory_list *s
             if (own.at[i] == stays->at[k])
                 return true;
     return false;
+}
+
+/* A value's own memory: what makes it the same as another one. */
+static const void *freeze_identity(const cr_ivalue *v)
+{
+    bool box = v->kind == CR_IV_LIST || v->kind == CR_IV_DICT || v->kind == CR_IV_TUPLE;
+
+    return v->kind == CR_IV_TENSOR ? (const void *)v->t->storage : box ? v->box : NULL;
+}
+
+typedef struct {
+    size_t len, cap;
+    const cr_ivalue **at;
+} value_list;
+
+/* The attributes that a graph reads, each once, in order: without those that share memory with
+ * one that was found to change before. */
+static void freeze_read_values(freezer *f, const cr_sblock *b, value_list *used,
+                               memory_list *changed)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->block_count; i++)
+            freeze_read_values(f, n->block[i], used, changed);
+        bool get = n->prim == CR_SPRIM_GET_ATTR, set = n->prim == CR_SPRIM_SET_ATTR;
+        int object = get || set ? f->object_of[n->input[0]->id] - 1 : -1;
+        if (object < 0)
+            continue;
+        const frozen *o = &f->objects.at[object];
+        int slot = cr_sclass_attribute(o->object->type->cls, n->name);
+        const cr_ivalue *v = &o->object->slot[slot];
+        bool known = !freeze_identity(v) || freeze_overlaps(f, v, changed);
+        if (!known && (set || o->written[slot]))
+            freeze_memory(f, v, changed, 0);
+        for (size_t i = 0; i < used->len; i++)
+            known |= freeze_identity(used->at[i]) == freeze_identity(v);
+        if (get && !known)
+            CR_PUSH(f->s, used, v);
+    }
+}
+
+/* torch refuses attributes of which one has a part of another one inside. */
+static void freeze_check_overlaps(freezer *f, const cr_sgraph *g)
+{
+    value_list used = {0};
+    memory_list seen = {0}, changed = {0};
+    cr_text text = {0};
+
+    freeze_read_values(f, g->body, &used, &changed);
+    for (size_t i = 0; i < used.len; i++) {
+        if (freeze_overlaps(f, used.at[i], &seen)) {
+            cr_session_check(f->s, cr_ivalue_print(&text, used.at[i]));
+            cr_bail(f->s, CR_RUNTIME, "module contains attributes values that overlaps %s",
+                    cr_session_take_text(f->s, &text));
+        }
+        freeze_memory(f, used.at[i], &seen, 0);
+    }
 }
 
 /* Attributes that share memory with one that stays stay, too. */
@@ -545,8 +625,10 @@ static void freeze_keep_path(freezer *f, const char *path)
 
 static void freeze_rounds(freezer *f)
 {
-    for (int i = 0; i < f->graphs; i++)
+    for (int i = 0; i < f->graphs; i++) {
         freeze_follow(f, f->graph[i]);
+        freeze_check_overlaps(f, f->graph[i]);
+    }
     if (f->all_stay)
         for (size_t k = 0; k < f->objects.at[0].object->len; k++)
             freeze_keep(f, 0, (int)k);
@@ -563,6 +645,15 @@ static void freeze_rounds(freezer *f)
     }
 }
 
+static void freeze_check_results(freezer *f, const cr_sfunction *forward)
+{
+    const cr_sblock *body = forward && forward->graph ? forward->graph->body : NULL;
+
+    for (int i = 0; body && i < body->output_count; i++)
+        if (cr_stype_equal(body->output[i]->type, body->input[0]->type))
+            cr_bail(f->s, CR_RUNTIME, "attempted to freeze a module that return itself");
+}
+
 static void freeze_it(cr_session *s, void *context)
 {
     freeze_job *j = context;
@@ -574,6 +665,7 @@ static void freeze_it(cr_session *s, void *context)
     f->method = CR_NEW_N(s, const cr_sfunction *, j->count + 1);
     f->graph = CR_NEW_N(s, cr_sgraph *, j->count + 1);
     freeze_object(f, j->module->object);
+    freeze_check_results(f, cr_sclass_method(cls, "forward"));
     if (cr_sclass_method(cls, "forward") || !j->count)
         freeze_keep_name(f, "forward");
     for (int i = 0; i < j->count; i++)
