@@ -1,7 +1,7 @@
 """Names of TorchScript that libraries import from torch's private module."""
 from .futures import Future
 from .jit import (Final, annotate as _annotate, export, ignore, is_scripting, unused,
-                  _overload, _overload_method, isinstance as _isinstance)
+                  _overload, _overload_method, _warn_if_empty, isinstance as _isinstance)
 from .jit._forms import boolean_dispatched
 from .jit.annotations import (BroadcastingList1, BroadcastingList2, BroadcastingList3, is_dict,
                               is_list, is_optional, is_tuple, is_union)
@@ -29,3 +29,8 @@ def boolean_dispatch(arg_name, arg_index, default, if_true, if_false, module_nam
     boolean_dispatched[dispatch] = {"if_true": if_true, "if_false": if_false, "index": arg_index, "default": default,
                                     "arg_name": arg_name}
     return dispatch
+
+
+def check_empty_containers(obj):
+    """Warns of an empty list, dict or tuple: jit.isinstance does not see the type of its items."""
+    _warn_if_empty(obj)

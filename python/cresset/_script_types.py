@@ -85,6 +85,8 @@ TensorType.create_from_tensor = classmethod(lambda cls, tensor: cls())
 def _parametrized(name, form, schema=None):
     """The class of a type with one parameter."""
     def __init__(self, element):
+        if element is None:
+            raise RuntimeError(f"Can not create {name} with None type")
         if not isinstance(element, Type):
             raise TypeError(f"{name}(): expected a type, got {type(element).__name__}")
         self._inside, self._text = (element,), f"{form}[{element}]"

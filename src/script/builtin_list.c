@@ -1,5 +1,6 @@
 /* Builtin functions of programs on lists, tuples and dicts. */
 #include "script/builtin.h"
+#include "script/unit.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -374,14 +375,60 @@ static cr_status list_replace(cr_ilist *l, cr_ivalue *items, size_t n)
     return CR_OK;
 }
 
+static bool list_has_less(const cr_sclass *cls)
+{
+    const cr_sfunction *f = cr_sclass_method(cls, "__lt__");
+
+    return f && f->schema.param_count == 2 && f->schema.result_count == 1 &&
+           cr_stype_equal(f->schema.param[1].type, cls->type) &&
+           f->schema.result->type->kind == CR_STYPE_BOOL;
+}
+
+static bool list_can_be_sorted(const cr_stype *t)
+{
+    switch (t->kind) {
+    case CR_STYPE_TENSOR:
+    case CR_STYPE_INT:
+    case CR_STYPE_FLOAT:
+    case CR_STYPE_BOOL:
+    case CR_STYPE_STR: return true;
+    case CR_STYPE_CLASS: return list_has_less(t->cls);
+    case CR_STYPE_TUPLE:
+        for (int i = 0; i < t->count; i++)
+            if (!list_can_be_sorted(t->item[i]))
+                return false;
+        return true;
+    default: return false;
+    }
+}
+
+static cr_status list_check_order(const cr_stype *list)
+{
+    const cr_stype *t = list && list->kind == CR_STYPE_LIST ? list->item[0] : NULL;
+
+    if (!t || list_can_be_sorted(t))
+        return CR_OK;
+    const char *name = cr_stype_annotation(t);
+    if (t->kind == CR_STYPE_CLASS)
+        return cr_fail(CR_RUNTIME,
+                       "To sort a list of %s it must define a __lt__ method with two inputs of "
+                       "type %s that returns a bool",
+                       name, name);
+    return cr_fail(CR_RUNTIME,
+                   "Only list of Tensors, ints, floats, bools, strs, a User Defined Class that "
+                   "defines the __lt__ compare method or Tuples of aforementioned types can be "
+                   "sorted, got list of %s\n",
+                   name);
+}
+
 static cr_status list_order(cr_scall *c, cr_ilist *l, bool down)
 {
     size_t n = l->len;
     cr_ivalue *items = cr_alloc(2 * n * sizeof *items + 1); /* and room for merging */
-    cr_status st = items ? CR_OK : CR_MEMORY;
+    cr_status st = items ? list_check_order(l->type) : CR_MEMORY;
 
     if (st)
-        return st;
+        return cr_free(items), st;
     for (size_t i = 0; i < n; i++)
         items[i] = cr_ivalue_keep(l->at[i]);
     CR_GO(list_merge(c, items, items + n, n, down));

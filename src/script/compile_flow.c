@@ -1225,8 +1225,16 @@ static cr_sfunction *with_method(compiler *c, cr_svalue *object, const char *nam
                        "__exit__ methods");
     compile_function(c, f, range);
     if (f->schema.param_count != params)
-        cr_srange_bail(c->s, CR_RUNTIME, range, "%s() must have %s", name,
-                       params == 1 ? "only one argument (self)" : "four arguments");
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "%s must have %s argument%s and one return value", name,
+                       params == 1 ? "only one" : "four", params == 1 ? "" : "s");
+    for (int i = 1; i < params; i++)
+        if (f->schema.param[i].type->kind != CR_STYPE_ANY)
+            cr_srange_bail(
+                c->s, CR_RUNTIME, range,
+                "argument %d of __exit__ must have Any type; TorchScript does not "
+                "support passing exception type, value, or traceback to this function.",
+                i);
     return f;
 }
 

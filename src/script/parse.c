@@ -1290,10 +1290,13 @@ static void parse_signature(parser *p, const cr_stoken *comment, cr_srange head,
     for (size_t i = 0; i + 1 < parse_length(comment); i++)
         if (!strncmp(text + i, "->", 2))
             arrow = text + i;
-    if (!arrow)
+    if (!arrow && !memchr(text, '(', parse_length(comment)))
         return;
-    *result = parse_part(p, comment->start + (uint32_t)(arrow - text) + 2, comment->end, NULL);
-    types = parse_part(p, comment->start, comment->start + (uint32_t)(arrow - text), NULL);
+    if (arrow)
+        *result =
+            parse_part(p, comment->start + (uint32_t)(arrow - text) + 2, comment->end, NULL);
+    types = parse_part(p, comment->start,
+                       arrow ? comment->start + (uint32_t)(arrow - text) : comment->end, NULL);
     if (types->kind != CR_SAST_TUPLE)
         types = PARSE_NODE(p, TUPLE, types->range.start, types);
     if (types->count == 1 && types->at[0]->kind == CR_SAST_ELLIPSIS)

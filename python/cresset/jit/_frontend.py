@@ -12,6 +12,7 @@ import sys
 import threading
 import types
 import typing
+import weakref
 
 import cresset
 
@@ -21,13 +22,28 @@ from . import _forms
 _functions = {}    # function -> qualified name, of functions that are defined
 _scopes = {}       # qualified name of a function -> how its names are looked up
 _classes = {}      # class -> qualified name
-_modules = {}      # qualified name of a module's class -> one of its modules
+_modules = {}      # qualified name of a module's class -> one of its modules, weakly
+_originals = weakref.WeakKeyDictionary()  # object of a program -> the module that it was made from
 _shared = {}       # what makes a module's class -> its qualified name
 _objects = []      # objects by handle
 _handles = {}      # id -> handle
 _taken = set()     # qualified names
 _mangled = [0]
 _statics = {}      # (qualified name of a class, name) -> qualified name of a function without self
+
+
+def module_of(name):
+    """A module of the class with this qualified name, of which the compiler asks members; None: there is none now."""
+    found = _modules.get(name)
+    return found and found()
+
+
+def keep_module(name, module, object=None):
+    """Notes a module of a class.  The module lives as long as a program's object that was made from it."""
+    if module_of(name) is None:
+        _modules[name] = weakref.ref(module)
+    if object is not None:
+        _originals[object] = module
 
 
 # --- names and sources ---
@@ -100,8 +116,7 @@ class _Scope:
             return self.names[name]
         if name in self.globals:
             return self.globals[name]
-        known = getattr(builtins, name, _absent)
-        return known if isinstance(known, type) and issubclass(known, (BaseException, complex)) else _absent
+        return _builtin(name)
 
     def table(self):
         """All names, as one dict."""
@@ -112,6 +127,12 @@ class _Scope:
 
 
 _absent = object()
+
+
+def _builtin(name):
+    """The exceptions of Python, and complex."""
+    known = getattr(builtins, name, _absent)
+    return known if isinstance(known, type) and issubclass(known, (BaseException, complex)) else _absent
 
 
 def define(fn, owner=None, name=None, names=None, qualified=None):
@@ -302,6 +323,9 @@ def describe(obj):
     wrapped = getattr(obj, "__wrapped__", None)
     if isinstance(wrapped, types.FunctionType):
         return _describe_function(wrapped)
+    called = getattr(type(obj), "__call__", None)
+    if getattr(called, "_torchscript_modifier", "").startswith(("ignore", "unused")) and _hashable(obj):
+        return "function", define_python(types.MethodType(called, obj))
     return "object", _handle(obj)
 
 
@@ -501,8 +525,8 @@ def annotation(t):
     if isinstance(t, typing.NewType):
         return annotation(t.__supertype__)
     if isinstance(t, type) and issubclass(t, cresset.nn.Module):
-        for name, module in _modules.items():
-            if type(module) is t:
+        for name in _modules:
+            if type(module_of(name)) is t:
                 return name
     if isinstance(t, type) and _class.compiles(t):
         return _class.define(t)
@@ -556,7 +580,7 @@ def _operator_names(module, name):
 
 
 def _on_member(cls, name):
-    module = _modules.get(cls)
+    module = module_of(cls)
     if module is None:
         return _class_attribute(cls, name)
     from . import _recursive
@@ -590,8 +614,22 @@ def _on_type(function, text):
         t = scope.evaluate(text)
         t = scope.evaluate(t) if isinstance(t, str) else t
     except NameError:
+        t = _annotated(scope, text)
+    return None if t is None else annotation(t)
+
+
+def _annotated(scope, text):
+    """A type that a function's annotations have, and no name that it sees, such as a class beside the function."""
+    found, left = {}, list(getattr(getattr(scope, "fn", None), "__annotations__", {}).values())
+    while left:
+        t = left.pop()
+        left += typing.get_args(t)
+        if isinstance(t, type):
+            found[t.__name__] = t
+    try:
+        return eval(text, {**scope.table(), **found}) if found else None
+    except NameError:
         return None
-    return annotation(t)
 
 
 def _on_refuse(kind, text):
@@ -615,7 +653,8 @@ class _UnitScope:
     def find(self, name):
         if name in self.functions:
             return self.functions[name]
-        return cresset if name == "torch" else self.names.get(name, _absent)
+        known = cresset if name == "torch" else self.names.get(name, _absent)
+        return _builtin(name) if known is _absent else known
 
     def evaluate(self, text):
         return eval(text, {"torch": cresset, **vars(typing), **self.names})

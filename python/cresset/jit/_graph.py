@@ -1,6 +1,7 @@
 """Graphs of compiled functions: values, nodes and blocks, read from the graph's text."""
 import functools
 import re
+import weakref
 
 from .. import _C
 
@@ -364,11 +365,12 @@ class _Reader:
 class Graph:
     """The typed graph of a function.  Nodes are made from the text when they are first asked for.
 
-    `after` gives the text after passes, whose names are in one string; `passes` are those that ran.
+    `after` gives the text after passes, whose names are in one string; `passes` are those that ran, a list that all
+    graphs of one function share.
     """
 
-    def __init__(self, text, after=None, passes=()):
-        self._text, self._made, self._passes = text, None, list(passes)
+    def __init__(self, text, after=None, passes=None):
+        self._text, self._made, self._passes = text, None, [] if passes is None else passes
         self._after = after or functools.partial(_C._script_graph_after, text)
 
     def _run(self, name):
@@ -424,12 +426,22 @@ class Graph:
 
     def copy(self):
         """Another graph with the same text."""
-        return Graph(self._text, self._after, self._passes)
+        return Graph(self._text, self._after, list(self._passes))
+
+
+_ran = weakref.WeakKeyDictionary()  # function, or object of a module -> {name of a method: passes that ran on its graph}
+
+
+def graph_with(owner, name, after, passes):
+    """The graph of a function, on which the passes that a program runs stay; after further `passes` it is a copy."""
+    ran = _ran.setdefault(owner, {}).setdefault(name, [])
+    used = ran + passes if passes else ran
+    return Graph(after(" ".join(used)), after, used)
 
 
 def graph_of(function, passes):
     """The graph of a compiled function after passes."""
-    return Graph(function.graph_after(passes), function.graph_after, passes.split())
+    return graph_with(function, None, function.graph_after, passes.split())
 
 
 def parse_ir(input, parse_tensor_constants=False):

@@ -11,7 +11,7 @@ import os
 from .. import _C
 from ..nn import Module
 from ..serialization import _checked_path
-from ._graph import Graph
+from ._graph import graph_with
 
 _named_tuples = {}
 
@@ -45,7 +45,7 @@ class LoadedMethod:
 
     def _graph(self, *passes):
         after = functools.partial(self._object.graph_after, self.name)
-        return Graph(after(" ".join(passes)), after, passes)
+        return graph_with(self._object, self.name, after, list(passes))
 
     @property
     def graph(self):
@@ -59,7 +59,7 @@ class LoadedMethod:
 
     def graph_for(self, *args, **kwargs):
         """The graph without calls, after the passes of the executor; arguments do not matter."""
-        return self._graph("inline", "prepare")
+        return self._graph("inline", "wrapped", "prepare")
 
     @property
     def schema(self):

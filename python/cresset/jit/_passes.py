@@ -1,4 +1,5 @@
-"""torch._C's names of passes.  A pass changes the graph that it gets; the function whose graph it is stays as it is."""
+"""torch._C's names of passes.  A pass changes the graph that it gets, also as the function shows it later; calls of the
+function run as before."""
 
 _NAMES = {"_jit_pass_inline": "inline", "_jit_pass_cse": "common", "_jit_pass_dce": "dead", "_jit_pass_constant_propagation": "fold",
           "_jit_pass_constant_pooling": "pool", "_jit_pass_peephole": "peephole", "_jit_pass_peephole_list_idioms": "peephole",

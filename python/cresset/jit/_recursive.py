@@ -7,12 +7,14 @@ import enum
 import inspect
 import types
 import typing
+import weakref
 
 import cresset
 from cresset.nn import Module, ModuleDict, ModuleList, ParameterDict, ParameterList, RNNBase, Sequential
 
 from .. import _C
 from . import _class, _forms, _frontend
+from ._hooks import check_hook
 
 _skipped = {"training", "_parameters", "_buffers", "_non_persistent_buffers_set", "_modules", "_is_full_backward_hook",
             "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_state_dict_hooks",
@@ -109,6 +111,19 @@ class _Identity:
         return id(self.object)
 
 
+class _WeakIdentity:
+    """The same for an object that a key does not keep: unequal to all once it is gone."""
+
+    def __init__(self, object):
+        self.object, self.number = weakref.ref(object), id(object)
+
+    def __eq__(self, other):
+        return isinstance(other, _WeakIdentity) and self.object() is not None and self.object() is other.object()
+
+    def __hash__(self):
+        return self.number
+
+
 def _constant_key(value):
     """Unequal for constants that compiled code can tell apart."""
     if isinstance(value, (list, tuple)):
@@ -193,7 +208,7 @@ class _Shape:
     def key(self, module):
         constants = tuple((k, _constant_key(self.constants[k])) for k in sorted(self.constants))
         hooks = tuple((_Identity(hook), before) for hook, before in _hooks_of(module))
-        own = _Identity(module) if _calls_python(type(module)) else None
+        own = _WeakIdentity(module) if _calls_python(type(module)) else None
         methods = {n: m.__func__ for n, m in vars(module).items() if isinstance(m, types.MethodType) and m.__self__ is module}
         called = tuple((n, _Identity(f)) for n, f in vars(module).items() if n in self.failed and n not in methods and callable(f))
         return (type(module), hooks, own, tuple(methods.items()), called, tuple(self.attributes), constants,
@@ -203,7 +218,7 @@ class _Shape:
 def _define_class(module, shape):
     name = _frontend.qualified_name(type(module))
     _C._script_add_class(name, "module")
-    _frontend._modules[name] = module
+    _frontend.keep_module(name, module)
     for attribute in shape.attributes:
         _C._script_add_attribute(name, *attribute)
     for child_name, child in shape.children:
@@ -368,9 +383,11 @@ def script_module(module):
     key = shape.key(module)
     name = _frontend._shared.get(key)
     fresh = name is None
+    if not fresh:
+        _frontend.keep_module(name, module)
     if fresh:
         name = _define_class(module, shape)
-        methods = [] if isinstance(module, (ModuleList, ModuleDict)) else _exported(module)
+        methods = _exported(module)
         methods = [made for method in methods for made in _define_overloads(name, module, method) or [method]]
         for method in methods:
             fn = _find_method(module, method)
@@ -389,6 +406,7 @@ def script_module(module):
         _frontend._shared[key] = name
     values = {**shape.values, **{n: c._c for n, c in shape.children}}
     made = LoadedModule(_C._script_new(name, values))
+    _frontend.keep_module(name, module, made._c)
     _copy_ignored(module, made, shape)
     return made
 
@@ -442,27 +460,14 @@ def _define_hooks(module, cls):
             _frontend.define(hook, cls, name)
         defined[before, name] = hook
         _C._script_add_hook(cls, name, before)
-    for (before, name), hook in defined.items():
-        _check_hook(cls, name, hook, before)
-
-
-def _check_hook(cls, name, hook, before):
-    """Compiles a hook, which takes the inputs of `forward` as a tuple."""
-    _C._script_compile(f"{cls}.{name}")
-    kinds = [kind for _, kind, _ in _C._script_params(f"{cls}.{name}")]
-    if len(kinds) < 2 or kinds[1].startswith("Tuple["):
-        return
-    owner = type(_frontend._modules[cls]).__name__
-    kind, word = ("Pre-hook", "forward pre-hook") if before else ("Hook", "forward hook")
-    inputs = f"Tuple[{', '.join(kind for _, kind, _ in _C._script_params(f'{cls}.forward')[1:])}]"
-    result = _C._script_result(f"{cls}.forward")
-    results = f"'{result}', or '{inputs}'" if before else f"'{result}'"
-    head = f"{name}(self, input: {inputs}" + (")" if before else f", result: {result})")
-    raise RuntimeError(
-        f"{kind} '{name}' on module '{owner}' expected the input argument to be typed as a Tuple but found type: '{kinds[1]}' "
-        f"instead.\nThis error occurred while scripting the {word} '{name}' on module '{owner}'. If you did not want to script "
-        f"this {kind.lower()} remove it from the original NN module before scripting. {kind}s for module '{owner}' are expected "
-        f"to have the following signature: {head} with a return type of either 'None', {results}.")
+    owner = type(module).__name__
+    output = None
+    for hook, before in _hooks_of(module):
+        if not before and output is None:
+            _C._script_compile(f"{cls}.forward")
+            output = _C._script_result(f"{cls}.forward")
+        made = check_hook(cls, hook.__name__, hook, owner, before, output)
+        output = output if before else made
 
 
 # --- subclasses of ScriptModule ---

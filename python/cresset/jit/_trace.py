@@ -744,7 +744,7 @@ def _traced_object(module, made):
         raise ValueError(f"Modules that have backward hooks assigned can't be compiled: {module}")
     name = _frontend.qualified_name(type(module))
     _C._script_add_class(name, "module")
-    _frontend._modules[name] = module
+    _frontend.keep_module(name, module)
     values = {}
     for table, parameter in ((module._parameters, True), (module._buffers, False)):
         for key, t in table.items():
@@ -781,12 +781,16 @@ def _compile_exports(made):
                 _C._script_compile(_frontend.define(_recursive._find_method(module, name), cls, name))
 
 
-def _define(recorder, cls, name, head, parameters, body):
+def _compile(recorder, cls, name, head, parameters, body):
+    """Compiles a traced method or function.  Its names are of no use then: tensors of the recorder are not kept."""
     qualified = f"{cls}.{name}" if cls else _frontend.free_name(name)
     _frontend._scopes[qualified] = _TraceScope(recorder)
     short = qualified.rpartition(".")[2]
-    _C._script_define(qualified, cls, f"def {short}({', '.join(head + parameters)}):\n{body}", None, 1, 0)
-    return qualified
+    try:
+        _C._script_define(qualified, cls, f"def {short}({', '.join(head + parameters)}):\n{body}", None, 1, 0)
+        return _C._script_compile(qualified)
+    finally:
+        _frontend._scopes[qualified] = _frontend._UnitScope({}, {})
 
 
 def _compile_frames(recorder, writer, frame, classes, counts):
@@ -805,7 +809,7 @@ def _compile_frames(recorder, writer, frame, classes, counts):
             return "None" if not texts else texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
         head, body, parameters = writer.method(item, writer.inputs(item), result)
-        _C._script_compile(_define(recorder, cls, item.method, head, parameters, body))
+        _compile(recorder, cls, item.method, head, parameters, body)
 
 
 # --- inputs ---
@@ -981,7 +985,7 @@ def _trace_function(fn, inputs, kwargs, strict):
     writer = _Writer(recorder, outputs)
     head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
     wanted = f"{_frontend._module_name(fn)}.{getattr(fn, '__name__', 'forward')}".replace("<lambda>", "_lambda")
-    return _C._script_compile(_define(recorder, None, wanted, head, names, body))
+    return _compile(recorder, None, wanted, head, names, body)
 
 
 def _trace_methods(module, calls, strict):
@@ -996,7 +1000,7 @@ def _trace_methods(module, calls, strict):
         writer = _Writer(recorder, outputs)
         _compile_frames(recorder, writer, recorder.top, classes, counts)
         head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
-        _C._script_compile(_define(recorder, classes[id(module)], name, head, names, body))
+        _compile(recorder, classes[id(module)], name, head, names, body)
     _compile_exports(made)
     return TopLevelTracedModule(value)
 

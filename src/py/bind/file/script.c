@@ -16,6 +16,7 @@
 
 typedef struct {
     PyObject_HEAD cr_ivalue value; /* an object */
+    PyObject *weak;
 } script_object;
 
 static PyTypeObject script_object_type;
@@ -25,6 +26,7 @@ static cr_iobject *script_of(PyObject *x) { return ((script_object *)x)->value.o
 
 typedef struct {
     PyObject_HEAD cr_sfunction *function;
+    PyObject *weak;
 } script_function;
 
 static PyTypeObject script_function_type;
@@ -117,8 +119,10 @@ static PyObject *script_wrap(cr_ivalue v)
 {
     script_object *made = PyObject_New(script_object, &script_object_type);
 
-    if (made)
+    if (made) {
         made->value = cr_ivalue_keep(v);
+        made->weak = NULL;
+    }
     return (PyObject *)made;
 }
 
@@ -474,6 +478,43 @@ static int script_from_int(PyObject *x, cr_ivalue *out)
     return out->i == -1 && PyErr_Occurred() ? -1 : 1;
 }
 
+/* 1, or 0 where a conversion raised: then the value is not of the type. */
+static int script_converted(void)
+{
+    bool failed = PyErr_Occurred() != NULL;
+
+    PyErr_Clear();
+    return !failed;
+}
+
+/* What is no int, but becomes one: a tensor of one element, a number of NumPy. */
+static int script_from_int_like(PyObject *x, cr_ivalue *out)
+{
+    int done = script_from_int(x, out);
+    PyNumberMethods *m = Py_TYPE(x)->tp_as_number;
+
+    if (done || PyFloat_Check(x) || !m || (!m->nb_index && !m->nb_int))
+        return done;
+    PyObject *number = m->nb_index ? PyNumber_Index(x) : NULL;
+    if (!number && m->nb_int) {
+        PyErr_Clear();
+        number = PyNumber_Long(x);
+    }
+    *out = cr_iv_int(number ? PyLong_AsLongLong(number) : 0);
+    Py_XDECREF(number);
+    return script_converted();
+}
+
+static int script_from_bool(PyObject *x, cr_ivalue *out)
+{
+    PyNumberMethods *m = Py_TYPE(x)->tp_as_number;
+
+    if (x != Py_None && (!m || !m->nb_bool))
+        return 0;
+    *out = cr_iv_bool(PyObject_IsTrue(x) > 0);
+    return script_converted();
+}
+
 static int script_from_number(PyObject *x, cr_ivalue *out)
 {
     if (PyBool_Check(x)) {
@@ -494,10 +535,14 @@ static int script_from_number(PyObject *x, cr_ivalue *out)
 
 static int script_from_float(PyObject *x, cr_ivalue *out)
 {
-    if (!PyFloat_Check(x) && !PyLong_Check(x))
+    PyNumberMethods *m = Py_TYPE(x)->tp_as_number;
+
+    if (!PyFloat_Check(x) && (!m || (!m->nb_float && !m->nb_index)))
         return 0;
     *out = cr_iv_float(PyFloat_AsDouble(x));
-    return out->d == -1 && PyErr_Occurred() ? -1 : 1;
+    if (PyLong_Check(x) && out->d == -1 && PyErr_Occurred())
+        return -1;
+    return script_converted();
 }
 
 static int script_from_device(PyObject *x, cr_ivalue *out)
@@ -638,11 +683,11 @@ static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
     switch ((cr_stype_kind)type->kind) {
     case CR_STYPE_TENSOR: return script_from_tensor(x, out);
-    case CR_STYPE_INT: return script_from_int(x, out);
+    case CR_STYPE_INT: return script_from_int_like(x, out);
     case CR_STYPE_FLOAT: return script_from_float(x, out);
     case CR_STYPE_COMPLEX:
     case CR_STYPE_NUMBER: return script_from_number(x, out);
-    case CR_STYPE_BOOL: return PyBool_Check(x) ? script_from_number(x, out) : 0;
+    case CR_STYPE_BOOL: return script_from_bool(x, out);
     case CR_STYPE_STR: return script_from_text(x, out);
     case CR_STYPE_NONE: return script_from_none(x, out);
     case CR_STYPE_DEVICE: return script_from_device(x, out);
@@ -972,14 +1017,19 @@ static PyObject *script_call(PyObject *self, PyObject *all)
 
 /* --- attributes --- */
 
+static PyObject *script_lacks(PyObject *self, const char *name)
+{
+    return PyErr_Format(PyExc_AttributeError, "%s does not have a field with name '%s'",
+                        cr_stype_annotation(script_of(self)->type), name);
+}
+
 static int script_slot(PyObject *self, const char *name)
 {
     int slot = cr_sclass_attribute(script_of(self)->type->cls, name);
 
     script_note_outside();
     if (slot < 0)
-        PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%s'",
-                     script_of(self)->type->cls->name, name);
+        script_lacks(self, name);
     return slot;
 }
 
@@ -1342,6 +1392,8 @@ static PyObject *script_has(PyObject *self, PyObject *arg)
 
 static void script_dealloc(PyObject *self)
 {
+    if (((script_object *)self)->weak)
+        PyObject_ClearWeakRefs(self);
     cr_ivalue_drop(((script_object *)self)->value);
     PyObject_Free(self);
 }
@@ -1358,9 +1410,9 @@ static PyObject *script_getattr(PyObject *self, PyObject *name)
         PyErr_Clear();
         return script_get(self, name);
     }
-    if (!cr_sclass_method(script_of(self)->type->cls, text))
-        return NULL;
     PyErr_Clear();
+    if (!cr_sclass_method(script_of(self)->type->cls, text))
+        return script_lacks(self, text);
     made = cr_py_import("jit._loaded");
     method = made ? PyObject_CallMethod(made, "LoadedMethod", "OO", self, name) : NULL;
     Py_XDECREF(made);
@@ -1448,6 +1500,7 @@ static PyTypeObject script_object_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.ScriptObject",
     .tp_basicsize = sizeof(script_object),
     .tp_dealloc = script_dealloc,
+    .tp_weaklistoffset = offsetof(script_object, weak),
     .tp_getattro = script_getattr,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_methods = script_object_methods,
@@ -1685,9 +1738,18 @@ static PyObject *script_wrap_function(cr_sfunction *f)
 {
     script_function *made = PyObject_New(script_function, &script_function_type);
 
-    if (made)
+    if (made) {
         made->function = f;
+        made->weak = NULL;
+    }
     return (PyObject *)made;
+}
+
+static void script_function_dealloc(PyObject *self)
+{
+    if (((script_function *)self)->weak)
+        PyObject_ClearWeakRefs(self);
+    PyObject_Free(self);
 }
 
 static PyObject *script_function_call(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -1741,7 +1803,7 @@ static PyObject *script_function_graph_for(PyObject *self, PyObject *args, PyObj
 {
     (void)args;
     (void)kwargs;
-    return script_ask("graph_of", "(Os)", self, "inline prepare");
+    return script_ask("graph_of", "(Os)", self, "inline wrapped prepare");
 }
 
 /* The function in a module of jit._objects, whose method saves it. */
@@ -1809,6 +1871,8 @@ static PyGetSetDef script_function_getset[] = {
 static PyTypeObject script_function_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "torch.jit.ScriptFunction",
     .tp_basicsize = sizeof(script_function),
+    .tp_dealloc = script_function_dealloc,
+    .tp_weaklistoffset = offsetof(script_function, weak),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_call = script_function_call,
     .tp_methods = script_function_methods,
