@@ -105,4 +105,16 @@ static inline bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type)
  * its trace is flushed the second time, or the first time if `at_first_sight` is set. */
 void cr_defer_use_programs(bool at_first_sight);
 
+/* --- calls of TorchScript (scripted.c) --- */
+/* From now on equal calls of functions run programs, where these are faster. */
+void cr_scripted_start(void);
+/* Whether calls run programs: never, where these are faster, or from the second equal call on
+ * whenever there is one.  Returns the mode before. */
+enum { CR_SCRIPTED_OFF, CR_SCRIPTED_MEASURED, CR_SCRIPTED_ALWAYS };
+int cr_scripted_set_mode(int mode);
+/* Appends the programs of a function: the times of a call either way, and the graph with its
+ * groups. */
+struct cr_sfunction;
+CR_MUST cr_status cr_scripted_print(cr_text *out, struct cr_sfunction *f);
+
 #endif

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "script/execute_impl.h"
 #include "script/passes.h"
+#include "script/seen.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -56,6 +57,8 @@ typedef struct {
     int owning_count;
     uint32_t *owning; /* the registers that do not borrow */
     exec_block body;
+    void *_Atomic kept; /* of cr_sfunction_kept */
+    void (*drop_kept)(void *kept);
 } exec_code;
 
 /* The place of a call that failed. */
@@ -70,6 +73,7 @@ typedef struct {
     uint64_t steps_left;
     int depth;
     double next_poll;         /* cr_seconds of the next call of cr_script_poll */
+    cr_sseen *seen;           /* notes what is read, or NULL */
     CR_VEC(exec_place) trace; /* innermost first */
     /* Values that the run holds, by their addresses: a table of `room` places. */
     size_t held_count, room;
@@ -315,6 +319,8 @@ static void exec_drop_code(void *code)
 
     if (!c)
         return;
+    if (c->kept)
+        c->drop_kept(c->kept);
     cr_ivalues_drop(c->start, c->start ? c->registers : 0);
     cr_arena_drop(&c->arena);
     cr_session_drop(&c->session);
@@ -576,6 +582,8 @@ static cr_status exec_operator(exec_frame *f, const exec_step *s)
                       .out = room.out,
                       .outs = s->out_count,
                       .node = s->node};
+        if (CR_UNLIKELY(f->run->seen != NULL))
+            cr_sseen_call(f->run->seen, &c);
         st = s->op ? cr_sop_call(s->op, &c) : s->fn(&c);
         exec_store(f, s, room.out, st);
     }
@@ -629,11 +637,23 @@ static cr_status exec_slot(const exec_frame *f, const exec_step *s, cr_ivalue **
     return CR_OK;
 }
 
+static void exec_note_attribute(const exec_frame *f, const exec_step *s, const cr_ivalue *slot)
+{
+    const cr_iobject *o = exec_in(f, s, 0)->object;
+
+    if (s->borrows)
+        cr_sseen_attribute(f->run->seen, o, (int)(slot - o->slot), slot);
+    else
+        cr_sseen_refuse(f->run->seen, "it reads an attribute that functions set");
+}
+
 static cr_status exec_get_attribute(exec_frame *f, const exec_step *s)
 {
     cr_ivalue *slot;
 
     CR_TRY(exec_slot(f, s, &slot));
+    if (CR_UNLIKELY(f->run->seen != NULL))
+        exec_note_attribute(f, s, slot);
     if (s->borrows) {
         f->reg[s->out[0]] = *slot;
         return exec_hold(f->run, &f->reg[s->out[0]]);
@@ -950,6 +970,8 @@ static cr_status exec_function(exec_frame *f, const exec_step *s)
 
 static cr_status exec_step_run(exec_frame *f, const exec_step *s)
 {
+    if (CR_UNLIKELY(f->run->seen != NULL))
+        cr_sseen_step(f->run->seen, s->node);
     switch ((cr_sprim)s->prim) {
     case CR_SPRIM_OPERATOR: return exec_operator(f, s);
     case CR_SPRIM_CONSTANT: return exec_constant(f, s);
@@ -1075,9 +1097,13 @@ static cr_status exec_call(exec_run *run, cr_sfunction *callee, const cr_ivalue 
 
     if (run->depth >= EXEC_DEEPEST)
         return cr_fail(CR_RUNTIME, "calls are nested more than %d deep", EXEC_DEEPEST);
+    if (callee->caller && run->seen)
+        cr_sseen_refuse(run->seen, "it calls a function of another language");
     if (callee->caller && outs == 1)
         return cr_script_call_out(callee, args, count, out);
     CR_TRY(exec_code_of(&code, callee));
+    if (CR_UNLIKELY(run->seen != NULL))
+        cr_sseen_constants(run->seen, code->start, code->registers);
     exec_frame f = {.run = run, .function = callee, .reg = local};
     if (code->registers > EXEC_REGISTERS)
         f.reg = cr_alloc(code->registers * sizeof *f.reg);
@@ -1138,10 +1164,13 @@ static cr_status exec_one_result(cr_ivalue *out, cr_ivalue *made, int n)
     return CR_OK;
 }
 
-cr_status cr_sfunction_run(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *args, int count,
-                           const cr_srun *how)
+/* `seen`: NULL, or notes what the call reads. */
+static cr_status exec_function_run(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *args,
+                                   int count, const cr_srun *how, cr_sseen *seen)
 {
-    exec_run run = {.limited = how && how->most_steps, .steps_left = how ? how->most_steps : 0};
+    exec_run run = {.limited = how && how->most_steps,
+                    .steps_left = how ? how->most_steps : 0,
+                    .seen = seen};
     cr_ivalue made[CR_MAX_RESULTS] = {{0}};
     int n = f->graph ? f->graph->body->output_count : 0;
 
@@ -1154,4 +1183,42 @@ cr_status cr_sfunction_run(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *arg
     cr_vec_drop(&run.trace);
     exec_let_go(&run);
     return st;
+}
+
+cr_sprogram_fn cr_script_program;
+
+cr_status cr_sfunction_run(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *args, int count,
+                           const cr_srun *how)
+{
+    bool done = false;
+
+    if (cr_script_program && !(how && how->most_steps)) {
+        cr_status st = cr_script_program(&done, out, f, args, count);
+        if (done)
+            return st;
+    }
+    return exec_function_run(out, f, args, count, how, NULL);
+}
+
+cr_status cr_sfunction_steps(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *args, int count)
+{
+    return exec_function_run(out, f, args, count, NULL, NULL);
+}
+
+cr_status cr_sfunction_watch(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *args, int count,
+                             cr_sseen *seen)
+{
+    seen->arg = args;
+    seen->count = count;
+    return exec_function_run(out, f, args, count, NULL, seen);
+}
+
+void *_Atomic *cr_sfunction_kept(cr_sfunction *f, void (*drop)(void *kept))
+{
+    exec_code *c = __atomic_load_n(&f->code, __ATOMIC_ACQUIRE);
+
+    if (!c)
+        return NULL;
+    c->drop_kept = drop;
+    return &c->kept;
 }

@@ -28,6 +28,17 @@ CR_MUST cr_status cr_sop_call(const cr_sop *op, cr_scall *c);
 CR_MUST cr_status cr_sop_call_entry(const cr_op *op, const cr_ivalue *arg, int n,
                                     cr_ivalue *out, int outs);
 
+/* --- what a call reads (seen.c) --- */
+typedef struct cr_sseen cr_sseen;
+/* An attribute that no function sets. */
+void cr_sseen_attribute(cr_sseen *x, const cr_iobject *o, int slot, const cr_ivalue *v);
+/* The constants of a graph that runs. */
+void cr_sseen_constants(cr_sseen *x, const cr_ivalue *v, size_t n);
+/* A call of an operator or builtin, before it runs; any other step. */
+void cr_sseen_call(cr_sseen *x, const cr_scall *c);
+void cr_sseen_step(cr_sseen *x, const cr_snode *n);
+void cr_sseen_refuse(cr_sseen *x, const char *why);
+
 /* A number as a cr_scalar; false for other kinds. */
 bool cr_ivalue_scalar(const cr_ivalue *v, cr_scalar *out);
 cr_ivalue cr_ivalue_of_scalar(cr_scalar s);

@@ -5,6 +5,7 @@ import typing
 import warnings
 from typing import Final
 
+from .. import _C as _c
 from .._C import _ScriptError as Error, _ScriptFunction as ScriptFunction
 from ..futures import Future as _CompletedFuture, _Future as Future
 from ..nn import Module
@@ -460,8 +461,12 @@ def onednn_fusion_enabled():
 
 @contextlib.contextmanager
 def optimized_execution(should_optimize):
-    """Has no effect."""
-    yield
+    """With False, calls run by their steps, without programs; in all threads."""
+    was = _c._script_programs(1 if should_optimize else 0)
+    try:
+        yield
+    finally:
+        _c._script_programs(was)
 
 
 @contextlib.contextmanager

@@ -331,6 +331,7 @@ int cr_py_defer_start(PyObject *m)
 {
     cr_defer_set_report(defer_report);
     cr_defer_use_programs(cr_env_int(CR_ENV_CR_DEFER) == 2);
+    cr_scripted_start();
     if (cr_env_int(CR_ENV_CR_LAZY) || cr_env_int(CR_ENV_CR_DEFER))
         cr_defer_everywhere();
     return PyModule_AddFunctions(m, functions);

@@ -3,6 +3,7 @@
  * Values are copied between Python and programs, except tensors and objects, which both share.
  * A call runs without the interpreter lock. */
 #include "base/map.h"
+#include "compile/compile.h"
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 #include "script/archive.h"
@@ -1468,7 +1469,19 @@ static PyObject *script_copy(PyObject *self, PyObject *unused)
     return wrapped;
 }
 
+/* _programs(name): those of a method */
+static PyObject *script_object_programs(PyObject *self, PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    cr_sfunction *f = text ? script_method(self, text) : NULL;
+    cr_text out = {0};
+
+    return f ? script_text_of(&out, cr_scripted_print(&out, f)) : NULL;
+}
+
 static PyMethodDef script_object_methods[] = {
+    {"_programs", script_object_programs, METH_O,
+     "_programs(method): the programs of calls with equal arguments."},
     {"call", script_call, METH_VARARGS, "Calls a method: call(name, args, kwargs)."},
     {"get", script_get, METH_O, "The value of an attribute."},
     {"set", script_set, METH_VARARGS, "Sets an attribute: set(name, value)."},
@@ -1806,6 +1819,14 @@ static PyObject *script_function_graph_for(PyObject *self, PyObject *args, PyObj
     return script_ask("graph_of", "(Os)", self, "inline wrapped prepare");
 }
 
+static PyObject *script_function_programs(PyObject *self, PyObject *unused)
+{
+    cr_text text = {0};
+
+    (void)unused;
+    return script_text_of(&text, cr_scripted_print(&text, script_function_of(self)));
+}
+
 /* The function in a module of jit._objects, whose method saves it. */
 static PyObject *script_function_save(PyObject *self, PyObject *args, PyObject *kwargs)
 {
@@ -1835,6 +1856,9 @@ static PyMethodDef script_function_methods[] = {
     {"graph_for", (PyCFunction)(void (*)(void))script_function_graph_for,
      METH_VARARGS | METH_KEYWORDS,
      "The graph without calls, after the passes of the executor."},
+    {"_programs", script_function_programs, METH_NOARGS,
+     "The programs of calls with equal arguments: times beside the steps, and graphs with "
+     "groups."},
     {"save", (PyCFunction)(void (*)(void))script_function_save, METH_VARARGS | METH_KEYWORDS,
      "Writes an archive with a module whose `forward` calls the function."},
     {"save_to_buffer", (PyCFunction)(void (*)(void))script_function_save_to_buffer,
@@ -2553,7 +2577,24 @@ static PyObject *script_load(PyObject *module, PyObject *file)
     return made;
 }
 
+/* _script_programs(mode) -> the mode before: 0 off, 1 measured, 2 always */
+static PyObject *script_programs_mode(PyObject *m, PyObject *mode)
+{
+    long n = PyLong_AsLong(mode);
+
+    (void)m;
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    if (n < CR_SCRIPTED_OFF || n > CR_SCRIPTED_ALWAYS)
+        return PyErr_Format(PyExc_ValueError, "a mode is 0, 1 or 2, not %ld", n);
+    return PyLong_FromLong(cr_scripted_set_mode((int)n));
+}
+
 static PyMethodDef script_functions[] = {
+    {"_script_programs", script_programs_mode, METH_O,
+     "Whether equal calls of TorchScript run programs: 0 never, 1 where these are faster, 2 "
+     "always; "
+     "returns the mode before."},
     {"_script_graph_after", script_text_after, METH_VARARGS, "A graph's text after passes."},
     {"_script_load", script_load, METH_O, "Reads a TorchScript archive."},
     {"_set_trace_hooks", cr_py_set_trace_hooks, METH_VARARGS, "Sets what a trace is told."},
