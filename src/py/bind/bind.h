@@ -107,6 +107,8 @@ PyObject *cr_py_dtype_object(cr_dtype t); /* borrowed */
 /* The dtype of a dtype object, or of the classes float, int, bool, complex; else
  * CR_DTYPE_NONE. */
 cr_dtype cr_py_dtype_from(PyObject *x);
+/* True with NotImplementedError for a dtype that no tensor has (torch.qint8, torch.int4). */
+bool cr_py_refuse_named(PyObject *x);
 
 typedef struct {
     PyObject_HEAD int kind, index; /* index -1: no index */

@@ -107,6 +107,8 @@ static bool two_dtypes(PyObject *args, const char *format, cr_dtype *a, cr_dtype
         return false;
     *a = cr_py_dtype_from(x);
     *b = cr_py_dtype_from(y);
+    if (cr_py_refuse_named(x) || cr_py_refuse_named(y))
+        return false;
     if (*a == CR_DTYPE_NONE || *b == CR_DTYPE_NONE)
         PyErr_Format(PyExc_TypeError, "two dtypes are expected, not %s and %s",
                      Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
@@ -133,6 +135,8 @@ static PyObject *can_cast(PyObject *m, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:can_cast", names, &x, &y))
         return NULL;
     cr_dtype a = cr_py_dtype_from(x), b = cr_py_dtype_from(y);
+    if (cr_py_refuse_named(x) || cr_py_refuse_named(y))
+        return NULL;
     if (a == CR_DTYPE_NONE || b == CR_DTYPE_NONE)
         return PyErr_Format(PyExc_TypeError, "can_cast(): dtypes are expected");
     return PyBool_FromLong(cr_can_cast(a, b));

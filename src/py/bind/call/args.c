@@ -201,7 +201,9 @@ static cr_py_fit args_to_dtype(PyObject *x, cr_value *out)
     cr_dtype t = cr_py_dtype_from(x);
 
     *out = cr_of_dtype(t);
-    return t == CR_DTYPE_NONE ? CR_PY_MISFIT : CR_PY_FITS;
+    if (CR_UNLIKELY(t == CR_DTYPE_NONE))
+        return cr_py_refuse_named(x) ? CR_PY_RAISED : CR_PY_MISFIT;
+    return CR_PY_FITS;
 }
 
 static cr_py_fit args_to_device(PyObject *x, cr_value *out)

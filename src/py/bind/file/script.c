@@ -469,6 +469,8 @@ static int script_from_text(PyObject *x, cr_ivalue *out)
 
 static int script_from_int(PyObject *x, cr_ivalue *out)
 {
+    if (cr_py_refuse_named(x))
+        return -1;
     if (Py_IS_TYPE(x, &cr_py_dtype_type)) {
         *out = cr_iv_int(cr_dtype_number((cr_dtype)((cr_py_dtype *)x)->dtype));
         return 1;

@@ -67,7 +67,7 @@ static PyObject *set_dtype(PyObject *m, PyObject *args)
 
     (void)m;
     if (!PyArg_ParseTuple(args, "OO!:set_autocast_dtype", &device, &cr_py_dtype_type, &dtype) ||
-        device_kind(device, &kind) < 0)
+        device_kind(device, &kind) < 0 || cr_py_refuse_named(dtype))
         return NULL;
     return autocast_done(cr_autocast_set_dtype(kind, cr_py_dtype_from(dtype)));
 }
@@ -169,6 +169,11 @@ static bool read_state(autocast_state *s, PyObject *tuple)
         return false;
     s->on = on;
     s->dtype = cr_py_dtype_from(dtype);
+    if (s->dtype == CR_DTYPE_NONE && on && cr_py_refuse_named(dtype))
+        return false;
+    if (s->dtype ==
+        CR_DTYPE_NONE) /* autocast is off, as for other dtypes that it does not take */
+        s->dtype = cr_autocast_dtype(s->kind);
     s->caches = state_caches;
     return true;
 }

@@ -5,12 +5,63 @@
 
 static cr_py_dtype *objects[CR_DTYPE_COUNT];
 
+/* Dtypes that programs name and no tensor here has: those of quantized tensors, bits, and
+ * numbers of fewer than 8 bits.  Their number is CR_DTYPE_COUNT and above. */
+typedef struct {
+    const char *name, *legacy;
+    uint8_t size;
+    char sort; /* signed, unsigned or float; bits; quantized */
+} named_dtype;
+static const named_dtype named_dtypes[] = {{"qint8", "QInt8", 1, 'q'},
+                                           {"quint8", "QUInt8", 1, 'q'},
+                                           {"qint32", "QInt32", 4, 'q'},
+                                           {"quint4x2", "QUInt4x2", 1, 'q'},
+                                           {"quint2x4", "QUInt2x4", 1, 'q'},
+                                           {"bits1x8", "Bits1x8", 1, 'b'},
+                                           {"bits2x4", "Bits2x4", 1, 'b'},
+                                           {"bits4x2", "Bits4x2", 1, 'b'},
+                                           {"bits8", "Bits8", 1, 'b'},
+                                           {"bits16", "Bits16", 2, 'b'},
+                                           {"uint1", "UInt1", 1, 'u'},
+                                           {"uint2", "UInt2", 1, 'u'},
+                                           {"uint3", "UInt3", 1, 'u'},
+                                           {"uint4", "UInt4", 1, 'u'},
+                                           {"uint5", "UInt5", 1, 'u'},
+                                           {"uint6", "UInt6", 1, 'u'},
+                                           {"uint7", "UInt7", 1, 'u'},
+                                           {"int1", "Int1", 1, 's'},
+                                           {"int2", "Int2", 1, 's'},
+                                           {"int3", "Int3", 1, 's'},
+                                           {"int4", "Int4", 1, 's'},
+                                           {"int5", "Int5", 1, 's'},
+                                           {"int6", "Int6", 1, 's'},
+                                           {"int7", "Int7", 1, 's'},
+                                           {"float4_e2m1fn_x2", "Float4_e2m1fn_x2", 1, 'f'}};
+
+/* NULL for a dtype of tensors. */
+static const named_dtype *named_of(PyObject *self)
+{
+    int k = ((cr_py_dtype *)self)->dtype - CR_DTYPE_COUNT;
+
+    return k >= 0 ? &named_dtypes[k] : NULL;
+}
+
+bool cr_py_refuse_named(PyObject *x)
+{
+    const named_dtype *n = Py_IS_TYPE(x, &cr_py_dtype_type) ? named_of(x) : NULL;
+
+    if (n)
+        PyErr_Format(PyExc_NotImplementedError, "\"copy_\" not implemented for '%s'",
+                     n->legacy);
+    return n != NULL;
+}
+
 PyObject *cr_py_dtype_object(cr_dtype t) { return (PyObject *)objects[t]; }
 
 cr_dtype cr_py_dtype_from(PyObject *x)
 {
     if (Py_IS_TYPE(x, &cr_py_dtype_type))
-        return ((cr_py_dtype *)x)->dtype;
+        return named_of(x) ? CR_DTYPE_NONE : (cr_dtype)((cr_py_dtype *)x)->dtype;
     if (x == (PyObject *)&PyFloat_Type)
         return CR_F64;
     if (x == (PyObject *)&PyBool_Type)
@@ -22,55 +73,75 @@ cr_dtype cr_py_dtype_from(PyObject *x)
 
 static cr_dtype dtype_of_object(PyObject *self) { return ((cr_py_dtype *)self)->dtype; }
 
+static const char *dtype_name_of(PyObject *self)
+{
+    const named_dtype *n = named_of(self);
+
+    return n ? n->name : cr_dtype_name(dtype_of_object(self));
+}
+
 static PyObject *dtype_repr(PyObject *self)
 {
-    return PyUnicode_FromFormat("torch.%s", cr_dtype_name(dtype_of_object(self)));
+    return PyUnicode_FromFormat("torch.%s", dtype_name_of(self));
 }
 
 static PyObject *dtype_reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return PyUnicode_FromString(cr_dtype_name(dtype_of_object(self)));
+    return PyUnicode_FromString(dtype_name_of(self));
 }
 
 static PyObject *dtype_is_float(PyObject *self, void *unused)
 {
+    const named_dtype *n = named_of(self);
+
     (void)unused;
-    return PyBool_FromLong(cr_dtype_is_float(dtype_of_object(self)));
+    return PyBool_FromLong(n ? n->sort == 'f' : cr_dtype_is_float(dtype_of_object(self)));
 }
 
 static PyObject *dtype_is_complex(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(cr_dtype_is_complex(dtype_of_object(self)));
+    return PyBool_FromLong(!named_of(self) && cr_dtype_is_complex(dtype_of_object(self)));
 }
 
 static PyObject *dtype_is_signed(PyObject *self, void *unused)
 {
+    const named_dtype *n = named_of(self);
+
     (void)unused;
-    return PyBool_FromLong(cr_dtype_is_signed(dtype_of_object(self)));
+    if (n && n->sort == 'b')
+        return PyErr_Format(PyExc_RuntimeError, "Bits types are undefined");
+    if (n && n->sort == 'q')
+        return PyErr_Format(PyExc_RuntimeError,
+                            "isSignedType not supported for quantized types");
+    return PyBool_FromLong(n ? n->sort != 'u' : cr_dtype_is_signed(dtype_of_object(self)));
 }
 
 static PyObject *dtype_itemsize(PyObject *self, void *unused)
 {
+    const named_dtype *n = named_of(self);
+
     (void)unused;
-    return PyLong_FromSize_t(cr_dtype_size(dtype_of_object(self)));
+    return PyLong_FromSize_t(n ? n->size : cr_dtype_size(dtype_of_object(self)));
 }
 
 static PyObject *dtype_to_real(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return Py_NewRef(cr_py_dtype_object(cr_dtype_real(dtype_of_object(self))));
+    return Py_NewRef(named_of(self) ? self
+                                    : cr_py_dtype_object(cr_dtype_real(dtype_of_object(self))));
 }
 
 static PyObject *dtype_to_complex(PyObject *self, PyObject *unused)
 {
-    cr_dtype t = dtype_of_object(self), complex = cr_dtype_complex(t);
+    const named_dtype *n = named_of(self);
+    cr_dtype t = n ? CR_BOOL : dtype_of_object(self), complex = cr_dtype_complex(t);
 
     (void)unused;
-    if (complex == CR_DTYPE_NONE || (cr_dtype_is_stored(t) && !cr_dtype_is_complex(t)))
+    if (n || complex == CR_DTYPE_NONE || (cr_dtype_is_stored(t) && !cr_dtype_is_complex(t)))
         return PyErr_Format(PyExc_RuntimeError, "Unknown Complex ScalarType for %s",
-                            cr_dtype_infos[t].legacy);
+                            n ? n->legacy : cr_dtype_infos[t].legacy);
     return Py_NewRef(cr_py_dtype_object(complex));
 }
 
@@ -312,6 +383,14 @@ int cr_py_dtype_start(PyObject *m)
             return -1;
         objects[t]->dtype = (uint8_t)t;
         if (add_names(m, (cr_dtype)t) < 0)
+            return -1;
+    }
+    for (size_t k = 0; k < CR_LEN(named_dtypes); k++) {
+        cr_py_dtype *made = PyObject_New(cr_py_dtype, &cr_py_dtype_type);
+        if (!made)
+            return -1;
+        made->dtype = (uint8_t)(CR_DTYPE_COUNT + k);
+        if (PyModule_AddObjectRef(m, named_dtypes[k].name, (PyObject *)made) < 0)
             return -1;
     }
     return 0;

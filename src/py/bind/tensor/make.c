@@ -368,6 +368,8 @@ static int read_options(const char *name, PyObject *dtype, PyObject *device, cr_
 
     if (dtype && dtype != Py_None) {
         out->dtype = cr_py_dtype_from(dtype);
+        if (out->dtype == CR_DTYPE_NONE && cr_py_refuse_named(dtype))
+            return -1;
         if (out->dtype == CR_DTYPE_NONE) {
             PyErr_Format(PyExc_TypeError, "%s(): argument 'dtype' must be torch.dtype, not %s",
                          name, Py_TYPE(dtype)->tp_name);

@@ -376,6 +376,8 @@ static int read_target(PyObject *self, PyObject *x, target *to)
         to->dtype = t;
         return 1;
     }
+    if (cr_py_refuse_named(x))
+        return -1;
     int done = cr_py_device_from(x, &kind, &index);
     if (done <= 0)
         return done;
@@ -429,6 +431,8 @@ static bool read_to(PyObject *self, PyObject *args, PyObject *kwargs, target *to
     }
     /* to(device, dtype, non_blocking, copy) or to(dtype, non_blocking, copy) */
     cr_dtype t = second ? cr_py_dtype_from(second) : CR_DTYPE_NONE;
+    if (second && cr_py_refuse_named(second))
+        return false;
     if (t != CR_DTYPE_NONE)
         to->dtype = t;
     else if (second && second != Py_None && third && !fourth && PyTuple_GET_SIZE(args) == 3)

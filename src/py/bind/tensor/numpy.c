@@ -271,6 +271,8 @@ static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
         return PyErr_Format(PyExc_TypeError,
                             "frombuffer() missing 1 required positional arguments: \"dtype\"");
     cr_dtype t = cr_py_dtype_from(dtype);
+    if (t == CR_DTYPE_NONE && cr_py_refuse_named(dtype))
+        return NULL;
     if (t == CR_DTYPE_NONE)
         return PyErr_Format(PyExc_TypeError,
                             "frombuffer(): argument 'dtype' must be torch.dtype, not %s",
