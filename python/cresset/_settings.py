@@ -34,7 +34,13 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
         True
         >>> torch.use_deterministic_algorithms(False)
     """
-    _state.update(deterministic=bool(mode), warn_only=bool(warn_only))
+    if not isinstance(mode, bool):
+        raise TypeError("_set_deterministic_algorithms(): argument 'mode' (position 1) must be bool, not "
+                        f"{type(mode).__name__}")
+    if not isinstance(warn_only, bool):
+        raise TypeError("_set_deterministic_algorithms(): argument 'warn_only' must be bool, not "
+                        f"{type(warn_only).__name__}")
+    _state.update(deterministic=mode, warn_only=warn_only)
 
 
 def are_deterministic_algorithms_enabled():

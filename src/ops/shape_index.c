@@ -332,7 +332,7 @@ static cr_status index_accumulate_shape(const char *what, const cr_value *arg, c
                        "%s(): self (%s) and source (%s) must have the same scalar type", what,
                        cr_legacy_name(self), cr_legacy_name(source));
     if (dim && dim >= source->ndim)
-        return cr_fail(CR_INDEX,
+        return cr_fail(CR_RUNTIME,
                        "%s(): Indexing dim %lld is out of bounds of the source tensor with "
                        "dim %d",
                        what, (ll)dim, source->ndim);

@@ -359,7 +359,25 @@ static cr_status fold_all(cr_tensor **out, folding *f, cr_tensor *self, const cr
 
 /* --- results --- */
 
-static cr_status identity_of(cr_scalar *out, const cr_op *op)
+/* The error of a fold of no elements that has no identity. */
+static cr_status refuse_empty(const cr_op *op, const cr_value *arg)
+{
+    int p = cr_op_find_param(op, "dim");
+    const cr_tensor *self = arg[0].t;
+
+    for (uint32_t k = 0; p >= 0 && arg[p].tag == CR_INTS && k < arg[p].len; k++) {
+        int64_t d = arg[p].ints[k];
+        if (self->ndim && !self->size[d < 0 ? d + self->ndim : d])
+            return cr_fail(CR_INDEX, "%s(): Expected reduction dim %lld to have non-zero size.",
+                           op->name, (long long)d);
+    }
+    return cr_fail(CR_RUNTIME,
+                   "%s(): Expected reduction dim to be specified for input.numel() == 0. "
+                   "Specify the reduction dim with the 'dim' argument.",
+                   op->name);
+}
+
+static cr_status identity_of(cr_scalar *out, const cr_op *op, const cr_value *arg)
 {
     const char *name = op->fold.rule->name;
 
@@ -368,10 +386,7 @@ static cr_status identity_of(cr_scalar *out, const cr_op *op)
     else if (!strcmp(name, "mul") || !strcmp(name, "and"))
         *out = cr_scalar_int(1);
     else
-        return cr_fail(CR_INDEX,
-                       "%s(): Expected reduction dim to be specified for input.numel() == 0. "
-                       "Specify the reduction dim with the 'dim' argument.",
-                       op->name);
+        return refuse_empty(op, arg);
     return CR_OK;
 }
 
@@ -547,7 +562,7 @@ static cr_status fold_direct(cr_tensor **out, const fold_shape *shape, const cr_
     cr_scalar identity;
 
     if (x->count == 0)
-        CR_TRY(identity_of(&identity, op));
+        CR_TRY(identity_of(&identity, op, arg));
     CR_TRY(new_result(out, shape, arg[0].t, x));
     if (is_one_call)
         fold_short(*out, op, arg, x);

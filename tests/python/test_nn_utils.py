@@ -236,3 +236,22 @@ def test_rare_classes_are_in_clusters():
         "Target values should be in [0, 11], but values in range [12, 12] were found. ")
     assert message(ValueError, lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 12, [7, 3])).startswith(
         "cutoffs should be a sequence of unique, positive integers")
+
+
+def test_functional_call_sets_attributes_that_are_absent():
+    class Shifted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.a = torch.nn.Parameter(torch.ones(1)), 5
+
+        def forward(self, x):
+            return self.w * x + (self.q if hasattr(self, "q") else 0)
+    m, x = Shifted(), torch.ones(2)
+    call = torch.func.functional_call
+    assert torch.equal(call(m, {"q": torch.full((1,), 3.0)}, (x,)), torch.full((2,), 4.0))
+    assert not hasattr(m, "q")
+    assert message(RuntimeError, lambda: call(m, {"q": x}, (x,), strict=True)).startswith("Error(s) in reparametrizing")
+    assert message(TypeError, lambda: call(m, {"a": x}, (x,))) == "attribute `a`: 5 is not an instance of torch.Tensor"
+    assert message(TypeError, lambda: call(m, {"w": 3}, (x,))) == "3 is not an instance of torch.Tensor"
+    assert message(KeyError, lambda: call(m, {"": x}, (x,))) == "'tensor name can\\'t be empty string \"\"'"
+    assert m.a == 5 and torch.equal(m(x), torch.ones(2))

@@ -144,6 +144,8 @@ def _compare_tensors(a, b, options, kind):
 def _numbers(a, b, options):
     numeric = (bool, int, float, complex)
     if type(a) in numeric and type(b) in numeric:
+        if options["check_dtype"] and type(a) is not type(b):
+            raise _Fail(AssertionError, f"The (d)types do not match: {type(a)} != {type(b)}.")
         options = {**options, "check_dtype": False}
         wide = {bool: _C.bool, int: _C.int64, float: _C.float64, complex: _C.complex128}
         a, b = (_C.tensor(x, dtype=wide[type(x)]) for x in (a, b))

@@ -2,7 +2,11 @@
 import warnings
 from contextlib import contextmanager
 
+from ..._C import Tensor
+
 __all__ = ["functional_call"]
+
+_ABSENT = object()  # stands for a tensor that a module does not have
 
 
 def _untie(module, tensors):
@@ -37,15 +41,24 @@ def _check_keys(module, tensors):
 
 
 def _swap(module, name, tensor):
-    """Sets the tensor at a dotted name.  Returns the earlier tensor."""
+    """Sets the tensor at a dotted name; _ABSENT deletes it.  Returns the earlier tensor, _ABSENT if there was none."""
     path, _, name = name.rpartition(".")
+    if not name:
+        raise KeyError('tensor name can\'t be empty string ""')
+    if not isinstance(tensor, Tensor) and tensor is not None and tensor is not _ABSENT:
+        raise TypeError(f"{tensor} is not an instance of torch.Tensor")
     owner = module.get_submodule(path)
     for table in (owner._parameters, owner._buffers):
         if name in table:
             old, table[name] = table[name], tensor
             return old
-    old = getattr(owner, name)
-    setattr(owner, name, tensor)
+    old = getattr(owner, name, _ABSENT)
+    if not isinstance(old, Tensor) and old is not _ABSENT:
+        raise TypeError(f"attribute `{name}`: {old} is not an instance of torch.Tensor")
+    if tensor is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, tensor)
     return old
 
 

@@ -237,6 +237,20 @@ static PyObject *run_recorded(const cr_backward_call *call, const tensors *roots
     return backward_run(call);
 }
 
+/* Gradients with a graph in .grad refer to their tensors. */
+static int warn_of_cycle(void)
+{
+    static bool said;
+
+    return cr_py_warn_once(
+        &said,
+        "Using backward() with create_graph=True will create a reference cycle between "
+        "the parameter and its gradient which can cause a memory leak. We recommend using "
+        "autograd.grad when creating the graph to avoid this. If you have to use this "
+        "function, make sure to reset the .grad fields of your parameters to None after "
+        "use to break the cycle and avoid the leak.");
+}
+
 /* _run_backward(tensors, grads, retain_graph, create_graph, inputs, accumulate,
  * allow_unused); tuples, `inputs` may be None. */
 static PyObject *backward_run_call(PyObject *m, PyObject *args)
@@ -247,7 +261,8 @@ static PyObject *backward_run_call(PyObject *m, PyObject *args)
 
     (void)m;
     if (!PyArg_ParseTuple(args, "O!O!ppOpp:_run_backward", &PyTuple_Type, &roots, &PyTuple_Type,
-                          &grads, &retain, &create, &inputs, &accumulate, &allow_unused))
+                          &grads, &retain, &create, &inputs, &accumulate, &allow_unused) ||
+        (create && accumulate && warn_of_cycle() < 0))
         return NULL;
     if (read_tensors(&r, roots, false, "tensors") &&
         read_tensors(&g, grads, true, "gradients") &&

@@ -167,11 +167,24 @@ static PyObject *tensor_int(PyObject *self)
     return PyLong_FromLongLong(s.i);
 }
 
+static int warn_of_history(PyObject *self)
+{
+    static bool said;
+
+    return cr_thread.no_grad || !cr_requires_grad(cr_py_tensor_of(self))
+               ? 0
+               : cr_py_warn_once(&said,
+                                 "Converting a tensor with requires_grad=True to a scalar "
+                                 "may lead to unexpected behavior.\nConsider using "
+                                 "tensor.detach() first.");
+}
+
 static PyObject *tensor_float(PyObject *self)
 {
     cr_scalar s;
 
-    if (cr_py_note_untraced("float") < 0 || !only_element(self, &s))
+    if (cr_py_note_untraced("float") < 0 || warn_of_history(self) < 0 ||
+        !only_element(self, &s))
         return NULL;
     if (s.category == CR_CAT_COMPLEX && s.c.im != 0)
         return PyErr_Format(PyExc_RuntimeError,
@@ -198,7 +211,7 @@ static PyObject *tensor_complex(PyObject *self, PyObject *unused)
     cr_scalar s;
 
     (void)unused;
-    if (!only_element(self, &s))
+    if (warn_of_history(self) < 0 || !only_element(self, &s))
         return NULL;
     cr_complex c = cr_scalar_as_complex(s);
     return PyComplex_FromDoubles(c.re, c.im);

@@ -103,7 +103,7 @@ static int seed_from(PyObject *x, uint64_t *out)
     *out = overflow > 0 ? PyLong_AsUnsignedLongLong(whole) : (uint64_t)i;
     Py_DECREF(whole);
     if (overflow < 0 || PyErr_Occurred()) {
-        PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking long long");
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
         return -1;
     }
     return 0;
