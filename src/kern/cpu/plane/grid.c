@@ -28,6 +28,15 @@ static cr_status grid_sample(grid_job *w, cr_dtype t, const cr_dense *out)
                         grain(&w->g), w);
 }
 
+/* A device adds to bands of a channel at once, each of which goes through all points. */
+static int64_t grid_bands(const grid_job *w)
+{
+    int64_t wanted = GRID_UNITS / (w->g.batch * w->g.channels) + 1;
+    int64_t most = (w->plane + GRID_BAND - 1) / GRID_BAND;
+
+    return wanted < most ? wanted : most;
+}
+
 /* The derivative in x: writes all of it. */
 static cr_status grid_spread(grid_job *w, cr_dtype t, const cr_dense *out)
 {
@@ -37,8 +46,9 @@ static cr_status grid_spread(grid_job *w, cr_dtype t, const cr_dense *out)
     if (!n)
         return CR_OK;
     w->parts = cr_is_host(out->device) ? 1 : w->g.channels;
+    w->bands = cr_is_host(out->device) ? 1 : grid_bands(w);
     CR_TRY(cr_dense_clear(out, (size_t)n * cr_dtype_size(t)));
-    return cr_loops_run(out->device, &loops, t, w->g.batch * w->parts, 1, w);
+    return cr_loops_run(out->device, &loops, t, w->g.batch * w->parts * w->bands, 1, w);
 }
 
 /* The derivative in the coordinates of the points. */

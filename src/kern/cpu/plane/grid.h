@@ -20,7 +20,12 @@ typedef struct {
     bool align_corners;
 } cr_grid;
 
-enum { GRID_FEW = 8, GRID_CHANNELS = 16 /* of a unit on a device */ };
+enum {
+    GRID_FEW = 8,
+    GRID_CHANNELS = 16,   /* of a unit on a device */
+    GRID_UNITS = 1 << 15, /* that a device computes at once */
+    GRID_BAND = 64        /* the least elements of a band */
+};
 
 /* Arrays are row-major memory of the device that runs the loops. */
 typedef struct {
@@ -30,6 +35,7 @@ typedef struct {
     void *out;
     int64_t plane; /* elements of a channel */
     int64_t parts; /* of the channels of an image, which are computed apart */
+    int64_t bands; /* of a channel, which are added to apart */
 } grid_job;
 
 #endif
