@@ -10,7 +10,8 @@ from ...checkpoint.planner_helpers import _write_item_for_shard
 from ..metadata import ShardMetadata
 from .metadata import ShardedTensorMetadata, TensorProperties
 
-__all__ = ["Shard", "ShardMetadata", "ShardedTensor", "ShardedTensorMetadata", "TensorProperties", "init_from_local_shards"]
+__all__ = ["Shard", "ShardMetadata", "ShardedTensor", "ShardedTensorMetadata", "TensorProperties", "empty",
+           "full", "init_from_local_shards", "ones", "pre_load_state_dict_hook", "rand", "randn", "state_dict_hook", "zeros"]
 
 
 @dataclass
@@ -134,3 +135,74 @@ class ShardedTensor:
 def init_from_local_shards(local_shards, *global_size, process_group=None, init_rrefs=False):
     """Makes a tensor of the boxes that the ranks of a group have."""
     return ShardedTensor._init_from_local_shards(local_shards, *global_size, process_group=process_group)
+
+
+# --- tensors of a division -----------------------------------------------------------------------------------------
+
+def _of_spec(fill, spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group):
+    """Makes a tensor of which each rank has the boxes that a division gives it."""
+    from ...remote_device import _remote_device
+    size = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    dtype = dtype or cresset.get_default_dtype()
+    metadata = spec.build_metadata(size, TensorProperties(dtype, layout, requires_grad, memory_format, pin_memory))
+    rank, own = dist.get_rank(process_group), []
+    for box in metadata.shards_metadata:
+        place = box.placement if isinstance(box.placement, _remote_device) else _remote_device(box.placement)
+        if place.rank() == rank:
+            tensor = fill(list(box.shard_sizes), dtype=dtype, layout=layout, device=place.device(), pin_memory=pin_memory)
+            own.append(Shard(tensor.requires_grad_(requires_grad), box))
+    return ShardedTensor(own, metadata, process_group)
+
+
+def empty(sharding_spec, *size, dtype=None, layout=cresset.strided, requires_grad=False, pin_memory=False,
+          memory_format=cresset.contiguous_format, process_group=None, init_rrefs=False):
+    """Makes a tensor whose elements are undefined."""
+    return _of_spec(cresset.empty, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group)
+
+
+def full(sharding_spec, size, fill_value, *, dtype=None, layout=cresset.strided, requires_grad=False, pin_memory=False,
+         memory_format=cresset.contiguous_format, process_group=None, init_rrefs=False):
+    """Makes a tensor whose elements are a number."""
+    return _of_spec(lambda size, **how: cresset.full(size, fill_value, **how), sharding_spec, (size,), dtype, layout, requires_grad,
+                    pin_memory, memory_format, process_group)
+
+
+def ones(sharding_spec, *size, **how):
+    """Makes a tensor of ones."""
+    return full(sharding_spec, size[0] if len(size) == 1 and not isinstance(size[0], int) else size, 1, **how)
+
+
+def zeros(sharding_spec, *size, **how):
+    """Makes a tensor of zeros."""
+    return full(sharding_spec, size[0] if len(size) == 1 and not isinstance(size[0], int) else size, 0, **how)
+
+
+def rand(sharding_spec, *size, dtype=None, layout=cresset.strided, requires_grad=False, pin_memory=False,
+         memory_format=cresset.contiguous_format, process_group=None, init_rrefs=False):
+    """Makes a tensor of random numbers of [0, 1), by each rank's generator."""
+    return _of_spec(cresset.rand, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group)
+
+
+def randn(sharding_spec, *size, dtype=None, layout=cresset.strided, requires_grad=False, pin_memory=False,
+          memory_format=cresset.contiguous_format, process_group=None, init_rrefs=False):
+    """Makes a tensor of normal random numbers, by each rank's generator."""
+    return _of_spec(cresset.randn, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group)
+
+
+# --- hooks of modules whose attributes are such tensors ------------------------------------------------------------
+
+def state_dict_hook(module, destination, prefix, local_metadata):
+    """Adds the ShardedTensors among the attributes of a module and its submodules to a state dict."""
+    for name, inner in module.named_modules():
+        for attribute, value in vars(inner).items():
+            if isinstance(value, ShardedTensor):
+                destination[f"{prefix}{name}{'.' if name else ''}{attribute}"] = value
+
+
+def pre_load_state_dict_hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    """Gives these attributes the ShardedTensors of a state dict."""
+    for name, inner in module.named_modules():
+        for attribute, value in list(vars(inner).items()):
+            key = f"{prefix}{name}{'.' if name else ''}{attribute}"
+            if isinstance(value, ShardedTensor) and isinstance(state_dict.get(key), ShardedTensor):
+                setattr(inner, attribute, state_dict[key])
