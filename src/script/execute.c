@@ -58,7 +58,7 @@ typedef struct {
     uint32_t *owning; /* the registers that do not borrow */
     exec_block body;
     void *_Atomic kept; /* of cr_sfunction_kept */
-    void (*drop_kept)(void *kept);
+    void (*_Atomic drop_kept)(void *kept);
 } exec_code;
 
 /* The place of a call that failed. */
@@ -1219,6 +1219,7 @@ void *_Atomic *cr_sfunction_kept(cr_sfunction *f, void (*drop)(void *kept))
 
     if (!c)
         return NULL;
-    c->drop_kept = drop;
+    if (!atomic_load_explicit(&c->kept, memory_order_relaxed))
+        atomic_store_explicit(&c->drop_kept, drop, memory_order_relaxed);
     return &c->kept;
 }
