@@ -3,8 +3,8 @@
  * Values are tagged, so one evaluator serves types, sizes, checks, compositions and
  * derivatives.  Arithmetic with a tensor is a call of the operator, other arithmetic is on
  * numbers.  The frame owns tensors made during evaluation. */
-#include "entry.h"
 #include "base/integer.h"
+#include "entry.h"
 #include "tensor/internal.h"
 #include <math.h>
 #include <stdio.h>
