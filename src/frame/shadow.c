@@ -151,7 +151,7 @@ static PyObject *shadow_key(PyObject *key)
 static void shadow_log(cr_shadow *s, const shadow_frame *f, char kind, const PyObject *holder,
                        PyObject *key, shadow_slot value)
 {
-    if (!s->log || s->accesses.count >= MOST_ACCESSES || !SHADOW_ROOM(s, accesses, 1))
+    if (s->log < 2 || s->accesses.count >= MOST_ACCESSES || !SHADOW_ROOM(s, accesses, 1))
         return;
     s->accesses.item[s->accesses.count++] =
         (cr_access){(PyCodeObject *)Py_NewRef((PyObject *)f->code),

@@ -41,7 +41,8 @@ typedef struct {
     int at;
 } cr_call_seen;
 
-/* Makes a shadow; NULL with an exception.  With log = 0 accesses are not kept. */
+/* Makes a shadow; NULL with an exception.  With log = 0 nothing is logged; 1: calls, names and
+ * code; 2: accesses, too. */
 cr_shadow *cr_shadow_new(int log);
 void cr_shadow_drop(cr_shadow *s);
 /* The callbacks that keep the shadow up to date. */

@@ -238,7 +238,7 @@ class Compiler:
 def _observation(watched):
     """A started observation of this thread; None under a debugger, which has the hooks."""
     operators = sys.modules.get(f"{_root.NAME}._library.operators")
-    seen = _C.Observation()
+    seen = _C.Observation(False)
     seen.watch(watched, _TRUSTED, operators and operators.Operator._call_opaque.__code__)
     return seen if seen.start() else None
 
@@ -551,8 +551,6 @@ class _Recording:
             raise NotYet(why)
         calls = seen.calls()
         self.check_names(calls)
-        if not deferred:
-            return
         if seen.watched is not None:
             index, place = seen.watched
             if self.walk.makes_state():
@@ -562,7 +560,7 @@ class _Recording:
         for kind, what, owner, place in calls:
             if not is_classified(kind, what, owner) and not _is_trusted_file(place[0].co_filename):
                 name = what if kind == "f" else what.__qualname__
-                raise Refused(f"{deferred[0][1]}, or so may {name}", place=place)
+                raise Refused(f"it calls {name}(), which may read what no guard has", place=place)
         deferred.clear()
 
     def try_again(self, why):

@@ -89,12 +89,13 @@ _NOT_IN_USE = frozenset(("__init__", "__new__", "__post_init__", "__init_subclas
                          "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__copy__",
                          "__deepcopy__", "__dir__", "__sizeof__"))
 # Special methods that Python and C code look up although no code names them.
-_SPECIAL = frozenset(name for t in (complex, float, int, str, bytes, list, dict, set, frozenset, type, slice, range, object, deque,
-                                    types.FunctionType, types.GeneratorType, property, memoryview) for name in dir(t)
-                     if name.startswith("__")).union((
-                         "__getattr__", "__set__", "__delete__", "__set_name__", "__missing__", "__enter__", "__exit__",
-                         "__bool__", "__matmul__", "__rmatmul__", "__imatmul__", "__length_hint__", "__complex__", "__bytes__",
-                         "__match_args__", "__post_init__", "__array__", "__torch_function__", "__torch_dispatch__"))
+_SPECIAL = frozenset(
+    name for t in (complex, float, int, str, bytes, list, dict, set, frozenset, type, slice, range, object, deque,
+                   types.FunctionType, types.GeneratorType, property, memoryview)
+    for name in dir(t) if name.startswith("__")).union((
+        "__getattr__", "__set__", "__delete__", "__set_name__", "__missing__", "__enter__", "__exit__", "__bool__", "__matmul__",
+        "__rmatmul__", "__imatmul__", "__length_hint__", "__complex__", "__bytes__", "__match_args__", "__post_init__",
+        "__array__", "__torch_function__", "__torch_dispatch__"))
 _STDLIB = sys.stdlib_module_names
 _OPTIM, _PARAMETER = f"{_root.NAME}.optim", f"{_root.NAME}.nn.parameter"
 _MODULE = f"{_root.NAME}.nn.modules.module"
@@ -102,6 +103,8 @@ _MODULE = f"{_root.NAME}.nn.modules.module"
 _CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__hash__", "__index__", "__int__"))
 _MOST_NODES = 100_000
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
+# Names by which code reads functions that it does not call.
+_OF_FUNCTIONS = frozenset(("__code__", "__defaults__", "__kwdefaults__", "__closure__", "signature"))
 _NOTHING = {}
 
 
@@ -172,8 +175,12 @@ def _contents(holder):
         return dict(dict.items(holder))
     if isinstance(holder, type):
         return dict(holder.__dict__)
-    names = ("cell_contents",) if isinstance(holder, types.CellType) else _slots(type(holder))
-    return {name: getattr(holder, name) for name in names if hasattr(holder, name)}
+    if isinstance(holder, types.CellType):
+        try:
+            return {"cell_contents": holder.cell_contents}
+        except ValueError:  # it is empty
+            return {}
+    return {name: getattr(holder, name) for name in _slots(type(holder)) if hasattr(holder, name)}
 
 
 def may_vary(x):
@@ -216,6 +223,7 @@ class Walk:
         self.by_string = set(by_string)  # names of attributes that functions in C may read by strings
         self.names = set(by_string)  # all names in the visited code
         self.codes = set()
+        self.builtins = set()  # names of builtins that are nodes
         self.unrun = set()  # functions that are not visited, because they did not run
         self.ran = ran  # the code that earlier calls ran, None: unknown; other code is not visited
         self.classes = {}  # user classes whose code may run -> names looked up in them
@@ -394,7 +402,7 @@ class Walk:
 
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
-            raise Refused("it reads a set of objects")
+            return self.unread(x, source, parent, key, "it reads a set of objects")
         return self.add(source, parent, key, "set", (type(x), tuple(x)))
 
     def function(self, x, source, parent, key):
@@ -638,7 +646,7 @@ class Walk:
             try:
                 x = cell.cell_contents
             except ValueError:
-                continue
+                raise NotYet(f"the variable {cell_name} has no value") from None
             self.visit(x, "cell", at, cell_name)
         for part in ("__defaults__", "__kwdefaults__"):
             if getattr(f, part):
@@ -663,6 +671,9 @@ class Walk:
             if name in table:
                 continue
             self.add("none", at, name, "any")
+            if name not in self.builtins and name in f.__builtins__:
+                self.builtins.add(name)
+                self.add("item", self.add("const", -1, f.__builtins__, "any"), name, "is", f.__builtins__[name])
             self.plain_only = self.plain_only or name == "type"
             if name in _IMPURE_BUILTINS and hasattr(builtins, name):
                 self.defer(getattr(builtins, name), f"it calls {name}()")
@@ -689,11 +700,10 @@ class Walk:
                         self.module_attribute(module, node, name)
             if before == len(self.nodes) + len(self.names) + len(self.codes):
                 break
+        if not self.names.isdisjoint(_OF_FUNCTIONS):
+            for f in list(self.unrun):
+                self.visit_parts(f)
         self.guard_absence(self.names | _SPECIAL, self.by_string)
-        for f in list(self.unrun) if "signature" in self.names else ():
-            at = self.add("const", -1, f, "any")
-            for part in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
-                self.visit(getattr(f, part), "attr", at, part)
         for names in (_PURE_SETTERS, _QUERIES):
             if self.names & names:
                 raise Refused(f"it reads {min(self.names & names)}")
@@ -705,6 +715,15 @@ class Walk:
         for node, (module, _) in self.modules.items():
             for name in by_string.difference(module.__dict__) if not _is_trusted(module.__name__) else ():
                 self.add("none", self.add("dict", node, None, "any"), name, "any")
+
+    def visit_parts(self, f):
+        """Visits what code may read of a function that it does not call."""
+        at = self.add("const", -1, f, "any")
+        for part in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
+            self.visit(getattr(f, part), "attr", at, part)
+        for cell in (f.__closure__ or ()) if "__closure__" in self.names else ():
+            for x in _contents(cell).values():
+                self.visit(x, "cell", self.add("const", -1, cell, "any"), "")
 
     def unvisited(self, codes):
         """Those code objects that no visited function has."""

@@ -4,8 +4,8 @@ import pytest
 import cresset as torch
 from cresset._dynamo import config
 
-from . import (aliases, arrays, changes, classes, containers, effects, errors, hidden, hooks, iteration, names,  # noqa: F401
-               orders, process, protocols, specials, state, symbols, threads, unforeseen, unread)
+from . import (aliases, arrays, changes, classes, containers, effects, errors, gate, hidden, hooks, iteration,  # noqa: F401
+               names, orders, process, protocols, specials, state, symbols, threads, unforeseen, unread)
 from .harness import PROGRAMS, observed, plain
 
 

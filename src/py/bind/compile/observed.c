@@ -52,14 +52,17 @@ static void observed_leave(void *context, const cr_live_frame *f)
 
 static PyObject *observed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    observed_object *self = (observed_object *)type->tp_alloc(type, 0);
+    observed_object *self;
+    int accesses = 1;
 
-    (void)args;
     (void)kwargs;
+    if (!PyArg_ParseTuple(args, "|p", &accesses))
+        return NULL;
+    self = (observed_object *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->folder = cr_py_package_folder();
-    self->shadow = self->folder ? cr_shadow_new(1) : NULL;
+    self->shadow = self->folder ? cr_shadow_new(1 + accesses) : NULL;
     if (self->shadow) {
         self->follow = cr_shadow_observer(self->shadow);
         return (PyObject *)self;
@@ -265,7 +268,8 @@ static PyTypeObject observed_type = {
     .tp_basicsize = sizeof(observed_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc =
-        "Observation(): the instructions that the thread executes between start() and stop().",
+        "Observation(accesses=True): the instructions that the thread executes between start() "
+        "and stop().",
     .tp_new = observed_new,
     .tp_dealloc = observed_dealloc,
     .tp_methods = observed_methods,
