@@ -37,11 +37,12 @@ def _is_ours(module):
 
 
 def _is_function(name, owner):
-    if owner is object:
-        return name in ("__new__", "__init__", "__init_subclass__")
     if isinstance(owner, type):
-        return _is_ours(owner.__module__) or any(base in _BASES for base in owner.__mro__[:-1]) and name not in _TEXT or \
-            name == "__init_subclass__"
+        owner = next((base for base in owner.__mro__ if name in base.__dict__ and  # that defines it in C
+                      type(base.__dict__[name]) is not types.FunctionType), owner)
+        if owner is object:
+            return name in ("__new__", "__init__", "__init_subclass__")
+        return _is_ours(owner.__module__) or owner in _BASES and name not in _TEXT or name == "__init_subclass__"
     if _is_ours(owner):
         return True
     allowed = _FUNCTIONS.get(owner, ())

@@ -164,15 +164,17 @@ int cr_py_raise_start(PyObject *m)
 
 int cr_py_add_methods(PyObject *m, PyMethodDef *methods)
 {
-    int done = 0;
+    PyObject *module = PyModule_GetNameObject(m);
+    int done = module ? 0 : -1;
 
     for (PyMethodDef *d = methods; !done && d->ml_name; d++) {
-        PyObject *function = PyCFunction_New(d, NULL);
+        PyObject *function = PyCFunction_NewEx(d, NULL, module);
         PyObject *method = function ? PyInstanceMethod_New(function) : NULL;
         done = method ? PyModule_AddObjectRef(m, d->ml_name, method) : -1;
         Py_XDECREF(method);
         Py_XDECREF(function);
     }
+    Py_XDECREF(module);
     return done;
 }
 
