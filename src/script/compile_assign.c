@@ -241,7 +241,7 @@ static term *assign_items(compiler *c, const cr_sast *tuple)
 /* A variable with an annotation has that type; the graph has the value itself. */
 static cr_svalue *assign_widen(compiler *c, cr_svalue *v, const cr_stype *type, cr_srange range)
 {
-    if (!c->env || cr_stype_equal(v->type, type))
+    if (cr_stype_equal(v->type, type))
         return v;
     v = compile_construct(c, CR_SPRIM_UNCHECKED_CAST, type, 1, &v, range);
     v->by->widens = true;

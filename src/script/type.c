@@ -229,6 +229,8 @@ static bool interface_is_super(const cr_stype *a, const cr_stype *b)
 {
     if (a->kind != CR_STYPE_CLASS && a->kind != CR_STYPE_INTERFACE)
         return false;
+    if (b->cls->is_module && !a->cls->is_module)
+        return false;
     for (size_t i = 0; i < b->cls->method_count; i++) {
         const cr_sfunction *f = b->cls->method[i];
         if (!method_is_subtype(cr_sclass_method(a->cls, f->name), f))
@@ -525,6 +527,16 @@ void cr_stype_print_misfit(cr_text *out, const cr_stype *a, const cr_stype *b)
 {
     const cr_sfunction *f = NULL, *own;
 
+    if (b->kind == CR_STYPE_INTERFACE && a->cls && b->cls->is_module && !a->cls->is_module) {
+        cr_text_put(out, "Class '");
+        print_named(out, a);
+        cr_text_printf(
+            out,
+            "' is not a subtype of the module interface '%s' , only ScriptModule class "
+            "can be subtype of module interface.\n",
+            b->cls->name);
+        return;
+    }
     if (b->kind == CR_STYPE_INTERFACE && a->cls)
         f = misfit_method(a, b);
     if (!f)

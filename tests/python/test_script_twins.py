@@ -4,7 +4,7 @@ import linecache
 import os
 import types
 import zipfile
-from typing import Any
+from typing import Any, Optional, Union
 
 import pytest
 
@@ -139,6 +139,28 @@ class Says(torch.nn.Module):
         pass
 
 
+class NoModule:
+    def __init__(self):
+        pass
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def say(self, n: int) -> str:
+        return "n"
+
+
+def takes_what_says(x: Says) -> Says:
+    return x
+
+
+def test_only_modules_are_of_a_module_interface():
+    torch.jit.script(NoModule)
+    with pytest.raises(RuntimeError, match="only ScriptModule class can be subtype of module interface"):
+        torch.jit.script(takes_what_says)(NoModule())
+    assert torch.jit.script(takes_what_says)(torch.jit.script(Speaks())).say(1) == "n1"
+
+
 class Asks(torch.nn.Module):
     part: Says
 
@@ -179,3 +201,17 @@ def test_classes_that_only_values_have_are_saved():
     torch.jit.script(Held)
     code = zipfile.ZipFile(again(torch.jit.script(Holds())))
     assert any(b"class Held:" in code.read(n) for n in code.namelist() if n.endswith(".py"))
+
+
+def test_variables_of_an_archive_have_the_types_that_it_states():
+    def f(flag: int):
+        if flag == 0:
+            x: Optional[Union[int, str]] = "foo"
+        elif flag == 1:
+            x: Optional[Union[int, str]] = 1
+        else:
+            x: Optional[Union[int, str]] = None
+        return x
+
+    m = loaded(again(torch.jit.script(f)))
+    assert [m(0), m(1), m(2)] == ["foo", 1, None]

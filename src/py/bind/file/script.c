@@ -792,6 +792,27 @@ static PyObject *script_attribute_text(const cr_stype *want, PyObject *x)
     return PyUnicode_FromString("");
 }
 
+static const cr_stype *script_type_behind(PyObject *x);
+
+/* Why an object is none of an interface; NULL: it has no class. */
+static PyObject *script_interface_text(const cr_stype *want, PyObject *x)
+{
+    const cr_stype *found = script_type_behind(x);
+    cr_text text = {0};
+
+    found = found ? found : script_class_of(x);
+    PyErr_Clear();
+    if (!found)
+        return NULL;
+    cr_text_printf(
+        &text, "Cast error details: Object of type %s is not compatible with interface %s\n",
+        cr_stype_annotation(found), want->cls->name);
+    cr_stype_print_misfit(&text, found, want);
+    PyObject *made = PyUnicode_FromString(cr_text_str(&text));
+    cr_text_drop(&text);
+    return made;
+}
+
 /* torch's last lines of an error for an argument: how the conversion failed. */
 static PyObject *script_cast_text(const cr_stype *want, PyObject *x)
 {
@@ -803,6 +824,7 @@ static PyObject *script_cast_text(const cr_stype *want, PyObject *x)
     case CR_STYPE_OPTIONAL: return script_cast_text(want->item[0], x);
     case CR_STYPE_UNION: return script_union_text(want, x);
     case CR_STYPE_CLASS: return script_attribute_text(want, x);
+    case CR_STYPE_INTERFACE: text = script_interface_text(want, x); break;
     case CR_STYPE_ENUM:
         value = PyObject_GetAttrString(x, "value");
         if (!value)
