@@ -225,8 +225,9 @@ CK_KERNEL_OF(CN_THREADS, cn_totals_rows, cn_call)
     }
 }
 
-/* Threads of the block that joins a line's totals: a step takes as long with more of them. */
-enum { CN_CHAINERS = CN_CHAIN == CN_IN_TURN ? CN_THREADS : 1024 };
+/* Threads of the block that joins a line's totals.  A step takes as long with more of them, but
+ * guesses of 1,024 threads fail too often. */
+enum { CN_CHAINERS = CN_CHAIN == CN_ANY_ORDER ? 1024 : CN_THREADS };
 
 #if CN_CHAIN != CN_GUESSED
 /* Running values of some[0] ... some[count - 1], each one before its element; *all are those
@@ -284,7 +285,12 @@ CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
 #endif
 
 /* A step has CN_STEP totals; a thread has CN_OWN neighbouring ones. */
-enum { CN_OWN = CN_CHAIN == CN_IN_TURN ? 1 : 8, CN_STEP = CN_CHAINERS * CN_OWN };
+enum {
+    CN_OWN = CN_CHAIN == CN_IN_TURN   ? 1
+             : CN_CHAIN == CN_GUESSED ? 16
+                                      : 8,
+    CN_STEP = CN_CHAINERS * CN_OWN
+};
 
 /* The thread's totals of the step at `at`; returns how many it has. */
 CV_FN int cn_own_totals(const cn_state *at, cm_i64 left, cn_state *own)

@@ -77,7 +77,7 @@ static const char *scan_launch(scan_job *j, scan_kernel kernel, int64_t n)
 
     if (error)
         return error;
-    if (kernel == CHAIN_ROWS && scan_chain_of(j->kind, (cr_dtype)j->dtype) != IN_TURN)
+    if (kernel == CHAIN_ROWS && scan_chain_of(j->kind, (cr_dtype)j->dtype) == ANY_ORDER)
         g.block[0] = SCAN_CHAINERS;
     if (kernel >= TOTALS_COLUMNS)
         return cr_cuda_launch_each(j->device, g.function, n, &j->call);
