@@ -2,7 +2,8 @@
  *
  * float32 lanes are computed as doubles and rounded at the end.  The functions use published
  * series, continued fractions and iterations; they are not optimized for speed. digamma, i0,
- * i0e, i1 and i1e take exp, log and tan from vec_f64.h; the others call libm. */
+ * i0e, i1, i1e, airy_ai and bessel_k take exp, log, sin and the like from vec_f64.h; the others
+ * call libm. */
 #ifndef CR_EMIT_VEC_SPECIAL_H
 #define CR_EMIT_VEC_SPECIAL_H
 
@@ -21,6 +22,10 @@ CV_LIBM double lgamma_r(double, int *);
 CV_ONE1(exp)
 CV_ONE1(log)
 CV_ONE1(tan)
+CV_ONE1(sin)
+CV_ONE1(cos)
+CV_ONE1(sinh)
+CV_ONE1(cosh)
 
 /* Bernoulli numbers B_2, B_4, ... */
 #define CV_BERNOULLI                                                                           \
@@ -433,6 +438,113 @@ CV_SLOW double cv_d_bessel_j1(double x) { return cv_d_bessel(1, x); }
 CV_SLOW double cv_d_bessel_y0(double x) { return cv_d_bessel2(0, x); }
 CV_SLOW double cv_d_bessel_y1(double x) { return cv_d_bessel2(1, x); }
 
+/* exp(x) K(x) of order 0 or 1: the integral over t > 0 of exp(x - x cosh t) cosh(order t).  The
+ * trapezoidal rule's sum converges faster than any power of its step, for every x. */
+CV_SLOW double cv_d_besselk_scaled(int order, double x)
+{
+    /* the integrand falls like exp(-x t^2 / 2) */
+    double step = x > 64 ? 0.5 / __builtin_sqrt(x) : 1.0 / 16, sum = 0.5;
+
+    if (x == 0)
+        return __builtin_inf();
+    if (!(x > 0))
+        return __builtin_nan("");
+    if (x < 1e-9) /* the series' first terms; the sum would need t beyond its range */
+        return (order ? 1 / x : 0.11593151565841244881 - cv_d_log(x)) * (1 + x);
+    for (int i = 1; i < 4000; i++) {
+        double t = i * step, s = cv_d_sinh(t / 2), fall = x * 2 * s * s; /* x (cosh t - 1) */
+        double term = cv_d_exp(-fall) * (order ? cv_d_cosh(t) : 1);
+        sum += term;
+        if (term < sum * 1e-18 && fall > 1)
+            break;
+    }
+    return sum * step;
+}
+
+CV_SLOW double cv_d_besselk(int order, double x)
+{
+    return cv_d_besselk_scaled(order, x) * cv_d_exp(-x);
+}
+
+CV_SLOW double cv_d_bessel_k0(double x) { return cv_d_besselk(0, x); }
+CV_SLOW double cv_d_bessel_k1(double x) { return cv_d_besselk(1, x); }
+CV_SLOW double cv_d_bessel_k0e(double x) { return cv_d_besselk_scaled(0, x); }
+CV_SLOW double cv_d_bessel_k1e(double x) { return cv_d_besselk_scaled(1, x); }
+
+/* The power series: Ai(0) f(x) + Ai'(0) g(x). */
+CV_SLOW double cv_d_airynear(double x)
+{
+    double cube = x * x * x, f = 1, g = x, a = 1, b = x;
+
+    for (int k = 1; k < 60; k++) {
+        a *= cube / ((3.0 * k - 1) * (3.0 * k));
+        b *= cube / ((3.0 * k) * (3.0 * k + 1));
+        f += a;
+        g += b;
+        if (__builtin_fabs(a) + __builtin_fabs(b) <
+            1e-18 * (__builtin_fabs(f) + __builtin_fabs(g)))
+            break;
+    }
+    return 0.355028053887817239260063186004 * f - 0.258819403792806798405183560189 * g;
+}
+
+/* Rational in 1 / z, z = 2/3 x^(3/2), with the coefficients of Cephes (airy.c). */
+CV_SLOW double cv_d_airyfar(double x)
+{
+    static const double over[] = {3.46538101525629032477e-1, 1.20075952739645805542e1,
+                                  7.62796053615234516538e1,  1.68089224934630576269e2,
+                                  1.59756391350164413639e2,  7.05360906840444183113e1,
+                                  1.40264691163389668864e1,  9.99999999999999995305e-1};
+    static const double under[] = {5.67594532638770212846e-1, 1.47562562584847203173e1,
+                                   8.45138970141474626562e1,  1.77318088145400459522e2,
+                                   1.64234692871529701831e2,  7.14778400825575695274e1,
+                                   1.40959135607834029598e1,  1.00000000000000000470};
+    double root = __builtin_sqrt(x), z = 2 * x * root / 3;
+    double f = cv_d_polynomial(over, 8, 1 / z) / cv_d_polynomial(under, 8, 1 / z);
+
+    return 0.564189583547756286948 * f * cv_d_exp(-z) / (2 * __builtin_sqrt(root));
+}
+
+/* Ai below -2.09: rational F and G in 1 / z^2, z = -2/3 (-x)^(3/2), with the coefficients of
+ * Cephes (airy.c).  As torch does, the denominators omit Cephes' implied leading coefficient 1,
+ * so the error near -2.09 is 3e-6. */
+CV_SLOW double cv_d_airywave(double x)
+{
+    static const double f[] = {
+        -1.31696323418331795333e-1, -6.26456544431912369773e-1, -6.93158036036933542233e-1,
+        -2.79779981545119124951e-1, -4.91900132609500318020e-2, -4.06265923594885404393e-3,
+        -1.59276496239262096340e-4, -2.77649108155232920844e-6, -1.67787698489114633780e-8};
+    static const double under_f[] = {
+        1.33560420706553243746e1,  3.26825032795224613948e1,  2.67367040941499554804e1,
+        9.18707402907259625840,    1.47529146771666414581,    1.15687173795188044134e-1,
+        4.40291641615211203805e-3, 7.54720348287414296618e-5, 4.51850092970580378464e-7};
+    static const double g[] = {
+        1.97339932091685679179e-2, 3.91103029615688277255e-1, 1.06579897599595591108,
+        9.39169229816650230044e-1, 3.51465656105547619242e-1, 6.33888919628925490927e-2,
+        5.85804113048388458567e-3, 2.82851600836737019778e-4, 6.98793669997260967291e-6,
+        8.11789239554389293311e-8, 3.41551784765923618484e-10};
+    static const double under_g[] = {9.30892908077441974853,    1.98352928718312140417e1,
+                                     1.55646628932864612953e1,  5.47686069422975497931,
+                                     9.54293611618961883998e-1, 8.64580826352392193095e-2,
+                                     4.12656523824222607191e-3, 1.01259085116509135510e-4,
+                                     1.17166733214413521882e-6, 4.91834570062930015649e-9};
+    double root = __builtin_sqrt(-x), angle = -2 * x * root / 3, z = 1 / angle;
+    double even = 1 + z * z * cv_d_polynomial(f, 9, z * z) / cv_d_polynomial(under_f, 9, z * z);
+    double odd = z * cv_d_polynomial(g, 11, z * z) / cv_d_polynomial(under_g, 10, z * z);
+
+    angle += 0.78539816339744830962;
+    return 0.564189583547756286948 / __builtin_sqrt(root) *
+           (cv_d_sin(angle) * even - cv_d_cos(angle) * odd);
+}
+
+/* NaN at infinities, as in torch. */
+CV_SLOW double cv_d_airy_ai(double x)
+{
+    if (x - x != 0)
+        return __builtin_nan("");
+    return x < -2.09 ? cv_d_airywave(x) : x < 2.09 ? cv_d_airynear(x) : cv_d_airyfar(x);
+}
+
 #define CV_SPECIAL1(name, scalar)                                                              \
     CV_SLOW float cv_s_##name##_f32(float x) { return (float)scalar((double)x); }              \
     CV_LANEWISE1(f32, name, cv_s_##name##_f32)                                                 \
@@ -462,6 +574,11 @@ CV_SPECIAL1(bessel_j0, cv_d_bessel_j0)
 CV_SPECIAL1(bessel_j1, cv_d_bessel_j1)
 CV_SPECIAL1(bessel_y0, cv_d_bessel_y0)
 CV_SPECIAL1(bessel_y1, cv_d_bessel_y1)
+CV_SPECIAL1(bessel_k0, cv_d_bessel_k0)
+CV_SPECIAL1(bessel_k1, cv_d_bessel_k1)
+CV_SPECIAL1(bessel_k0e, cv_d_bessel_k0e)
+CV_SPECIAL1(bessel_k1e, cv_d_bessel_k1e)
+CV_SPECIAL1(airy_ai, cv_d_airy_ai)
 CV_SPECIAL1(erfinv, cv_d_erfinv)
 CV_SPECIAL1(erfcx, cv_d_erfcx)
 CV_SPECIAL1(ndtri, cv_d_ndtri)
