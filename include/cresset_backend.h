@@ -38,7 +38,7 @@ extern "C" {
 #define CR_BACKEND_API __attribute__((visibility("default")))
 
 /* The version of this header. */
-enum { CR_BACKEND_ABI = 4 };
+enum { CR_BACKEND_ABI = 5 };
 
 /* An array with strides in elements, in memory of a device or of the host. dtype is a cr_dtype:
  * 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8 float32, 9
@@ -159,8 +159,9 @@ typedef enum {
     CR_GIVEN_INTS,
     CR_GIVEN_FLOATS,
     CR_GIVEN_TEXT,
-    CR_GIVEN_LIST, /* of arrays */
-    CR_GIVEN_OTHER /* a generator (`object`, a cr_generator, or NULL), a complex number */
+    CR_GIVEN_LIST,   /* of arrays */
+    CR_GIVEN_OTHER,  /* a generator (`object`, a cr_generator, or NULL) */
+    CR_GIVEN_COMPLEX /* since version 5; CR_GIVEN_OTHER before */
 } cr_given_kind;
 
 /* An argument of an operator, by its position in the schema. */
@@ -171,6 +172,7 @@ typedef struct cr_given {
         cr_array array;
         int64_t i;
         double d;
+        double complex_number[2]; /* its real and its imaginary part */
         const int64_t *ints;
         const double *floats;
         const char *text;

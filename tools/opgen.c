@@ -446,6 +446,7 @@ static const char *const vocabulary[][8] = {
     {"integer.cuh"},
     {"table.cuh"},
     {"bins.cuh"},
+    {"convolve.cuh"},
     {"loops.cuh", "../kern/cpu/plane/grid.h", "../kern/cpu/plane/grid_loops.inc",
      "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/plane/roi_job.h", "../kern/cpu/plane/roi_loops.inc",
@@ -471,6 +472,8 @@ static const char *const vocabulary[][8] = {
     {"loops.cuh", "../kern/cpu/value/choices_job.h", "../kern/cpu/value/xor_loops.inc",
      "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/value/ctc_job.h", "../kern/cpu/value/ctc_loops.inc",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/linalg/linalg_job.h", "../kern/cpu/linalg/ldl_loops.inc",
      "loops_run.cuh"},
 };
 

@@ -26,6 +26,10 @@ static inline const cr_device_ops *cr_device_of(cr_device_kind kind)
 /* Fails because the device has no memory for `size` bytes, with torch's message: with
  * CR_DEVICE_MEMORY for CUDA, with CR_MEMORY for other kinds. */
 CR_MUST cr_status cr_device_no_memory(cr_device d, size_t size);
+/* What a kernel returns instead of cr_command_declines if it declines a call whose arguments
+ * are right: the refusal has the text, a sentence. */
+#define CR_LACKS(text) "\2" text
+static inline bool cr_device_lacks(const char *error) { return error && *error == 2; }
 /* Registers the table of `privateuseone` and names the kind.  Fails with CR_RUNTIME when a
  * table is already registered or a function is missing. */
 CR_MUST cr_status cr_device_register(const char *name, const cr_device_ops *ops);

@@ -37,9 +37,10 @@ typedef enum {
     CR_VEC_CUDA_INTEGER,   /* integer.cuh, after move.cuh */
     CR_VEC_CUDA_TABLE,     /* table.cuh, after move.cuh */
     CR_VEC_CUDA_BINS,      /* bins.cuh, after move.cuh */
+    CR_VEC_CUDA_CONVOLVE,  /* convolve.cuh, after move.cuh */
     CR_VEC_CUDA_LOOPS,     /* loops.cuh and the loops of kern/loops.h, one part for each of
                               cr_loops_text, after move.cuh */
-    CR_VEC_CUDA_LOOPS_END = CR_VEC_CUDA_LOOPS + 12,
+    CR_VEC_CUDA_LOOPS_END = CR_VEC_CUDA_LOOPS + 13,
     CR_VEC_COUNT
 } cr_vec_part;
 

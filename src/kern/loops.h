@@ -34,6 +34,7 @@ typedef enum {
     CR_LOOPS_CHOICES,
     CR_LOOPS_XOR,
     CR_LOOPS_CTC,
+    CR_LOOPS_LDL,
     CR_LOOPS_COUNT
 } cr_loops_text;
 

@@ -757,7 +757,8 @@ static cr_given pass_given(pass *p, cr_given g, bool inside)
     case CR_GIVEN_TEXT: g.text = pass_string(p, g.text, &g.count, 0); break;
     case CR_GIVEN_LIST: g.list = pass_givens(p, g.list, &g.count, true); break;
     case CR_GIVEN_NONE:
-    case CR_GIVEN_OTHER: pass_sign(p, "None"); break;
+    case CR_GIVEN_OTHER:
+    case CR_GIVEN_COMPLEX: pass_sign(p, "None"); break; /* the last two: in no plan */
     }
     return g;
 }

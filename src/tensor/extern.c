@@ -361,7 +361,8 @@ static bool extern_has_function(const cr_op *op, cr_dtype t)
 static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call *c,
                                cr_tensor *const *out, cr_view *views)
 {
-    bool declined = true;
+    const char *declines = cr_command_declines;
+    bool declined;
 
     if (cr_is_host(c->device))
         return op->does == CR_DOES_STEPS && !extern_has_function(op, (cr_dtype)out[0]->dtype)
@@ -369,7 +370,8 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
                    : cr_run_on_views(op, c->arg, views);
     if (op->does == CR_DOES_FOLD || (op->does == CR_DOES_SCAN && cr_has_scans(c->device)))
         return cr_run_on_views(op, c->arg, views);
-    CR_TRY(cr_remote_kernel(op, c->arg, views, c->device, &declined));
+    CR_TRY(cr_remote_kernel(op, c->arg, views, c->device, &declines));
+    declined = declines != NULL;
     if (declined && op->does == CR_DOES_LOOP)
         CR_TRY(cr_run_stated(op, c->arg, views, &declined));
     if (declined && op->words & CR_WORD_HOST_INDICES)
@@ -377,7 +379,7 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
     if (!declined)
         return CR_OK;
     return op->does == CR_DOES_STEPS ? extern_run_composition(op, arg, out)
-                                     : cr_remote_extern(op, c->arg, views, c->device);
+                                     : cr_remote_extern(op, c->arg, views, c->device, declines);
 }
 
 static void raise_versions(const cr_op *op, cr_tensor *const *out)

@@ -99,6 +99,9 @@ static cr_value library_value(library_call *c, const cr_given *g, cr_type type)
         c->failed = v.s ? c->failed : CR_MEMORY;
         return v;
     case CR_GIVEN_LIST: return library_list(c, g);
+    case CR_GIVEN_COMPLEX:
+        return cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX,
+                                        .c = {g->complex_number[0], g->complex_number[1]}});
     case CR_GIVEN_NONE:
     case CR_GIVEN_OTHER: return cr_of_none();
     }
@@ -242,7 +245,7 @@ static void *registered(const cr_map *map, const cr_op *op, cr_device device)
 static cr_given given_number(cr_scalar s)
 {
     if (s.category == CR_CAT_COMPLEX)
-        return (cr_given){.kind = CR_GIVEN_OTHER};
+        return (cr_given){.kind = CR_GIVEN_COMPLEX, .complex_number = {s.c.re, s.c.im}};
     return s.category == CR_CAT_FLOAT ? (cr_given){.kind = CR_GIVEN_FLOAT, .d = s.d}
                                       : (cr_given){.kind = CR_GIVEN_INT, .i = s.i};
 }
@@ -317,9 +320,9 @@ cr_status cr_remote_sizes(const cr_op *op, const cr_value *arg, cr_shape *shape,
     return st || *declined ? st : cr_device_status(error);
 }
 
-/* Without a function, by the command LIBRARY. */
+/* Without a function, by the command LIBRARY.  *declines: NULL, or what the kernel returned. */
 static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_value *arg,
-                                 const cr_view *out, cr_device device, bool *declined)
+                                 const cr_view *out, cr_device device, const char **declines)
 {
     cr_given given[CR_MAX_ARGS];
     cr_array result[CR_MAX_RESULTS];
@@ -332,8 +335,8 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
     if (!st)
         error = fn ? fn(device.index, given, result) : ask_library(op, given, result, device);
     cr_arena_drop(&room);
-    *declined = error == cr_command_declines;
-    return st || *declined ? st : cr_device_status(error);
+    *declines = error == cr_command_declines || cr_device_lacks(error) ? error : NULL;
+    return st || *declines ? st : cr_device_status(error);
 }
 
 bool cr_remote_has_kernel(const cr_op *op, cr_device device)
@@ -356,41 +359,49 @@ static bool all_on_device(const cr_op *op, const cr_value *arg, cr_device device
 }
 
 cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device,
-                           bool *declined)
+                           const char **declines)
 {
     cr_entry_kernel fn = (cr_entry_kernel)(uintptr_t)registered(&entries, op, device);
     cr_status st;
 
-    *declined = true;
+    *declines = cr_command_declines;
     if (!fn)
         return CR_OK;
     if (fn == cr_device_runs_on_views) {
-        *declined = !all_on_device(op, arg, device);
-        return *declined ? CR_OK : op->fn.on_views(arg, out);
+        if (!all_on_device(op, arg, device))
+            return CR_OK;
+        *declines = NULL;
+        return op->fn.on_views(arg, out);
     }
-    st = call_registered(fn, op, arg, out, device, declined);
-    return *declined ? CR_OK : st;
+    st = call_registered(fn, op, arg, out, device, declines);
+    return *declines ? CR_OK : st;
 }
 
-/* A command of a plan has the values of numbers, but no other objects of the host. */
+/* A command of a plan has the values of real numbers, but no other objects of the host. */
 static bool fits_library(const cr_value *v)
 {
     bool fits = v->tag != CR_VIEW || !cr_is_host(v->view->device);
+    cr_given_kind kind = v->tag == CR_TENSORS ? CR_GIVEN_LIST : given_of(v).kind;
 
     for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
         fits = fits && fits_library(&v->list[i]);
-    return fits && (v->tag == CR_TENSORS || given_of(v).kind != CR_GIVEN_OTHER);
+    return fits && kind != CR_GIVEN_OTHER && kind != CR_GIVEN_COMPLEX;
 }
 
 cr_status cr_remote_library(const cr_op *op, const cr_value *arg, const cr_view *out,
                             cr_device device, bool *declined)
 {
     const cr_device_ops *ops = cr_table_of(device);
+    const char *declines;
 
     *declined = !ops->library || (op->words & CR_WORD_RANDOM); /* the host has the generators */
     for (int i = 0; i < op->param_count; i++)
         *declined = *declined || !fits_library(&arg[i]);
-    return *declined ? CR_OK : call_registered(NULL, op, arg, out, device, declined);
+    if (*declined)
+        return CR_OK;
+    cr_status st = call_registered(NULL, op, arg, out, device, &declines);
+    *declined = declines != NULL;
+    return st;
 }
 
 /* --- kernels --- */

@@ -203,17 +203,17 @@ static bool has_fallback(cr_device device)
 
 #define REFUSAL "Could not run 'aten::"
 
-static cr_status refuse_fallback(const cr_op *op, cr_device device)
+/* `reason`: what a kernel lacks, or NULL. */
+static cr_status refuse_fallback(const cr_op *op, cr_device device, const char *reason)
 {
     const cr_device_facts *f = cr_kind_facts(device);
 
-    return cr_fail(CR_NOT_IMPLEMENTED,
-                   REFUSAL
-                   "%s' with arguments from the '%s' backend. "
-                   "This could be because the operator doesn't exist for this backend, or was "
-                   "omitted during the selective/custom build process (if using custom build)."
-                   "%s",
+    return cr_fail(CR_NOT_IMPLEMENTED, REFUSAL "%s' with arguments from the '%s' backend. %s%s",
                    op->name, f->backend ? f->backend : "PrivateUse1",
+                   reason ? reason
+                          : "This could be because the operator doesn't exist for this "
+                            "backend, or was omitted during the selective/custom build process "
+                            "(if using custom build).",
                    f->fallback_advice ? f->fallback_advice : "");
 }
 
@@ -248,7 +248,7 @@ cr_status cr_refused_call(const cr_op *op, cr_status st)
 static cr_status check_fallback(const cr_op *op, cr_device device)
 {
     if (!has_fallback(device))
-        return refuse_fallback(op, device);
+        return refuse_fallback(op, device, NULL);
     tell_fallback(op, device);
     return CR_OK;
 }
@@ -396,8 +396,10 @@ done:
     return st;
 }
 
-cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device)
+cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device,
+                           const char *declines)
 {
+    const char *reason = cr_device_lacks(declines) ? declines + 1 : NULL;
     bool declined;
 
     CR_TRY(cr_remote_library(op, arg, out, device, &declined));
@@ -407,10 +409,11 @@ cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, c
         tell_fallback(op, device);
         return extern_on_host(op, arg, out, true);
     }
-    /* A kernel declines arguments that are wrong; the host's function has the error. */
-    if (cr_remote_has_kernel(op, device) || op->does == CR_DOES_LOOP)
+    /* Without a reason, a kernel declines arguments that may be wrong: the host's function has
+     * the error. */
+    if (!reason && (cr_remote_has_kernel(op, device) || op->does == CR_DOES_LOOP))
         CR_TRY(extern_on_host(op, arg, out, false));
-    return refuse_fallback(op, device);
+    return refuse_fallback(op, device, reason);
 }
 
 static cr_status bring(cr_value *v, cr_device to)

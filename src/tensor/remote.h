@@ -92,19 +92,20 @@ CR_MUST cr_status cr_remote_fill(const cr_view *to, const void *element);
 
 /* --- entries written in C (library.c), and the host fallback --- */
 
-/* Runs an entry by the kernel that is registered for the device; *declined when there is none,
- * or when it does not take these arguments. */
+/* Runs an entry by the kernel that is registered for the device.  *declines: NULL, or when
+ * there is none, or when it does not take these arguments, cr_command_declines or CR_LACKS. */
 CR_MUST cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out,
-                                   cr_device device, bool *declined);
+                                   cr_device device, const char **declines);
 /* True if a kernel is registered. */
 bool cr_remote_has_kernel(const cr_op *op, cr_device device);
 /* The same by the command LIBRARY. */
 CR_MUST cr_status cr_remote_library(const cr_op *op, const cr_value *arg, const cr_view *out,
                                     cr_device device, bool *declined);
 /* Runs an entry whose kernel is a C function on views by the host's function on copies of the
- * views, when the fallback is allowed.  Fails with CR_NOT_IMPLEMENTED in torch's words. */
+ * views, when the fallback is allowed.  Fails with CR_NOT_IMPLEMENTED in torch's words.
+ * `declines` is that of cr_remote_kernel. */
 CR_MUST cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out,
-                                   cr_device device);
+                                   cr_device device, const char *declines);
 /* Sizes by the function of a device's entry; *declined when there is none, or when it does not
  * take these arguments. */
 CR_MUST cr_status cr_remote_sizes(const cr_op *op, const cr_value *arg, cr_shape *shape,

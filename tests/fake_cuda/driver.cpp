@@ -9,7 +9,9 @@
  *   FAKE_CUDA_DEVICES   how many devices there are (1)
  *   FAKE_CUDA_MEMORY    megabytes of a device (512)
  *   FAKE_CUDA_THREADS   threads that a processor runs at once (2048)
- *   FAKE_CUDA_LATE      0: jobs run at once */
+ *   FAKE_CUDA_LATE      0: jobs run at once
+ *   FAKE_CUDA_VERSION   of the driver (13000)
+ *   FAKE_CUDA_INIT      what cuInit returns (0) */
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -203,6 +205,8 @@ API cuInit(unsigned)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible && !*visible)
         return NO_DEVICE;
+    if (number("FAKE_CUDA_INIT", 0))
+        return number("FAKE_CUDA_INIT", 0);
     if (started)
         return OK;
     for (int i = 0; i < number("FAKE_CUDA_DEVICES", 1); i++) {
@@ -215,7 +219,7 @@ API cuInit(unsigned)
     return OK;
 }
 
-API cuDriverGetVersion(int *version) { return *version = 13000, OK; }
+API cuDriverGetVersion(int *version) { return *version = number("FAKE_CUDA_VERSION", 13000), OK; }
 API cuGetErrorName(int, const char **name) { return *name = "CUDA_ERROR", OK; }
 
 API cuGetErrorString(int error, const char **text)

@@ -27,7 +27,13 @@ static const char *const nvrtc_names[] = {
 static cr_cuda_driver driver;
 static cr_nvrtc nvrtc;
 static char wheels[DRIVER_PATH], error_text[256];
-static bool driver_found, driver_works, nvrtc_works;
+static bool driver_found, driver_is_old, driver_works, nvrtc_works;
+static int driver_version; /* 12040 is CUDA 12.4; 0 without a driver */
+static int driver_refusal; /* what cuInit returned */
+
+/* The oldest driver whose functions are called, and the first that loads the newest libraries.
+ */
+enum { DRIVER_OLDEST = 12000, DRIVER_NEWEST = 13000, DRIVER_NO_DEVICE = 100 };
 
 /* --- places --- */
 
@@ -91,6 +97,9 @@ void *cr_cuda_open(const cr_cuda_library *list, int n)
     if (!strcmp(folder, "none"))
         return NULL;
     for (int i = 0; i < n && !found; i++) {
+        bool newest = list[i].wheel && !strcmp(list[i].wheel, "cu13");
+        if (newest && driver_version && driver_version < DRIVER_NEWEST)
+            continue;
         found = driver_open(folder, "", &list[i]);
         if (!found && list[i].wheel)
             found = driver_open(wheels, list[i].wheel, &list[i]);
@@ -125,12 +134,20 @@ static void driver_load(void)
         snprintf(error_text, sizeof error_text, "libcuda.so.1 was not found");
         return;
     }
-    if (!cr_cuda_symbols(library, &driver, driver_names, (int)CR_LEN(driver_names)))
-        return;
+    static const char *const version[] = {"cuDriverGetVersion"};
+    int (*ask)(int *) = NULL;
+    if (cr_cuda_symbols(library, &ask, version, 1) && ask(&driver_version))
+        driver_version = 0;
     driver_found = true;
-    int result = driver.init(0);
-    if (result) {
-        snprintf(error_text, sizeof error_text, "cuInit returned %d", result);
+    if (driver_version < DRIVER_OLDEST ||
+        !cr_cuda_symbols(library, &driver, driver_names, (int)CR_LEN(driver_names))) {
+        driver_is_old = true;
+        snprintf(error_text, sizeof error_text, "the driver is too old");
+        return;
+    }
+    driver_refusal = driver.init(0);
+    if (driver_refusal) {
+        snprintf(error_text, sizeof error_text, "cuInit returned %d", driver_refusal);
         return;
     }
     driver_works = !driver.device_count(&count) && count > 0;
@@ -153,10 +170,26 @@ const cr_cuda_driver *cr_cuda_load_driver(void)
     return driver_works ? &driver : NULL;
 }
 
-bool cr_cuda_has_driver(void)
+cr_status cr_cuda_driver_missing(void)
 {
+    const char *text = NULL;
+
     cr_cuda_load_driver();
-    return driver_found;
+    if (!driver_found)
+        return cr_fail(CR_ASSERTION, "Torch not compiled with CUDA enabled");
+    if (driver_is_old)
+        return cr_fail(CR_RUNTIME,
+                       "The NVIDIA driver on your system is too old (found version %d). Please "
+                       "update your GPU driver by downloading and installing a new version "
+                       "from the URL: http://www.nvidia.com/Download/index.aspx",
+                       driver_version);
+    if (driver_refusal && driver_refusal != DRIVER_NO_DEVICE) {
+        if (driver.error_string(driver_refusal, &text) || !text)
+            text = "unrecognized error code";
+        return cr_fail(CR_RUNTIME, "Unexpected error from cuInit(). Error %d: %s",
+                       driver_refusal, text);
+    }
+    return cr_fail(CR_RUNTIME, "No CUDA GPUs are available");
 }
 
 /* --- the compiler --- */

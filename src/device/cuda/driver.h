@@ -63,8 +63,9 @@ typedef struct {
 
 /* The initialized driver; NULL without a driver or a device (CR_LOG=cuda logs the reason). */
 const cr_cuda_driver *cr_cuda_load_driver(void);
-/* Whether libcuda was loaded; it may have no device. */
-bool cr_cuda_has_driver(void);
+/* Fails with the reason why there is no device, in torch's words: without a driver those of its
+ * build for processors. */
+CR_MUST cr_status cr_cuda_driver_missing(void);
 /* The compiler.  Fails with CR_RUNTIME, and names the missing library. */
 CR_MUST cr_status cr_cuda_load_nvrtc(const cr_nvrtc **out);
 

@@ -21,12 +21,6 @@ static cr_status facts_no_memory(int index, size_t size)
     return cr_fail(CR_DEVICE_MEMORY, "%s", text);
 }
 
-static cr_status facts_missing(void)
-{
-    return cr_cuda_has_driver() ? cr_fail(CR_RUNTIME, "No CUDA GPUs are available")
-                                : cr_fail(CR_ASSERTION, "Torch not compiled with CUDA enabled");
-}
-
 static cr_status facts_no_index(void)
 {
     return cr_device_status(cr_cuda_check(CR_CUDA_NO_SUCH_DEVICE));
@@ -46,7 +40,7 @@ const cr_device_facts cr_cuda_facts = {.find = cr_cuda_table,
                                        .low_precision = CR_F16,
                                        .has_autocast_list = true,
                                        .no_memory = facts_no_memory,
-                                       .missing = facts_missing,
+                                       .missing = cr_cuda_driver_missing,
                                        .no_index = facts_no_index,
                                        .pinned_get = cr_cuda_pinned_get,
                                        .pinned_release = cr_cuda_pinned_release};

@@ -277,15 +277,6 @@ static const char *conv_make_dense(int index, cr_array *a, conv_copy *copy, bool
 
 /* --- one convolution --- */
 
-/* A call: the arrays in their roles. */
-typedef struct {
-    cr_array x, w, y, bias;
-    bool biased;
-    const cr_given *step; /* stride, padding, dilation */
-    int64_t groups;
-    conv_way way;
-} conv_call;
-
 static int conv_start(const conv_plan *p, const conv_key *k, const conv_call *c, void *room)
 {
     static const double one = 1, zero = 0;
@@ -382,9 +373,7 @@ static bool conv_sizes(int32_t *out, const cr_array *a)
     return true;
 }
 
-/* Copies a number for each of the last `real` of `dims` dims; those before get `fill`.  One
- * number is that of all dims. */
-static bool conv_steps(int32_t *out, const cr_given *g, int real, int dims, int64_t fill)
+bool cr_conv_steps(int32_t *out, const cr_given *g, int real, int dims, int64_t fill)
 {
     if (g->kind != CR_GIVEN_INTS || (g->count != 1 && g->count != (size_t)real))
         return false;
@@ -428,9 +417,9 @@ static bool conv_key_of(conv_key *k, int index, const conv_call *c)
     if (c->biased && c->bias.dtype != k->dtype)
         return false;
     return conv_sizes(k->x, &c->x) && conv_sizes(k->w, &c->w) && conv_sizes(k->y, &c->y) &&
-           conv_steps(k->stride, &c->step[0], dims, k->dims, 1) &&
-           conv_steps(k->pad, &c->step[1], dims, k->dims, 0) &&
-           conv_steps(k->dilation, &c->step[2], dims, k->dims, 1);
+           cr_conv_steps(k->stride, &c->step[0], dims, k->dims, 1) &&
+           cr_conv_steps(k->pad, &c->step[1], dims, k->dims, 0) &&
+           cr_conv_steps(k->dilation, &c->step[2], dims, k->dims, 1);
 }
 
 static bool conv_is_aligned(const conv_call *c)
@@ -493,6 +482,14 @@ static const char *conv_of_nothing(int index, const conv_call *c, const cr_array
     return ops->move(index, result, &spread);
 }
 
+/* Dtypes that the library lacks. */
+static bool conv_is_direct(int dtype)
+{
+    cr_category c = cr_dtype_category((cr_dtype)dtype);
+
+    return dtype < CR_DTYPE_KERNELS && (c == CR_CAT_INT || c == CR_CAT_COMPLEX);
+}
+
 static const char *conv_run(int index, conv_call *c)
 {
     const cr_array *array[CONV_WAYS] = {
@@ -502,13 +499,20 @@ static const char *conv_run(int index, conv_call *c)
     for (int i = 0; i < CONV_WAYS; i++)
         if (array[i]->ndim <= CONV_ALL && conv_is_empty(array[i]))
             return conv_of_nothing(index, c, array[c->way]);
-    if (!cr_cudnn_is_there() || !conv_key_of(&key, index, c))
+    if (conv_is_direct(c->w.dtype))
+        return cr_conv_direct(index, c);
+    if (!conv_key_of(&key, index, c))
         return cr_command_declines;
+    if (!cr_cudnn_is_there())
+        return CR_LACKS("It needs cuDNN, and libcudnn.so was not found.");
     const char *error = conv_run_as(&key, *c);
     if (error != cr_command_declines)
         return error;
     key.last = !key.last;
-    return conv_run_as(&key, *c);
+    error = conv_run_as(&key, *c);
+    return error == cr_command_declines
+               ? CR_LACKS("cuDNN has no algorithm for this convolution.")
+               : error;
 }
 
 /* --- entries --- */

@@ -6,9 +6,7 @@
 #ifndef CR_KERN_CUDA_CUDNN_H
 #define CR_KERN_CUDA_CUDNN_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "cresset_backend.h"
 
 typedef struct {
 #define CR_CUDNN_CALL(type, name, symbol, arguments) type(*name) arguments;
@@ -32,6 +30,22 @@ enum { CONV_DIMS = 3, CONV_ALL = CONV_DIMS + 2 };
 
 /* A convolution computes its output, or the gradient of its input or of its weight. */
 typedef enum { CONV_OUTPUT, CONV_INPUT, CONV_WEIGHT, CONV_WAYS } conv_way;
+
+/* A call: the arrays in their roles. */
+typedef struct {
+    cr_array x, w, y, bias;
+    bool biased;
+    const cr_given *step; /* stride, padding, dilation */
+    int64_t groups;
+    conv_way way;
+} conv_call;
+
+/* Numbers of one of the lists of `step`, for the last `real` of `dims` dims; those before get
+ * `fill`.  One number is that of all dims.  False for numbers that do not fit. */
+bool cr_conv_steps(int32_t *out, const cr_given *g, int real, int dims, int64_t fill);
+
+/* A convolution of integers or complex numbers, which the library lacks (convolve.c). */
+const char *cr_conv_direct(int index, const conv_call *c);
 
 /* The arrays are x (input), w (weight) and y (output), all in one layout: row-major, or with
  * the channels last.  int32_t, because the library has ints and a key is compared by its bytes.

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
+#include "device/device.h"
 #include "kern/cpu/each_job.h"
 #include "kern/cuda/commands.h"
 #include "kern/cuda/entries.h"
@@ -380,8 +381,10 @@ static bool fft_takes(const cr_array *v, const cr_array *result)
 {
     int t = cr_dtype_is_complex((cr_dtype)v->dtype) ? v->dtype : result->dtype;
 
-    return cufft_is_there() && (t == CR_C64 || t == CR_C128);
+    return t == CR_C64 || t == CR_C128;
 }
+
+#define FFT_MISSING CR_LACKS("It needs cuFFT, and libcufft.so was not found.")
 
 static bool fft_is_empty(const cr_array *v)
 {
@@ -402,6 +405,8 @@ const char *cr_cuda_fft_c2c(int device, const cr_given *arg, const cr_array *res
         return cr_command_declines;
     if (fft_is_empty(result))
         return NULL;
+    if (!cufft_is_there())
+        return FFT_MISSING;
     /* A result is dense. */
     bool direct = arg[0].array.dtype == result->dtype && d.count > 0 && d.count <= FFT_RANK &&
                   fft_is_plain(&arg[0].array, &d) && fft_is_plain(result, &d);
@@ -472,6 +477,8 @@ const char *cr_cuda_fft_r2c(int device, const cr_given *arg, const cr_array *res
         return cr_command_declines;
     if (fft_is_empty(result) || fft_is_empty(self))
         return fft_is_empty(result) ? NULL : cr_command_declines;
+    if (!cufft_is_there())
+        return FFT_MISSING;
     if (real.dtype != (result->dtype == CR_C64 ? CR_F32 : CR_F64))
         return cr_command_declines;
     const char *error = arg[3].i ? fft_real(device, self, result, last, FFT_R2C, false)
@@ -496,6 +503,8 @@ const char *cr_cuda_fft_c2r(int device, const cr_given *arg, const cr_array *res
     int64_t last = arg[1].ints[count - 1] + (arg[1].ints[count - 1] < 0 ? self->ndim : 0);
     if (self->size[last] < result->size[last] / 2 + 1)
         return cr_command_declines; /* whose error names the sizes */
+    if (!cufft_is_there())
+        return FFT_MISSING;
     for (int k = 0; k < self->ndim; k++)
         same.order[k] = k;
     const char *error = fft_load(&a, device, self, &same, self->dtype);

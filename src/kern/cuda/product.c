@@ -536,10 +536,7 @@ static bool product_is_empty(const cr_array *a)
     return false;
 }
 
-static bool product_can(int dtype)
-{
-    return is_integer(dtype) || (cublas_is_there() && product_type_of(dtype));
-}
+static bool product_can(int dtype) { return is_integer(dtype) || product_type_of(dtype); }
 
 /* c = beta c + alpha a b, over batches, for operands of some elements. */
 static const char *product_of(const product_call *p, const cr_array *given_a,
@@ -599,6 +596,8 @@ static const char *product(const product_call *p, const cr_array *a, const cr_ar
         return cr_command_declines;
     if (product_is_empty(c))
         return NULL;
+    if (!is_integer(p->dtype) && !cublas_is_there())
+        return CR_LACKS("It needs cuBLASLt, and libcublasLt.so was not found.");
     return product_is_empty(a) ? product_nothing(p, c) : product_of(p, a, b, c);
 }
 
@@ -614,8 +613,12 @@ static product_call product_plain(int index, const cr_array *result)
 
 static bool product_given(cr_scalar *out, const cr_given *g)
 {
-    *out = g->kind == CR_GIVEN_INT ? cr_scalar_int(g->i) : cr_scalar_float(g->d);
-    return g->kind == CR_GIVEN_INT || g->kind == CR_GIVEN_FLOAT;
+    if (g->kind == CR_GIVEN_COMPLEX)
+        *out = (cr_scalar){.category = CR_CAT_COMPLEX,
+                           .c = {g->complex_number[0], g->complex_number[1]}};
+    else
+        *out = g->kind == CR_GIVEN_INT ? cr_scalar_int(g->i) : cr_scalar_float(g->d);
+    return g->kind == CR_GIVEN_INT || g->kind == CR_GIVEN_FLOAT || g->kind == CR_GIVEN_COMPLEX;
 }
 
 static const char *product_mm(int index, const cr_given *arg, const cr_array *result)
@@ -895,6 +898,8 @@ void cr_kern_install_cuda(void)
         {"_la_eigh", cr_device_runs_on_views, NULL},
         {"_la_eig", cr_device_runs_on_views, NULL},
         {"_la_lstsq", cr_device_runs_on_views, NULL},
+        {"_la_ldl", cr_device_runs_on_views, NULL},
+        {"linalg_ldl_solve", cr_device_runs_on_views, NULL},
         {"poisson", cr_device_runs_on_views, NULL},
         {"binomial", cr_device_runs_on_views, NULL},
         {"_standard_gamma", cr_device_runs_on_views, NULL},

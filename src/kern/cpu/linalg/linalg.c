@@ -1418,6 +1418,80 @@ done:
 
 /* --- LDL --- */
 
+/* Loops of ldl_loops.inc, which devices have. */
+static cr_status run_ldl(const cr_lapack_job *j, const char *name, int64_t units, linalg_job *w)
+{
+    cr_loops loops = {CR_LOOPS_LDL, name, NULL, NULL, sizeof *w};
+
+    return cr_loops_run(j->device, &loops, cr_dtype_real(j->dtype), units, 1, w);
+}
+
+/* All matrices of a device, a thread a matrix: no library has the Hermitian factors. */
+static cr_status ldl_there(cr_lapack_job *j, const cr_value *arg, int n, cr_view *out)
+{
+    linalg_job w = {.n = n,
+                    .parts = 1 + j->complex,
+                    .pivots = (int32_t *)(void *)out[1].data,
+                    .info = (int32_t *)(void *)out[2].data,
+                    .hermitian = arg[1].i};
+    cr_status st;
+
+    TAKE(j, w.to, j->batch * n * n, j->item);
+    CR_GO(move_all(j, arg[0].view, w.to, false, false));
+    CR_GO(run_ldl(j, "ldl", j->batch, &w));
+    CR_GO(check_all(arg + 2, "ldl_factor", j, &out[2]));
+    CR_GO(move_all(j, &out[0], w.to, false, true));
+done:
+    return st;
+}
+
+/* The row numbers of each matrix of the batch, checked as by check_pivots_there. */
+static cr_status ldl_pivots_there(cr_lapack_job *j, const cr_view *pivots, linalg_job *w)
+{
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    cr_lapack_job rows = *j;
+    cr_view column = *pivots;
+    char text[240];
+    cr_status st;
+
+    snprintf(
+        text, sizeof text,
+        "linalg.ldl_solve: pivots are expected to be rows between 1 and %lld, or two "
+        "adjacent negatives of such, but \1 was given. Did you properly pass the result of "
+        "ldl_factor?",
+        (long long)w->n);
+    CR_TRY(cr_loops_error_begin(&w->wrong, j->device, CR_RUNTIME, text));
+    memcpy(size, pivots->size, (size_t)pivots->ndim * sizeof *size);
+    memcpy(stride, pivots->stride, (size_t)pivots->ndim * sizeof *stride);
+    size[pivots->ndim] = stride[pivots->ndim] = 1;
+    column.size = size;
+    column.stride = stride;
+    column.ndim++;
+    rows.dtype = CR_I32;
+    TAKE(j, w->pivots, j->batch * w->n, sizeof *w->pivots);
+    CR_GO(move_all(&rows, &column, w->pivots, false, false));
+    CR_GO(run_ldl(j, "ldl_pivots", j->batch, w));
+done:
+    return st;
+}
+
+static cr_status ldl_solve_there(cr_lapack_job *j, const cr_value *arg, int n, cr_view *out)
+{
+    linalg_job w = {
+        .n = n, .parts = 1 + j->complex, .sides = cr_lapack_cols(out), .hermitian = arg[3].i};
+    cr_status st;
+
+    CR_GO(ldl_pivots_there(j, arg[1].view, &w));
+    TAKE(j, w.ldl, j->batch * n * n, j->item);
+    TAKE(j, w.to, j->batch * n * w.sides, j->item);
+    CR_GO(move_all(j, arg[0].view, w.ldl, false, false));
+    CR_GO(move_all(j, arg[2].view, w.to, false, false));
+    CR_GO(run_ldl(j, "ldl_substitute", j->batch * w.sides, &w));
+    CR_GO(move_all(j, out, w.to, false, true));
+done:
+    return st;
+}
+
 /* (self, hermitian, check, name) -> (LD, pivots, info) */
 cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
 {
@@ -1428,6 +1502,10 @@ cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
     char *a, *work, answer[16];
 
     CR_TRY(cr_lapack_begin(&j, "linalg.ldl_factor", self, 2));
+    if (!cr_is_host(j.device) && n) {
+        CR_GO(ldl_there(&j, arg, n, out));
+        goto done;
+    }
     TAKE(&j, a, (int64_t)n * n, j.item);
     for (int64_t i = 0; !n && i < j.batch; i++)
         CR_GO(set_info(&j, &out[2], i, 0));
@@ -1460,10 +1538,15 @@ cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
     cr_dense held = {0};
     cr_view pivots;
     cr_lapack_job j;
-    cr_status st;
+    cr_status st = CR_OK;
     char *a, *x;
 
     CR_TRY(cr_lapack_begin(&j, "linalg.ldl_solve", out, 2));
+    if (!cr_is_host(j.device)) {
+        if (n && nrhs)
+            CR_GO(ldl_solve_there(&j, arg, n, out));
+        goto done;
+    }
     CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
     CR_GO(check_pivots(&ldl_solve_words, (int *)(void *)pivots.data, cr_view_numel(&pivots), n,
                        true));

@@ -16,6 +16,8 @@ typedef struct {
     /* Of a batch of matrices that are factored at once; int32_t, as LAPACK has them. */
     int32_t *pivots, *info;
     int64_t sides; /* columns of right sides of a matrix */
+    void *ldl;     /* the factors of right sides that are solved by ldl_loops.inc */
+    bool hermitian;
 } linalg_job;
 
 #endif
