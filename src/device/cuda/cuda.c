@@ -364,6 +364,13 @@ bool cr_cuda_is_pinned(const void *host)
            kind == CR_CUDA_POINTER_HOST_MEMORY;
 }
 
+const char *cr_cuda_device_of(int *index, const void *p)
+{
+    CUDA_TRY(cr_cuda_use(mine.current));
+    return cr_cuda_check(
+        driver->pointer_attribute(index, CR_CUDA_POINTER_DEVICE, (uintptr_t)p));
+}
+
 static _Atomic(const char *(*)(void)) wait_hook;
 
 void cr_cuda_on_wait(const char *(*hook)(void)) { atomic_store(&wait_hook, hook); }

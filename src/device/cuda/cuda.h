@@ -98,6 +98,8 @@ CR_API void *cr_cuda_pinned_get(int index, size_t size);
 CR_API void cr_cuda_pinned_release(void *p);
 /* True for an address of page-locked memory. */
 CR_API bool cr_cuda_is_pinned(const void *host);
+/* The device whose memory has an address. */
+CR_API const char *cr_cuda_device_of(int *index, const void *p);
 /* Returns cached segments to the driver. */
 CR_API const char *cr_cuda_memory_trim(void);
 CR_API const char *cr_cuda_memory_info(int index, size_t *free, size_t *total);

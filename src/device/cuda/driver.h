@@ -46,7 +46,8 @@ enum {
     CR_CUDA_STREAM_APART = 1,   /* the stream does not wait for the default stream */
     CR_CUDA_HOST_PORTABLE = 1,  /* memory is pinned for all devices */
     CR_CUDA_POINTER_MEMORY = 2, /* attribute of an address: its kind of memory */
-    CR_CUDA_POINTER_HOST_MEMORY = 1
+    CR_CUDA_POINTER_HOST_MEMORY = 1,
+    CR_CUDA_POINTER_DEVICE = 9 /* the number of the memory's device */
 };
 
 typedef struct {

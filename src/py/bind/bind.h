@@ -409,6 +409,8 @@ typedef struct {
 cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device device);
 /* A tensor over an array's memory.  Warns for a read-only array when `warn` is set. */
 cr_tensor *cr_py_tensor_from_array(PyObject *array, bool warn);
+/* Shares the memory of an object that has __cuda_array_interface__ (cuda_array.c). */
+cr_tensor *cr_py_tensor_from_cuda_array(PyObject *x);
 /* True for numpy.ndarray and subclasses.  Does not import NumPy. */
 bool cr_py_is_array(PyObject *x);
 /* True for an array that stands for a tensor in a compiled function. */

@@ -350,8 +350,9 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device devi
                  : NULL;
     }
     if (PyObject_HasAttrString(data, "__cuda_array_interface__")) {
-        PyErr_SetString(PyExc_RuntimeError, "this build has no CUDA");
-        return NULL;
+        t = cr_py_tensor_from_cuda_array(data);
+        return t ? copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device)
+                 : NULL;
     }
     t = make_convert(from_sequence(data, dtype), dtype, device);
     if (t)
@@ -481,6 +482,8 @@ static cr_tensor *make_share(PyObject *data, cr_dtype dtype)
         return cr_py_tensor_of_stand_in(data);
     if (cr_py_is_array(data))
         return cr_py_tensor_from_array(data, true);
+    if (PyObject_HasAttrString(data, "__cuda_array_interface__"))
+        return cr_py_tensor_from_cuda_array(data);
     return from_sequence(data, dtype);
 }
 

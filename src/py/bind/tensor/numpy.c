@@ -417,7 +417,7 @@ static bool exportable(const cr_tensor *t)
         PyErr_Format(PyExc_TypeError,
                      "can't convert %s device type tensor to numpy. Use Tensor.cpu() to copy "
                      "the tensor to host memory first.",
-                     cr_device_kind_name((cr_device_kind)t->device.kind));
+                     cr_device_print(t->device).text);
     else if (t->layout)
         PyErr_Format(PyExc_TypeError,
                      "can't convert %s layout tensor to numpy. Use Tensor.to_dense() first.",
