@@ -141,3 +141,19 @@ def _get_device_index(device, optional=False, allow_cpu=False):
     if not optional:
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
     return accelerator.current_device_index()
+
+
+def _get_available_device_type():
+    """The name of the kind of devices that this machine has besides the host; None without."""
+    from . import accelerator
+    device = accelerator.current_accelerator(check_available=True)
+    return None if device is None else device.type
+
+
+def _get_device_module(device_type):
+    """The module of a kind of devices: torch.cpu, torch.cuda."""
+    module = getattr(sys.modules[__package__], device_type, None)
+    if module is None:
+        raise RuntimeError(f"Device '{device_type}' does not have a corresponding module registered as "
+                           f"'torch.{device_type}'.")
+    return module

@@ -2,11 +2,9 @@
 import warnings
 from contextlib import contextmanager
 
-from ..._C import Tensor
+from ._named_member_accessor import NamedMemberAccessor
 
 __all__ = ["functional_call"]
-
-_ABSENT = object()  # stands for a tensor that a module does not have
 
 
 def _untie(module, tensors):
@@ -40,28 +38,6 @@ def _check_keys(module, tensors):
             module._get_name(), "\n\t".join(errors)))
 
 
-def _swap(module, name, tensor):
-    """Sets the tensor at a dotted name; _ABSENT deletes it.  Returns the earlier tensor, _ABSENT if there was none."""
-    path, _, name = name.rpartition(".")
-    if not name:
-        raise KeyError('tensor name can\'t be empty string ""')
-    if not isinstance(tensor, Tensor) and tensor is not None and tensor is not _ABSENT:
-        raise TypeError(f"{tensor} is not an instance of torch.Tensor")
-    owner = module.get_submodule(path)
-    for table in (owner._parameters, owner._buffers):
-        if name in table:
-            old, table[name] = table[name], tensor
-            return old
-    old = getattr(owner, name, _ABSENT)
-    if not isinstance(old, Tensor) and old is not _ABSENT:
-        raise TypeError(f"attribute `{name}`: {old} is not an instance of torch.Tensor")
-    if tensor is _ABSENT:
-        delattr(owner, name)
-    else:
-        setattr(owner, name, tensor)
-    return old
-
-
 @contextmanager
 def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False,
                           stack_weights=False):
@@ -71,14 +47,14 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
         tensors = _untie(module, tensors)
     if strict:
         _check_keys(module, tensors)
-    originals = {}
+    originals, members = {}, NamedMemberAccessor(module)
     try:
         for name, tensor in tensors.items():
-            originals[name] = _swap(module, name, tensor)
+            originals[name] = members.swap_tensor(name, tensor, allow_missing=True)
         yield
     finally:
         for name, tensor in reversed(list(originals.items())):
-            now = _swap(module, name, tensor)
+            now = members.swap_tensor(name, tensor, allow_missing=True)
             if name in parameters_and_buffers:
                 parameters_and_buffers[name] = now
 
