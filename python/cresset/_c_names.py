@@ -63,7 +63,13 @@ def _set_print_stack_traces_on_fatal_signal(print):
         faulthandler.disable()
 
 
+def _is_torch_function_mode_enabled():
+    """Whether calls go to a TorchFunctionMode."""
+    return _C._has_torch_function(())
+
+
 _C._get_accelerator = _get_accelerator
+_C._is_torch_function_mode_enabled = _is_torch_function_mode_enabled
 _C._set_print_stack_traces_on_fatal_signal = _set_print_stack_traces_on_fatal_signal
 _C.__getattr__ = _finder(_C, _HOMES)
 _C._nn.__getattr__ = _finder(_C._nn, _NN_HOMES)

@@ -95,3 +95,13 @@ def test_modules_of_devices():
     assert _get_available_device_type() in (None, "cuda")
     with pytest.raises(RuntimeError, match="Device 'foo' does not have a corresponding module registered as 'torch.foo'"):
         _get_device_module("foo")
+
+
+def test_whether_a_function_mode_is_on():
+    import cresset as torch
+    from cresset.overrides import BaseTorchFunctionMode
+    enabled = torch._C._is_torch_function_mode_enabled
+    assert not enabled()
+    with BaseTorchFunctionMode():
+        assert enabled()
+    assert not enabled()
