@@ -214,45 +214,29 @@ static cr_status convert_list(casts *c, cr_value *v, cr_autocast_way way, cr_dty
     return CR_OK;
 }
 
-static bool autocast_is_wide(const cr_value *v)
+static bool autocast_is_wide(const cr_tensor *t)
 {
-    if (v->tag == CR_TENSOR)
-        return eligible(v->t) && v->t->dtype != cr_autocast_dtype(v->t->device.kind);
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        if (autocast_is_wide(&v->list[i]))
-            return true;
-    return false;
+    return eligible(t) && t->dtype != cr_autocast_dtype(t->device.kind);
 }
 
 /* The dtype for `autocast promote`: float32, or CR_DTYPE_NONE when all arguments have the lower
  * precision. */
 static cr_dtype widest_of(const cr_op *op, const cr_value *arg)
 {
-    for (uint32_t m = op->tensor_params; m; m &= m - 1)
-        if (autocast_is_wide(&arg[CR_CTZ(m)]))
-            return CR_F32;
-    return CR_DTYPE_NONE;
+    return cr_any_tensor(op, arg, autocast_is_wide) ? CR_F32 : CR_DTYPE_NONE;
 }
 
-static bool autocast_is_listed(const cr_value *v)
+static bool autocast_is_listed(const cr_tensor *t)
 {
-    if (v->tag == CR_TENSOR)
-        return own->on[v->t->device.kind] &&
-               cr_device_facts_of((cr_device_kind)v->t->device.kind)->has_autocast_list;
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        if (autocast_is_listed(&v->list[i]))
-            return true;
-    return false;
+    return own->on[t->device.kind] &&
+           cr_device_facts_of((cr_device_kind)t->device.kind)->has_autocast_list;
 }
 
 /* True if some argument is on a device that has torch's list for CUDA, and autocast is on
  * there. */
 static bool autocast_has_list(const cr_op *op, const cr_value *arg)
 {
-    for (uint32_t m = op->tensor_params; m; m &= m - 1)
-        if (autocast_is_listed(&arg[CR_CTZ(m)]))
-            return true;
-    return false;
+    return cr_any_tensor(op, arg, autocast_is_listed);
 }
 
 /* By the list, a call that names a dtype is as given. */

@@ -231,7 +231,7 @@ static void headers_are_real(cr_trace *x)
 {
     for (size_t i = 0; i < x->calls.len; i++) {
         const cr_noted *n = &x->calls.at[i];
-        cr_noted_each(n, cr_header_device_is_real, NULL);
+        cr_each_tensor(n->op, n->arg, cr_header_device_is_real, NULL);
         for (int k = 0; k < n->results; k++)
             if (n->result[k])
                 cr_header_device_is_real(n->result[k], NULL);

@@ -15,6 +15,7 @@
 #include "ops/shape.h"
 #include "tensor/autocast.h"
 #include "tensor/defer.h"
+#include "tensor/sparse.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -703,21 +704,13 @@ static cr_status decode(cr_value *out, const cr_recorder *r, const cr_value *v, 
     return CR_OK;
 }
 
+static bool record_needs_grad(const cr_tensor *t) { return t->requires_grad; }
+
 /* True when autograd saves the call's numbers for its formulas.  Formulas are not recorded with
  * symbols, so guards fix these numbers. */
 static bool keeps_numbers(const cr_op *op, const cr_value *arg)
 {
-    if (cr_thread.no_grad)
-        return false;
-    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
-        const cr_value *v = &arg[CR_CTZ(mask)];
-        for (uint32_t i = 0; i < (v->tag == CR_TENSORS ? v->len : 1); i++) {
-            const cr_value *one = v->tag == CR_TENSORS ? &v->list[i] : v;
-            if (one->tag == CR_TENSOR && one->t->requires_grad)
-                return true;
-        }
-    }
-    return false;
+    return !cr_thread.no_grad && cr_any_tensor(op, arg, record_needs_grad);
 }
 
 static void fix_number(cr_recorder *r, cr_scalar s)
@@ -771,24 +764,11 @@ static bool autocasts(void)
     return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST);
 }
 
-static bool any_sparse(const cr_op *op, const cr_value *arg)
-{
-    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
-        const cr_value *v = &arg[CR_CTZ(mask)];
-        if (v->tag == CR_TENSOR && v->t->layout)
-            return true;
-        for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-            if (v->list[i].tag == CR_TENSOR && v->list[i].t->layout)
-                return true;
-    }
-    return false;
-}
-
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (!active || record_handling(op, arg) == CR_HANDLED_PARTS)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
-    if (CR_UNLIKELY(op->words & CR_WORD_SPARSE || any_sparse(op, arg))) {
+    if (CR_UNLIKELY(op->words & CR_WORD_SPARSE || cr_any_tensor(op, arg, cr_is_sparse))) {
         cr_recorder_refuse("a sparse tensor is used");
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     }

@@ -312,6 +312,40 @@ cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_value *arg)
     return seen ? CR_OK : named_device(out, op, arg);
 }
 
+/* --- tensors among arguments --- */
+
+static bool any_tensor_of(const cr_value *v, bool (*test)(const cr_tensor *))
+{
+    bool any = v->tag == CR_TENSOR && test(v->t);
+
+    for (uint32_t i = 0; !any && v->tag == CR_TENSORS && i < v->len; i++)
+        any = any_tensor_of(&v->list[i], test);
+    return any;
+}
+
+bool cr_any_tensor(const cr_op *op, const cr_value *arg, bool (*test)(const cr_tensor *))
+{
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
+        if (any_tensor_of(&arg[CR_CTZ(mask)], test))
+            return true;
+    return false;
+}
+
+void cr_each_tensor_of(const cr_value *v, void (*fn)(cr_tensor *, void *), void *context)
+{
+    if (v->tag == CR_TENSOR)
+        fn(v->t, context);
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        cr_each_tensor_of(&v->list[i], fn, context);
+}
+
+void cr_each_tensor(const cr_op *op, const cr_value *arg, void (*fn)(cr_tensor *, void *),
+                    void *context)
+{
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
+        cr_each_tensor_of(&arg[CR_CTZ(mask)], fn, context);
+}
+
 /* --- compositions --- */
 
 /* A tensor of a composition's result that is a number: a fake where factories make fakes. */

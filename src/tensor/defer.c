@@ -108,21 +108,6 @@ typedef struct {
     cr_status st;
 } looked;
 
-static void each_tensor_of(const cr_value *v, void (*fn)(cr_tensor *, void *), void *context)
-{
-    if (v->tag == CR_TENSOR)
-        fn(v->t, context);
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        each_tensor_of(&v->list[i], fn, context);
-}
-
-static void each_tensor(const cr_op *op, const cr_value *arg, void (*fn)(cr_tensor *, void *),
-                        void *context)
-{
-    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
-        each_tensor_of(&arg[CR_CTZ(mask)], fn, context);
-}
-
 static void settle_argument(cr_tensor *t, void *context)
 {
     cr_status *st = context;
@@ -135,7 +120,7 @@ cr_status cr_defer_settle_all(const cr_op *op, const cr_value *arg)
 {
     cr_status st = CR_OK;
 
-    each_tensor(op, arg, settle_argument, &st);
+    cr_each_tensor(op, arg, settle_argument, &st);
     return st;
 }
 
@@ -164,10 +149,10 @@ static cr_status run_at_once(const cr_op *op, const cr_value *arg, cr_value *res
 
     cr_defer_entry = op;
     for (uint32_t mask = op->tensor_params & ~op->defer.unread; mask; mask &= mask - 1)
-        each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
+        cr_each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
     uint32_t written = op->tensor_params & cr_defer_written_params(op, arg);
     for (uint32_t mask = written; mask && !st; mask &= mask - 1)
-        each_tensor_of(&arg[CR_CTZ(mask)], before_write, &st);
+        cr_each_tensor_of(&arg[CR_CTZ(mask)], before_write, &st);
     cr_defer_entry = NULL;
     return st ? st : call_now(op, arg, result);
 }
@@ -592,7 +577,7 @@ static cr_status note(cr_trace *x, const cr_op *op, const cr_value *arg, cr_valu
     uint32_t written = op->tensor_params & cr_defer_written_params(op, arg);
     n.writes = written != 0;
     for (uint32_t mask = written; mask; mask &= mask - 1)
-        each_tensor_of(&arg[CR_CTZ(mask)], mark_written, x);
+        cr_each_tensor_of(&arg[CR_CTZ(mask)], mark_written, x);
     if (key && !st)
         cr_known_add(x, key, &n, s.at, result);
     move_versions(&s);
@@ -689,7 +674,7 @@ static cr_status can_note(bool *out, const cr_trace *x, const cr_op *op, const c
         if (CR_LIKELY(v->tag == CR_TENSOR))
             look_at(v->t, &l);
         else
-            each_tensor_of(v, look_at, &l);
+            cr_each_tensor_of(v, look_at, &l);
     }
     uint32_t others = CR_STAGE_BIT(KERNEL) | CR_STAGE_BIT(FAKE) | CR_STAGE_BIT(PYTHON);
     *out = l.sum.count && !l.sum.layout && !(l.sum.stages & others) && !l.sum.written_outside &&
@@ -730,7 +715,7 @@ static cr_status find_within(bool *yes, const cr_op *op, const cr_value *arg)
 
     cr_defer_entry = op;
     for (uint32_t mask = params; mask; mask &= mask - 1)
-        each_tensor_of(&arg[CR_CTZ(mask)], settle_index, &st);
+        cr_each_tensor_of(&arg[CR_CTZ(mask)], settle_index, &st);
     cr_defer_entry = NULL;
     *yes = !st && cr_defer_within(of, arg);
     return st;
@@ -749,7 +734,7 @@ static cr_status settle_others(const cr_op *op, const cr_value *arg)
     cr_status st = CR_OK;
 
     for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1)
-        each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
+        cr_each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
     return st;
 }
 

@@ -57,20 +57,6 @@ static void storage_fail(cr_storage *s, failure *f)
 }
 
 /* --- which calls run --- */
-static void each_header(const cr_value *v, void (*fn)(cr_tensor *, void *), void *context)
-{
-    if (v->tag == CR_TENSOR)
-        fn(v->t, context);
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        each_header(&v->list[i], fn, context);
-}
-
-void cr_noted_each(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context)
-{
-    for (uint32_t mask = n->op->tensor_params; mask; mask &= mask - 1)
-        each_header(&n->arg[CR_CTZ(mask)], fn, context);
-}
-
 /* References beside the trace's own. */
 static bool program_reads(const cr_memory *m)
 {
@@ -185,7 +171,7 @@ static cr_status run_noted(cr_trace *x, cr_noted *n)
     cr_status st = CR_OK;
 
     CR_TRY(cr_noted_spell_out(x, n));
-    cr_noted_each(n, header_is_real, &st);
+    cr_each_tensor(n->op, n->arg, header_is_real, &st);
     CR_TRY(st);
     cr_thread.inference = n->inference;
     CR_TRY(n->op->kernel_stage(n->op, n->arg, result));

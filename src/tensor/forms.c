@@ -203,18 +203,7 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 
 /* --- out= --- */
 
-static bool any_requires_grad(const cr_op *op, const cr_value *arg)
-{
-    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
-        const cr_value *v = &arg[CR_CTZ(mask)];
-        if (v->tag == CR_TENSOR && v->t->requires_grad)
-            return true;
-        for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-            if (v->list[i].tag == CR_TENSOR && v->list[i].t->requires_grad)
-                return true;
-    }
-    return false;
-}
+static bool forms_needs_grad(const cr_tensor *t) { return t->requires_grad; }
 
 /* Gives `out` the result's sizes and grows its storage when needed. */
 static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
@@ -384,7 +373,7 @@ static cr_status refuse_history(const cr_op *op, const cr_value *arg, cr_tensor 
     bool recording = !cr_thread.no_grad;
 
     for (int k = 0; k < n; k++)
-        if (recording && (any_requires_grad(op, arg) || out[k]->requires_grad))
+        if (recording && (cr_any_tensor(op, arg, forms_needs_grad) || out[k]->requires_grad))
             return cr_fail(CR_RUNTIME,
                            "%s(): functions with out=... arguments don't support automatic "
                            "differentiation, but one of the arguments requires grad.",

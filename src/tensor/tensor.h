@@ -335,6 +335,13 @@ extern CR_THREAD _Atomic uint32_t cr_deferring;
 typedef cr_status (*cr_stage_fn)(const cr_op *op, const cr_value *arg, cr_value *result);
 extern cr_stage_fn cr_stage_fns[CR_STAGE_COUNT]; /* upper rooms install theirs */
 
+/* True if a tensor among the arguments, or in a list of them, passes the test. */
+bool cr_any_tensor(const cr_op *op, const cr_value *arg, bool (*test)(const cr_tensor *));
+/* Calls fn(tensor, context) for each tensor of an argument, and of all arguments. */
+void cr_each_tensor_of(const cr_value *v, void (*fn)(cr_tensor *, void *), void *context);
+void cr_each_tensor(const cr_op *op, const cr_value *arg, void (*fn)(cr_tensor *, void *),
+                    void *context);
+
 /* Calls through all stages.  arg has op->param_count entries, result
  * op->result_count; results are owned by the caller.  On failure nothing is owned. */
 CR_API CR_MUST cr_status cr_call(const cr_op *op, const cr_value *arg, cr_value *result);

@@ -169,8 +169,7 @@ bool cr_defer_within(const cr_op *op, const cr_value *arg);
 /* Set by compile/: runs the live calls as one program, with all their effects, if there is one
  * for the trace; else *done is false and nothing has happened. */
 extern cr_status (*cr_defer_by_program)(cr_trace *x, bool *done);
-/* Calls fn(header, context) for each argument of a call that is spelled out. */
-void cr_noted_each(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context);
+/* Of an argument of a call that is spelled out. */
 void cr_header_device_is_real(cr_tensor *h, void *unused);
 /* Gives `s`, which is pending, the bytes of `from`; takes the block when it is the only owner.
  */

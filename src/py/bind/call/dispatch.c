@@ -42,23 +42,11 @@ static void dispatch_update_thread(void)
         cr_thread.exclude &= ~CR_STAGE_BIT(PYTHON);
 }
 
-static bool dispatch_value_requires(const cr_value *v)
-{
-    bool any = v->tag == CR_TENSOR && cr_requires_grad(v->t);
-
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        any |= dispatch_value_requires(&v->list[i]);
-    return any;
-}
-
 /* True when autograd will record the call's parts. */
 static bool dispatch_is_recorded(const cr_op *op, const cr_value *arg)
 {
-    bool any = false;
-
-    for (uint32_t m = op->tensor_params; m; m &= m - 1)
-        any |= dispatch_value_requires(&arg[CR_CTZ(m)]);
-    return any && !cr_thread.no_grad && !(cr_thread.exclude & CR_STAGE_BIT(AUTOGRAD));
+    return !cr_thread.no_grad && !(cr_thread.exclude & CR_STAGE_BIT(AUTOGRAD)) &&
+           cr_any_tensor(op, arg, cr_requires_grad);
 }
 
 /* True if the class of a tensor has an attribute. */
