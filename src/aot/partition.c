@@ -87,8 +87,7 @@ static bool is_forward(cutter *c, const cr_gnode *n)
     bool all = true;
     void *pair[2] = {c, &all};
 
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], all_forward, pair);
+    cr_gnode_each_read(n, all_forward, pair);
     return all;
 }
 
@@ -192,8 +191,7 @@ static void spread_stale(cutter *c, const cr_gnode *n)
 
     if (!cr_gnode_may_view(n) || n->kind != CR_GNODE_CALL || (n->op->words & CR_WORD_CHEAP))
         return;
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], any_stale, pair);
+    cr_gnode_each_read(n, any_stale, pair);
     for (int k = 0; k < n->result_count; k++)
         c->stale[n->result[k]->id] = stale;
 }
@@ -294,8 +292,7 @@ static void find_cut(cutter *c)
             continue;
         for (int k = 0; k < b->at[i]->result_count; k++)
             value_edges(c, flow, b->at[i]->result[k]);
-        for (int k = 0; k < b->at[i]->arg_count; k++)
-            cr_garg_each(&b->at[i]->arg[k], lead, &m);
+        cr_gnode_each_read(b->at[i], lead, &m);
     }
     cr_flow_cut(flow, side);
     for (int i = 0; i < c->primals; i++)
@@ -408,8 +405,7 @@ static void copy_late(part *p, cr_rewrite *w, const cr_gnode *n)
     while (open.len) {
         sources x = {w, NULL};
         n = open.at[open.len - 1];
-        for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], find_missing, &x);
+        cr_gnode_each_read(n, find_missing, &x);
         if (x.missing) {
             CR_PUSH(p->c->s, &open, x.missing);
             continue;

@@ -152,8 +152,7 @@ static void mark_wide(builder *b, const cr_gnode *split, size_t at)
         if (b->window[n->result[0]->id] != split)
             continue;
         b->wide[i] = split;
-        for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], mark_value, b);
+        cr_gnode_each_read(n, mark_value, b);
     }
 }
 
@@ -611,8 +610,7 @@ static void add_part(builder *b, cr_source_plan *x, const cr_gnode *n)
 static void fill_source(builder *b, planned *p)
 {
     b->filling = &b->c->source[p->source];
-    for (int i = 0; i < p->n->arg_count; i++)
-        cr_garg_each(&p->n->arg[i], count_tensor, b);
+    cr_gnode_each_read(p->n, count_tensor, b);
     add_part(b, b->filling, p->n);
     p->ref[0] = (int16_t)add_read(b, (planned_read){.v = p->n->result[0],
                                                     .shape = p->shape,
@@ -1438,8 +1436,7 @@ static void plan_sources_again(builder *b)
             continue;
         b->filling = &c->source[p->source];
         b->filling->tensors = 0;
-        for (int k = 0; k < p->n->arg_count; k++)
-            cr_garg_each(&p->n->arg[k], keep_tensor, b);
+        cr_gnode_each_read(p->n, keep_tensor, b);
         add_part(b, b->filling, p->n);
     }
 }

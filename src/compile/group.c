@@ -588,14 +588,9 @@ static bool place_mask(gatherer *x, const cr_gnode *n, size_t i)
 
 static void close_read(gatherer *x, const cr_gnode *n)
 {
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], close_group, x);
-    for (int k = 0; k < cr_gnode_blocks(n); k++) {
-        for (size_t i = 0; i < n->block[k]->len; i++)
-            close_read(x, n->block[k]->at[i]);
-        for (int i = 0; i < n->block[k]->output_count; i++)
-            cr_garg_each(&n->block[k]->output[i], close_group, x);
-    }
+    cr_gnode_each_read(n, close_group, x);
+    for (int k = 0; k < cr_gnode_blocks(n); k++)
+        cr_gblock_each_read(n->block[k], close_group, x);
 }
 
 static void count_reader(void *context, cr_gvalue *v) { ((gatherer *)context)->left[v->id]++; }
@@ -611,13 +606,11 @@ static bool is_dead(const gatherer *x, const cr_gnode *n)
 /* In reverse order: the producers of a dead node's arguments may be dead, too. */
 static void count_block(gatherer *x, const cr_gblock *b)
 {
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], count_reader, x);
+    cr_gblock_each_output(b, count_reader, x);
     for (size_t i = b->len; i-- > 0;) {
         if (b == x->g->body && (x->dead[i] = is_dead(x, b->at[i])))
             continue;
-        for (int k = 0; k < b->at[i]->arg_count; k++)
-            cr_garg_each(&b->at[i]->arg[k], count_reader, x);
+        cr_gnode_each_read(b->at[i], count_reader, x);
         for (int k = 0; k < cr_gnode_blocks(b->at[i]); k++)
             count_block(x, b->at[i]->block[k]);
     }
@@ -837,8 +830,7 @@ static void mark_block(emitter *e, const cr_gblock *b, bool top)
             mark_block(e, b->at[i]->block[k], false);
     }
     e->reader = NULL;
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], mark_outside, e);
+    cr_gblock_each_output(b, mark_outside, e);
 }
 
 typedef struct {

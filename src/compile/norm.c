@@ -128,24 +128,12 @@ static bool take_apart(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     return true;
 }
 
-static void mark_block(norms *x, const cr_gblock *b)
-{
-    for (size_t i = 0; i < b->len; i++) {
-        for (int k = 0; k < b->at[i]->arg_count; k++)
-            cr_garg_each(&b->at[i]->arg[k], mark, x);
-        for (int k = 0; k < cr_gnode_blocks(b->at[i]); k++)
-            mark_block(x, b->at[i]->block[k]);
-    }
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], mark, x);
-}
-
 cr_graph *cr_compile_norms(const cr_graph *g)
 {
     norms x = {.read = CR_NEW_N(g->session, bool, g->values)};
     cr_rewrite w = {.from = g, .node = take_apart, .context = &x};
 
-    mark_block(&x, g->body);
+    cr_gblock_each_read(g->body, mark, &x);
     for (size_t i = 0; i < g->body->len; i++)
         x.any = x.any || is_norm(&x, g->body->at[i]);
     return x.any ? cr_rewrite_run(&w) : (cr_graph *)(uintptr_t)g;

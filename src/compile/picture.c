@@ -90,8 +90,7 @@ static void add_edge(void *context, cr_gvalue *v)
 
 static void read_args(drawing *d, const cr_gnode *n)
 {
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], add_edge, d);
+    cr_gnode_each_read(n, add_edge, d);
     for (int b = 0; b < cr_gnode_blocks(n); b++)
         for (size_t i = 0; i < n->block[b]->len; i++)
             read_args(d, n->block[b]->at[i]);
@@ -129,8 +128,7 @@ static void find_boxes(drawing *d)
         for (int k = 0; k < n->result_count; k++)
             d->maker[n->result[k]->id] = at;
     }
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], add_result, d);
+    cr_gblock_each_output(b, add_result, d);
 }
 
 /* Joins inputs with one common reader into one box, if the reader has many of them. */

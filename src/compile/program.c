@@ -153,8 +153,7 @@ static void fill_args(filler *f, const cr_gnode *n)
 {
     uint32_t reads = 0;
 
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], count_value, &reads);
+    cr_gnode_each_read(n, count_value, &reads);
     f->step->arg = CR_NEW_N(f->p->s, cr_value, n->arg_count);
     f->step->arg_count = (uint16_t)n->arg_count;
     f->step->patch = CR_NEW_N(f->p->s, cr_patch, reads);

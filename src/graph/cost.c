@@ -470,8 +470,7 @@ static void size_family(coster *x, family *f)
         const cr_gnode *n = g->body->at[i];
         around near = {.len = 0};
         looker l = {x, f, &near};
-        for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], see_read, &l);
+        cr_gnode_each_read(n, see_read, &l);
         for (size_t k = 0; k < given && near.len < AROUND; k++)
             near.at[near.len++] = &x->known.at[k];
         for (int r = 0; r < n->result_count; r++)
@@ -586,8 +585,7 @@ static void mark_made(const cr_gblock *b, bool *inside)
 
 static void cost_reads_node(reader *r, const cr_gnode *n)
 {
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], cost_reads_value, r);
+    cr_gnode_each_read(n, cost_reads_value, r);
     for (int k = 0; k < cr_gnode_blocks(n); k++)
         for (size_t i = 0; i < n->block[k]->len; i++)
             cost_reads_node(r, n->block[k]->at[i]);

@@ -304,10 +304,32 @@ cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *con
     return out;
 }
 
-void cr_garg_each(const cr_garg *a, void (*fn)(void *context, cr_gvalue *v), void *context)
+void cr_garg_each(const cr_garg *a, cr_gvalue_fn fn, void *context)
 {
     if (a->tag == CR_TENSOR)
         fn(context, a->value);
     for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
         cr_garg_each(&a->list[i], fn, context);
+}
+
+void cr_gnode_each_read(const cr_gnode *n, cr_gvalue_fn fn, void *context)
+{
+    for (int i = 0; i < n->arg_count; i++)
+        cr_garg_each(&n->arg[i], fn, context);
+}
+
+void cr_gblock_each_output(const cr_gblock *b, cr_gvalue_fn fn, void *context)
+{
+    for (int i = 0; i < b->output_count; i++)
+        cr_garg_each(&b->output[i], fn, context);
+}
+
+void cr_gblock_each_read(const cr_gblock *b, cr_gvalue_fn fn, void *context)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        cr_gnode_each_read(b->at[i], fn, context);
+        for (int k = 0; k < cr_gnode_blocks(b->at[i]); k++)
+            cr_gblock_each_read(b->at[i]->block[k], fn, context);
+    }
+    cr_gblock_each_output(b, fn, context);
 }

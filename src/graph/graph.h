@@ -193,7 +193,13 @@ static inline cr_garg cr_garg_value(cr_gvalue *v)
 }
 
 /* Calls fn(context, value) for every value in an argument. */
-void cr_garg_each(const cr_garg *a, void (*fn)(void *context, cr_gvalue *v), void *context);
+typedef void (*cr_gvalue_fn)(void *context, cr_gvalue *v);
+void cr_garg_each(const cr_garg *a, cr_gvalue_fn fn, void *context);
+/* The same for the arguments of a node, for the outputs of a block, and for all that the nodes
+ * of a block, with their blocks, and then its outputs read. */
+void cr_gnode_each_read(const cr_gnode *n, cr_gvalue_fn fn, void *context);
+void cr_gblock_each_output(const cr_gblock *b, cr_gvalue_fn fn, void *context);
+void cr_gblock_each_read(const cr_gblock *b, cr_gvalue_fn fn, void *context);
 
 /* --- text --- */
 void cr_graph_print(cr_text *out, const cr_graph *g);

@@ -436,8 +436,7 @@ bool cr_gnode_sizes_vary(const cr_gnode *n)
 {
     bool any = cr_gnode_has_symbol(n);
 
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], any_symbolic, &any);
+    cr_gnode_each_read(n, any_symbolic, &any);
     return any;
 }
 

@@ -28,13 +28,11 @@ static int lift_count_block(lifter *x, const cr_gblock *b)
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
         constants += n->kind == CR_GNODE_CONSTANT;
-        for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], count_read, x);
+        cr_gnode_each_read(n, count_read, x);
         for (int k = 0; k < cr_gnode_blocks(n); k++)
             constants += lift_count_block(x, n->block[k]);
     }
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], count_read, x);
+    cr_gblock_each_output(b, count_read, x);
     return constants;
 }
 

@@ -12,8 +12,7 @@ static void mark_owned(void *context, cr_gvalue *v)
 
 static void own_outputs(cr_owners *o, const cr_gblock *b)
 {
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], mark_owned, o);
+    cr_gblock_each_output(b, mark_owned, o);
 }
 
 static void own_sources(cr_owners *o, const cr_gnode *n);
@@ -51,8 +50,7 @@ bool cr_owners_find(cr_owners *o, const cr_graph *g)
     }
     own_outputs(o, b);
     for (size_t i = b->len; i-- > o->end;)
-        for (int k = 0; k < b->at[i]->arg_count; k++)
-            cr_garg_each(&b->at[i]->arg[k], mark_owned, o);
+        cr_gnode_each_read(b->at[i], mark_owned, o);
     for (size_t i = o->end; i-- > 0;)
         own_sources(o, b->at[i]);
     return true;

@@ -33,16 +33,14 @@ static bool is_read(const live_set *l, const cr_gnode *n)
 /* Walks backwards, so that readers precede the values they read. */
 static void live_mark_block(live_set *l, const cr_gblock *b)
 {
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], live_mark, l);
+    cr_gblock_each_output(b, live_mark, l);
     for (size_t i = b->len; i-- > 0;) {
         const cr_gnode *n = b->at[i];
         if (!is_read(l, n))
             continue;
         for (int k = 0; k < cr_gnode_blocks(n); k++)
             live_mark_block(l, n->block[k]);
-        for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], live_mark, l);
+        cr_gnode_each_read(n, live_mark, l);
     }
 }
 

@@ -17,19 +17,6 @@ typedef struct {
 
 static void count_read(void *context, cr_gvalue *v) { ((machine *)context)->readers[v->id]++; }
 
-static void count_readers(machine *m, const cr_gblock *b)
-{
-    for (size_t i = 0; i < b->len; i++) {
-        const cr_gnode *n = b->at[i];
-        for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], count_read, m);
-        for (int k = 0; k < cr_gnode_blocks(n); k++)
-            count_readers(m, n->block[k]);
-    }
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], count_read, m);
-}
-
 /* The tensor, or its copy, on another device than the host. */
 static cr_status machine_bring(const machine *m, cr_tensor **t)
 {
@@ -58,19 +45,6 @@ static void read_once(void *context, cr_gvalue *v)
         return;
     cr_drop(m->at[v->id]);
     m->at[v->id] = NULL;
-}
-
-static void read_block(machine *m, const cr_gblock *b)
-{
-    for (size_t i = 0; i < b->len; i++) {
-        const cr_gnode *n = b->at[i];
-        for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], read_once, m);
-        for (int k = 0; k < cr_gnode_blocks(n); k++)
-            read_block(m, n->block[k]);
-    }
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], read_once, m);
 }
 
 /* --- arguments --- */
@@ -185,7 +159,7 @@ static cr_status run_if(machine *m, const cr_gnode *n)
     CR_TRY(cr_tensor_item(&truth, m->at[n->arg[0].value->id]));
     int k = cr_scalar_as_double(truth) != 0 ? 0 : 1;
     CR_TRY(run_inner(m, n, n->block[k]));
-    read_block(m, n->block[!k]);
+    cr_gblock_each_read(n->block[!k], read_once, m);
     return CR_OK;
 }
 
@@ -209,7 +183,7 @@ static cr_status machine_group(machine *m, const cr_gnode *n)
     for (int k = 0; !st && k < n->result_count; k++)
         machine_put(m, n->result[k], room[code->read_count + k]);
     cr_free(room);
-    read_block(m, n->block[0]);
+    cr_gblock_each_read(n->block[0], read_once, m);
     return st;
 }
 
@@ -232,8 +206,7 @@ static cr_status run_node(machine *m, const cr_gnode *n)
         CR_TRY(machine_group(m, n));
     else
         CR_TRY(machine_call(m, n));
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], read_once, m);
+    cr_gnode_each_read(n, read_once, m);
     return CR_OK;
 }
 
@@ -252,7 +225,7 @@ static cr_status run_graph(const cr_graph *g, bool fakes, cr_device device,
     cr_status st = m.at && m.readers ? CR_OK : CR_MEMORY;
 
     if (!st) {
-        count_readers(&m, g->body);
+        cr_gblock_each_read(g->body, count_read, &m);
         for (int i = 0; i < g->input_count; i++)
             machine_put(&m, g->input[i], cr_keep(input[i]));
         st = run_block(&m, g->body);

@@ -90,8 +90,7 @@ static void check_block(checker *c, const cr_gblock *b);
 static void verify_node(checker *c, const cr_gnode *n)
 {
     c->node = n;
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], check_read, c);
+    cr_gnode_each_read(n, check_read, c);
     if (n->kind == CR_GNODE_CALL)
         verify_call(c, n);
     for (int k = 0; k < cr_gnode_blocks(n); k++) {
