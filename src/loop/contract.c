@@ -3,12 +3,6 @@
  * The product is no longer rounded, so bits change.  Only fast mode runs this pass. */
 #include "loop/loop.h"
 
-typedef struct {
-    cr_loop *l;
-    const cr_expr **done; /* by id */
-    size_t nodes;
-} work;
-
 static bool is_call(const cr_expr *e, cr_fn fn)
 {
     return e->kind == CR_EXPR_CALL && e->fn == fn;
@@ -45,26 +39,10 @@ static const cr_expr *contract_sum(cr_loop *l, const cr_expr *e)
     return e;
 }
 
-static const cr_expr *contract(work *w, const cr_expr *e)
+static const cr_expr *contract(cr_loop *l, const cr_expr *e)
 {
-    const cr_expr *args[3], *r;
-
-    if (e->id < w->nodes && w->done[e->id])
-        return w->done[e->id];
-    for (int i = 0; i < e->count; i++)
-        args[i] = contract(w, e->args[i]);
-    r = cr_expr_with(w->l, e, args);
-    if ((is_call(r, CR_FN_add) || is_call(r, CR_FN_sub)) && is_real(r))
-        r = contract_sum(w->l, r);
-    if (e->id < w->nodes)
-        w->done[e->id] = r;
-    return r;
+    return (is_call(e, CR_FN_add) || is_call(e, CR_FN_sub)) && is_real(e) ? contract_sum(l, e)
+                                                                          : e;
 }
 
-void cr_loop_contract(cr_loop *l)
-{
-    work w = {l, CR_NEW_N(l->session, const cr_expr *, l->nodes), l->nodes};
-
-    for (size_t i = 0; i < l->defs.len; i++)
-        l->defs.at[i]->value = contract(&w, l->defs.at[i]->value);
-}
+void cr_loop_contract(cr_loop *l) { cr_loop_rewrite(l, contract); }

@@ -211,6 +211,9 @@ int cr_expr_readers(cr_expr_set *seen, const cr_expr *in, const cr_expr *e);
 
 /* --- passes, one a file --- */
 
+/* Replaces every expression by fn(l, expression), after its arguments. */
+typedef const cr_expr *(*cr_expr_fn)(cr_loop *l, const cr_expr *e);
+void cr_loop_rewrite(cr_loop *l, cr_expr_fn fn);
 /* Rewrites that are exact for every value, signed zeros, infinities and NaN included. */
 void cr_loop_simplify(cr_loop *l);
 /* Turns sums with products into fused multiply-adds, which changes bits. */

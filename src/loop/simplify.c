@@ -69,10 +69,13 @@ static bool is_rounded(const cr_expr *e, cr_fn fn, int depth)
     return true;
 }
 
-static const cr_expr *simplify_call(const cr_expr *e)
+static const cr_expr *simplify_call(cr_loop *l, const cr_expr *e)
 {
     const cr_expr *a = e->args[0];
 
+    (void)l;
+    if (e->kind != CR_EXPR_CALL)
+        return e;
     if (e->fn == CR_FN_roundhalf || e->fn == CR_FN_roundbfloat)
         return is_rounded(a, (cr_fn)e->fn, 0) ? a : e;
 
@@ -89,30 +92,31 @@ static const cr_expr *simplify_call(const cr_expr *e)
 
 typedef struct {
     cr_loop *l;
+    cr_expr_fn fn;
     const cr_expr **done; /* by id */
     size_t nodes;
-} work;
+} rewriter;
 
-static const cr_expr *simplify_expr(work *w, const cr_expr *e)
+static const cr_expr *rewrite_expr(rewriter *w, const cr_expr *e)
 {
     const cr_expr *args[3], *r;
 
     if (e->id < w->nodes && w->done[e->id])
         return w->done[e->id];
     for (int i = 0; i < e->count; i++)
-        args[i] = simplify_expr(w, e->args[i]);
-    r = cr_expr_with(w->l, e, args);
-    if (r->kind == CR_EXPR_CALL)
-        r = simplify_call(r);
+        args[i] = rewrite_expr(w, e->args[i]);
+    r = w->fn(w->l, cr_expr_with(w->l, e, args));
     if (e->id < w->nodes)
         w->done[e->id] = r;
     return r;
 }
 
-void cr_loop_simplify(cr_loop *l)
+void cr_loop_rewrite(cr_loop *l, cr_expr_fn fn)
 {
-    work w = {l, CR_NEW_N(l->session, const cr_expr *, l->nodes), l->nodes};
+    rewriter w = {l, fn, CR_NEW_N(l->session, const cr_expr *, l->nodes), l->nodes};
 
     for (size_t i = 0; i < l->defs.len; i++)
-        l->defs.at[i]->value = simplify_expr(&w, l->defs.at[i]->value);
+        l->defs.at[i]->value = rewrite_expr(&w, l->defs.at[i]->value);
 }
+
+void cr_loop_simplify(cr_loop *l) { cr_loop_rewrite(l, simplify_call); }
