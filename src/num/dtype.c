@@ -159,6 +159,19 @@ cr_complex cr_scalar_as_complex(cr_scalar s)
     return s.category == CR_CAT_COMPLEX ? s.c : (cr_complex){cr_scalar_as_double(s), 0};
 }
 
+int cr_dtype_number(cr_dtype t)
+{
+    static const uint8_t number[CR_DTYPE_COUNT] = {
+        [CR_BOOL] = 11,   [CR_U8] = 0,      [CR_I8] = 1,        [CR_I16] = 2,
+        [CR_I32] = 3,     [CR_I64] = 4,     [CR_F16] = 5,       [CR_BF16] = 15,
+        [CR_F32] = 6,     [CR_F64] = 7,     [CR_C64] = 9,       [CR_C128] = 10,
+        [CR_U16] = 27,    [CR_U32] = 28,    [CR_U64] = 29,      [CR_C32] = 8,
+        [CR_E5M2] = 23,   [CR_E4M3FN] = 24, [CR_E5M2FNUZ] = 25, [CR_E4M3FNUZ] = 26,
+        [CR_E8M0FNU] = 44};
+
+    return number[t];
+}
+
 const char *cr_dtype_cpp_name(cr_dtype t)
 {
     static const char *const names[CR_DTYPE_COUNT] = {

@@ -45,6 +45,8 @@ static inline cr_category cr_dtype_category(cr_dtype t)
     return (cr_category)cr_dtype_infos[t].category;
 }
 static inline const char *cr_dtype_name(cr_dtype t) { return cr_dtype_infos[t].name; }
+/* The number of the dtype in ATen's schemas, programs and archives. */
+int cr_dtype_number(cr_dtype t);
 /* The C++ name of the type in messages: "long int". */
 const char *cr_dtype_cpp_name(cr_dtype t);
 /* The same as torch's messages about numbers name it: "int8_t" */

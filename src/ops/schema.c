@@ -273,20 +273,6 @@ static const char *type_text(unsigned type, bool *list)
     return "?";
 }
 
-/* The number of a dtype in ATen's schemas. */
-static int aten_number(cr_dtype t)
-{
-    static const uint8_t number[] = {
-        [CR_BOOL] = 11,   [CR_U8] = 0,      [CR_I8] = 1,        [CR_I16] = 2,
-        [CR_I32] = 3,     [CR_I64] = 4,     [CR_F16] = 5,       [CR_BF16] = 15,
-        [CR_F32] = 6,     [CR_F64] = 7,     [CR_C64] = 9,       [CR_C128] = 10,
-        [CR_U16] = 27,    [CR_U32] = 28,    [CR_U64] = 29,      [CR_C32] = 8,
-        [CR_E5M2] = 23,   [CR_E4M3FN] = 24, [CR_E5M2FNUZ] = 25, [CR_E4M3FNUZ] = 26,
-        [CR_E8M0FNU] = 44};
-
-    return number[t];
-}
-
 static void print_preset(cr_text *out, const cr_param *p)
 {
     const cr_value *v = &p->preset;
@@ -296,7 +282,7 @@ static void print_preset(cr_text *out, const cr_param *p)
     case CR_TRUTH: cr_text_put(out, v->i ? "True" : "False"); break;
     case CR_FORMAT_VAL:
     case CR_INT: cr_text_printf(out, "%lld", (long long)v->i); break;
-    case CR_DTYPE_VAL: cr_text_printf(out, "%d", aten_number((cr_dtype)v->i)); break;
+    case CR_DTYPE_VAL: cr_text_printf(out, "%d", cr_dtype_number((cr_dtype)v->i)); break;
     case CR_FLOAT: cr_text_printf(out, "%.17g", v->d); break;
     case CR_STRING: cr_text_printf(out, "\"%.*s\"", (int)v->len, v->s); break;
     case CR_NUMBER:

@@ -22,8 +22,7 @@ typedef struct {
 CR_MUST cr_status cr_sfunction_run(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *args,
                                    int count, const cr_srun *how);
 
-/* torch's number of a dtype in programs, and its inverse (CR_DTYPE_NONE for other numbers). */
-int64_t cr_dtype_number(cr_dtype t);
+/* The dtype of cr_dtype_number; CR_DTYPE_NONE for other numbers. */
 cr_dtype cr_dtype_of_number(int64_t n);
 /* The value of a constant. */
 CR_MUST cr_status cr_ivalue_of_constant(cr_ivalue *out, const cr_sconstant *c);

@@ -3,20 +3,10 @@
 #include "script/execute_impl.h"
 #include <string.h>
 
-/* torch's numbers of dtypes, which programs and archives have as plain ints. */
-static const int8_t dtype_numbers[CR_DTYPE_COUNT] = {
-    [CR_BOOL] = 11,   [CR_U8] = 0,      [CR_I8] = 1,    [CR_I16] = 2,       [CR_I32] = 3,
-    [CR_I64] = 4,     [CR_F16] = 5,     [CR_BF16] = 15, [CR_F32] = 6,       [CR_F64] = 7,
-    [CR_C64] = 9,     [CR_C128] = 10,   [CR_U16] = 27,  [CR_U32] = 28,      [CR_U64] = 29,
-    [CR_C32] = 8,     [CR_E4M3FN] = 24, [CR_E5M2] = 23, [CR_E4M3FNUZ] = 26, [CR_E5M2FNUZ] = 25,
-    [CR_E8M0FNU] = 44};
-
-int64_t cr_dtype_number(cr_dtype t) { return dtype_numbers[t]; }
-
 cr_dtype cr_dtype_of_number(int64_t n)
 {
     for (int t = 0; t < CR_DTYPE_COUNT; t++)
-        if (dtype_numbers[t] == n)
+        if (cr_dtype_number((cr_dtype)t) == n)
             return (cr_dtype)t;
     return CR_DTYPE_NONE;
 }

@@ -1,6 +1,7 @@
 /* Copies and fills of elements on any device.  The host's are commands of its table. */
 #include "device/cpu/cpu.h"
 #include "kern/move.h"
+#include "num/convert.h"
 #include "tensor/geometry.h"
 #include "tensor/remote.h"
 #include <string.h>
@@ -58,6 +59,20 @@ cr_status cr_copy_elements(const cr_view *to, const cr_view *from)
     if (overlap != CR_APART)
         return overlap == CR_SAME && to->dtype == from->dtype ? CR_OK : copy_apart(to, from);
     copy_host(to, from);
+    return CR_OK;
+}
+
+cr_status cr_copy_few(const cr_view *to, const cr_view *from, int64_t few)
+{
+    cr_dtype t = (cr_dtype)to->dtype, f = (cr_dtype)from->dtype;
+    int64_t n = cr_numel(from->ndim, from->size);
+
+    if (n > few || !cr_is_host(to->device) ||
+        !cr_is_contiguous(to->ndim, to->size, to->stride) ||
+        !cr_is_contiguous(from->ndim, from->size, from->stride))
+        return cr_copy_elements(to, from);
+    cr_convert_row(t, f)(to->data, (int64_t)cr_dtype_size(t), from->data,
+                         (int64_t)cr_dtype_size(f), n);
     return CR_OK;
 }
 

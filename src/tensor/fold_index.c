@@ -409,22 +409,6 @@ static cr_status index_copy_new(index_copy *c, const cr_view *like, cr_dtype dty
     return CR_OK;
 }
 
-/* Copies elements.  Small row-major tensors are converted directly, which takes less time than
- * cr_copy_elements. */
-static cr_status index_convert(const cr_view *to, const cr_view *from)
-{
-    cr_dtype t = (cr_dtype)to->dtype, f = (cr_dtype)from->dtype;
-    int64_t n = cr_numel(from->ndim, from->size);
-
-    if (n > SMALL || !cr_is_host(to->device) ||
-        !cr_is_contiguous(to->ndim, to->size, to->stride) ||
-        !cr_is_contiguous(from->ndim, from->size, from->stride))
-        return cr_copy_elements(to, from);
-    cr_convert_row(t, f)(to->data, (int64_t)cr_dtype_size(t), from->data,
-                         (int64_t)cr_dtype_size(f), n);
-    return CR_OK;
-}
-
 /* Folds a copy with dtype `compute`, in which dim `slowest` has the largest stride; values are
  * converted back. */
 static cr_status index_run_copy(index_job *j, const cr_view *self, int dim, cr_dtype compute,
@@ -436,7 +420,7 @@ static cr_status index_run_copy(index_job *j, const cr_view *self, int dim, cr_d
 
     copy.tensor = value.tensor = NULL;
     CR_GO(index_copy_new(&copy, self, compute, slowest));
-    CR_GO(index_convert(&copy.view, self));
+    CR_GO(cr_copy_few(&copy.view, self, SMALL));
     if (converted) {
         CR_GO(index_copy_new(&value, &out[0], compute, -1));
         j->at[0] = value.view.data;
@@ -445,7 +429,7 @@ static cr_status index_run_copy(index_job *j, const cr_view *self, int dim, cr_d
     index_set_dims(j, &copy.view, dim, &out[0]);
     CR_GO(index_run(j, &copy.view));
     if (converted)
-        CR_GO(index_convert(&out[0], &value.view));
+        CR_GO(cr_copy_few(&out[0], &value.view, SMALL));
 done:
     cr_drop(copy.tensor);
     cr_drop(value.tensor);

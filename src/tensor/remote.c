@@ -425,6 +425,19 @@ static cr_status bring(cr_value *v, cr_device to)
     return CR_OK;
 }
 
+/* Replaces tensors of devices among the arguments by copies on the host, which `made` owns. */
+static cr_status bring_arguments(cr_value *given, cr_tensor **made, const cr_op *op,
+                                 const cr_value *arg)
+{
+    memcpy(given, arg, op->param_count * sizeof *given);
+    for (int i = 0; i < op->param_count; i++)
+        if (arg[i].tag == CR_TENSOR && !cr_is_host(arg[i].t->device)) {
+            CR_TRY(bring(&given[i], CR_HOST));
+            made[i] = given[i].t;
+        }
+    return CR_OK;
+}
+
 cr_status cr_remote_body_on_host(const cr_op *op, const cr_value *arg, cr_tensor *const *out)
 {
     cr_value given[CR_MAX_ARGS], result[CR_MAX_RESULTS];
@@ -432,12 +445,7 @@ cr_status cr_remote_body_on_host(const cr_op *op, const cr_value *arg, cr_tensor
     cr_status st = CR_OK;
 
     tell_fallback(op, out[0]->device);
-    memcpy(given, arg, op->param_count * sizeof *given);
-    for (int i = 0; i < op->param_count; i++)
-        if (arg[i].tag == CR_TENSOR && !cr_is_host(arg[i].t->device)) {
-            CR_GO(bring(&given[i], CR_HOST));
-            made[i] = given[i].t;
-        }
+    CR_GO(bring_arguments(given, made, op, arg));
     CR_GO(op->kernel_stage(op, given, result));
     for (int k = 0; k < op->result_count; k++) {
         cr_view to = cr_view_of(out[k]), from = cr_view_of(result[k].t);
@@ -461,12 +469,7 @@ cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value *result
     cr_status st = CR_OK;
 
     CR_TRY(check_fallback(op, device));
-    memcpy(given, arg, op->param_count * sizeof *given);
-    for (int i = 0; i < op->param_count; i++)
-        if (arg[i].tag == CR_TENSOR && !cr_is_host(arg[i].t->device)) {
-            CR_GO(bring(&given[i], CR_HOST));
-            made[i] = given[i].t;
-        }
+    CR_GO(bring_arguments(given, made, op, arg));
     CR_GO(op->fn.on_tensors(given, result));
     for (int k = 0; !st && k < op->result_count; k++)
         if (result[k].tag == CR_TENSOR) {

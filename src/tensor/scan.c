@@ -106,21 +106,6 @@ static cr_status scan_copy(scan_job *j, int k, const cr_view *v, cr_dtype t)
     return CR_OK;
 }
 
-/* Copies elements.  Few row-major ones are converted directly, which takes less time. */
-static cr_status scan_convert(const cr_view *to, const cr_view *from)
-{
-    cr_dtype t = (cr_dtype)to->dtype, f = (cr_dtype)from->dtype;
-    int64_t n = cr_numel(from->ndim, from->size);
-
-    if (n > SCAN_SMALL || !cr_is_host(to->device) ||
-        !cr_is_contiguous(to->ndim, to->size, to->stride) ||
-        !cr_is_contiguous(from->ndim, from->size, from->stride))
-        return cr_copy_elements(to, from);
-    cr_convert_row(t, f)(to->data, (int64_t)cr_dtype_size(t), from->data,
-                         (int64_t)cr_dtype_size(f), n);
-    return CR_OK;
-}
-
 typedef struct {
     const cr_view *self;
     int dim;
@@ -145,7 +130,7 @@ static cr_status scan_use_input(scan_job *j, const scan_layout *l)
         return CR_OK;
     const cr_view *v = l->last ? scan_move_last(&moved, l->self, l->dim) : l->self;
     CR_TRY(scan_copy(j, k, v, l->compute));
-    return scan_convert(&j->copy[k], v);
+    return cr_copy_few(&j->copy[k], v, SCAN_SMALL);
 }
 
 static cr_dtype scan_result_type(const scan_layout *l, int k)
@@ -169,9 +154,9 @@ static cr_status scan_return(const scan_job *j, const scan_layout *l, int k, con
 {
     scan_moved moved;
 
-    return j->copied[k]
-               ? scan_convert(l->last ? scan_move_last(&moved, out, l->dim) : out, &j->copy[k])
-               : CR_OK;
+    return j->copied[k] ? cr_copy_few(l->last ? scan_move_last(&moved, out, l->dim) : out,
+                                      &j->copy[k], SCAN_SMALL)
+                        : CR_OK;
 }
 
 /* The products of the sizes around the dim. */

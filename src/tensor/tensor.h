@@ -419,6 +419,9 @@ void cr_frame_drop(cr_frame *f);
 /* --- moving elements --- */
 /* Copies with conversion and broadcasting, without autograd; to and from may overlap. */
 CR_MUST cr_status cr_copy_elements(const cr_view *to, const cr_view *from);
+/* The same; at most `few` row-major ones on the host are converted directly, which takes less
+ * time. */
+CR_MUST cr_status cr_copy_few(const cr_view *to, const cr_view *from, int64_t few);
 CR_MUST cr_status cr_fill_elements(const cr_view *to, cr_scalar value);
 
 /* Loads the table, picks kernels, installs the stages of this and lower rooms.

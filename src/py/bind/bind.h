@@ -497,6 +497,8 @@ int cr_py_program_start(PyObject *m);     /* program.c */
 /* Makes the Program of `g`.  `graph` is the Python object that keeps `g` alive. */
 struct cr_graph;
 PyObject *cr_py_program_new(PyObject *graph, const struct cr_graph *g);
+/* A tuple of n tensors, whose references it takes; None for NULL. */
+PyObject *cr_py_outputs_tuple(cr_tensor **output, int n);
 int cr_py_checkpoint_start(PyObject *m); /* checkpoint.c */
 /* A source over a file descriptor (from byte `start` on) or an object with a buffer, which the
  * caller owns; NULL with an exception. */

@@ -80,22 +80,6 @@ static PyObject *graph_cost_text(PyObject *x, PyObject *unused)
 
 /* --- running --- */
 
-static PyObject *graph_outputs_tuple(const cr_graph *g, cr_tensor **output)
-{
-    PyObject *out = PyTuple_New(g->body->output_count);
-
-    for (int i = 0; i < g->body->output_count; i++) {
-        PyObject *item = !out ? NULL : output[i] ? cr_py_wrap(output[i]) : Py_NewRef(Py_None);
-        if (!out)
-            cr_drop(output[i]);
-        else if (!item)
-            Py_CLEAR(out);
-        else
-            PyTuple_SET_ITEM(out, i, item);
-    }
-    return out;
-}
-
 /* The tensors of a sequence, one for each input, in a new array that has space for the outputs,
  * too.  NULL with an exception.  The tensors are borrowed from *items, which the caller must
  * release. */
@@ -133,7 +117,8 @@ static PyObject *graph_run(PyObject *x, PyObject *given)
     if (!input)
         return NULL;
     cr_status st = cr_graph_run(g, input, input + g->input_count);
-    out = st ? cr_py_raise(st) : graph_outputs_tuple(g, input + g->input_count);
+    out = st ? cr_py_raise(st)
+             : cr_py_outputs_tuple(input + g->input_count, g->body->output_count);
     PyMem_Free(input);
     Py_DECREF(items);
     return out;

@@ -34,7 +34,7 @@ static void program_dealloc(PyObject *x)
     PyObject_Free(self);
 }
 
-static PyObject *program_outputs_tuple(cr_tensor **output, int n)
+PyObject *cr_py_outputs_tuple(cr_tensor **output, int n)
 {
     PyObject *out = PyTuple_New(n);
 
@@ -63,7 +63,7 @@ static PyObject *program_run_inputs(cr_program *p, PyObject *args, cr_tensor **i
         input[i] = cr_py_tensor_of(x);
     }
     CR_PY_UNLOCKED(st = cr_program_run(p, input, NULL, output));
-    return st ? cr_py_raise(st) : program_outputs_tuple(output, cr_program_outputs(p));
+    return st ? cr_py_raise(st) : cr_py_outputs_tuple(output, cr_program_outputs(p));
 }
 
 /* run(inputs) -> tuple of outputs */
