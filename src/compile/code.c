@@ -63,17 +63,41 @@ typedef struct {
     const cr_gnode *fold; /* the node that folds the value's columns to the result, or NULL */
 } planned_output;
 
+/* The nodes of a group.  Invariant: values of the group are numbered in the order of the nodes,
+ * so node i reads values below node[i].first only. */
+typedef struct {
+    planned *node;
+    planned_shape *shape;  /* shapes of nodes */
+    const cr_gnode **rows; /* nodes that reduce rows */
+    int nodes, room, values, shapes, rows_nodes;
+    bool scans;             /* a node scans rows */
+    const cr_gnode *fold;   /* the node that folds columns, or NULL */
+    const cr_gnode *spread; /* a view that repeats values of rows along the rows, or NULL */
+} selection;
+
+/* The space of a group.  Invariant: every shape of its nodes has either `numel` elements and
+ * boundaries that are boundaries of `dims`, or one element for each row of `columns`. */
+typedef struct {
+    cr_refined dims;
+    int64_t numel, columns; /* columns 0: nothing relates rows */
+    int column_dims;        /* the last dims that are the columns */
+} group_space;
+
+/* Where the group's results and arguments are in its space.  Invariant: operands of the code
+ * are the outputs, in this order, and then the operands of the reads. */
+typedef struct {
+    planned_output *output;
+    planned_read *use; /* reads that differ in operand or place */
+    int outputs, uses, params;
+} operand_list;
+
 /* The size-independent plan of a group, from which code for other sizes is made.  It refers to
  * the graph. */
 struct source {
-    const cr_gnode *group, *fold, *spread;
+    const cr_gnode *group;
     const cr_facts *facts; /* by node of the group */
-    planned *node;
-    planned_shape *shape;
-    planned_read *use;
-    planned_output *output;
-    const cr_gnode **rows; /* nodes that reduce rows */
-    int nodes, shapes, uses, params, rows_nodes;
+    selection chosen;
+    operand_list operands;
     bool numbers; /* a number that the kernel reads varies */
     bool whole;   /* the kernel depends on numbers that vary: it is planned for each choice */
     const cr_group_code *code;
@@ -85,35 +109,29 @@ typedef struct {
     const cr_graph *g;
     cr_facts_cache *facts;
     cr_alike *alike;
-    cr_map *twins;           /* groups with code, by description */
-    unsigned how;            /* cr_how */
-    int32_t *place;          /* by value id: 1 + the number of a value of the group */
-    const int32_t **numbers; /* by value id: places of its windows, or NULL */
-    const cr_gnode **window; /* by value id: the split whose windows it is computed in */
-    cr_gvalue **now;         /* by value id: the value in the graph `alone` */
-    const cr_gnode *mark;
-    cr_group_code *c;
+    cr_map *twins; /* groups with code, by description */
+    unsigned how;  /* cr_how */
+    /* by value id: */
+    int32_t *place;          /* 1 + the number of a value of the group */
+    const int32_t **numbers; /* places of its windows, or NULL */
+    const cr_gnode **window; /* the split whose windows it is computed in */
+    cr_gvalue **now;         /* the value in the graph `alone` */
+    /* the group */
     const cr_gnode *group;
-    cr_graph *alone; /* the group as a separate graph */
-    planned *node;
-    planned_shape *shape; /* shapes of nodes */
-    planned_read *use;
-    const cr_gnode **rows; /* nodes that reduce rows */
-    int nodes, room, values, params, reads, shapes, uses, rows_nodes;
-    bool scans;            /* a node scans rows */
-    const cr_gnode **wide; /* by node: the split whose windows it is computed in, or NULL */
+    cr_group_code *c;
+    cr_graph *alone; /* as a separate graph */
+    selection chosen;
+    group_space space;
+    operand_list operands;
+    int reads;
     const cr_gvalue *read[CR_GROUP_OPERANDS];
-    planned_output *output; /* by operand */
-    int outputs;
-    const cr_gnode *fold;   /* the node that folds columns, or NULL */
-    const cr_gnode *spread; /* a view that repeats values of rows along the rows, or NULL */
-    cr_source_plan *filling;
-    const source *from; /* for other sizes: the plan, or NULL */
+    const cr_gnode **wide;   /* by node: the split whose windows it is computed in, or NULL */
+    const cr_gnode *mark;    /* the split of mark_value */
+    cr_source_plan *filling; /* the source of count_tensor and keep_tensor */
+    /* for other sizes */
+    const source *from; /* the plan, or NULL */
     source *made;
     const cr_kept_types *kept;
-    cr_refined space;
-    int64_t numel, columns;
-    int column_dims;
     /* the current program */
     cr_loop *l;
     const cr_expr **expr; /* by value number */
@@ -168,20 +186,20 @@ static void add_node(builder *b, const cr_gnode *n, int parts, int part)
     if (f.kind == CR_FACT_VIEW && b->place[n->arg[0].value->id] > 0) {
         b->place[n->result[0]->id] = b->place[n->arg[0].value->id];
         if (numel_of_value(n->result[0]) != numel_of_value(n->arg[0].value))
-            b->spread = n;
+            b->chosen.spread = n;
         return;
     }
     if ((f.kind != CR_FACT_POINT && f.kind != CR_FACT_ROWS) ||
         (parts && f.kind != CR_FACT_POINT))
         cr_bail(b->s, CR_VALUE, "no loop for %%%s", n->result[0]->name);
-    if (b->nodes == b->room)
+    if (b->chosen.nodes == b->chosen.room)
         cr_bail(b->s, CR_VALUE, "too many nodes");
     f = b->how & CR_HOW_FAST ? cr_facts_loose(f) : f;
-    b->node[b->nodes] =
-        (planned){.n = n, .facts = f, .first = b->values, .parts = parts, .part = part};
+    b->chosen.node[b->chosen.nodes] =
+        (planned){.n = n, .facts = f, .first = b->chosen.values, .parts = parts, .part = part};
     for (int k = 0; k < n->result_count; k++)
-        b->place[n->result[k]->id] = ++b->values;
-    add_reads(b, &b->node[b->nodes++]);
+        b->place[n->result[k]->id] = ++b->chosen.values;
+    add_reads(b, &b->chosen.node[b->chosen.nodes++]);
 }
 
 /* Makes the node's result an operand that is read part by part. */
@@ -193,11 +211,11 @@ static void add_part_node(builder *b, const cr_gnode *n)
                   .compute = (uint8_t)cr_lane_type(dtype),
                   .half = CR_DTYPE_NONE};
 
-    if (b->nodes == b->room || b->c->sources == CR_GROUP_SOURCES)
+    if (b->chosen.nodes == b->chosen.room || b->c->sources == CR_GROUP_SOURCES)
         cr_bail(b->s, CR_VALUE, "too many nodes");
-    b->node[b->nodes++] =
-        (planned){.n = n, .facts = f, .first = b->values, .source = b->c->sources++};
-    b->place[n->result[0]->id] = ++b->values;
+    b->chosen.node[b->chosen.nodes++] =
+        (planned){.n = n, .facts = f, .first = b->chosen.values, .source = b->c->sources++};
+    b->place[n->result[0]->id] = ++b->chosen.values;
 }
 
 static void add_windows(builder *b, const cr_gnode *split, size_t at)
@@ -226,7 +244,7 @@ static void add_last(builder *b, const cr_gnode *n)
 {
     b->place[n->result[0]->id] = OUT_OF_REACH;
     if (kind_of(b, n) == CR_FACT_FOLD)
-        b->fold = n;
+        b->chosen.fold = n;
 }
 
 /* Lists the nodes in order. */
@@ -242,8 +260,8 @@ static void gather_nodes(builder *b)
             windows =
                 block->at[i]->result_count > windows ? block->at[i]->result_count : windows;
         }
-    b->room = (int)block->len * windows;
-    b->node = CR_NEW_N(b->s, planned, b->room);
+    b->chosen.room = (int)block->len * windows;
+    b->chosen.node = CR_NEW_N(b->s, planned, b->chosen.room);
     for (size_t i = 0; i < block->len; i++) {
         const cr_gnode *n = block->at[i];
         if (b->wide[i])
@@ -287,23 +305,23 @@ static bool is_shape(const planned_shape *s, const cr_gtype *t, int parts)
 
 static int list_shape(builder *b, const cr_gtype *t, int parts)
 {
-    for (int i = 0; i < b->shapes; i++)
-        if (is_shape(&b->shape[i], t, parts))
+    for (int i = 0; i < b->chosen.shapes; i++)
+        if (is_shape(&b->chosen.shape[i], t, parts))
             return i;
-    b->shape[b->shapes] = (planned_shape){t, parts};
-    return b->shapes++;
+    b->chosen.shape[b->chosen.shapes] = (planned_shape){t, parts};
+    return b->chosen.shapes++;
 }
 
 static void list_shapes(builder *b)
 {
-    b->shape = CR_NEW_N(b->s, planned_shape, b->nodes);
-    b->rows = CR_NEW_N(b->s, const cr_gnode *, b->nodes);
-    for (int i = 0; i < b->nodes; i++) {
-        planned *p = &b->node[i];
+    b->chosen.shape = CR_NEW_N(b->s, planned_shape, b->chosen.nodes);
+    b->chosen.rows = CR_NEW_N(b->s, const cr_gnode *, b->chosen.nodes);
+    for (int i = 0; i < b->chosen.nodes; i++) {
+        planned *p = &b->chosen.node[i];
         p->shape = list_shape(b, type_of_elements(p), p->parts);
         if (p->facts.kind == CR_FACT_ROWS)
-            b->rows[b->rows_nodes++] = p->n;
-        b->scans = b->scans || p->facts.scans;
+            b->chosen.rows[b->chosen.rows_nodes++] = p->n;
+        b->chosen.scans = b->chosen.scans || p->facts.scans;
     }
 }
 
@@ -315,33 +333,33 @@ static bool refines(cr_refined *space, const builder *b, const cr_gtype *t, int 
     shape s;
 
     set_shape(&s, t, parts);
-    if (numel_of(&s) != b->numel)
-        s.size[s.ndim++] = b->columns;
-    return numel_of(&s) == b->numel && cr_refine(space, s.ndim, s.size);
+    if (numel_of(&s) != b->space.numel)
+        s.size[s.ndim++] = b->space.columns;
+    return numel_of(&s) == b->space.numel && cr_refine(space, s.ndim, s.size);
 }
 
 static void set_columns(builder *b, int64_t columns)
 {
-    if (b->columns && b->columns != columns)
+    if (b->space.columns && b->space.columns != columns)
         cr_bail(b->s, CR_VALUE, "the group has rows of two lengths");
-    b->columns = columns;
+    b->space.columns = columns;
 }
 
 static void count_elements(builder *b)
 {
     shape s;
 
-    if (b->fold)
-        set_columns(b, cr_node_kept(b->fold));
-    if (b->spread && numel_of_value(b->spread->arg[0].value))
-        set_columns(b, numel_of_value(b->spread->result[0]) /
-                           numel_of_value(b->spread->arg[0].value));
-    for (int i = 0; i < b->rows_nodes; i++)
-        set_columns(b, cr_node_columns(b->rows[i]));
-    for (int i = 0; i < b->shapes; i++) {
-        set_shape(&s, b->shape[i].type, b->shape[i].parts);
+    if (b->chosen.fold)
+        set_columns(b, cr_node_kept(b->chosen.fold));
+    if (b->chosen.spread && numel_of_value(b->chosen.spread->arg[0].value))
+        set_columns(b, numel_of_value(b->chosen.spread->result[0]) /
+                           numel_of_value(b->chosen.spread->arg[0].value));
+    for (int i = 0; i < b->chosen.rows_nodes; i++)
+        set_columns(b, cr_node_columns(b->chosen.rows[i]));
+    for (int i = 0; i < b->chosen.shapes; i++) {
+        set_shape(&s, b->chosen.shape[i].type, b->chosen.shape[i].parts);
         int64_t n = numel_of(&s);
-        b->numel = n > b->numel ? n : b->numel;
+        b->space.numel = n > b->space.numel ? n : b->space.numel;
     }
 }
 
@@ -354,15 +372,18 @@ static bool refines_joined(cr_refined *space, const builder *b, const planned_ou
 static void find_space(builder *b)
 {
     count_elements(b);
-    bool fine =
-        !b->columns || cr_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
-    for (int i = 0; fine && i < b->shapes; i++)
-        fine = refines(&b->space, b, b->shape[i].type, b->shape[i].parts);
-    for (int k = 0; fine && k < b->outputs; k++)
-        fine = refines_joined(&b->space, b, &b->output[k]);
+    bool fine = !b->space.columns ||
+                cr_refine(&b->space.dims, 2,
+                          (int64_t[2]){b->space.numel / b->space.columns, b->space.columns});
+    for (int i = 0; fine && i < b->chosen.shapes; i++)
+        fine = refines(&b->space.dims, b, b->chosen.shape[i].type, b->chosen.shape[i].parts);
+    for (int k = 0; fine && k < b->operands.outputs; k++)
+        fine = refines_joined(&b->space.dims, b, &b->operands.output[k]);
     if (!fine)
         cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
-    b->column_dims = b->columns && b->numel ? cr_refined_cut(&b->space, b->columns) : 0;
+    b->space.column_dims = b->space.columns && b->space.numel
+                               ? cr_refined_cut(&b->space.dims, b->space.columns)
+                               : 0;
 }
 
 /* --- operands --- */
@@ -404,12 +425,12 @@ static int read_number_of(builder *b, const cr_gvalue *v)
 
 static bool is_of_space(const builder *b, const cr_gtype *t, int parts)
 {
-    cr_refined fine = b->space;
+    cr_refined fine = b->space.dims;
 
-    for (int i = 0; i < b->shapes; i++)
-        if (is_shape(&b->shape[i], t, parts))
+    for (int i = 0; i < b->chosen.shapes; i++)
+        if (is_shape(&b->chosen.shape[i], t, parts))
             return true;
-    return refines(&fine, b, t, parts) && fine.ndim == b->space.ndim;
+    return refines(&fine, b, t, parts) && fine.ndim == b->space.dims.ndim;
 }
 
 /* The type of `v` that lives as long as the code. */
@@ -425,10 +446,11 @@ static cr_operand_plan lie(builder *b, const shape *s, const cr_gvalue *v, int p
     cr_operand_plan o = {.type = kept_type(b, v),
                          .dtype = type->dtype,
                          .lane = (uint8_t)cr_lane_type(type->dtype)};
-    bool row = numel_of(s) != b->numel;
+    bool row = numel_of(s) != b->space.numel;
 
-    if (b->numel)
-        cr_refined_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim,
+    if (b->space.numel)
+        cr_refined_steps(o.step, &b->space.dims,
+                         b->space.dims.ndim - (row ? b->space.column_dims : 0), s->ndim,
                          s->size, type->ndim, type->size, type->stride);
     o.row = row;
     if (part && type->ndim && type->size[type->ndim - 1] != 1)
@@ -447,9 +469,9 @@ static void list_output(builder *b, planned_output o)
 {
     if (o.number <= 0)
         cr_bail(b->s, CR_VALUE, "%%%s is not made inside", b->group->result[o.result]->name);
-    if (b->outputs == CR_GROUP_OPERANDS)
+    if (b->operands.outputs == CR_GROUP_OPERANDS)
         cr_bail(b->s, CR_VALUE, "too many operands");
-    b->output[b->outputs++] = o;
+    b->operands.output[b->operands.outputs++] = o;
 }
 
 static void list_windows(builder *b, int k, const cr_gvalue *v)
@@ -500,7 +522,7 @@ static cr_operand_plan lie_over(builder *b, const cr_gvalue *v, int parts, int p
 static cr_operand_plan lie_fold(builder *b, const planned_output *p)
 {
     cr_gvalue rows = *p->fold->arg[0].value; /* only its row-major order counts */
-    int64_t size[2] = {b->numel / b->columns, b->columns};
+    int64_t size[2] = {b->space.numel / b->space.columns, b->space.columns};
 
     rows.type.ndim = 2;
     rows.type.size = size;
@@ -514,8 +536,8 @@ static cr_operand_plan lie_fold(builder *b, const planned_output *p)
 
 static void add_outputs(builder *b)
 {
-    for (int k = 0; k < b->outputs; k++) {
-        const planned_output *p = &b->output[k];
+    for (int k = 0; k < b->operands.outputs; k++) {
+        const planned_output *p = &b->operands.output[k];
         cr_operand_plan o = p->fold
                                 ? lie_fold(b, p)
                                 : lie_over(b, b->group->result[p->result], p->parts, p->part);
@@ -543,7 +565,7 @@ static cr_operand_plan lie_read(builder *b, const planned_read *u)
 {
     shape s;
 
-    set_shape(&s, b->shape[u->shape].type, b->shape[u->shape].parts);
+    set_shape(&s, b->chosen.shape[u->shape].type, b->chosen.shape[u->shape].parts);
     cr_operand_plan o = lie(b, &s, u->v, u->part);
     o.lane = u->lane;
     o.number = u->number;
@@ -559,10 +581,10 @@ static bool same_read(const planned_read *a, const planned_read *b)
 
 static void list_read(builder *b, const planned_read *u)
 {
-    for (int i = 0; i < b->uses; i++)
-        if (same_read(&b->use[i], u))
+    for (int i = 0; i < b->operands.uses; i++)
+        if (same_read(&b->operands.use[i], u))
             return;
-    b->use[b->uses++] = *u;
+    b->operands.use[b->operands.uses++] = *u;
 }
 
 /* Kernels convert elements where they can; else tiles have the type that the node reads. */
@@ -638,11 +660,11 @@ static void add_all_operands(builder *b)
 {
     int most = b->c->sources;
 
-    for (int i = 0; i < b->nodes; i++)
-        most += b->node[i].n->arg_count;
-    b->use = CR_NEW_N(b->s, planned_read, most);
-    for (int i = 0; i < b->nodes; i++)
-        add_operands(b, &b->node[i]);
+    for (int i = 0; i < b->chosen.nodes; i++)
+        most += b->chosen.node[i].n->arg_count;
+    b->operands.use = CR_NEW_N(b->s, planned_read, most);
+    for (int i = 0; i < b->chosen.nodes; i++)
+        add_operands(b, &b->chosen.node[i]);
 }
 
 /* For other sizes: reads that share an operand must still have the same place. */
@@ -650,14 +672,14 @@ static void set_operands(builder *b)
 {
     cr_group_code *c = b->c;
 
-    for (int i = 0; i < b->uses; i++) {
-        cr_operand_plan o = lie_read(b, &b->use[i]);
-        int k = b->use[i].operand;
+    for (int i = 0; i < b->operands.uses; i++) {
+        cr_operand_plan o = lie_read(b, &b->operands.use[i]);
+        int k = b->operands.use[i].operand;
         if (k == c->operands)
             c->operand[c->operands++] = o;
         else if (!same_operand(&c->operand[k], &o))
             cr_bail(b->s, CR_VALUE, "%%%s is read in another way for these sizes",
-                    b->use[i].v->name);
+                    b->operands.use[i].v->name);
     }
 }
 
@@ -673,8 +695,8 @@ static void space_of_operands(cr_space *s, const builder *b)
     const cr_group_code *c = b->c;
 
     cr_space_start(s, c->operands);
-    for (int d = 0; d < b->space.ndim; d++) {
-        int64_t *step = cr_space_add(s, b->space.size[d], d);
+    for (int d = 0; d < b->space.dims.ndim; d++) {
+        int64_t *step = cr_space_add(s, b->space.dims.size[d], d);
         for (int k = 0; k < c->operands; k++)
             step[k] = c->operand[k].step[d];
     }
@@ -696,13 +718,13 @@ static void set_dims(cr_group_code *c, const cr_space *s)
 static void mark_copied(builder *b, cr_space *s)
 {
     cr_group_code *c = b->c;
-    int first = s->ndim - b->column_dims;
+    int first = s->ndim - b->space.column_dims;
 
     for (int k = c->outputs; k < c->operands; k++) {
         cr_operand_plan *o = &c->operand[k];
         int64_t one = 0;
-        o->copied = b->column_dims &&
-                    !cr_one_step(&one, b->column_dims, c->size + first, o->step + first);
+        o->copied = b->space.column_dims &&
+                    !cr_one_step(&one, b->space.column_dims, c->size + first, o->step + first);
         if (o->copied)
             o->spread = cr_session_copy(b->s, o->step, sizeof o->step);
         for (int d = 0; o->copied && d < s->ndim; d++)
@@ -719,13 +741,14 @@ static void lay_out_dims(builder *b)
     cr_space s;
 
     space_of_operands(&s, b);
-    if (!b->columns && !c->sources)
+    if (!b->space.columns && !c->sources)
         cr_space_order(&s);
     set_dims(c, &s);
-    c->space = b->space;
+    c->space = b->space.dims;
     memcpy(c->space.size, c->size, sizeof c->size);
     mark_copied(b, &s);
-    cr_space_merge(&s, b->column_dims ? (uint64_t)1 << (s.ndim - b->column_dims) : 0);
+    cr_space_merge(&s,
+                   b->space.column_dims ? (uint64_t)1 << (s.ndim - b->space.column_dims) : 0);
     set_dims(c, &s);
     if (!c->ndim)
         c->size[c->ndim++] = 1;
@@ -776,7 +799,7 @@ static bool is_flat(const builder *b)
     const cr_group_code *c = b->c;
     bool all = c->columns < SHORTISH_ROW;
 
-    if (b->columns || c->ndim < 2 || c->empty)
+    if (b->space.columns || c->ndim < 2 || c->empty)
         return false;
     for (int k = 0; all && k < c->operands; k++)
         all = is_flat_operand(c, &c->operand[k]);
@@ -810,7 +833,8 @@ static void set_ways(builder *b)
     for (int k = 0; k < c->operands && !c->flat; k++) {
         cr_operand_plan *o = &c->operand[k];
         int64_t step = o->copied ? 1 : o->step[last];
-        o->row = o->row || (k >= c->outputs && !step && (b->columns || c->size[last] > 1));
+        o->row =
+            o->row || (k >= c->outputs && !step && (b->space.columns || c->size[last] > 1));
         o->staged = o->dtype != o->lane || (!o->row && step != 1 && c->size[last] > 1) ||
                     cr_group_is_source(c, k);
         c->staged = c->staged || o->staged;
@@ -826,7 +850,7 @@ static bool reduces_across(builder *b)
     const cr_group_code *c = b->c;
 
     if (!b->from)
-        return b->columns && !b->scans && !c->folds && !c->empty && c->ndim > 1 &&
+        return b->space.columns && !b->chosen.scans && !c->folds && !c->empty && c->ndim > 1 &&
                c->columns <= MOST_ACROSS && c->rows >= LEAST_ROWS;
     if (b->from->code->across && !c->empty && (c->ndim < 2 || c->columns > CR_FOLD_LANES))
         cr_bail(b->s, CR_VALUE, "the rows are too long for the kernel");
@@ -837,13 +861,13 @@ static void lay_out(builder *b)
 {
     cr_group_code *c = b->c;
 
-    c->empty = !b->numel;
+    c->empty = !b->space.numel;
     lay_out_dims(b);
     c->rows = 1;
     for (int d = 0; d + 1 < c->ndim; d++)
         c->rows *= c->size[d];
     c->columns = c->size[c->ndim - 1];
-    if (b->columns && b->numel && c->columns != b->columns)
+    if (b->space.columns && b->space.numel && c->columns != b->space.columns)
         cr_bail(b->s, CR_VALUE, "a result's elements are in another order than its rows");
     set_ways(b);
     c->across = reduces_across(b);
@@ -853,10 +877,10 @@ static void lay_out(builder *b)
 
 static void count_params(builder *b)
 {
-    for (int i = 0; i < b->nodes; i++)
-        for (int k = 0; k < b->node[i].n->arg_count; k++)
-            b->params += cr_node_reads_number(b->node[i].n, k);
-    if (b->params > CR_GROUP_PARAMS)
+    for (int i = 0; i < b->chosen.nodes; i++)
+        for (int k = 0; k < b->chosen.node[i].n->arg_count; k++)
+            b->operands.params += cr_node_reads_number(b->chosen.node[i].n, k);
+    if (b->operands.params > CR_GROUP_PARAMS)
         cr_bail(b->s, CR_VALUE, "too many numbers");
 }
 
@@ -865,13 +889,13 @@ static void store_params(builder *b)
     cr_group_code *c = b->c;
     int slot = 0;
 
-    c->param_bytes = (size_t)(b->params + 1) * CR_PARAM_BYTES;
+    c->param_bytes = (size_t)(b->operands.params + 1) * CR_PARAM_BYTES;
     c->param = cr_session_get(b->s, c->param_bytes);
-    for (int i = 0; i < b->nodes; i++)
-        for (int k = 0; k < b->node[i].n->arg_count; k++)
-            if (cr_node_reads_number(b->node[i].n, k))
-                cr_scalar_store(cr_node_number(b->node[i].n, k),
-                                cr_node_wants(b->node[i].n, &b->node[i].facts, k),
+    for (int i = 0; i < b->chosen.nodes; i++)
+        for (int k = 0; k < b->chosen.node[i].n->arg_count; k++)
+            if (cr_node_reads_number(b->chosen.node[i].n, k))
+                cr_scalar_store(cr_node_number(b->chosen.node[i].n, k),
+                                cr_node_wants(b->chosen.node[i].n, &b->chosen.node[i].facts, k),
                                 c->param + slot++ * CR_PARAM_BYTES);
 }
 
@@ -911,9 +935,9 @@ static void put_structure(cr_text *t, const builder *b)
         put_byte(t, b->c->operand[k].row);
     }
     for (int k = 0; k < b->c->outputs; k++)
-        put_short(t, b->output[k].number - 1);
-    for (int i = 0; i < b->nodes; i++) {
-        const planned *p = &b->node[i];
+        put_short(t, b->operands.output[k].number - 1);
+    for (int i = 0; i < b->chosen.nodes; i++) {
+        const planned *p = &b->chosen.node[i];
         put_short(t, p->n->op->index);
         for (int k = 0; k < p->n->result_count; k++)
             put_byte(t, p->n->result[k]->type.dtype);
@@ -947,7 +971,8 @@ static const cr_expr *read_value(void *context, int i)
     cr_dtype want = cr_node_wants(b->at->n, &b->at->facts, i);
     int ref = b->at->ref[i];
 
-    return cr_expr_cast(b->l, want, ref < 0 ? b->expr[-1 - ref] : b->expr[b->values + ref]);
+    return cr_expr_cast(b->l, want,
+                        ref < 0 ? b->expr[-1 - ref] : b->expr[b->chosen.values + ref]);
 }
 
 static const cr_expr *read_number(void *context, cr_scalar number, cr_dtype t)
@@ -966,8 +991,8 @@ static const char *program_name(cr_session *s, const builder *b)
     cr_text t = {0};
 
     cr_text_put(&t, "group");
-    for (int i = 0; i < b->nodes && i < 4; i++)
-        cr_text_printf(&t, "_%s", b->node[i].n->op->name);
+    for (int i = 0; i < b->chosen.nodes && i < 4; i++)
+        cr_text_printf(&t, "_%s", b->chosen.node[i].n->op->name);
     return cr_session_take_text(s, &t);
 }
 
@@ -977,7 +1002,7 @@ static void load_operands(builder *b)
 
     for (int k = b->c->outputs; k < b->c->operands; k++) {
         const char *name = cr_session_printf(b->l->session, "x%d", k - b->c->outputs);
-        b->expr[b->values + k] =
+        b->expr[b->chosen.values + k] =
             cr_expr_load(b->l, buffer(b, CR_BUFFER_INPUT, name, &b->c->operand[k]), index);
     }
 }
@@ -990,13 +1015,13 @@ static cr_loop *make_program(cr_session *s, void *context)
 
     b->l = cr_loop_new(s);
     b->slot = 0;
-    b->expr = CR_NEW_N(s, const cr_expr *, b->values + b->c->operands);
+    b->expr = CR_NEW_N(s, const cr_expr *, b->chosen.values + b->c->operands);
     b->l->name = b->l->origin = program_name(s, b);
     load_operands(b);
-    for (int i = 0; i < b->nodes; i++) {
-        b->at = &b->node[i];
+    for (int i = 0; i < b->chosen.nodes; i++) {
+        b->at = &b->chosen.node[i];
         if (b->at->facts.kind == CR_FACT_READ)
-            b->expr[b->at->first] = b->expr[b->values + b->at->ref[0]];
+            b->expr[b->at->first] = b->expr[b->chosen.values + b->at->ref[0]];
         else
             cr_compile_node(b->l, b->at->n, &b->at->facts, &reader, b->expr + b->at->first);
     }
@@ -1005,7 +1030,7 @@ static cr_loop *make_program(cr_session *s, void *context)
     for (int k = 0; k < b->c->outputs; k++) {
         const cr_operand_plan *o = &b->c->operand[k];
         cr_loop_define(b->l, buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), o),
-                       o->row ? 1 : 2, both, b->expr[b->output[k].number - 1]);
+                       o->row ? 1 : 2, both, b->expr[b->operands.output[k].number - 1]);
     }
     if (b->how & CR_HOW_FAST)
         cr_loop_contract(b->l);
@@ -1197,7 +1222,7 @@ static void plan(cr_session *s, void *context)
     b->c->operand = CR_NEW_N(s, cr_operand_plan, CR_GROUP_OPERANDS);
     b->c->source = CR_NEW_N(s, cr_source_plan, CR_GROUP_SOURCES);
     b->c->code.run = cr_group_run;
-    b->output = CR_NEW_N(s, planned_output, CR_GROUP_OPERANDS);
+    b->operands.output = CR_NEW_N(s, planned_output, CR_GROUP_OPERANDS);
     gather_nodes(b);
     list_shapes(b);
     list_outputs(b);
@@ -1240,7 +1265,7 @@ static void keep_code(cr_session *s, void *context)
             c->source[i].type[k] = keep_type(s, c->source[i].type[k]);
     c->code.read =
         cr_session_copy(s, c->code.read, (size_t)c->code.read_count * sizeof *c->code.read);
-    c->param = cr_session_copy(s, c->param, (size_t)(b->params + 1) * CR_PARAM_BYTES);
+    c->param = cr_session_copy(s, c->param, (size_t)(b->operands.params + 1) * CR_PARAM_BYTES);
     b->c = c;
 }
 
@@ -1349,6 +1374,9 @@ static bool is_in_kernel(const cr_gnode *n, const cr_gvarying *v)
            !cr_op_has_parts(n->op);
 }
 
+/* Copies an array of planning to the session `s`. */
+#define KEEP(array, n) ((array) = cr_session_copy(s, (array), (size_t)(n) * sizeof *(array)))
+
 static void keep_source(cr_session *s, void *context)
 {
     builder *b = context;
@@ -1357,20 +1385,15 @@ static void keep_source(cr_session *s, void *context)
     cr_facts *facts = CR_NEW_N(s, cr_facts, block->len);
 
     *x = (source){.group = b->group,
-                  .fold = b->fold,
-                  .spread = b->spread,
                   .code = b->c,
                   .facts = facts,
-                  .nodes = b->nodes,
-                  .shapes = b->shapes,
-                  .uses = b->uses,
-                  .rows_nodes = b->rows_nodes,
-                  .params = b->params};
-    x->rows = cr_session_copy(s, b->rows, (size_t)b->rows_nodes * sizeof *b->rows);
-    x->shape = cr_session_copy(s, b->shape, (size_t)b->shapes * sizeof *b->shape);
-    x->use = cr_session_copy(s, b->use, (size_t)b->uses * sizeof *b->use);
-    x->node = cr_session_copy(s, b->node, (size_t)b->nodes * sizeof *b->node);
-    x->output = cr_session_copy(s, b->output, (size_t)b->outputs * sizeof *b->output);
+                  .chosen = b->chosen,
+                  .operands = b->operands};
+    KEEP(x->chosen.rows, x->chosen.rows_nodes);
+    KEEP(x->chosen.shape, x->chosen.shapes);
+    KEEP(x->chosen.node, x->chosen.nodes);
+    KEEP(x->operands.use, x->operands.uses);
+    KEEP(x->operands.output, x->operands.outputs);
     for (size_t i = 0; i < block->len; i++) {
         const cr_gnode *n = block->at[i];
         facts[i] = cr_facts_of(b->facts, n);
@@ -1430,8 +1453,8 @@ static void plan_sources_again(builder *b)
     cr_group_code *c = b->c;
 
     c->source = cr_session_copy(b->s, c->source, (size_t)c->sources * sizeof *c->source);
-    for (int i = 0; i < b->nodes; i++) {
-        const planned *p = &b->node[i];
+    for (int i = 0; i < b->chosen.nodes; i++) {
+        const planned *p = &b->chosen.node[i];
         if (p->facts.kind != CR_FACT_READ)
             continue;
         b->filling = &c->source[p->source];
@@ -1453,19 +1476,8 @@ static void plan_again(cr_session *s, void *context)
     b->c->operands = b->c->folds = 0;
     b->c->staged = false;
     b->c->nodes = NULL;
-    b->node = from->node;
-    b->nodes = from->nodes;
-    b->shape = from->shape;
-    b->shapes = from->shapes;
-    b->use = from->use;
-    b->uses = from->uses;
-    b->rows = from->rows;
-    b->rows_nodes = from->rows_nodes;
-    b->params = from->params;
-    b->fold = from->fold;
-    b->spread = from->spread;
-    b->output = from->output;
-    b->outputs = from->code->outputs;
+    b->chosen = from->chosen;
+    b->operands = from->operands;
     check_facts(b);
     find_space(b);
     add_outputs(b);
