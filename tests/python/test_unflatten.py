@@ -369,6 +369,22 @@ def test_refusals():
         assert str(found.value) == text
 
 
+class Constant(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self):
+        return self.weight * 2
+
+
+def test_a_module_without_arguments():
+    program = export(Constant(), ())
+    assert torch.equal(unflatten(program)(), torch.full((2,), 2.0))
+    program.module_call_graph[0].signature.forward_arg_names = None
+    assert torch.equal(unflatten(program)(), torch.full((2,), 2.0))
+
+
 # --- what programs do with the result ---
 
 def test_training_and_copies():

@@ -2,7 +2,6 @@
 import abc
 import contextlib
 import operator
-from itertools import count
 
 import cresset
 
@@ -398,9 +397,7 @@ class _Emitter:
             node = None if isinstance(a, ConstantArgument) else self.tree.by_name.get(a.name)
             values.append(a.value if isinstance(a, ConstantArgument) else None if node is None else self._get(call, node))
         call.graph.output(tuple(values))
-        names = signature.forward_arg_names or \
-            [f"arg_{k}" for k in range(signature.in_spec.child(0).num_children)] + list(signature.in_spec.child(1).context)
-        call.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(list(names), signature.in_spec, signature.out_spec)))
+        call.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(_argument_names(signature), signature.in_spec, signature.out_spec)))
 
     def _constant(self, outer, value):
         """The node of a structure that the module around the call keeps."""
@@ -441,6 +438,13 @@ class _Emitter:
             module.__dict__[name] = value
         made.append((key, module))
         return relative if len(made) == 1 or call.signature is not None else f"{relative}@{len(made) - 1}"
+
+
+def _argument_names(signature):
+    """The names of the arguments of a signature, with numbers for positions that it has no names for."""
+    args, kwargs = signature.in_spec.children()
+    names = signature.forward_arg_names
+    return list(names) if names is not None else [f"arg_{k}" for k in range(args.num_children)] + list(kwargs.context)
 
 
 _FIXED = ". If you meant for this dimension to be dynamic, please re-export and specify dynamic_shapes (e.g. with Dim.DYNAMIC)"
@@ -564,7 +568,7 @@ class UnflattenedModule(nn.Module):
                              meta=dict(program.graph_module.meta), check_input_constraints=True, _run=None)
         self._build(program)
         signature = program.module_call_graph[0].signature
-        names = signature.forward_arg_names or [f"arg{i}" for i in count() if i < signature.in_spec.num_children]
+        names = _argument_names(signature)
         self.__dict__["_checks"] = guards_of(program, leaf_texts(signature.in_spec, names))
         holders = (n for n in program.graph.nodes if n.op == "placeholder")
         user = [(s, n) for n, s in zip(holders, program.graph_signature.input_specs) if s.kind == InputKind.USER_INPUT]
