@@ -189,3 +189,21 @@ def test_functorch_has_make_fx():
     graph = make_fx(lambda x: x.sin() + 1)(torch.ones(3))
     x = torch.arange(3.0)
     assert torch.equal(graph(x), x.sin() + 1) and [n.op for n in graph.graph.nodes][-1] == "output"
+
+
+@pytest.mark.parametrize("use_libuv", ["0", "1"])
+def test_the_store_of_a_group_leads_to_the_one_that_made_it(monkeypatch, use_libuv):
+    for name, value in (("MASTER_ADDR", "localhost"), ("MASTER_PORT", "0"), ("USE_LIBUV", use_libuv)):
+        monkeypatch.setenv(name, value)
+    dist.init_process_group("fake", rank=0, world_size=1, init_method="env://")
+    store = dist.distributed_c10d._get_process_group_store(dist.group.WORLD)
+    store.set("key", "value")
+    assert isinstance(store, dist.PrefixStore) and dist.distributed_c10d._get_default_store().get("key") == b"value"
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    assert isinstance(store, dist.TCPStore) and store.libuvBackend == (use_libuv == "1")
+    part = dist.new_group([0])
+    dist.distributed_c10d._get_process_group_store(part).set("key", "the part's")
+    assert dist.distributed_c10d._get_default_store().get("key") == b"value"
+    with pytest.raises(KeyError):
+        dist.distributed_c10d._get_process_group_store(None)

@@ -467,7 +467,6 @@ def _mpi_launched():
 def _plugin_group(name, store, rank, size, timeout, ranks, group_id, options):
     """Makes a group of a backend that a program registered."""
     plugin = Backend._plugins[name.upper()]
-    store = PrefixStore(f"{group_id}/", store)
     if not plugin.extended_api:
         return plugin.creator_fn(store, rank, size, timeout)
     how = type("DistributedBackendOptions", (), {})()
@@ -481,8 +480,9 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
     config = BackendConfig(backend)
     engines = list(dict.fromkeys(config.device_backend_map.values()))
     engine = config.device_backend_map.get("cpu", engines[0])
+    inner = None if store is None else PrefixStore(f"{name}/", store)  # each group has keys of its own
     if engine.upper() in Backend._plugins:
-        pg = _plugin_group(engine, store, rank, size, timeout, ranks or [], name, options)
+        pg = _plugin_group(engine, inner, rank, size, timeout, ranks or [], name, options)
         if not isinstance(pg, ProcessGroup):
             raise TypeError(f"Backend {engine} made a {type(pg).__name__}, not a ProcessGroup")
         pg._rank, pg._size = rank, size
@@ -490,7 +490,6 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
         if engine in (Backend.UCC, Backend.XCCL):
             raise RuntimeError(f"Distributed package doesn't have {engine.upper()} built in; 'gloo' and 'mpi' are for CPUs, "
                                "'nccl' is for NVIDIA's GPUs")
-        inner = None if store is None else PrefixStore(f"{name}/", store)
         pg = (ProcessGroupGloo if engine == Backend.GLOO else ProcessGroup)(rank, size)
         for other in engines:
             under = None if inner is None else PrefixStore(other, inner)._handle if other != engine else inner._handle
@@ -508,7 +507,7 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
             pg = _create_process_group_wrapper(pg, "compared", inner, pg._rank, pg._size, timeout)
     pg._set_group_name(name)
     pg._set_group_desc(desc)
-    _world.pg_map[pg] = (engine, store)
+    _world.pg_map[pg] = (engine, inner)
     _world.pg_names[pg] = name
     _world.pg_backend_config[pg] = config
     _world.pg_group_ranks[pg] = {r: i for i, r in enumerate(ranks or range(pg.size()))}
@@ -654,6 +653,10 @@ def _abort_process_group(group=None):
 
 def _get_process_group_name(pg):
     return _world.pg_names.get(pg, "None")
+
+
+def _get_process_group_store(pg):
+    return _world.pg_map[pg][1]
 
 
 def _resolve_process_group(group_name):

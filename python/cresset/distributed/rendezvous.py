@@ -68,6 +68,11 @@ def _has_agent():
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
 
 
+def _asks_for_libuv(query):
+    """Whether a url, or else USE_LIBUV, asks for torch's newer server.  Stores only repeat the answer."""
+    return query.get("use_libuv", os.environ.get("USE_LIBUV", "1")) == "1"
+
+
 def _tcp_store(host, port, rank, world_size, timeout, wait_for_workers, use_libuv=True):
     """Returns the store at an address; under torchrun's agent, a part of the agent's store."""
     if rank < 0 or 0 < world_size <= rank:
@@ -88,7 +93,7 @@ def _tcp(url, timeout=default_pg_timeout, wait_for_workers=True, **kwargs):
         if name not in query:
             raise _error("tcp", text)
     rank, size = int(query["rank"]), int(query["world_size"])
-    yield _tcp_store(parts.hostname, parts.port, rank, size, timeout, wait_for_workers), rank, size
+    yield _tcp_store(parts.hostname, parts.port, rank, size, timeout, wait_for_workers, _asks_for_libuv(query)), rank, size
     raise RuntimeError("Unable to perform re-rendezvous using tcp:// method")
 
 
@@ -103,7 +108,7 @@ def _env(url, timeout=default_pg_timeout, wait_for_workers=True, **kwargs):
         return text
     rank, size = int(value("rank", "RANK")), int(value("world_size", "WORLD_SIZE"))
     host, port = value(None, "MASTER_ADDR"), int(value(None, "MASTER_PORT"))
-    yield _tcp_store(host, port, rank, size, timeout, wait_for_workers), rank, size
+    yield _tcp_store(host, port, rank, size, timeout, wait_for_workers, _asks_for_libuv(query)), rank, size
     raise RuntimeError("Unable to perform re-rendezvous using env:// method")
 
 

@@ -1,5 +1,6 @@
 """Stores and ports of runs."""
 import datetime
+import os
 
 from ..._stores import TCPStore
 from .api import get_socket_with_port
@@ -17,7 +18,8 @@ def create_c10d_store(is_server, server_addr, server_port=-1, world_size=1, time
     for tries_left in range(retries if server_port == -1 else 1, 0, -1):
         port = server_port if server_port != -1 else get_free_port()
         try:
-            store = TCPStore(server_addr, port, world_size, is_server, limit, wait_for_workers)
+            store = TCPStore(server_addr, port, world_size, is_server, limit, wait_for_workers,
+                             use_libuv=os.environ.get("USE_LIBUV", "1") == "1")
         except RuntimeError as error:
             if "in use" in str(error) and tries_left > 1:
                 continue
