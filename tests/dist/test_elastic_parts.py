@@ -2,6 +2,7 @@
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -9,7 +10,8 @@ import pytest
 
 import cresset as torch
 import cresset.distributed as dist
-from cresset.distributed.elastic.multiprocessing import redirects
+from cresset.distributed.elastic.agent.server.api import RunResult, SimpleElasticAgent, WorkerSpec, WorkerState
+from cresset.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, redirects, start_processes
 from cresset.distributed.elastic.multiprocessing.errors import record
 from cresset.distributed.elastic.utils.distributed import create_c10d_store
 
@@ -93,3 +95,40 @@ def test_programs_groups_exchange_by_either_name(method):
         assert output.tolist() == [0, 1, 2] and calls == [([3], [3])] * 2 + [([], [])]
     finally:
         dist.destroy_process_group()
+
+
+def test_no_processes_end_at_once_as_in_torch(tmp_path):
+    for entrypoint, kind in ((print, "MultiprocessContext"), ("/bin/true", "SubprocessContext")):
+        context = start_processes("none", entrypoint, {}, {}, DefaultLogsSpecs(log_dir=tmp_path))
+        result = context.wait(5)
+        assert type(context).__name__ == kind and context.pids() == {}
+        assert (result.return_values, result.failures, result.stdouts, result.stderrs) == ({}, {}, {}, {})
+        with pytest.raises(RuntimeError, match=r"local rank mapping mismatch, expected: set\(\), actual: \{0\}"):
+            start_processes("none", entrypoint, {}, {0: {}}, DefaultLogsSpecs(log_dir=tmp_path))
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("words, got", [
+    ("self, *death_sig", {}), ("self, death_sig=None", {}), ("self, death_sig=None, timeout=30", {"timeout": 9}),
+    ("self, *death_sig, **more", {"more": {"timeout": 9}})])
+def test_agents_whose_shutdown_has_no_timeout_end(words, got, stopped):
+    seen = []
+    names = {"seen": seen}
+    exec(f"def _shutdown({words}): seen.append(dict(locals()))", names)
+
+    def run(self, role="default"):
+        if stopped:
+            raise SignalException("stopped", signal.SIGINT)
+        return RunResult(WorkerState.SUCCEEDED)
+    nothing = dict.fromkeys(("_start_workers", "_stop_workers", "_monitor_workers", "_record_metrics", "_record_worker_events"),
+                            lambda self, *_: None)
+    made = type("Agent", (SimpleElasticAgent,), {**nothing, "_shutdown": names["_shutdown"], "_invoke_run": run})
+    agent = made(WorkerSpec("trainer", 1, None, entrypoint=print), shutdown_timeout=9)
+    if stopped:
+        with pytest.raises(SignalException):
+            agent.run()
+    else:
+        assert agent.run().state is WorkerState.SUCCEEDED
+    (call,) = seen
+    assert {name: call[name] for name in got} == got
+    assert (call["death_sig"] in (signal.SIGINT, (signal.SIGINT,))) == stopped

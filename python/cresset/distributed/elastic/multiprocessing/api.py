@@ -267,7 +267,7 @@ class PContext(ABC):
 
 def _validate_full_rank(d, nprocs, what):
     """RuntimeError unless a dict has the keys 0 to nprocs - 1."""
-    if set(d) != set(range(nprocs)) or not nprocs:
+    if set(d) != set(range(nprocs)):
         raise RuntimeError(f"{what}, local rank mapping mismatch, expected: {set(range(nprocs))}, actual: {set(d)}")
 
 

@@ -4,6 +4,7 @@ Agents of several hosts meet by a handler of rendezvous.  A round is one start o
 joins the next round; the other agents see that a host waits, and join it too.  A class that derives from SimpleElasticAgent
 implements how workers are started and watched.
 """
+import inspect
 import json
 import logging
 import os
@@ -304,6 +305,12 @@ class SimpleElasticAgent(ElasticAgent):
             log.info("the other agents are not told of the end: %s", error)
 
     # --- the run ---
+    def _end_workers(self, *death_sig):
+        """Calls _shutdown.  Classes written for a torch whose _shutdown had no timeout get none."""
+        parameters = inspect.signature(self._shutdown).parameters
+        takes = "timeout" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        self._shutdown(*death_sig, **{"timeout": self._shutdown_timeout} if takes else {})
+
     @prof
     def run(self, role="default"):
         start, was_shut = time.monotonic(), False
@@ -317,7 +324,7 @@ class SimpleElasticAgent(ElasticAgent):
             except RendezvousGracefulExitError as error:
                 log.info("this host is not needed: %s", error)
             except SignalException as error:
-                self._shutdown(error.sigval, timeout=self._shutdown_timeout)
+                self._end_workers(error.sigval)
                 was_shut = True
                 raise
             except Exception:
@@ -327,7 +334,7 @@ class SimpleElasticAgent(ElasticAgent):
             finally:
                 self._total_execution_time = int(time.monotonic() - start)
                 if not was_shut:
-                    self._shutdown(timeout=self._shutdown_timeout)
+                    self._end_workers()
 
     def _invoke_run(self, role="default"):
         group = self._worker_group
