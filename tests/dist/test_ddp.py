@@ -109,3 +109,15 @@ def test_hooks_that_cannot_work_are_refused():
             model(torch.ones(1, 2)).sum().backward()
     finally:
         dist.destroy_process_group()
+
+
+def test_variables_of_the_environment_are_printed(monkeypatch, capsys):
+    monkeypatch.setenv("MASTER_PORT", "4711")
+    monkeypatch.delenv("NCCL_TOPO_DUMP_FILE", raising=False)
+    monkeypatch.setenv("OTHER", "1")
+    torch.nn.parallel.distributed._dump_DDP_relevant_env_vars()
+    lines = capsys.readouterr().out.splitlines()
+    # torch 2.13's number of lines; the last is the end of print
+    assert len(lines) == 48 and lines[0].startswith("env:RANK=") and lines[-1] == ""
+    assert "env:MASTER_PORT=4711" in lines and "env:NCCL_TOPO_DUMP_FILE=N/A" in lines
+    assert not any("OTHER" in line for line in lines)

@@ -1,6 +1,7 @@
 """Data parallelism over processes: every rank has the module, and gradients are averaged (src/dist/reducer.h)."""
 import inspect
 import logging
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,19 @@ __all__ = ["DistributedDataParallel"]
 
 logger = logging.getLogger(__name__)
 _DEFAULT_BUCKET_MB = 25
+# what decides how ranks meet and how the engines send
+_VARIABLES = """RANK LOCAL_RANK WORLD_SIZE MASTER_PORT MASTER_ADDR CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GLOO_DEVICE_TRANSPORT
+    NCCL_SOCKET_IFNAME TORCH_NCCL_BLOCKING_WAIT NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_IB_DISABLE NCCL_P2P_DISABLE NCCL_P2P_LEVEL
+    NCCL_SHM_DISABLE NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD NCCL_BUFFSIZE NCCL_NTHREADS NCCL_RINGS NCCL_MAX_NCHANNELS
+    NCCL_MIN_NCHANNELS NCCL_CHECKS_DISABLE NCCL_CHECK_POINTERS NCCL_LAUNCH_MODE NCCL_IB_HCA NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT
+    NCCL_IB_GID_INDEX NCCL_IB_SL NCCL_IB_TC NCCL_IB_AR_THRESHOLD NCCL_IB_CUDA_SUPPORT NCCL_NET_GDR_LEVEL NCCL_NET_GDR_READ
+    NCCL_SINGLE_RING_THRESHOLD NCCL_LL_THRESHOLD NCCL_TREE_THRESHOLD NCCL_ALGO NCCL_PROTO NCCL_IGNORE_CPU_AFFINITY NCCL_DEBUG_FILE
+    NCCL_COLLNET_ENABLE NCCL_TOPO_FILE NCCL_TOPO_DUMP_FILE TORCH_NCCL_ASYNC_ERROR_HANDLING""".split()
+
+
+def _dump_DDP_relevant_env_vars():
+    """Prints the environment variables of groups and engines."""
+    print("".join(f"env:{name}={os.environ.get(name, 'N/A')}\n" for name in _VARIABLES))
 
 
 @dataclass
