@@ -54,3 +54,12 @@ def test_the_warning_names_both_signatures():
     assert done.stderr.count("This overload of") == 1
     assert "This overload of add_ is deprecated:\n\tadd_(Number alpha, Tensor other)\nConsider using one of the " \
            "following signatures instead:\n\tadd_(Tensor other, *, Number alpha = 1)\n" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "rsub"])
+def test_overloads_take_numbers_in_the_order_of_their_schema(name):
+    x = torch.tensor([1.0, 2.0])
+    overload = getattr(torch.ops.aten, name).Scalar
+    assert torch.equal(overload(x, 2, 3), overload(x, 2, alpha=3))
+    with pytest.raises((TypeError, RuntimeError)):
+        getattr(torch.ops.aten, name).Tensor(x, 2, x)

@@ -221,6 +221,7 @@ typedef struct cr_py_sig {
     int8_t varargs;
     int8_t device; /* index of a factory's device parameter, or -1 */
     bool out;      /* out= is allowed */
+    bool overload; /* of an object of torch.ops, whose order is that of its schema */
     /* of an overload that writes to given tensors, which are keywords of these names; or NULL
      */
     const char *const *given;
@@ -234,7 +235,8 @@ typedef struct cr_py_sig {
 cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method);
 
 /* torch 0.4 had the numbers of `x.add(2, y)` and `addmm(beta, x, alpha, a, b)` before tensors.
- * Bits of the keyword-only numbers of an entry that otherwise takes tensors, else 0. */
+ * Bits of the keyword-only numbers of a function or method that otherwise takes tensors, else
+ * 0. */
 uint32_t cr_py_old_numbers(const cr_py_sig *s);
 /* Makes the signature of such an order: way 0 with all numbers, way 1 without the second of
  * two. False when there is none. */

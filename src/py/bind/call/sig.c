@@ -78,8 +78,10 @@ cr_py_sig *cr_py_sig_one(const cr_op *op)
 {
     cr_py_sig *s = sig_new(op, false);
 
-    if (s)
+    if (s) {
         s->out = false; /* the overload that writes to tensors is another */
+        s->overload = true;
+    }
     return s;
 }
 
@@ -89,6 +91,7 @@ cr_py_sig *cr_py_sig_out(const cr_op *op, const cr_out_overload *o)
 
     if (s) {
         s->out = s->factory = false;
+        s->overload = true;
         s->given = o->given;
     }
     return s;
@@ -125,7 +128,7 @@ uint32_t cr_py_old_numbers(const cr_py_sig *s)
     uint32_t numbers = 0;
     int tensors = 0;
 
-    for (int i = 0; i < op->param_count; i++) {
+    for (int i = 0; i < op->param_count && !s->overload; i++) {
         const cr_param *p = &op->param[i];
         if (p->keyword_only && p->type == CR_T_SCALAR && p->has_default)
             numbers |= 1u << i;
