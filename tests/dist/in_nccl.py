@@ -263,3 +263,22 @@ def both_devices(rank, size):
     dist.all_reduce(a)
     dist.all_reduce(b)
     assert a.tolist() == b.tolist() == [size] * 3
+
+
+def objects_of_a_rank_that_dies(rank, size):
+    """The host reads the results of these calls: the error is the call's own, and never another call's object."""
+    here(rank)
+    calls = (lambda store: dist.all_gather_object(store, "x" * 40), lambda store: dist.gather_object("x", store if rank == 0 else None, 0),
+             lambda store: dist.broadcast_object_list(store, 1), lambda store: dist.scatter_object_list(store, store, 1),
+             lambda store: dist.recv_object_list(store, 1))
+    call = calls[int(os.environ["PART"])]
+    try:
+        dist.all_gather_object([None] * size, "y" * 40)
+        if rank == 1:
+            os.kill(os.getpid(), 9)
+        call([None] * size)
+    except dist.DistBackendError as error:
+        assert "rank 1 (process" in str(error) and "has ended" in str(error), error
+    else:
+        raise AssertionError("no error")
+    os._exit(0)

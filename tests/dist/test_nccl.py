@@ -21,15 +21,16 @@ import ranks  # noqa: E402
 AVAILABLE = torch.cuda.is_available() and dist.is_nccl_available()
 DEVICES = torch.cuda.device_count() if AVAILABLE else 0
 NAMES = ["reductions", "movements", "host_goes_on", "training", "refusals", "closed_while_connecting", "calls_that_differ",
-         "a_rank_dies"]
+         "a_rank_dies", *(f"objects_of_a_rank_that_dies {part}" for part in range(5))]
 if any(dist.is_backend_available(b) for b in ("gloo", "mpi")):  # the other engine of a group for both devices
     NAMES.append("both_devices")
 
 
 def check(name, size):
     """Runs a function of in_nccl.py in `size` ranks."""
-    killed = [1] if name == "a_rank_dies" else []
-    result = ranks.run(os.path.join(HERE, "in_nccl.py"), name, size, "nccl", timeout=60.0)
+    name, _, part = name.partition(" ")
+    killed = [1] if "dies" in name else []
+    result = ranks.run(os.path.join(HERE, "in_nccl.py"), name, size, "nccl", timeout=60.0, PART=part)
     assert not result.late and result.codes == [-signal.SIGKILL if r in killed else 0 for r in range(size)], result
     return result
 

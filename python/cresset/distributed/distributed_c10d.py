@@ -1062,10 +1062,14 @@ def send(tensor, dst=None, group=None, tag=0, group_dst=None):
 
 def recv(tensor, src=None, group=None, tag=0, group_src=None):
     """Receives a tensor and returns the sender's rank."""
+    return _receive(tensor, src, group, tag, group_src)
+
+
+def _receive(tensor, src, group, tag, group_src, *limit):
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
         return -1
-    work.wait()
+    work.wait(*limit)
     pg = _group_or_default_group(group)
     if src is None and group_src is None:
         return get_global_rank(pg, work._source_rank())
@@ -1109,6 +1113,20 @@ def _object_device(pg):
     return cresset.device("cuda", cresset.cuda.current_device())
 
 
+def _limit_of_host(group):
+    """The argument of wait() for calls whose results the host reads: with a limit the host waits for calls on GPUs to end.  One
+    that fails leaves other bytes."""
+    return () if _object_device(group).type == "cpu" else (timedelta(milliseconds=group._handle.timeout_ms),)
+
+
+def _for_the_host(call, group, *args, **kwargs):
+    """Runs a call whose results the host reads."""
+    limit = _limit_of_host(group)
+    work = call(*args, group=group, async_op=bool(limit), **kwargs)
+    if limit:
+        work.wait(*limit)
+
+
 def all_gather_object(object_list, obj, group=None):
     """Collects each rank's object in object_list."""
     pg = _group_or_default_group(group)
@@ -1116,9 +1134,9 @@ def all_gather_object(object_list, obj, group=None):
         return _warn_not_in_group("all_gather_object")
     data, size = _object_to_tensor(obj, _object_device(pg))
     sizes = cresset.zeros(pg.size(), dtype=cresset.int64, device=_object_device(pg))
-    all_gather_single(sizes, size, pg)
+    _for_the_host(all_gather_single, pg, sizes, size)
     parts = [cresset.empty(n, dtype=cresset.uint8, device=_object_device(pg)) for n in sizes.tolist()]
-    all_gather(parts, data, pg)
+    _for_the_host(all_gather, pg, parts, data)
     for i, part in enumerate(parts):
         object_list[i] = _tensor_to_object(part, part.numel())
 
@@ -1135,9 +1153,9 @@ def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
     data, size = _object_to_tensor(obj, _object_device(pg))
     sizes = cresset.zeros(pg.size(), dtype=cresset.int64, device=_object_device(pg))
-    all_gather_single(sizes, size, pg)
+    _for_the_host(all_gather_single, pg, sizes, size)
     parts = [cresset.empty(n, dtype=cresset.uint8, device=_object_device(pg)) for n in sizes.tolist()] if pg.rank() == root else None
-    gather(data, parts, group=pg, group_dst=root)
+    _for_the_host(gather, pg, data, parts, group_dst=root)
     for i, part in enumerate(parts or ()):
         object_gather_list[i] = _tensor_to_object(part, part.numel())
 
@@ -1150,9 +1168,9 @@ def broadcast_object_list(object_list, src=None, group=None, device=None, group_
     root = _canonicalize_group_rank(pg, src, group_src, 0)
     own = [_object_to_tensor(obj, _object_device(pg))[0] for obj in object_list] if pg.rank() == root else []
     sizes = cresset.tensor([d.numel() for d in own] or [0] * len(object_list), dtype=cresset.int64, device=_object_device(pg))
-    broadcast(sizes, group=pg, group_src=root)
+    _for_the_host(broadcast, pg, sizes, group_src=root)
     whole = cresset.cat(own) if own else cresset.empty(int(sizes.sum()), dtype=cresset.uint8, device=_object_device(pg))
-    broadcast(whole, group=pg, group_src=root)
+    _for_the_host(broadcast, pg, whole, group_src=root)
     if pg.rank() != root:
         for i, part in enumerate(whole.split(sizes.tolist())):
             object_list[i] = _tensor_to_object(part, part.numel())
@@ -1174,9 +1192,9 @@ def scatter_object_list(scatter_object_output_list, scatter_object_input_list=No
             raise ValueError(f"scatter_object_input_list has {len(scatter_object_input_list)} objects for {pg.size()} ranks")
         own = [_object_to_tensor(obj, _object_device(pg))[0] for obj in scatter_object_input_list]
     sizes = cresset.tensor([d.numel() for d in own] or [0] * pg.size(), dtype=cresset.int64, device=_object_device(pg))
-    broadcast(sizes, group=pg, group_src=root)
+    _for_the_host(broadcast, pg, sizes, group_src=root)
     part = cresset.empty(int(sizes[pg.rank()]), dtype=cresset.uint8, device=_object_device(pg))
-    scatter(part, own or None, group=pg, group_src=root)
+    _for_the_host(scatter, pg, part, own or None, group_src=root)
     scatter_object_output_list[0] = _tensor_to_object(part, part.numel())
 
 
@@ -1194,9 +1212,9 @@ def recv_object_list(object_list, src=None, group=None, device=None, group_src=N
     """Receives a list of objects and returns the sender's rank."""
     pg = _group_or_default_group(group)
     sizes = cresset.zeros(len(object_list), dtype=cresset.int64, device=_object_device(pg))
-    sender = recv(sizes, src, pg, group_src=group_src)
+    sender = _receive(sizes, src, pg, 0, group_src, *_limit_of_host(pg))
     whole = cresset.empty(int(sizes.sum()), dtype=cresset.uint8, device=_object_device(pg))
-    recv(whole, sender, pg)
+    _receive(whole, sender, pg, 0, None, *_limit_of_host(pg))
     for i, part in enumerate(whole.split(sizes.tolist())):
         object_list[i] = _tensor_to_object(part, part.numel())
     return sender
