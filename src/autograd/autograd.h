@@ -74,7 +74,6 @@ struct cr_grad_meta {
     uint8_t view_kind; /* cr_view_kind */
     bool retains_grad;
     bool any_grad_dtype; /* reserved: .grad may have another dtype */
-    bool dual;           /* has a tangent of the dual level, or may have one */
     cr_tensor *grad;     /* .grad */
     cr_node *accumulate; /* the node of a leaf, which lives as long as the tensor */
     /* a reference; never a view itself; NULL when this tensor is not a tracked view */
@@ -246,17 +245,6 @@ void cr_hook_drop(cr_hook *h);   /* drops the handle; the hook stays */
 /* Makes a tensor without elements whose history is the edge, for the roots and inputs of
  * backward; for the node of a leaf, the leaf. */
 CR_MUST cr_status cr_edge_tensor(cr_tensor **out, const cr_edge *edge);
-
-/* --- dual tensors of forward mode ---
- * While cr_thread.duals is set, a result of a dual tensor is dual and has a history, under
- * no_grad, too.  Nodes that were made under no_grad are for forward mode: other backward passes
- * end there. */
-static inline bool cr_is_dual(const cr_tensor *t)
-{
-    return t->grad && t->grad->dual && t->requires_grad;
-}
-/* Marks `t`, and the tensor that it is a view of. */
-CR_MUST cr_status cr_mark_dual(cr_tensor *t, bool only_forward);
 
 /* --- backward --- */
 /* Runs backward from `roots` with the cotangents `grads`.  A NULL cotangent means ones and is

@@ -43,8 +43,7 @@ typedef struct cr_retain {
 struct cr_node_extra {
     cr_hook *tensor_hooks, *before, *after, *accumulated;
     cr_retain *retains;
-    void *made_at;     /* anomaly mode: where the node was made */
-    bool only_forward; /* made under no_grad for dual tensors */
+    void *made_at; /* anomaly mode: where the node was made */
 };
 /* Makes a node with empty edges.  The fields after struct cr_node are undefined. */
 CR_MUST cr_status cr_node_make(cr_node **out, size_t size, const cr_node_kind *kind,

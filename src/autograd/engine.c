@@ -85,10 +85,6 @@ static cr_status call_kind(const cr_task *t, cr_node *n, cr_tensor *const *in, c
 
     int32_t event = -1;
 
-    if (CR_UNLIKELY(n->extra && n->extra->only_forward) && !cr_thread.pulls &&
-        !cr_thread.pushes)
-        return CR_OK;
-
     if (CR_UNLIKELY(cr_profiling()))
         event = cr_profile_enter(CR_PROFILE_APPLY, cr_node_name(n), (int64_t)n->sequence);
     current = (applying){t, n};
@@ -186,6 +182,15 @@ static void keep_captured(cr_task *t, int32_t first, cr_tensor *const *in)
         t->results[k] = cr_keep(in[t->capture_input[k]]);
 }
 
+/* Forward mode knows the tangents of these results: nothing goes on through them. */
+static void drop_captured(const cr_task *t, int32_t first, cr_tensor **in)
+{
+    for (int32_t k = first; k >= 0; k = t->next_capture[k]) {
+        cr_drop(in[t->capture_input[k]]);
+        in[t->capture_input[k]] = NULL;
+    }
+}
+
 /* When a node is applied, its captured gradients are those before its hooks run, as in
  * torch. */
 static cr_status engine_evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool needed,
@@ -193,6 +198,8 @@ static cr_status engine_evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool ne
 {
     if (needed)
         keep_captured(t, first, in);
+    if (needed && CR_UNLIKELY(cr_thread.pulls))
+        drop_captured(t, first, in);
     CR_TRY(cr_run_tensor_hooks(n, in));
     if (!needed) {
         keep_captured(t, first, in);

@@ -323,28 +323,6 @@ bool cr_is_leaf(cr_tensor *t)
     return !n;
 }
 
-cr_status cr_mark_dual(cr_tensor *t, bool only_forward)
-{
-    struct cr_node_extra *extra;
-    cr_tensor *base = cr_base_of(t);
-    cr_grad_meta *m;
-    cr_node *n;
-
-    if (!cr_requires_grad(t))
-        return CR_OK;
-    CR_TRY(cr_meta_of(&m, t));
-    m->dual = true;
-    if (base)
-        CR_TRY(cr_meta_of(&m, base));
-    m->dual = true;
-    CR_TRY(cr_grad_fn(&n, t));
-    if (!only_forward || !n)
-        return CR_OK;
-    CR_TRY(cr_node_extra_of(&extra, n));
-    extra->only_forward = true;
-    return CR_OK;
-}
-
 /* --- flags --- */
 static void set_flag(cr_tensor *t, bool on)
 {

@@ -80,10 +80,8 @@ static cr_status track(cr_value *v, cr_tensor *of, cr_view_kind kind)
 
 static cr_status track_views(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    /* a dual tensor may be written to a view that was made under no_grad */
-    bool no_grad = cr_thread.no_grad && !cr_thread.duals;
     cr_view_kind kind = cr_thread.inference ? CR_VIEW_INFERENCE
-                        : no_grad           ? CR_VIEW_NO_GRAD
+                        : cr_thread.no_grad ? CR_VIEW_NO_GRAD
                                             : CR_VIEW_NORMAL;
 
     for (int k = 0; k < op->result_count; k++) {
@@ -417,7 +415,7 @@ static cr_status stage_inplace(const cr_op *op, const cr_derivative_plan *p,
     return record_inplace(op, p, arg, result, wanted, w);
 }
 
-static cr_status record_or_pass(const cr_op *op, const cr_value *arg, cr_value *result)
+static cr_status record_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     const cr_derivative_plan *p = cr_derivative_plan_of(op);
 
@@ -433,56 +431,6 @@ static cr_status record_or_pass(const cr_op *op, const cr_value *arg, cr_value *
         value_requires(&arg[0]) && cr_is_inexact(arg[0].t))
         return record_map(op, p, arg, result);
     return pass(op, p, arg, result);
-}
-
-/* --- dual tensors --- */
-static bool value_is_dual(const cr_value *v)
-{
-    bool any = v->tag == CR_TENSOR && cr_is_dual(v->t);
-
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        any |= value_is_dual(&v->list[i]);
-    return any;
-}
-
-static cr_status mark_dual(const cr_value *v, bool only_forward)
-{
-    if (v->tag == CR_TENSOR)
-        return cr_mark_dual(v->t, only_forward);
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        CR_TRY(mark_dual(&v->list[i], only_forward));
-    return CR_OK;
-}
-
-static bool any_dual(const cr_op *op, const cr_value *arg)
-{
-    for (uint32_t m = op->tensor_params; m; m &= m - 1)
-        if (value_is_dual(&arg[CR_CTZ(m)]))
-            return true;
-    return false;
-}
-
-/* The results of dual tensors are dual.  no_grad does not end forward mode. */
-static cr_status record_dual(const cr_op *op, const cr_value *arg, cr_value *result)
-{
-    bool was = cr_thread.no_grad;
-
-    cr_thread.no_grad = false;
-    cr_status st = record_or_pass(op, arg, result);
-    cr_thread.no_grad = was;
-    for (int k = 0; !st && k < op->result_count; k++) {
-        st = mark_dual(&result[k], was);
-        if (st)
-            cr_drop_values(result, op->result_count);
-    }
-    return st;
-}
-
-static cr_status record_stage(const cr_op *op, const cr_value *arg, cr_value *result)
-{
-    if (CR_UNLIKELY(cr_thread.duals) && !cr_thread.inference && any_dual(op, arg))
-        return record_dual(op, arg, result);
-    return record_or_pass(op, arg, result);
 }
 
 cr_status cr_record_start(void)

@@ -121,6 +121,22 @@ static cr_status path_enter(path *p, uint32_t item)
     return CR_OK;
 }
 
+/* True when the walk need not follow the node's edges.  The first pass of forward mode ends at
+ * the results that are its inputs.  Its second pass differentiates by the cotangent of the
+ * first, so nodes of this thread that are older do not lead to the input. */
+static bool task_ends_at(const cr_task *t, const cr_task_item *item)
+{
+    uint32_t captured = 0;
+
+    if (cr_thread.pushes && item->node->sequence < t->oldest)
+        return true;
+    if (!cr_thread.pulls || item->capture < 0)
+        return false;
+    for (int32_t k = item->capture; k >= 0; k = t->next_capture[k])
+        captured++;
+    return captured >= item->node->result_count;
+}
+
 /* Follows one edge of the path's last node, or returns from this node. */
 static cr_status path_advance(cr_task *t, path *p)
 {
@@ -142,7 +158,7 @@ static cr_status path_advance(cr_task *t, path *p)
     uint32_t from = s->item;
     CR_TRY(task_item_of(t, next, &to, &is_new));
     /* In this walk `counted` means visited. */
-    if (!t->items.at[to].counted) {
+    if (!t->items.at[to].counted && !task_ends_at(t, &t->items.at[to])) {
         t->items.at[to].counted = true;
         return path_enter(p, to);
     }
@@ -187,6 +203,9 @@ static cr_status capture(cr_task *t, int k)
     CR_TRY(task_item_of(t, edge.node, &i, &is_new));
     t->next_capture[k] = t->items.at[i].capture;
     t->capture_input[k] = edge.input;
+    uint64_t made = edge.node->kind == &cr_accumulate_kind ? 0 : edge.node->sequence;
+    if (!k || made < t->oldest)
+        t->oldest = made;
     t->items.at[i].capture = k;
     return CR_OK;
 }

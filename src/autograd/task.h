@@ -34,6 +34,7 @@ typedef struct cr_task {
     CR_VEC(uint32_t) ready; /* heap, newest node first; the walks use it as a stack */
     uint32_t *table;        /* open addressing: item index + 1 */
     size_t table_size;      /* power of two */
+    uint64_t oldest;        /* least sequence of the inputs' nodes, 0 for leaves */
     bool pruned;            /* apply only nodes that lead to the inputs */
 } cr_task;
 

@@ -324,7 +324,6 @@ typedef struct {
     bool derives; /* the calls are those of a derivative: their indices were checked before */
     bool pulls;   /* forward mode takes products with cotangents, whose values nothing reads */
     bool pushes;  /* backward differentiates such a product by these cotangents */
-    bool duals; /* a dual level is active: results of dual tensors are recorded under no_grad */
     cr_device device; /* where factories make tensors when the call names no device */
 } cr_thread_state;
 extern CR_THREAD cr_thread_state cr_thread;

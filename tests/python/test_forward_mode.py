@@ -216,33 +216,32 @@ def test_missing_tangents_are_none_without_materialization():
         assert torch.equal(seen[1][0], torch.zeros(3)) and seen[1][1] is None
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_no_grad_does_not_end_forward_mode(inside):
-    """As jax.jvp of x -> sum of two layers and an in-place change; and nothing goes back through it."""
-    w = torch.tensor([[1., 2, 3], [4, 5, 6]], requires_grad=True)
-
-    def f(x):
-        kept = torch.zeros(2, 2)
+def test_under_no_grad_a_dual_level_changes_nothing():
+    p, buffer, total = torch.nn.Parameter(torch.ones(3)), torch.ones(3), torch.zeros(3)
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(X, T)
         with torch.no_grad():
-            y = torch.stack([(x * x) @ w.T, w @ x.tanh()])
-            kept[0] = y[1]
-            kept[1].add_(y[0])
-            return kept.cumsum(0) * counted([])(y)
+            p.sub_(x * 0.5)
+            buffer.mul_(x)
+            total = total + x
+            y = x * x
+        assert not y.requires_grad and y.is_leaf and y.grad_fn is None
+        with pytest.raises(RuntimeError, match="element 0 of tensors does not require grad"):
+            y.sum().backward()
+    for made, expected in (p, 1 - X / 2), (buffer, X), (total, X):
+        assert made.is_leaf and made.grad_fn is None and torch.equal(made.detach(), expected)
+    assert p.requires_grad and not buffer.requires_grad and not total.requires_grad
+    assert buffer.numpy().tolist() == X.tolist()
 
-    def derivative(x, t, eps=1e-6):
-        x, t = x.double(), t.double()
-        v = w.detach().double()
 
-        def g(x):
-            y = torch.stack([(x * x) @ v.T, v @ x.tanh()])
-            return y.flip(0).cumsum(0) * y.sin()
-        return (g(x + eps * t) - g(x - eps * t)) / (2 * eps)
-    modes = [torch.no_grad(), forward_ad.dual_level()]
-    with modes[inside]:
-        with modes[not inside]:
-            out = forward_ad.unpack_dual(f(forward_ad.make_dual(X / 10, T)))
-    assert torch.allclose(out.tangent.double(), derivative(X / 10, T), atol=1e-3, rtol=1e-5)
-    assert not out.primal.requires_grad and not out.tangent.requires_grad
+def test_gradients_of_a_dual_level_have_no_history():
+    w = torch.nn.Parameter(torch.ones(3))
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(X, T)
+        (w * x).sum().backward()
+        g, = torch.autograd.grad((w * w * x).sum(), w)
+        for grad, expected in (w.grad, X), (g, 2 * X):
+            assert not grad.requires_grad and grad.grad_fn is None and torch.equal(grad, expected)
 
 
 def test_backward_ends_where_no_grad_was_on():
@@ -254,6 +253,86 @@ def test_backward_ends_where_no_grad_was_on():
         loss = ((x * w - target * 2) ** 2).sum()
         loss.backward()
         assert torch.allclose(w.grad, 2 * (X * w.detach() - 2 * X * w.detach()) * X)
+
+
+class CubeAndSum(Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_forward(a, b)
+        ctx.save_for_backward(a, b)
+        return a ** 3 * b, a + b
+
+    @staticmethod
+    def backward(ctx, g, h):
+        a, b = ctx.saved_tensors
+        return 3 * a ** 2 * b * g + h, a ** 3 * g + h
+
+    @staticmethod
+    def jvp(ctx, ta, tb):
+        CubeAndSum.calls += 1
+        a, b = ctx.saved_tensors
+        return 3 * a ** 2 * b * ta + a ** 3 * tb, ta + tb
+
+
+def mixed(x, cube):
+    """Results that reach the dual tensor by many ways, through operators and through calls of a Function."""
+    y, total = x, x * 0.5
+    for k in range(6):
+        a, b = (y.sin() + total).chunk(2)
+        p, q = cube(a, b)
+        r, _ = cube(q, a + k)
+        y = torch.cat([p.tanh() + b, r.cos() * a])
+        total = total * 0.5 + y * x
+    return total
+
+
+def test_functions_between_operators_have_the_derivative_of_the_whole():
+    x, t = torch.linspace(-1, 1, 6, dtype=torch.float64), torch.linspace(2, 1, 6, dtype=torch.float64)
+
+    def plain(x):
+        return mixed(x, lambda a, b: (a ** 3 * b, a + b))
+    leaf, CubeAndSum.calls = x.clone().requires_grad_(), 0
+    rows = [torch.autograd.grad(y, leaf, retain_graph=True)[0] for y in plain(leaf)]
+    expected = torch.stack(rows) @ t  # by reverse mode and the operators' own derivatives
+    with forward_ad.dual_level():
+        out = forward_ad.unpack_dual(mixed(forward_ad.make_dual(x, t), CubeAndSum.apply))
+    assert CubeAndSum.calls == 12
+    assert torch.allclose(out.tangent, expected, rtol=1e-9, atol=1e-9)
+    assert not out.tangent.requires_grad
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(mixed(forward_ad.make_dual(leaf, t), CubeAndSum.apply)).tangent
+        back, = torch.autograd.grad(tangent.sum(), leaf)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(leaf.detach().requires_grad_(), t)
+        want, = torch.autograd.grad(forward_ad.unpack_dual(plain(dual)).tangent.sum(), dual)
+    assert torch.allclose(back, want, rtol=1e-9, atol=1e-9)
+
+
+def test_a_call_does_not_search_the_history_before_the_last_call(monkeypatch):
+    """The edges that the search looks at, counted: as many for each further call."""
+    from cresset._functorch import eager_transforms
+    seen, leads = [0], eager_transforms.leads
+
+    def counting(node, is_end, known):
+        def count(edge):
+            seen[0] += 1
+            return is_end(edge)
+        return leads(node, count, known)
+    monkeypatch.setattr(eager_transforms, "leads", counting)
+
+    def edges(n):
+        seen[0] = 0
+        with forward_ad.dual_level():
+            y, s = forward_ad.make_dual(X.clone().requires_grad_(), T), torch.ones(3, requires_grad=True)
+            for _ in range(n):
+                s = s * 1.5
+                y = torch.tanh(y)
+                y = CubeAndSum.apply(y, s.sin())[0].relu()
+        return seen[0]
+    first, second, third = edges(10), edges(20), edges(30)
+    assert first > 0 and second - first == third - second
 
 
 def test_edges_are_inputs_and_roots_of_backward():

@@ -32,34 +32,55 @@ def _alias(x):
     return x.view_as(x) if x.requires_grad else fresh(x).requires_grad_()
 
 
-def _finish(own):
+def finish(own):
     """Marks the aliases of a derivative whose function has run: derivatives around it do not depend on them."""
     for x in own:
         x._is_finished_alias = True
 
 
-def _depends_on_others(x, own):
-    """Returns whether the history of x reaches a leaf that is not among `own` and not an alias of a derivative
-    inside of this one."""
-    seen, stack = set(), [x.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
-        if variable is not None and not (hasattr(variable, "_is_finished_alias") or any(variable is y for y in own)):
-            return True
-        stack += [following for following, _ in node.next_functions]
-    return False
+def leads(node, is_end, known):
+    """Returns whether an edge in the history of a node, given as (node, index), is an end.  `known` has the answers
+    for nodes, and gets those that are found."""
+    path = [] if node in known else [(node, iter(node.next_functions))]
+    while path:
+        at, rest = path[-1]
+        for edge in rest:
+            if edge[0] is None:
+                continue
+            answer = is_end(edge) or known.get(edge[0])
+            if answer is None:
+                path.append((edge[0], iter(edge[0].next_functions)))
+                break
+            if answer:
+                known.update((passed, True) for passed, _ in path)
+                return True
+        else:
+            known[at] = False
+            path.pop()
+    return known[node]
+
+
+def _depends_on_others(x, own, known):
+    """Returns whether the history of x reaches a leaf whose id is not among `own` and which is not an alias of a
+    derivative inside of this one."""
+    def is_other(edge):
+        variable = getattr(edge[0], "variable", None)
+        other = variable is not None and id(variable) not in own and not hasattr(variable, "_is_finished_alias")
+        return other or None
+    return x.grad_fn is not None and leads(x.grad_fn, is_other, known)
 
 
 def _ended(x, own):
     """Returns x; without its history if it only reaches the aliases.  So does the batch that x wraps."""
-    if not isinstance(x, Tensor) or x.requires_grad and _depends_on_others(x, own):
+    return ended_by(x, {id(y) for y in own}, {})
+
+
+def ended_by(x, own, known):
+    """Does so for the ids of aliases, with the answers that are known for nodes."""
+    if not isinstance(x, Tensor) or x.requires_grad and _depends_on_others(x, own, known):
         return x
     if isinstance(x, _Batched):
-        inner = _ended(x.inner, own)
+        inner = ended_by(x.inner, own, known)
         return x if inner is x.inner and not x.requires_grad else _Batched(inner, x.level)
     return x.detach() if x.requires_grad else x
 
@@ -160,7 +181,7 @@ def vjp(func, *primals, has_aux=False):
         with _C.enable_grad():
             found = [_ended(g, own) for g in _gradients(outs, inputs, given)]
         return tree_unflatten(found, spec)
-    _finish(own)
+    finish(own)
     shown = tree_map(lambda x: _ended(x, own), tree_unflatten(outs, out_spec))
     return (shown, pull, tree_map(lambda x: _ended(x, own), aux)) if has_aux else (shown, pull)
 
@@ -204,7 +225,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
                                    f"{out.dtype}")
             own = _leaves_of(inputs)
             found = [_ended(g, own) for g in _gradients([out], inputs, [_C.ones_like(out)])]
-        _finish(own)
+        finish(own)
         result, value = tree_unflatten(found, spec), _ended(out, own)
         return (result, (value, tree_map(lambda x: _ended(x, own), aux))) if has_aux else (result, value)
     return wrapped
@@ -252,6 +273,7 @@ def push_forward(outs, inputs, tangents):
             continue
         v = _C.zeros_like(y).requires_grad_()
         vectors.append(v)
+        v = v.view_as(v)  # its node is younger than the history of y, which the second pass need not search
         pulled = _pull(y, inputs, v)
         pairs = [(g, t) for g, t in zip(pulled, tangents) if g is not None and g.requires_grad]
         pushed = _push(pairs, v) if pairs else None
@@ -316,7 +338,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         own = _leaves_of(inputs)
         found, vectors = push_forward(outs, inputs, [t if t.dtype == x.dtype else t.to(x.dtype)
                                                      for x, t in zip(leaves, pushed)])
-    _finish(own + vectors)
+    finish(own + vectors)
     result = (tree_unflatten([_ended(y, own) for y in outs], out_spec),
               tree_unflatten([_ended(t, own + vectors) for t in found], out_spec))
     return (*result, tree_map(lambda x: _ended(x, own), aux)) if has_aux else result

@@ -5,11 +5,10 @@ result by differentiating the vector-Jacobian product, which is linear in its ve
 """
 from typing import NamedTuple, Optional
 
-from .. import _C
-from .._C import Tensor, enable_grad
+from .._C import Tensor, enable_grad, is_grad_enabled
 from .function import _dual_levels as _levels
 from .function import _forward_modes
-from .graph import get_gradient_edge
+from .graph import GradientEdge, get_gradient_edge
 
 __all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual", "dual_level"]
 
@@ -21,13 +20,22 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Optional[Tensor]
 
 
+class _Level:
+    """What a dual level knows."""
+
+    def __init__(self):
+        self.tangents = {}  # {(node, index of its result): tangent}
+        self.aliases = {}  # {id: tensor}, those that make_dual returned and that are leaves
+        self.dual = {}  # {node: whether its history leads to a tangent}
+        self.bound = {}  # {node: whether its history leads to a leaf that is no alias}
+
+
 def enter_dual_level():
     """Begins a level of forward derivatives and returns its number."""
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    _levels.append([])
+    _levels.append(_Level())
     _forward_modes.append("dual level")
-    _C._set_duals(True)
     return len(_levels) - 1
 
 
@@ -39,7 +47,6 @@ def exit_dual_level(*, level=None):
     if not _levels:
         raise RuntimeError("Dual level must be a positive number.")
     _levels.pop()
-    _C._set_duals(False)
     _forward_modes.remove("dual level")
 
 
@@ -55,48 +62,67 @@ def make_dual(tensor, tangent, *, level=None):
     check_tangent(tensor, tangent)
     with enable_grad():
         dual = _alias(tensor)
-    _levels[-1].append((get_gradient_edge(dual), tangent, False))
-    _C._mark_dual(dual)
+    _levels[-1].tangents[get_gradient_edge(dual)[:2]] = tangent
+    if dual.is_leaf:
+        _levels[-1].aliases[id(dual)] = dual
     return dual
 
 
 def add_dual(tensor, tangent):
     """Gives a result of a Function the tangent that its jvp computed."""
-    from .._functorch.eager_transforms import check_tangent
+    from .._functorch.eager_transforms import check_tangent, ended_by
+    level = _levels[-1]
     check_tangent(tensor, tangent)
-    _levels[-1].append((get_gradient_edge(tensor), tangent, True))
+    level.tangents[get_gradient_edge(tensor)[:2]] = ended_by(tangent, level.aliases, level.bound)
 
 
-def _own():
-    """The aliases of the level's tensors that are leaves."""
-    nodes = [edge.node for edge, _, _ in _levels[-1]]
-    return [node.variable for node in nodes if hasattr(node, "variable")]
+def _nearest(level, edge):
+    """The edges with tangents that the history of an edge reaches first."""
+    from .._functorch.eager_transforms import leads
+    found, seen, stack = [], {edge[0]}, [edge[0]]
+
+    def is_dual(edge):
+        return edge in level.tangents or None
+    if not leads(edge[0], is_dual, level.dual):
+        return found
+    while stack:
+        for following in stack.pop().next_functions:
+            if following in level.tangents:
+                found.append(following)
+            elif level.dual.get(following[0], True) and following[0] is not None and following[0] not in seen:
+                seen.add(following[0])
+                stack.append(following[0])
+    return list(dict.fromkeys(found))
 
 
-def tangent_of(tensor):
-    """The tangent of a tensor by the active level, None without."""
-    from .._functorch.eager_transforms import _ended, push_forward, reaches
+def tangent_of(tensor, kept=False):
+    """The tangent of a tensor by the active level, None without.  With `kept`, the level keeps it."""
+    from .._functorch.eager_transforms import ended_by, finish, push_forward
     if not tensor.requires_grad:
         return None
-    edge = get_gradient_edge(tensor)
-    for known, tangent, computed in _levels[-1]:
-        if known == edge:
-            return _ended(tangent, _own()) if computed else tangent
-    edges, tangents, _ = zip(*_levels[-1])
-    if not reaches(edge.node, [known.node for known in edges]):
+    level, edge = _levels[-1], get_gradient_edge(tensor)[:2]
+    if edge in level.tangents:
+        return level.tangents[edge]
+    nearest = _nearest(level, edge)
+    if not nearest:
         return None
     with enable_grad():
-        found, vectors = push_forward([tensor], list(edges), list(tangents))
-    return _ended(found[0], _own() + vectors)
+        found, vectors = push_forward([tensor], [GradientEdge(*x) for x in nearest],
+                                      [level.tangents[x] for x in nearest])
+    finish(vectors)
+    tangent = ended_by(found[0], level.aliases, level.bound if kept else {})
+    if kept:
+        level.tangents[edge] = tangent
+    return tangent
 
 
 def unpack_dual(tensor, *, level=None):
     """Returns the primal and the tangent of a tensor."""
-    from .._functorch.eager_transforms import _ended
-    if not _levels or not _levels[-1]:
+    from .._functorch.eager_transforms import ended_by
+    if not _levels or not _levels[-1].tangents:
         return UnpackedDualTensor(tensor, None)
-    primal, tangent = _ended(tensor, _own()), tangent_of(tensor)
-    if tangent is not None and not _C.is_grad_enabled():
+    primal, tangent = ended_by(tensor, _levels[-1].aliases, {}), tangent_of(tensor)
+    if tangent is not None and not is_grad_enabled():
         primal, tangent = [x.detach() if x.requires_grad else x for x in (primal, tangent)]
     return UnpackedDualTensor(primal, tangent)
 

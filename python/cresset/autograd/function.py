@@ -10,7 +10,7 @@ __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable",
 
 
 _forward_modes = []  # an item for each jvp that runs and each dual level
-_dual_levels = []  # of each active level: [(gradient edge, tangent, whether a derivative gave the tangent)]
+_dual_levels = []  # the active level, forward_ad._Level
 
 
 class FunctionCtx(_C._FunctionBase):
@@ -105,7 +105,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         """Runs forward and records the call."""
         if kwargs or cls._setup_function is not None:
             args = _with_defaults(cls, args, kwargs)
-        if _dual_levels and _dual_levels[-1]:
+        if _dual_levels and _dual_levels[-1].tangents:
             return _apply_to_duals(cls, args)
         return _C._apply_function(cls, args)
 
@@ -113,7 +113,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 def _apply_to_duals(cls, args):
     """Runs forward, and jvp if an argument has a tangent."""
     from .forward_ad import add_dual, tangent_of
-    tangents = [tangent_of(x) if isinstance(x, Tensor) else None for x in args]
+    tangents = [tangent_of(x, kept=True) if isinstance(x, Tensor) else None for x in args]
     out = _C._apply_function(cls, args)
     several = isinstance(out, tuple)
     outs = out if several else (out,)

@@ -215,7 +215,6 @@ typedef struct {
     context *ctx;
     PyObject *inputs;  /* tuple */
     PyObject *outputs; /* tuple; new objects replace its items */
-    bool dual;         /* an input has a tangent */
     cr_edge *edges;    /* edges of the tensor inputs, taken before forward runs */
     uint32_t edge_count;
     bool recorded;
@@ -248,9 +247,7 @@ static int read_inputs(call *k)
              needs = tensor && cr_requires_grad(cr_py_tensor_of(x));
         c->is_tensor[i] = tensor;
         PyTuple_SET_ITEM(c->needs_input_grad, i, PyBool_FromLong(needs));
-        bool dual = needs && cr_thread.duals && cr_is_dual(cr_py_tensor_of(x));
-        k->dual |= dual && !cr_thread.inference;
-        k->recorded |= needs && (!cr_thread.no_grad || dual) && !cr_thread.inference;
+        k->recorded |= needs && !cr_thread.no_grad && !cr_thread.inference;
     }
     for (Py_ssize_t i = 0; k->recorded && i < n; i++) {
         if (!c->is_tensor[i])
@@ -456,10 +453,6 @@ static int record(call *k)
     for (Py_ssize_t i = 0; !st && i < PyTuple_GET_SIZE(k->outputs); i++)
         if (cr_py_is_tensor(PyTuple_GET_ITEM(k->outputs, i)))
             st = record_output(k, i);
-    for (Py_ssize_t i = 0; !st && k->dual && i < PyTuple_GET_SIZE(k->outputs); i++)
-        if (cr_py_is_tensor(PyTuple_GET_ITEM(k->outputs, i)))
-            st = cr_mark_dual(cr_py_tensor_of(PyTuple_GET_ITEM(k->outputs, i)),
-                              cr_thread.no_grad);
     if (!st && k->recorded)
         st = save_tensors(k);
     return st ? cr_py_raise_int(st) : 0;

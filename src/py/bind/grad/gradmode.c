@@ -266,23 +266,6 @@ static PyObject *set_pushes(PyObject *m, PyObject *x)
     return set_flag(&cr_thread.pushes, x);
 }
 
-static PyObject *set_duals(PyObject *m, PyObject *x)
-{
-    (void)m;
-    return set_flag(&cr_thread.duals, x);
-}
-
-/* Marks a tensor that has a tangent; the dual level counts its results as dual, too. */
-static PyObject *mark_dual(PyObject *m, PyObject *x)
-{
-    (void)m;
-    if (!cr_py_is_tensor(x))
-        return PyErr_Format(PyExc_TypeError, "_mark_dual() takes a Tensor, not %s",
-                            Py_TYPE(x)->tp_name);
-    cr_status st = cr_mark_dual(cr_py_tensor_of(x), false);
-    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
-}
-
 static PyMethodDef functions[] = {
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
      "True when operations are recorded.\n\n"
@@ -292,8 +275,6 @@ static PyMethodDef functions[] = {
     {"_set_grad_enabled", set_grad_mode, METH_O, NULL},
     {"_set_pulls", set_pulls, METH_O, NULL},
     {"_set_pushes", set_pushes, METH_O, NULL},
-    {"_set_duals", set_duals, METH_O, NULL},
-    {"_mark_dual", mark_dual, METH_O, NULL},
     {0}};
 
 int cr_py_gradmode_start(PyObject *m)
