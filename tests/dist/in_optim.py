@@ -5,6 +5,7 @@ import cresset as torch
 import cresset.distributed as dist
 import cresset.nn as nn
 import cresset.nn.functional as F
+from cresset.distributed._shard.sharding_spec import ChunkShardingSpec
 from cresset.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import hook_with_zero_step, hook_with_zero_step_interleaved
 from cresset.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_hook
 from cresset.distributed.algorithms.join import Join
@@ -113,6 +114,22 @@ def uneven_inputs(rank, size):
     assert all(torch.equal(a, b) for a, b in zip(every[0], every[1]))
     start = net()
     assert all(not torch.equal(a, b) for a, b in zip(every[0], start.parameters()))
+
+
+def divided_tensors(rank, size):
+    """Rank 1 has the tensor; the second chunk is smaller.  Placements are in another order than the ranks."""
+    for places in (["rank:0/cpu", "rank:1/cpu"], ["rank:1/cpu", "rank:0/cpu"]):
+        for dim in (0, 1, -1):
+            whole = torch.arange(15.0, requires_grad=True).reshape(3, 5)
+            spec = ChunkShardingSpec(dim, places)
+            made = spec.shard(whole if rank == 1 else torch.zeros(3, 5), src_rank=1)
+            wanted = whole.detach().chunk(2, dim)[places.index(f"rank:{rank}/cpu")]
+            own = made.local_tensor()
+            assert torch.equal(own, wanted) and own.is_leaf and own.requires_grad == (rank == 1) and own.is_contiguous()
+            assert made.sharding_spec() is spec and made.size() == whole.size()
+            out = torch.empty(3, 5) if rank == 0 else None
+            made.gather(0, out)
+            assert rank or torch.equal(out, whole)
 
 
 def compared_calls(rank, size):

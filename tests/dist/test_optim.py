@@ -44,6 +44,34 @@ def test_bad_parameters_are_refused(alone, params, error, words):
         ZeroRedundancyOptimizer(params, torch.optim.SGD, lr=0.1)
 
 
+def test_states_of_other_groups_are_refused(alone):
+    params = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))]
+    zero = ZeroRedundancyOptimizer(params, torch.optim.SGD, lr=0.1, momentum=0.9)
+    for p in params:
+        p.grad = torch.ones_like(p)
+    zero.step()
+    zero.consolidate_state_dict()
+    state = zero.state_dict()
+    [group] = state["param_groups"]
+    for groups, words in (([group, dict(group)], "^loaded state dict has a different number of parameter groups$"), ([], "different number"),
+                          ([{**group, "params": [0]}], "^loaded state dict contains a parameter group that doesn't match the size of "
+                                                       "optimizer's group$")):
+        with pytest.raises(ValueError, match=words):
+            zero.load_state_dict({"state": {}, "param_groups": groups})
+    with pytest.raises(KeyError):
+        zero.load_state_dict({"state": {7: {}}, "param_groups": [group]})
+    seen = []
+    zero.register_load_state_dict_pre_hook(lambda o, state: {**state, "param_groups": [{**group, "lr": 0.25}]})
+    zero.register_load_state_dict_post_hook(lambda o: seen.append(o.param_groups[0]["lr"]))
+    given = {"momentum_buffer": torch.full((3,), 5.0, requires_grad=True), "step": torch.tensor(2.0), "parts": [torch.ones(1)]}
+    zero.load_state_dict({"state": {0: given}, "param_groups": [group]})
+    own = zero.optim.state[params[0]]
+    assert seen == [0.25] and zero.optim.param_groups[0]["lr"] == 0.25
+    assert own["momentum_buffer"].tolist() == [5, 5, 5] and not own["momentum_buffer"].requires_grad
+    assert all(own[k].data_ptr() != given[k].data_ptr() for k in ("momentum_buffer", "step"))
+    assert own["parts"][0] is not given["parts"][0] and zero.optim.state[params[1]]["momentum_buffer"].tolist() == [1, 1]
+
+
 def net():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 2)))
@@ -154,6 +182,19 @@ def test_policies_pick_modules():
         chosen(3)
     with pytest.raises(ValueError, match="should return False/True or a kwarg dict"):
         chosen(wrap.CustomPolicy(lambda m: 1))
+
+
+@pytest.mark.parametrize("policy, kinds", [
+    (wrap.ModuleWrapPolicy({nn.Linear}), "WLSW"), (wrap.CustomPolicy(lambda m: isinstance(m, nn.Linear)), "WLSL"),
+    (wrap.CustomPolicy(lambda m: isinstance(m, (nn.Linear, nn.Sequential))), "WLWL"), (None, "WLSW")])
+def test_modules_of_several_parents_are_wrapped_as_in_torch(policy, kinds):
+    shared = nn.Linear(2, 2)
+    model = nn.Sequential(shared, shared)
+    model.extra = nn.Sequential(shared)
+    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, nn.Linear), auto_wrap_policy=policy)
+    names = {CheckpointWrapper: "W", nn.Linear: "L", nn.Sequential: "S"}
+    assert "".join(names[type(m)] for m in (model[0], model[1], model.extra, model.extra[0])) == kinds
+    assert model[0]._checkpoint_wrapped_module is shared
 
 
 def test_annotations_wrap_inside_of_a_block():

@@ -294,6 +294,11 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
+        self._set_state(state_dict)
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def _set_state(self, state_dict):
         saved = deepcopy(state_dict["param_groups"])
         self._check_groups(saved)
         params = {}
@@ -311,8 +316,6 @@ class Optimizer:
             if "param_names" in group:
                 old.setdefault("param_names", group["param_names"])
         self.__setstate__({"state": state, "param_groups": saved})
-        for hook in self._optimizer_load_state_dict_post_hooks.values():
-            hook(self)
 
     def _check_groups(self, saved):
         if len(self.param_groups) != len(saved):

@@ -61,6 +61,17 @@ def _checked(params):
     return listed, every
 
 
+def _on_device(value, device):
+    """Returns a copy of a state on a device; numbers in tensors without dims stay on the host."""
+    if isinstance(value, cresset.Tensor):
+        return value.detach().to(device if value.dim() else "cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: _on_device(part, device) for key, part in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(_on_device(part, device) for part in value)
+    return copy.deepcopy(value)
+
+
 class _Hook(JoinHook):
     """What a rank without inputs does while others step."""
 
@@ -256,10 +267,15 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     def load_state_dict(self, state_dict):
         """Loads this rank's share of a whole state."""
         self._check_ready()
-        params = [p for g in self.param_groups for p in g["params"]]
-        for i, state in state_dict["state"].items():
-            if self._owner[params[i]] == self.rank:
-                self.optim.state[params[i]] = copy.deepcopy(state)
-        for group, saved in zip(self.param_groups, state_dict["param_groups"]):
-            group.update({k: v for k, v in saved.items() if k != "params"})
+        super().load_state_dict(state_dict)
+
+    def _set_state(self, state_dict):
+        saved = copy.deepcopy(state_dict["param_groups"])
+        self._check_groups(saved)
+        params = dict(pair for group, old in zip(self.param_groups, saved) for pair in zip(old["params"], group["params"]))
+        own = {params[i]: _on_device(state, params[i].device) for i, state in state_dict["state"].items()
+               if self._owner[params[i]] == self.rank}
+        self.optim.state.update(own)
+        for group, old in zip(self.param_groups, saved):
+            group.update({k: v for k, v in old.items() if k != "params"})
         self._options_to_local()

@@ -7,7 +7,7 @@ import cresset
 from ... import distributed_c10d as dist
 from ...checkpoint.metadata import ChunkStorageMetadata
 from ...checkpoint.planner_helpers import _write_item_for_shard
-from ..metadata import ShardMetadata
+from ..metadata import _rank_of, ShardMetadata
 from .metadata import ShardedTensorMetadata, TensorProperties
 
 __all__ = ["Shard", "ShardMetadata", "ShardedTensor", "ShardedTensorMetadata", "TensorProperties", "empty",
@@ -27,6 +27,11 @@ class Shard:
         return cls(tensor, ShardMetadata(list(shard_offsets), list(tensor.size()), f"rank:{rank}/{tensor.device}"))
 
 
+def _check_rrefs(init_rrefs):
+    if init_rrefs:
+        raise RuntimeError("RPC Framework needs to be initialized using torch.distributed.rpc.init_rpc if init_rrefs is set to True")
+
+
 def _chunk(shard):
     return ChunkStorageMetadata(cresset.Size(shard.shard_offsets), cresset.Size(shard.shard_sizes))
 
@@ -34,11 +39,13 @@ def _chunk(shard):
 class ShardedTensor:
     """A tensor in boxes; local_shards() are this rank's."""
 
-    def __init__(self, local_shards, metadata, process_group=None):
+    def __init__(self, local_shards, metadata, process_group=None, sharding_spec=None):
         self._local_shards, self._metadata, self._process_group = list(local_shards), metadata, process_group
+        self._sharding_spec = sharding_spec
 
     @classmethod
     def _init_from_local_shards(cls, local_shards, *global_size, process_group=None, init_rrefs=False):
+        _check_rrefs(init_rrefs)
         size = cresset.Size(global_size[0] if len(global_size) == 1 and not isinstance(global_size[0], int) else global_size)
         own = [s.metadata for s in local_shards]
         dtypes = {s.tensor.dtype for s in local_shards}
@@ -57,9 +64,11 @@ class ShardedTensor:
         return cls(local_shards, ShardedTensorMetadata(shards, size, TensorProperties(dtypes.pop())), process_group)
 
     @classmethod
-    def _init_from_local_shards_and_global_metadata(cls, local_shards, sharded_tensor_metadata, process_group=None):
+    def _init_from_local_shards_and_global_metadata(cls, local_shards, sharded_tensor_metadata, process_group=None, init_rrefs=False,
+                                                    sharding_spec=None):
         """Makes a tensor whose boxes of all ranks are known, without a call between ranks."""
-        return cls(local_shards, sharded_tensor_metadata, process_group)
+        _check_rrefs(init_rrefs)
+        return cls(local_shards, sharded_tensor_metadata, process_group, sharding_spec)
 
     def local_shards(self):
         """Returns this rank's boxes."""
@@ -74,6 +83,17 @@ class ShardedTensor:
     def metadata(self):
         """Returns the boxes of all ranks."""
         return self._metadata
+
+    def sharding_spec(self):
+        """Returns the division of which this tensor has the boxes."""
+        if self._sharding_spec is None:
+            from ..sharding_spec import _infer_sharding_spec_from_shards_metadata
+            self._sharding_spec = _infer_sharding_spec_from_shards_metadata(self._metadata.shards_metadata)
+        return self._sharding_spec
+
+    def remote_shards(self):
+        """Is refused: there is no RPC."""
+        raise RuntimeError("ShardedTensor created with init_rrefs=False, no RRefs to remote shards available")
 
     def size(self, dim=None):
         """Returns the size of the whole tensor."""
@@ -126,7 +146,8 @@ class ShardedTensor:
 
     def _map_local(self, fn):
         """Returns this tensor with other elements."""
-        return ShardedTensor([replace(s, tensor=fn(s.tensor)) for s in self._local_shards], self._metadata, self._process_group)
+        return ShardedTensor([replace(s, tensor=fn(s.tensor)) for s in self._local_shards], self._metadata, self._process_group,
+                             self._sharding_spec)
 
     def __repr__(self):
         return f"ShardedTensor({self._metadata})"
@@ -134,37 +155,41 @@ class ShardedTensor:
 
 def init_from_local_shards(local_shards, *global_size, process_group=None, init_rrefs=False):
     """Makes a tensor of the boxes that the ranks of a group have."""
-    return ShardedTensor._init_from_local_shards(local_shards, *global_size, process_group=process_group)
+    return ShardedTensor._init_from_local_shards(local_shards, *global_size, process_group=process_group, init_rrefs=init_rrefs)
 
 
 # --- tensors of a division -----------------------------------------------------------------------------------------
 
-def _of_spec(fill, spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group):
+def _of_spec(fill, spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group, init_rrefs):
     """Makes a tensor of which each rank has the boxes that a division gives it."""
-    from ...remote_device import _remote_device
+    _check_rrefs(init_rrefs)
+    if layout is not cresset.strided:
+        raise ValueError("Only torch.strided layout is currently supported")
+    if memory_format is not cresset.contiguous_format:
+        raise ValueError("Only torch.contiguous_format memory_format is currently supported")
     size = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     dtype = dtype or cresset.get_default_dtype()
     metadata = spec.build_metadata(size, TensorProperties(dtype, layout, requires_grad, memory_format, pin_memory))
-    rank, own = dist.get_rank(process_group), []
+    group, own = dist._group_or_default_group(process_group), []
     for box in metadata.shards_metadata:
-        place = box.placement if isinstance(box.placement, _remote_device) else _remote_device(box.placement)
-        if place.rank() == rank:
-            tensor = fill(list(box.shard_sizes), dtype=dtype, layout=layout, device=place.device(), pin_memory=pin_memory)
+        if _rank_of(box.placement, group) == dist.get_rank():
+            tensor = fill(list(box.shard_sizes), dtype=dtype, layout=layout, device=box.placement.device(), pin_memory=pin_memory)
             own.append(Shard(tensor.requires_grad_(requires_grad), box))
-    return ShardedTensor(own, metadata, process_group)
+    return ShardedTensor(own, metadata, process_group, spec)
 
 
 def empty(sharding_spec, *size, dtype=None, layout=cresset.strided, requires_grad=False, pin_memory=False,
           memory_format=cresset.contiguous_format, process_group=None, init_rrefs=False):
     """Makes a tensor whose elements are undefined."""
-    return _of_spec(cresset.empty, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group)
+    return _of_spec(cresset.empty, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group,
+                    init_rrefs)
 
 
 def full(sharding_spec, size, fill_value, *, dtype=None, layout=cresset.strided, requires_grad=False, pin_memory=False,
          memory_format=cresset.contiguous_format, process_group=None, init_rrefs=False):
     """Makes a tensor whose elements are a number."""
     return _of_spec(lambda size, **how: cresset.full(size, fill_value, **how), sharding_spec, (size,), dtype, layout, requires_grad,
-                    pin_memory, memory_format, process_group)
+                    pin_memory, memory_format, process_group, init_rrefs)
 
 
 def ones(sharding_spec, *size, **how):
@@ -180,13 +205,15 @@ def zeros(sharding_spec, *size, **how):
 def rand(sharding_spec, *size, dtype=None, layout=cresset.strided, requires_grad=False, pin_memory=False,
          memory_format=cresset.contiguous_format, process_group=None, init_rrefs=False):
     """Makes a tensor of random numbers of [0, 1), by each rank's generator."""
-    return _of_spec(cresset.rand, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group)
+    return _of_spec(cresset.rand, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group,
+                    init_rrefs)
 
 
 def randn(sharding_spec, *size, dtype=None, layout=cresset.strided, requires_grad=False, pin_memory=False,
           memory_format=cresset.contiguous_format, process_group=None, init_rrefs=False):
     """Makes a tensor of normal random numbers, by each rank's generator."""
-    return _of_spec(cresset.randn, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group)
+    return _of_spec(cresset.randn, sharding_spec, size, dtype, layout, requires_grad, pin_memory, memory_format, process_group,
+                    init_rrefs)
 
 
 # --- hooks of modules whose attributes are such tensors ------------------------------------------------------------

@@ -101,11 +101,11 @@ def apply_activation_checkpointing(model, checkpoint_wrapper_fn=checkpoint_wrapp
     """Puts wrappers around the submodules that check_fn, or a policy of distributed.fsdp.wrap, picks; not around the model."""
     from ...fsdp.wrap import _Policy, _recursive_wrap, _wrap_chosen, lambda_auto_wrap_policy
     policy = auto_wrap_policy if auto_wrap_policy is not None else partial(lambda_auto_wrap_policy, lambda_fn=check_fn)
-    if isinstance(policy, _Policy):
-        chosen = policy._run_policy(model, ignored_modules=set(), root_kwargs={})
-        _wrap_chosen(model, chosen, checkpoint_wrapper_fn)
-    elif callable(policy):
+    if callable(policy):  # ModuleWrapPolicy is, too: a module of several parents has a wrapper in each
         _recursive_wrap(module=model, auto_wrap_policy=policy, wrapper_cls=checkpoint_wrapper_fn, ignored_modules=set(),
                         ignored_params=set(), only_wrap_children=True)
+    elif isinstance(policy, _Policy):
+        chosen = policy._run_policy(model, ignored_modules=set(), root_kwargs={})
+        _wrap_chosen(model, chosen, checkpoint_wrapper_fn)
     else:
         raise ValueError(f"Expected {policy} to be callable or be a pre-defined wrap policy")
