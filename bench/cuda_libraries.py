@@ -252,6 +252,15 @@ def rows_of(python, device, programs):
     return rows
 
 
+def version_of_torch():
+    """The version of the torch that is compared; None where it is missing, or is Cresset."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return None if "cresset" in version else version
+
+
 def main(device, texts):
     programs = [p for p in all_programs() if not texts or any(text in p for text in texts)]
     start, counts = time.time(), {}
@@ -273,12 +282,16 @@ def main(device, texts):
         print(f"{program}: {apart:.1e}" + ("" if apart <= near else f", Cresset {a['losses']}, torch {b['losses']}"))
     for library, (all_, run_, near_) in counts.items():
         print(f"{library}: {all_} programs, {run_} run in both, losses of {near_} are near")
-    print(f"{time.time() - start:.0f} s, torch {importlib.metadata.version('torch')}")
+    print(f"{time.time() - start:.0f} s, torch {version_of_torch()}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--work"]:
         work(sys.argv[2], sys.argv[3:])
+    elif version_of_torch() is None or importlib.util.find_spec("cresset") is None:
+        print("bench/cuda_libraries.py compares with torch: install torch in this environment, and set PYTHONPATH to the folder that "
+              "has cresset", file=sys.stderr)
+        sys.exit(2)
     else:
         chosen = "cpu" if "--device" in sys.argv and sys.argv[sys.argv.index("--device") + 1] == "cpu" else "cuda"
         main(chosen, [a for a in sys.argv[1:] if a not in ("--device", "cpu", "cuda")])
