@@ -82,13 +82,17 @@ TensorType.getInferred = TensorType.get
 TensorType.create_from_tensor = classmethod(lambda cls, tensor: cls())
 
 
+def _check_element(name, element):
+    if element is None:
+        raise RuntimeError(f"Can not create {name} with None type")
+    if not isinstance(element, Type):
+        raise TypeError(f"{name}(): expected a type, got {type(element).__name__}")
+
+
 def _parametrized(name, form, schema=None):
     """The class of a type with one parameter."""
     def __init__(self, element):
-        if element is None:
-            raise RuntimeError(f"Can not create {name} with None type")
-        if not isinstance(element, Type):
-            raise TypeError(f"{name}(): expected a type, got {type(element).__name__}")
+        _check_element(name, element)
         self._inside, self._text = (element,), f"{form}[{element}]"
         self._schema = schema and schema(element)
 
@@ -113,6 +117,8 @@ class DictType(Type):
     """Dict[K, V]."""
 
     def __init__(self, key, value):
+        _check_element("DictType", key)
+        _check_element("DictType", value)
         self._inside, self._text = (key, value), f"Dict[{key}, {value}]"
         self._schema = f"Dict({key.str()}, {value.str()})"
 
@@ -128,6 +134,8 @@ class TupleType(Type):
 
     def __init__(self, elements):
         self._inside = tuple(elements)
+        for element in self._inside:
+            _check_element("tuple", element)
         self._text = f"Tuple[{', '.join(map(repr, self._inside)) or '()'}]"
         self._schema = f"({', '.join(t.str() for t in self._inside)})"
 
@@ -140,6 +148,8 @@ class UnionType(Type):
 
     def __init__(self, members):
         self._inside = tuple(dict.fromkeys(members))
+        for member in self._inside:
+            _check_element("UnionType", member)
         self._text = f"Union[{', '.join(map(repr, self._inside))}]"
         self._schema = f"Union({', '.join(t.str() for t in self._inside)})"
 
@@ -148,6 +158,7 @@ class OptionalType(UnionType):
     """Optional[T]."""
 
     def __init__(self, element):
+        _check_element("OptionalType", element)
         self._inside, self._text, self._schema = (element, NoneType()), f"Optional[{element}]", element.str() + "?"
 
     def getElementType(self):

@@ -35,6 +35,16 @@ def test_types_of_torchscript():
     assert torch.NoneType.get().isSubtypeOf(torch.OptionalType(T)) and T.isSubtypeOf(torch.AnyType.get())
     assert not torch.ListType.ofInts().isSubtypeOf(torch.ListType(torch.NumberType.get()))
     assert torch.unify_type_list([torch.NoneType.get(), T]) == torch.OptionalType(T)
+    C, number = torch._C, torch.IntType.get()
+    for call, text in ((lambda: C.OptionalType(None), "OptionalType"), (lambda: C.ListType(None), "ListType"),
+                       (lambda: C.FutureType(None), "FutureType"), (lambda: C.DictType(None, number), "DictType"),
+                       (lambda: C.DictType(number, None), "DictType"), (lambda: C.TupleType([number, None]), "tuple"),
+                       (lambda: C.UnionType([None]), "UnionType")):
+        with pytest.raises(RuntimeError, match=f"^Can not create {text} with None type$"):
+            call()
+    for call in (lambda: C.OptionalType(3), lambda: C.DictType(number, 3), lambda: C.UnionType([number, "a"]), lambda: C.TupleType([3])):
+        with pytest.raises(TypeError, match="expected a type, got"):
+            call()
     with pytest.raises(RuntimeError, match="element 1 of type float did not match the types before it .int."):
         torch.unify_type_list([torch.IntType.get(), torch.FloatType.get()])
     assert torch._C.InferredType("why").reason() == "why" and torch._C.InferredType(T).type() == T

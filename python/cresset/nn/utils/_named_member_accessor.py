@@ -17,6 +17,11 @@ def _check_module(module):
         raise TypeError(f"{module} is not an instance of torch.nn.Module")
 
 
+def _check_tensor(tensor):
+    if tensor is not None and not isinstance(tensor, Tensor):
+        raise TypeError(f"{tensor} is not an instance of torch.Tensor")
+
+
 def _table_of(module, name):
     """The parameters or buffers that have a name; None for other attributes."""
     return next((table for table in (module._parameters, module._buffers) if name in table), None)
@@ -25,6 +30,7 @@ def _table_of(module, name):
 def set_tensor(module, name, tensor):
     """Sets a parameter, a buffer, or another attribute."""
     _check_module(module)
+    _check_tensor(tensor)
     _check_name("tensor", name)
     table = _table_of(module, name)
     if table is not None:
@@ -37,14 +43,14 @@ def swap_tensor(module, name, tensor, allow_missing=False):
     """Sets a tensor and returns the one before.  With allow_missing, _MISSING stands for none: it is returned where
     the module has no such attribute, and deletes one."""
     _check_module(module)
+    if tensor is not _MISSING:
+        _check_tensor(tensor)
     _check_name("tensor", name)
-    if tensor is not _MISSING and tensor is not None and not isinstance(tensor, Tensor):
-        raise TypeError(f"{tensor} is not an instance of torch.Tensor")
     table = _table_of(module, name)
     old = table[name] if table is not None else getattr(module, name, _MISSING)
     if old is _MISSING and not allow_missing:
         raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
-    if old is not _MISSING and table is None and not isinstance(old, Tensor):
+    if old is not _MISSING and old is not None and table is None and not isinstance(old, Tensor):
         raise TypeError(f"attribute `{name}`: {old} is not an instance of torch.Tensor")
     if tensor is not _MISSING:
         set_tensor(module, name, tensor)
@@ -63,7 +69,8 @@ def swap_submodule(module, name, submodule):
     if name not in module._modules:
         raise KeyError(f"submodule {name} does not exist")
     old = module._modules[name]
-    _check_module(old)
+    if old is None:
+        raise TypeError(f"{name} attribute is not an instance of torch.nn.Module")
     module._modules[name] = submodule
     return old
 
@@ -98,8 +105,7 @@ class NamedMemberAccessor:
         if not hasattr(owner, last):
             raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
         found = getattr(owner, last)
-        if found is not None and not isinstance(found, Tensor):
-            raise TypeError(f"{found} is not an instance of torch.Tensor")
+        _check_tensor(found)
         return found
 
     def set_tensor(self, name, value):
@@ -110,7 +116,10 @@ class NamedMemberAccessor:
     def del_tensor(self, name):
         """Deletes the tensor of a name."""
         owner, last = self._owner(name)
-        swap_tensor(owner, last, _MISSING)
+        try:
+            delattr(owner, last)
+        except AttributeError:
+            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`") from None
 
     def swap_tensor(self, name, value, allow_missing=False):
         """Sets the tensor of a name and returns the one before."""
