@@ -110,8 +110,11 @@ void cr_defer_use_programs(bool at_first_sight);
 void cr_scripted_start(void);
 /* Whether calls run programs: never, where these are faster, or from the second equal call on
  * whenever there is one.  Returns the mode before. */
-enum { CR_SCRIPTED_OFF, CR_SCRIPTED_MEASURED, CR_SCRIPTED_ALWAYS };
+enum { CR_SCRIPTED_SHARED = -1, CR_SCRIPTED_OFF, CR_SCRIPTED_MEASURED, CR_SCRIPTED_ALWAYS };
 int cr_scripted_set_mode(int mode);
+/* The same for the calls of this thread; CR_SCRIPTED_SHARED is what cr_scripted_set_mode says.
+ */
+int cr_scripted_set_mode_here(int mode);
 /* Appends the programs of a function: the times of a call either way, and the graph with its
  * groups. */
 struct cr_sfunction;

@@ -88,7 +88,22 @@ typedef struct {
 
 static _Atomic int scripted_mode = CR_SCRIPTED_MEASURED;
 
+static CR_THREAD int scripted_mode_here = CR_SCRIPTED_SHARED;
+
 int cr_scripted_set_mode(int mode) { return atomic_exchange(&scripted_mode, mode); }
+
+int cr_scripted_set_mode_here(int mode)
+{
+    int was = scripted_mode_here;
+
+    scripted_mode_here = mode;
+    return was;
+}
+
+static int scripted_mode_now(void)
+{
+    return scripted_mode_here == CR_SCRIPTED_SHARED ? scripted_mode : scripted_mode_here;
+}
 
 /* --- what a call depends on --- */
 
@@ -472,9 +487,9 @@ static cr_status scripted_watch(cr_ivalue *out, scripted_recording *r, cr_sfunct
         return st;
     made = made ? made : scripted_note_reads(r);
     made = made ? made : scripted_finish(r, out);
-    r->e->state = made                                  ? SCRIPTED_LEFT
-                  : scripted_mode == CR_SCRIPTED_ALWAYS ? SCRIPTED_USED
-                                                        : SCRIPTED_WAITING;
+    r->e->state = made                                        ? SCRIPTED_LEFT
+                  : scripted_mode_now() == CR_SCRIPTED_ALWAYS ? SCRIPTED_USED
+                                                              : SCRIPTED_WAITING;
     if (made)
         cr_log_line("graph", 1, "%s runs by its steps: %s", f->qualified, cr_error_message());
     return CR_OK;
@@ -562,7 +577,7 @@ typedef struct {
 /* In the function's lock: how the call runs. */
 static scripted_way scripted_choose(scripted *s, scripted_entry *e)
 {
-    int seen = scripted_mode == CR_SCRIPTED_ALWAYS ? 0 : SCRIPTED_SEEN;
+    int seen = scripted_mode_now() == CR_SCRIPTED_ALWAYS ? 0 : SCRIPTED_SEEN;
     scripted_way w = {0};
 
     w.records = e->state == SCRIPTED_COUNTS && e->calls++ >= seen && !s->busy;
@@ -703,7 +718,7 @@ static cr_status scripted_program(bool *done, cr_ivalue *out, cr_sfunction *f,
     scripted_way w = {0};
 
     if (!s || atomic_load_explicit(&s->off, memory_order_relaxed) ||
-        scripted_mode == CR_SCRIPTED_OFF || !scripted_is_quiet())
+        scripted_mode_now() == CR_SCRIPTED_OFF || !scripted_is_quiet())
         return CR_OK;
     pthread_mutex_lock(&s->lock);
     scripted_entry *e = scripted_find(s, args, count, t);

@@ -338,6 +338,50 @@ def test_the_faster_way_is_chosen_and_may_be_forbidden():
     assert program_of(f).startswith(("is used", "is left"))
     assert "group {" in program_of(f)
     with torch.jit.optimized_execution(False):
-        assert same(f(x, x), want) and torch._C._script_programs(0) == 0
+        assert same(f(x, x), want) and torch._C._script_programs_here(0) == 0
+    assert torch._C._script_programs_here(-1) == -1 and torch._C._script_programs(1) == 1
     with pytest.raises(ValueError, match="a mode is 0, 1 or 2, not 5"):
         torch._C._script_programs(5)
+    with pytest.raises(ValueError, match="a thread's mode is -1, 0, 1 or 2, not -2"):
+        torch._C._script_programs_here(-2)
+
+
+def test_programs_are_forbidden_to_one_thread():
+    """Two blocks of two threads overlap; calls of a third one have programs meanwhile, and all have afterwards."""
+    x, seen = torch.randn(5), {}
+
+    def made_in_a_program():
+        def own(x):  # a function of this call alone
+            return torch.tanh(x * x + 1) / (x.abs() + 2)
+        f = torch.jit.script(own)
+        for _ in range(3):
+            assert same(f(x), own(x))
+        return "group {" in program_of(f)
+
+    first, second = threading.Event(), threading.Event()
+
+    def one():
+        with torch.jit.optimized_execution(False):
+            first.set()
+            assert second.wait(60)
+            seen["one"] = made_in_a_program()
+
+    def two():
+        assert first.wait(60)
+        with torch.jit.optimized_execution(False):
+            second.set()
+            threads[0].join(60)
+            seen["two"] = made_in_a_program()
+            with torch.jit.optimized_execution(True):
+                seen["inside"] = torch._C._script_programs_here(1)
+        seen["behind"] = made_in_a_program()
+
+    threads = [threading.Thread(target=one), threading.Thread(target=two)]
+    for t in threads:
+        t.start()
+    assert second.wait(60)
+    seen["third"] = made_in_a_program()
+    for t in threads:
+        t.join(60)
+    assert seen == {"one": False, "two": False, "inside": 1, "behind": True, "third": True}
+    assert torch._C._script_programs(2) == 2

@@ -461,12 +461,12 @@ def onednn_fusion_enabled():
 
 @contextlib.contextmanager
 def optimized_execution(should_optimize):
-    """With False, calls run by their steps, without programs; in all threads."""
-    was = _c._script_programs(1 if should_optimize else 0)
+    """With False, this thread's calls run by their steps, without programs."""
+    was = _c._script_programs_here(1 if should_optimize else 0)
     try:
         yield
     finally:
-        _c._script_programs(was)
+        _c._script_programs_here(was)
 
 
 @contextlib.contextmanager

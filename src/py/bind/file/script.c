@@ -2614,11 +2614,26 @@ static PyObject *script_programs_mode(PyObject *m, PyObject *mode)
     return PyLong_FromLong(cr_scripted_set_mode((int)n));
 }
 
+/* _script_programs_here(mode) -> the thread's mode before; -1 is that of all threads */
+static PyObject *script_programs_here(PyObject *m, PyObject *mode)
+{
+    long n = PyLong_AsLong(mode);
+
+    (void)m;
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    if (n < CR_SCRIPTED_SHARED || n > CR_SCRIPTED_ALWAYS)
+        return PyErr_Format(PyExc_ValueError, "a thread's mode is -1, 0, 1 or 2, not %ld", n);
+    return PyLong_FromLong(cr_scripted_set_mode_here((int)n));
+}
+
 static PyMethodDef script_functions[] = {
     {"_script_programs", script_programs_mode, METH_O,
      "Whether equal calls of TorchScript run programs: 0 never, 1 where these are faster, 2 "
      "always; "
      "returns the mode before."},
+    {"_script_programs_here", script_programs_here, METH_O,
+     "The same for calls of this thread; -1 is what _script_programs says."},
     {"_script_graph_after", script_text_after, METH_VARARGS, "A graph's text after passes."},
     {"_script_load", script_load, METH_O, "Reads a TorchScript archive."},
     {"_set_trace_hooks", cr_py_set_trace_hooks, METH_VARARGS, "Sets what a trace is told."},
