@@ -30,16 +30,18 @@ def test_properties(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_tensor_has_them(name):
+def test_calls_say_that_no_tensor_has_them(name):
+    """torch 2.13 has such tensors, without operators; names.md counts these dtypes as missing."""
     dtype, x = getattr(torch, name), torch.ones(2)
-    calls = [lambda: torch.zeros(2, dtype=dtype), lambda: torch.tensor([1], dtype=dtype), lambda: x.to(dtype),
-             lambda: x.to("cpu", dtype), lambda: x.to(dtype=dtype), lambda: x.sum(dtype=dtype), lambda: x.type(dtype),
+    calls = [lambda: torch.empty(2, dtype=dtype), lambda: torch.zeros(2, dtype=dtype), lambda: torch.tensor([1], dtype=dtype), lambda: x.to(dtype),
+             lambda: x.to("cpu", dtype), lambda: x.to(dtype=dtype), lambda: x.sum(dtype=dtype),
              lambda: torch.empty_like(x, dtype=dtype), lambda: torch.frombuffer(bytearray(8), dtype=dtype),
-             lambda: torch.promote_types(dtype, torch.float32), lambda: torch.can_cast(dtype, torch.float32),
              lambda: torch.asarray([1], dtype=dtype), lambda: x.new_zeros(2, dtype=dtype), lambda: x.view(dtype),
-             lambda: torch.nn.Linear(1, 1, dtype=dtype), lambda: torch.set_default_dtype(dtype),
-             lambda: torch.finfo(dtype), lambda: torch.iinfo(dtype), lambda: torch.set_autocast_dtype("cpu", dtype)]
+             lambda: torch.nn.Linear(1, 1, dtype=dtype)]
     for call in calls:
+        with pytest.raises(NotImplementedError, match=f"^torch.{name} is a name alone: no tensor of Cresset has this dtype$"):
+            call()
+    for call in (lambda: x.type(dtype), lambda: torch.set_default_dtype(dtype), lambda: torch.finfo(dtype), lambda: torch.iinfo(dtype)):
         with pytest.raises((NotImplementedError, TypeError, RuntimeError, ValueError)):
             call()
     assert x.dtype == torch.float32 and torch.get_default_dtype() == torch.float32

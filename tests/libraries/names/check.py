@@ -3,7 +3,7 @@
     python -m cresset run check.py [--missing FILE] [--page FILE]
 
 Prints a line for each library and each namespace: names here, names there are.  A function that
-only raises counts as missing, unless it only raises in torch too.  --missing writes the missing
+only raises counts as missing, unless it only raises in torch too; a dtype without tensors, too.  --missing writes the missing
 names, those that most libraries use first; --page writes the page for docs/, with the reasons
 that reasons.txt gives; --messages writes the module by which the package tells that a name is
 torch's.  The shares at the end leave out the packages of ASIDE, which are other work.
@@ -140,7 +140,8 @@ def page_lines(used, spaces):
     yield ""
     yield "Written by `make names`.  Names are those of torch 2.13: the ones that the libraries of"
     yield "`tests/libraries/versions.txt` spell, and the public ones of the documented namespaces."
-    yield "A function that only raises counts as missing, and so does a class whose construction only raises."
+    yield "A function that only raises counts as missing, and so do a class whose construction only raises and a dtype that no"
+    yield "tensor has."
     yield ""
     yield "A torch 2.13 whose `torch._C._distributed_c10d` is hidden, as in a build without distributed,"
     yield "has 1331 of the used and 3491 of the public names."

@@ -44,8 +44,17 @@ def _makers(kind):
                 break
 
 
+def _has_tensors(dtype):
+    try:
+        return importlib.import_module("torch").empty(2, dtype=dtype).dtype is dtype
+    except Exception:
+        return False
+
+
 def only_raises(value):
-    """Whether all that a call does is to raise: of a class, its construction."""
+    """Whether all that a call does is to raise: of a class, its construction; of a dtype, making a tensor."""
+    if type(value).__name__ == "dtype":
+        return not _has_tensors(value)
     if inspect.isclass(value):
         return any(only_raises(made) for made in _makers(value))
     value = getattr(value, "__func__", value)  # a method of a class

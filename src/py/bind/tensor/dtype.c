@@ -51,8 +51,8 @@ bool cr_py_refuse_named(PyObject *x)
     const named_dtype *n = Py_IS_TYPE(x, &cr_py_dtype_type) ? named_of(x) : NULL;
 
     if (n)
-        PyErr_Format(PyExc_NotImplementedError, "\"copy_\" not implemented for '%s'",
-                     n->legacy);
+        PyErr_Format(PyExc_NotImplementedError,
+                     "torch.%s is a name alone: no tensor of Cresset has this dtype", n->name);
     return n != NULL;
 }
 
