@@ -64,6 +64,7 @@ class Compiler:
         self.unread = None  # a Walk not yet in these: computing paths is slow
         # Names of attributes that observed calls computed, modules that they imported, and code that they ran.
         self.by_string, self.imported, self.ran = set(), set(), None
+        self.library_names = set()  # in the code of trusted modules that observed calls ran
         self.varying_sizes, self.varying = {}, set()
 
     @property
@@ -132,6 +133,7 @@ class Compiler:
         self.imported |= imported
         self.by_string |= seen.names
         self.ran = (self.ran or set()).union(seen.codes)
+        self.library_names |= _names_of_library(seen.codes)
 
     @property
     def other_backend(self):
@@ -243,6 +245,11 @@ def _observation(watched):
     return seen if seen.start() else None
 
 
+def _names_of_library(codes):
+    """The names in those code objects that are this package's or the standard library's."""
+    return set().union(*(_C._facts_of_code(x)[1] for x in codes if _is_trusted_file(x.co_filename)))
+
+
 def _imports(calls):
     """The modules that import statements of the program name."""
     return {_absolute(*what) for kind, what, _, place in calls
@@ -267,7 +274,8 @@ class _Recording:
         # A value that the call needs is an error under fullgraph=True, which a region of deferred calls knows.
         self.fn = compiled._watched if compiler.fullgraph and compiler.own_programs else compiled._function
         self.observation = None
-        self.walk = Walk(compiled._function, list(kwargs), compiler.varying, compiler.by_string, compiler.ran)
+        self.walk = Walk(compiled._function, list(kwargs), compiler.varying, compiler.by_string, compiler.ran,
+                         compiler.library_names)
 
     def result(self):
         """Returns the function's result and makes the entry."""
@@ -541,8 +549,6 @@ class _Recording:
 
     def check_reads(self):
         """Checks that the call read only objects that the guard has."""
-        if self.walk.fill_caches():
-            raise NotYet("the call computes a result that functools.lru_cache keeps for later calls")
         deferred, seen = self.walk.deferred, self.observation
         if seen is None:
             why = "under a debugger its instructions are not observed"
@@ -579,7 +585,11 @@ class _Recording:
         if len(sys.modules) > self.modules:
             c.learn(seen, imported)
             self.try_again("the call imports modules, whose code reads more than later calls")
-        if imported <= c.imported and not self.walk.add_names(seen.names) and not unvisited:
+        library = _names_of_library(seen.codes)
+        unknown = library - self.walk.library_names
+        if imported <= c.imported and not self.walk.add_names(seen.names) and not unvisited and \
+           not self.walk.hold_attributes(unknown):
+            self.walk.guard_library([x for x in seen.codes if _is_trusted_file(x.co_filename)])
             return
         c.learn(seen, imported)
         self.try_again("the call runs code, computes names of attributes or imports modules that its guard lacks")
@@ -815,5 +825,6 @@ def reset():
             seen.clear()
         compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False
         compiler.by_string, compiler.imported, compiler.ran = set(), set(), None
+        compiler.library_names = set()
         compiler.flushes.clear()
         compiler.unread = None

@@ -25,10 +25,6 @@ _TEXT = frozenset(("format", "format_map", "__format__", "__repr__", "__str__", 
                    "__dir__"))  # these read objects to any depth, or memory
 
 
-# A call that finds its results in the cache; recordings with other calls are refused (Walk.fill_caches).
-_CACHED = type(functools.lru_cache(len))
-
-
 _OF_NUMPY = ("ufunc", "_ArrayFunctionDispatcher")  # their objects are functions of their arguments
 
 
@@ -68,7 +64,7 @@ def is_classified(kind, what, owner):
         return _is_ours(owner.__module__) or (owner in _BASES or issubclass(owner, BaseException)) and what.__name__ not in _TEXT
     if kind == "t":
         return _is_type(what)
-    if _is_ours(what.__module__) or what in (_CACHED, functools.partial) or what.__name__ in _OF_NUMPY:
+    if _is_ours(what.__module__) or what is functools.partial or what.__name__ in _OF_NUMPY:
         return True
     call = next((base.__dict__["__call__"] for base in what.__mro__ if "__call__" in base.__dict__), None)
     return type(call) is types.FunctionType or _is_ours(getattr(getattr(call, "__objclass__", None), "__module__", None))

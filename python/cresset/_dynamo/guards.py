@@ -4,8 +4,9 @@
 attributes of modules and objects.  It builds a guard (src/py/bind/compile/guard.h) with one node for
 each object.  Tensors become inputs of the recording.
 
-Code of this package and of the standard library is assumed to read only its arguments.  Objects
-that cannot be guarded raise `Refused`.
+Code of this package and of the standard library is assumed to read only its arguments, the globals
+and attributes of modules that it names, and its classes.  `hold_classes` and `guard_library` guard
+these, because a program may replace them.  Objects that cannot be guarded raise `Refused`.
 """
 import builtins
 import functools
@@ -45,6 +46,7 @@ _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.Bu
           Generator, property, staticmethod, classmethod)
 _VALUES = (int, float, complex, str, bytes, device)
 _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
+_WITHOUT_CONTENTS = _ATOM_SET | _VALUE_SET | {types.FunctionType}  # a function that ran is visited
 
 # Names of attributes and functions that read or write .grad.
 _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_",
@@ -81,7 +83,8 @@ _QUERIES = frozenset(("is_leaf", "grad_fn", "output_nr", "_base", "_is_view", "r
                       "is_anomaly_enabled", "current_stream", "getrefcount", "_getframe", "currentframe",
                       "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
                       "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
-                      "get_rng_state", "initial_seed"))
+                      "get_rng_state", "initial_seed", "is_warn_always_enabled", "get_fastpath_enabled",
+                      "get_printoptions", "get_warn_always"))
 # Methods in C that read attributes by a string.
 _BY_NAME = frozenset(("__getattribute__", "__setattr__", "__delattr__", "getattr", "hasattr", "format", "format_map"))
 # Special methods that are called only to make, copy or pickle an object.
@@ -104,8 +107,14 @@ _CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__hash__"
 _MOST_NODES = 100_000
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 # Names by which code reads functions that it does not call.
+_DESCRIPTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "get_type_hints"))
 _OF_FUNCTIONS = frozenset(("__code__", "__defaults__", "__kwdefaults__", "__closure__", "signature"))
 _NOTHING = {}
+_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
+_FOLDER = __file__.removesuffix("_dynamo/guards.py")
+_DERIVABLE = (int, float, complex, str, bytes)
+# Containers whose classes have no more than their contents.
+_CONTAINERS = frozenset((tuple, list, dict, OrderedDict, defaultdict, set, frozenset, Size))
 
 
 def _is_trusted(module_name):
@@ -114,12 +123,54 @@ def _is_trusted(module_name):
     return root == "cresset" or root == "torch" or root in _STDLIB and root != "__main__"
 
 
+def _is_trusted_class(t):
+    """Whether the class is one of a trusted module.  A program's class may only name such a module."""
+    if not _is_trusted(t.__module__):
+        return False
+    if not t.__flags__ & _HEAP_TYPE or t.__module__.partition(".")[0] not in ("cresset", "torch", _root.NAME):
+        return True
+    found = sys.modules.get(t.__module__)
+    for name in t.__qualname__.split("."):
+        found = getattr(found, "__dict__", _NOTHING).get(name)
+    return found is t or "<locals>" in t.__qualname__ and _is_of_package(t)
+
+
+def _is_of_package(t):
+    """Whether a class that functions made has a function of this package."""
+    codes = (getattr(x, "__code__", None) for x in t.__dict__.values())
+    return any(code is not None and code.co_filename.startswith(_FOLDER) for code in codes)
+
+
 def _root_of(x):
     return (x.__module__ or "").partition(".")[0]
 
 
 def _is_ours(root):
     return root in ("cresset", "torch", "_C", _root.NAME)
+
+
+def _dict_of(t):
+    """The __dict__ of a class, whose metaclass may define __getattribute__."""
+    return _TYPE_DICT(t)
+
+
+_TYPE_DICT = type.__dict__["__dict__"].__get__
+_files = {}  # file -> the module whose code it has
+
+
+def _module_of(file):
+    """The module of this package or of the standard library whose code is in the file, or None."""
+    if file.startswith("<frozen "):
+        return sys.modules.get(file[len("<frozen "):-1])
+    if file not in _files:
+        _files.update((getattr(m, "__file__", None), m) for m in list(sys.modules.values()) if m is not None)
+    return _files.get(file)
+
+
+def _has_settings(module_name):
+    """Whether a module of this package has settings in C or ones that its functions change."""
+    root, _, rest = (module_name or "").partition(".")
+    return _is_ours(root) and (rest.partition(".")[0] == "backends" and rest != "backends" or rest.endswith("config"))
 
 
 def _may_read_state(root):
@@ -158,7 +209,7 @@ def _is_not_plain(item):
 
 def _slots(t):
     """Returns the names of a class's attributes outside __dict__."""
-    return [name for base in t.__mro__ for name, x in base.__dict__.items() if type(x) is types.MemberDescriptorType]
+    return [name for base in t.__mro__ for name, x in _dict_of(base).items() if type(x) is types.MemberDescriptorType]
 
 
 def _calls_c(name, hooks):
@@ -174,13 +225,18 @@ def _contents(holder):
     if isinstance(holder, dict):  # a subclass may define __getitem__
         return dict(dict.items(holder))
     if isinstance(holder, type):
-        return dict(holder.__dict__)
+        return dict(_dict_of(holder))
     if isinstance(holder, types.CellType):
         try:
             return {"cell_contents": holder.cell_contents}
         except ValueError:  # it is empty
             return {}
     return {name: getattr(holder, name) for name in _slots(type(holder)) if hasattr(holder, name)}
+
+
+def _hides_slot(t):
+    """Whether a class defines an attribute by the name of a base's slot, which getattr then finds."""
+    return any(type(getattr(t, name, None)) is not types.MemberDescriptorType for name in _slots(t))
 
 
 def may_vary(x):
@@ -206,7 +262,8 @@ class Walk:
         tensors  [(tensor, node)], each tensor once
     """
 
-    def __init__(self, function, keywords=(), varying=frozenset(), by_string=frozenset(), ran=None):
+    def __init__(self, function, keywords=(), varying=frozenset(), by_string=frozenset(), ran=None,
+                 library_names=frozenset()):
         code = getattr(getattr(function, "forward", function), "__code__", None)
         self.parameters = code.co_varnames[hasattr(getattr(function, "forward", function), "__self__"):
                                            code.co_argcount] if code else ()
@@ -227,11 +284,14 @@ class Walk:
         self.unrun = set()  # functions that are not visited, because they did not run
         self.ran = ran  # the code that earlier calls ran, None: unknown; other code is not visited
         self.classes = {}  # user classes whose code may run -> names looked up in them
+        self.library_names = library_names  # names in the code of this package and of the standard library that ran
+        self.held = set()  # those of `library` that the guard has
+        self.library = set()  # classes of this package and of the standard library that the call may use
+        self.reached = set()  # classes of which reach_class() knows the bases
         self.makes = set()  # classes that code may call
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
         self.operators = None  # the number of operators of the recording
-        self.caches = []  # [function of lru_cache, its misses before the call]
         self.met_module = False
         self.met_abstract = False  # an abstract base class, which may get further subclasses
         self.deferred = []  # (object, why): refuses the call if it reads the object
@@ -261,6 +321,9 @@ class Walk:
     def visit(self, x, source, parent, key):
         """Returns the node of x, found from `parent` by `source` and `key`."""
         t = type(x)
+        meta = t if isinstance(x, type) else type(t)
+        if meta is not type and meta.__getattribute__ is not type.__getattribute__:
+            raise Refused(f"it reads a class whose class {meta.__name__} defines __getattribute__")
         if isinstance(x, type) and t is not type:
             self.reach_class(t)  # the metaclass
             return self.atom(x, source, parent, key)
@@ -278,12 +341,35 @@ class Walk:
             return self.nn_module(x, source, parent, key)
         if _is_of(_OPTIM, "Optimizer", x):
             return self.optimizer(x, source, parent, key)
-        if _is_of("enum", "Enum", x) or getattr(t, "guarded_by_identity", False):
+        if _is_of("enum", "Enum", x):
+            return self.member(x, source, parent, key)
+        if getattr(t, "guarded_by_identity", False):
             return self.add(source, parent, key, "is", x)
+        if isinstance(x, _DERIVABLE):
+            return self.derived(x, source, parent, key)
         for kinds, method in _METHODS:
             if isinstance(x, kinds):
                 return method(self, x, source, parent, key)
         return self.object(x, source, parent, key)
+
+    def member(self, x, source, parent, key):
+        """A member of an enumeration, which may have attributes of its own."""
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        inner = self.add("dict", node, None, "mapping", (dict, tuple(x.__dict__)))
+        self.holders[inner] = x.__dict__
+        plain = {name: value for name, value in x.__dict__.items() if value is not type(x)}
+        self.items(plain, "item", inner)
+        self.reach_class(type(x))
+        return node
+
+    def derived(self, x, source, parent, key):
+        """A number, a string or bytes of a class of the program."""
+        t = type(x)
+        base = next(base for base in _DERIVABLE if isinstance(x, base))
+        node = self.known[id(x)] = self.add(source, parent, key, "derived", (t, base.__getnewargs__(x)[0]))
+        self.attributes(x, node)
+        self.reach_class(t)
+        return node
 
     def atom(self, x, source, parent, key):
         node = self.add(source, parent, key, "is", x)
@@ -375,12 +461,19 @@ class Walk:
         self.holders[node] = x
         if x:
             self.items(x, "item", node)
+        if isinstance(x, defaultdict):
+            self.visit(x.default_factory, "attr", node, "default_factory")
         self.attributes(x, node)
         return node
 
     def attributes(self, x, node):
         """Visits the attributes and the class of a container or function."""
         t = type(x)
+        if t in _CONTAINERS:
+            return
+        self.reach_class(t)
+        if t.__flags__ & _HEAP_TYPE and not isinstance(x, property):
+            self.slots(x, node)
         if not t.__dictoffset__:
             return
         state = x.__dict__
@@ -388,7 +481,20 @@ class Walk:
             inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
             self.holders[inner] = state
             self.items(state, "item", inner)
-        self.reach_class(t)
+
+    def slots(self, x, node):
+        """Visits the attributes outside __dict__."""
+        names = _slots(type(x))
+        if not names:
+            return
+        if _hides_slot(type(x)):
+            self.defer(x, f"it reads an object of type {type(x).__name__}, which hides a slot")
+            return
+        self.slotted.append(x)
+        for name in names:
+            if not hasattr(x, name):
+                raise Refused(f"it reads an object of type {type(x).__name__} whose {name} is not set")
+            self.visit(getattr(x, name), "attr", node, name)
 
     def items(self, holder, source, node):
         """Adds plain values first, because a check skips them while their container is
@@ -403,11 +509,13 @@ class Walk:
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
             return self.unread(x, source, parent, key, "it reads a set of objects")
-        return self.add(source, parent, key, "set", (type(x), tuple(x)))
+        node = self.add(source, parent, key, "set", (type(x), tuple(x)))
+        self.attributes(x, node)
+        return node
 
     def function(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-        if _may_read_state(_root_of(x)):
+        if _may_read_state(_root_of(x)) or _has_settings(x.__module__):
             self.defer(x, f"it calls {x.__module__}.{x.__qualname__}()")
         self.reach_function(x, node)
         if not _is_trusted(x.__module__):
@@ -430,13 +538,14 @@ class Walk:
             self.called_in_c(x.func)
             if not _is_ours(_root_of(x.func)):
                 self.defer(x, f"it calls a partial of {x.func!r}")
-        self.visit(x.func, "const", -1, x.func)
+        self.visit(x.func, "attr", node, "func")
         self.may_defer = before and in_python  # C code reads the arguments
         try:
-            for part in (x.args, x.keywords):
-                self.visit(part, "const", -1, part)
+            for part in ("args", "keywords"):
+                self.visit(getattr(x, part), "attr", node, part)
         finally:
             self.may_defer = before
+        self.attributes(x, node)
         return node
 
     def called_in_c(self, f):
@@ -455,6 +564,10 @@ class Walk:
         if _may_read_state(root) and x.__name__ not in _PURE_FUNCTIONS:
             self.defer(x, f"it uses the module '{x.__name__}'")
             return node
+        if _has_settings(x.__name__):
+            self.defer(x, f"it uses the module '{x.__name__}'")
+            return node
+        self.add("class", node, "__class__", "is", type(x))
         self.modules[node] = (x, set())
         self.reach_class(type(x))
         return node
@@ -501,25 +614,26 @@ class Walk:
             if not hasattr(t, "__array__"):  # arrays and numbers are compared by their values
                 return self.unread(x, source, parent, key, why)
             raise Refused(why)
+        if _has_settings(t.__module__):
+            return self.unread(x, source, parent, key, f"it reads settings of type {t.__name__}")
         if t is _CACHED:
-            return self.cached(x, source, parent, key)
+            return self.unread(x, source, parent, key, "it calls a function of functools.lru_cache, which forgets its "
+                               "results when the program says so")
         if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)) or _has_state_in_c(t):
             why = f"it reads an object of type {t.__name__}"
             if isinstance(x, _BY_IDENTITY) or _root_of(t) not in _BY_CONTENTS:
                 return self.unread(x, source, parent, key, why)
             raise Refused(why)
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
-        slots = () if _is_trusted(t.__module__) else _slots(t)
+        if isinstance(x, (BaseException, types.GenericAlias)):
+            return self.unread(x, source, parent, key, f"it reads an object of type {t.__name__}")
+        slots = _slots(t) if t.__flags__ & _HEAP_TYPE else ()
         if not isinstance(state, dict) and not slots:
             node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+            self.reach_class(t)
             return node
         node = self.known[id(x)] = self.add(source, parent, key, "instance", t)
-        if slots:
-            self.slotted.append(x)
-        for name in slots:
-            if not hasattr(x, name):
-                raise Refused(f"it reads an object of type {t.__name__} whose {name} is not set")
-            self.visit(getattr(x, name), "attr", node, name)
+        self.slots(x, node)
         self.reach_class(t)
         if not isinstance(state, dict):
             return node
@@ -528,24 +642,10 @@ class Walk:
         self.items(state, "item", inner)
         return node
 
-    def cached(self, x, source, parent, key):
-        """A function of functools.lru_cache.  A call that finds its results in the cache can be recorded: they are
-        constants.  Its arguments are keys, so they are no symbols."""
-        self.caches.append([x, None])
-        self.plain_only = True
-        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-        return node
-
-    def fill_caches(self):
-        """Whether the call ran a cached function, because the cache had no result."""
-        return any(x.cache_info().misses != before for x, before in self.caches)
-
     # --- changes that a call makes ---
 
     def snapshot(self):
         """Copies the contents of all containers before the call."""
-        for cache in self.caches:
-            cache[1] = cache[0].cache_info().misses
         fixed = [*self.classes, *(m.__dict__ for m, _ in self.modules.values() if not _is_trusted(m.__name__))]
         holders = [*self.holders.items(), *((None, x) for x in fixed), *((None, x) for x in self.slotted)]
         self.before = [(node, x, _contents(x) if x or not isinstance(x, dict) else _NOTHING) for node, x in holders]
@@ -673,7 +773,11 @@ class Walk:
             self.add("none", at, name, "any")
             if name not in self.builtins and name in f.__builtins__:
                 self.builtins.add(name)
-                self.add("item", self.add("const", -1, f.__builtins__, "any"), name, "is", f.__builtins__[name])
+                x, own = f.__builtins__[name], self.add("const", -1, f.__builtins__, "any")
+                if getattr(x, "__module__", None) == "builtins" or type(x) in _ATOM_SET and not isinstance(x, type):
+                    self.add("item", own, name, "is", x)
+                else:  # the program's
+                    self.visit(x, "item", own, name)
             self.plain_only = self.plain_only or name == "type"
             if name in _IMPURE_BUILTINS and hasattr(builtins, name):
                 self.defer(getattr(builtins, name), f"it calls {name}()")
@@ -681,16 +785,21 @@ class Walk:
 
     def reach_class(self, t):
         """The class's code may run.  Its attributes are visited when code uses their names."""
+        if t in self.reached:
+            return
+        self.reached.add(t)
         for base in t.__mro__[:-1]:
-            if not _is_trusted(base.__module__):
+            if not _is_trusted_class(base):
                 self.classes.setdefault(base, set())
+            elif base not in self.library and not base.__flags__ & _IMMUTABLE_TYPE:
+                self.library.add(base)
 
     def close(self):
         """Visits the attributes of used names until there is nothing new."""
         before = -1
         while before != (before := len(self.nodes) + len(self.names) + len(self.codes)) or before < 0:
             for t, done in list(self.classes.items()):
-                for name in (self.names | {"forward"} | self.special_methods(t)) - done:
+                for name in (self.names | self.library_names | {"forward"} | self.special_methods(t)) - done:
                     done.add(name)
                     self.class_attribute(t, name)
             for node, (module, done) in list(self.modules.items()):
@@ -703,7 +812,11 @@ class Walk:
         if not self.names.isdisjoint(_OF_FUNCTIONS):
             for f in list(self.unrun):
                 self.visit_parts(f)
-        self.guard_absence(self.names | _SPECIAL, self.by_string)
+        self.guard_descriptions()
+        self.guard_absence(self.names | self.library_names | _SPECIAL, self.by_string)
+        for t in {Tensor, *(type(x) for x, _ in self.tensors)}:
+            self.reach_class(t)
+        self.hold_classes()
         for names in (_PURE_SETTERS, _QUERIES):
             if self.names & names:
                 raise Refused(f"it reads {min(self.names & names)}")
@@ -711,10 +824,63 @@ class Walk:
     def guard_absence(self, names, by_string):
         """Guards that classes and modules lack names.  In a class, a name added later would hide a base's attribute."""
         for t in self.classes:
-            self.add("const", -1, t, "lacks", (t.__mro__, tuple(names.difference(t.__dict__))))
-        for node, (module, _) in self.modules.items():
-            for name in by_string.difference(module.__dict__) if not _is_trusted(module.__name__) else ():
-                self.add("none", self.add("dict", node, None, "any"), name, "any")
+            self.add("const", -1, t, "lacks", (t.__mro__, tuple(names.difference(_dict_of(t)))))
+        for f in (*self.codes, *self.unrun) if by_string else ():
+            if not f.__dict__:
+                self.add("dict", self.add("const", -1, f, "any"), None, "mapping", (dict, ()))
+        for module, _ in self.modules.values():
+            absent = tuple((names if "__getattr__" in module.__dict__ else by_string).difference(module.__dict__))
+            if absent:
+                self.add("const", -1, module.__dict__, "holds", (_NOTHING, absent, ()))
+
+    def hold_classes(self):
+        """Guards that the program replaces no method or attribute of the library's classes."""
+        for t in self.library - self.held:
+            self.held.add(t)
+            self.add("const", -1, t, "holds", (dict(_dict_of(t)), (), t.__mro__))
+
+    def guard_library(self, codes):
+        """Guards the globals, and the attributes of modules, that the library's code which ran looks up."""
+        found, absent, wanted = {}, {}, {}
+        for code in codes:
+            module = _module_of(code.co_filename)
+            if module is None:
+                continue
+            loaded, names = _facts_of_code(code)
+            wanted.setdefault(id(module), (module, set()))[1].update(loaded)
+            for name in loaded:
+                x = module.__dict__.get(name)
+                if isinstance(x, types.ModuleType):
+                    wanted.setdefault(id(x), (x, set()))[1].update(names)
+        work = list(wanted.values())
+        while work:
+            module, names = work.pop()
+            items = found.setdefault(id(module), (module, {}))[1]
+            absent.setdefault(id(module), set()).update(names.difference(module.__dict__))
+            for name in names.intersection(module.__dict__).difference(items):
+                x = module.__dict__[name]
+                if isinstance(x, type):
+                    self.reach_class(x)
+                if isinstance(x, types.ModuleType):
+                    work.append((x, names))
+                items[name] = x
+        for module, items in found.values():
+            self.add("const", -1, module.__dict__, "holds", (items, tuple(absent[id(module)]), ()))
+        self.hold_classes()
+
+    def guard_descriptions(self):
+        """Guards what functions and classes of the program say of themselves, if the call's code names it."""
+        asked = sorted(self.names & _DESCRIPTIONS - {"get_type_hints"})
+        if "get_type_hints" in self.names or not self.names.isdisjoint(_OF_FUNCTIONS):
+            asked = sorted({*asked, "__annotations__"})
+        for x in [*self.codes, *self.unrun, *self.classes]:
+            at = self.add("const", -1, x, "any")
+            for name in asked:
+                found = getattr(x, name, None)
+                if found is not None and type(found) in (str, dict, tuple):
+                    self.visit(found, "attr", at, name)
+                elif found is not None:
+                    self.defer(x, f"it reads {name}")
 
     def visit_parts(self, f):
         """Visits what code may read of a function that it does not call."""
@@ -735,11 +901,23 @@ class Walk:
         with these names, because one of them exists."""
         new = found - self.names
         self.names |= new
-        spaces = [t.__dict__ for t in self.classes] + [m.__dict__ for m, _ in self.modules.values()]
+        spaces = [_dict_of(t) for t in self.classes] + [m.__dict__ for m, _ in self.modules.values()]
         if any(not new.isdisjoint(x) for x in (*spaces, _PURE_SETTERS, _QUERIES, _TOUCH_GRADIENTS)):
             return True
         if new:
             self.guard_absence(new, new)
+        return False
+
+    def hold_attributes(self, names):
+        """Guards the attributes of the program's classes by whose names the library's code reads objects.  Returns whether
+        the next call needs a walk with these names, because one of them may have contents."""
+        for t, done in self.classes.items():
+            for name in names.intersection(_dict_of(t)) - done:
+                x = _dict_of(t)[name]
+                if type(x) not in _WITHOUT_CONTENTS:
+                    return True
+                done.add(name)
+                self.add("type", self.add("const", -1, t, "any"), name, "is", x)
         return False
 
     def module_attribute(self, module, node, name):
@@ -747,7 +925,10 @@ class Walk:
         if not _is_trusted(module.__name__):
             self.visit(x, "item", self.add("dict", node, None, "any"), name)
         elif module.__name__ == "os" and name in ("environ", "getenv"):
-            self.visit(module.environ._data, "attr", self.add("const", -1, module.environ, "any"), "_data")
+            environ = self.add("item", self.add("dict", node, None, "any"), "environ", "is", module.environ)
+            if not hasattr(module.environ, "_data"):  # the program replaced it
+                raise Refused("it reads os.environ, which is an object of the program")
+            self.visit(module.environ._data, "attr", environ, "_data")
             self.add("item", self.add("dict", node, None, "any"), name, "is", x)
         elif callable(x):  # the program may replace it
             self.add("item", self.add("dict", node, None, "any"), name, "is", x)
@@ -755,17 +936,28 @@ class Walk:
                 self.defer(x, f"it uses {module.__name__}.{name}")
             elif isinstance(x, type):
                 self.atom(x, "const", -1, x)
-        elif type(x) is types.ModuleType and x.__name__.startswith(f"{module.__name__}.") or module.__name__ == "os":
-            self.visit(x, "item", self.add("dict", node, None, "any"), name)
+        elif isinstance(x, types.ModuleType) and not x.__name__.startswith(f"{module.__name__}.") and module.__name__ != "os":
+            self.add("item", self.add("dict", node, None, "any"), name, "is", x)
+            if _is_ours(x.__name__.partition(".")[0]) or x.__name__.partition(".")[0] not in _STDLIB:
+                self.visit(x, "const", -1, x)
+            else:
+                self.defer(x, f"it uses the module '{x.__name__}'")
+        else:
+            try:
+                self.visit(x, "item", self.add("dict", node, None, "any"), name)
+            except NotYet:
+                raise
+            except Refused as why:
+                self.unread(x, "item", self.add("dict", node, None, "any"), name, str(why))
 
     def special_methods(self, t):
         """The special methods that Python may call although no code names them."""
-        return {name for name, x in t.__dict__.items() if name.startswith("__") and
+        return {name for name, x in _dict_of(t).items() if name.startswith("__") and
                 (callable(x) or isinstance(x, (classmethod, staticmethod))) and
                 (self.ran is not None or t in self.makes or name not in _NOT_IN_USE)} - {"__class__", "__dict__", "__weakref__"}
 
     def class_attribute(self, t, name):
-        x = t.__dict__.get(name, self)
+        x = _dict_of(t).get(name, self)
         if x is self:
             return
         before = self.may_defer
@@ -782,7 +974,9 @@ class Walk:
             self.add("type", at, name, "is", x)
             x = x.__func__
         elif isinstance(x, property):
-            self.add("type", at, name, "is", x)
+            node = self.add("type", at, name, "is", x)
+            if type(x) is not property:
+                self.attributes(x, node)
             for function in (x.fset, x.fdel, x.fget):
                 if isinstance(function, types.FunctionType):
                     self.reach_function(function)

@@ -48,6 +48,14 @@ def _parts(walk, node):
     return walk.path(node), check, expected, mask[0] if mask else 0
 
 
+def _first_change(expected, x):
+    """The name of an item of a module or a class that is not what it was."""
+    items, absent, _ = expected
+    now = x if isinstance(x, dict) else type.__dict__["__dict__"].__get__(x)
+    changed = [key for key, value in items.items() if now.get(key, items) is not value]
+    return next(iter([*changed, *(key for key in absent if key in now), *(key for key in now if key not in items)]), "an item")
+
+
 def guard(walk, node):
     """Returns the check of a node as text."""
     name, check, expected, _ = _parts(walk, node)
@@ -65,6 +73,10 @@ def guard(walk, node):
         return f"{name} is {walk.path(expected)}"
     if check == "lacks":
         return f"{name} has the same bases and no further attributes"
+    if check == "holds":
+        return f"{name} has the same functions, classes and values"
+    if check == "derived":
+        return f"{name} == {_short(expected[1])}, of type {expected[0].__name__}"
     if check == "returns":
         return f"{name}() == {expected}"
     if check == "is":
@@ -84,6 +96,8 @@ def failure(walk, node, found):
     if not found:
         return f"{name} is missing"
     x, = found
+    if check == "holds":
+        return f"{_first_change(expected, x)} of {name} changed"
     if check == "tensor":
         return _tensor(name, expected, mask, x)
     if check == "list" and type(x) is expected[0]:

@@ -5,7 +5,7 @@ import cresset as torch
 from cresset._dynamo import config
 
 from . import (aliases, arrays, changes, classes, containers, effects, errors, gate, hidden, hooks, iteration,  # noqa: F401
-               names, orders, process, protocols, specials, state, symbols, threads, unforeseen, unread)
+               names, orders, process, protocols, replaced, specials, state, symbols, threads, unforeseen, unread)
 from .harness import PROGRAMS, observed, plain
 
 

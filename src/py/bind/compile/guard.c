@@ -31,6 +31,8 @@ typedef enum {
     IS_MAPPING,
     IS_SET,
     IS_LACKING,
+    IS_HOLDING,
+    IS_DERIVED,
     IS_RETURNING,
     IS_TENSOR
 } check_kind;
@@ -38,9 +40,9 @@ typedef enum {
 static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none",
                                            "at",   "cell",  "dict",  "attr", "type",
                                            "code", "grad",  "class"};
-static const char *const check_names[] = {"any",   "is",     "same",    "instance",
-                                          "equal", "number", "list",    "mapping",
-                                          "set",   "lacks",  "returns", "tensor"};
+static const char *const check_names[] = {"any",    "is",      "same",    "instance", "equal",
+                                          "number", "list",    "mapping", "set",      "lacks",
+                                          "holds",  "derived", "returns", "tensor"};
 
 typedef struct {
     uint8_t dtype, ndim;
@@ -60,9 +62,12 @@ typedef struct {
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
     Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
-    PyObject *keys;     /* IS_MAPPING, IS_SET, IS_LACKING: a tuple, borrowed from `expected` */
-    PyObject *mro;      /* IS_LACKING: borrowed from `expected` */
-    PyTypeObject *type; /* borrowed from `expected` */
+    PyObject *keys;       /* IS_MAPPING, IS_SET, IS_LACKING, IS_HOLDING: a tuple, borrowed from
+                             `expected` */
+    PyObject *mro;        /* IS_LACKING, IS_HOLDING: borrowed from `expected` */
+    PyObject *held_items; /* IS_HOLDING: a dict, borrowed from `expected` */
+    PyObject *base;       /* IS_DERIVED: the plain value, borrowed from `expected` */
+    PyTypeObject *type;   /* borrowed from `expected` */
     tensor_facts facts;
     uint64_t version;
     PyObject *seen; /* the object, borrowed; valid while the parent is stable */
@@ -163,6 +168,12 @@ static int set_expected(node *d)
                                 &d->keys)
                    ? 0
                    : -1;
+    case IS_HOLDING:
+        return PyArg_ParseTuple(d->expected, "O!O!O!", &PyDict_Type, &d->held_items,
+                                &PyTuple_Type, &d->keys, &PyTuple_Type, &d->mro)
+                   ? 0
+                   : -1;
+    case IS_DERIVED: return PyArg_ParseTuple(d->expected, "OO", &d->type, &d->base) ? 0 : -1;
     case IS_INSTANCE:
     case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
     case IS_TENSOR: /* the guard does not keep the tensor alive */
@@ -307,6 +318,12 @@ static bool has_facts(const tensor_facts *f, const cr_tensor *t)
 }
 
 static bool equals(PyObject *o, PyObject *expected);
+
+static bool is_value_of_python(PyObject *x)
+{
+    return PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyUnicode_CheckExact(x) ||
+           PyComplex_CheckExact(x) || PyBytes_CheckExact(x);
+}
 
 static bool same_bits(double a, double b) { return !memcmp(&a, &b, sizeof a); }
 
@@ -520,6 +537,85 @@ static bool type_lacks(node *d, PyTypeObject *t)
     return lacks;
 }
 
+static bool dict_lacks(PyObject *dict, PyObject *keys)
+{
+    bool lacks = true;
+
+    for (Py_ssize_t i = 0; lacks && i < PyTuple_GET_SIZE(keys); i++)
+        lacks = !PyDict_Contains(dict, PyTuple_GET_ITEM(keys, i));
+    return lacks;
+}
+
+/* True when the dict has these items, values by their bits and others by identity, and lacks
+ * the keys. */
+static bool dict_holds(const node *d, PyObject *dict)
+{
+    PyObject *key, *wanted;
+    Py_ssize_t at = 0;
+
+    while (PyDict_Next(d->held_items, &at, &key, &wanted)) {
+        PyObject *now = PyDict_GetItemWithError(dict, key);
+
+        PyErr_Clear();
+        if (!now || (now != wanted && !(is_value_of_python(now) && equals(now, wanted))))
+            return false;
+    }
+    return dict_lacks(dict, d->keys);
+}
+
+/* True when a dict, or the class with this __mro__, has what it had.  The version of a class or
+ * a dict changes with every change. */
+static bool holder_holds(node *d, PyObject *o)
+{
+    if (PyDict_Check(o)) {
+        uint64_t now = dict_version(o);
+        bool same = (now && now == d->version) || dict_holds(d, o);
+        d->version = same ? now : 0;
+        return same;
+    }
+    PyTypeObject *t = (PyTypeObject *)o;
+    if (!PyType_Check(o) || (t->tp_version_tag && t->tp_version_tag == d->version))
+        return PyType_Check(o);
+    PyObject *dict = t->tp_mro == d->mro ? cr_frame_type_dict(t) : NULL;
+    bool same =
+        dict && PyDict_GET_SIZE(dict) == PyDict_GET_SIZE(d->held_items) && dict_holds(d, dict);
+
+    Py_XDECREF(dict);
+    if (same && !t->tp_version_tag && PyDict_GET_SIZE(d->held_items)) {
+        Py_ssize_t at = 0;
+        PyObject *key, *x;
+        if (PyDict_Next(d->held_items, &at, &key, &x))
+            (void)_PyType_Lookup(t, key); /* a lookup gives the class a version */
+    }
+    d->version = same ? t->tp_version_tag : 0;
+    return same;
+}
+
+/* True for an object of exactly this class, which derives from int, float, complex, str or
+ * bytes, with this value.  Runs no method of the class. */
+static bool is_derived(const node *d, PyObject *o)
+{
+    PyObject *base = d->base;
+
+    if (Py_TYPE(o) != d->type)
+        return false;
+    if (PyFloat_Check(o))
+        return same_bits(PyFloat_AS_DOUBLE(o), PyFloat_AS_DOUBLE(base));
+    if (PyComplex_Check(o))
+        return same_bits(PyComplex_RealAsDouble(o), PyComplex_RealAsDouble(base)) &&
+               same_bits(PyComplex_ImagAsDouble(o), PyComplex_ImagAsDouble(base));
+    richcmpfunc compare = PyLong_Check(o)      ? PyLong_Type.tp_richcompare
+                          : PyUnicode_Check(o) ? PyUnicode_Type.tp_richcompare
+                          : PyBytes_Check(o)   ? PyBytes_Type.tp_richcompare
+                                               : NULL;
+    PyObject *same = compare ? compare(o, base, Py_EQ) : NULL;
+    bool equal = same == Py_True;
+
+    PyErr_Clear();
+    Py_XDECREF(same);
+    return equal;
+}
+
 /* True when a function in C returns the expected int.  It reads a counter of the process. */
 static bool function_returns(PyObject *function, PyObject *expected)
 {
@@ -546,6 +642,8 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     case IS_MAPPING:
         return Py_TYPE(o) == d->type && (dict_is_unchanged(d, o) || dict_has_keys(o, d->keys));
     case IS_LACKING: return PyType_Check(o) && type_lacks(d, (PyTypeObject *)o);
+    case IS_HOLDING: return holder_holds(d, o);
+    case IS_DERIVED: return is_derived(d, o);
     case IS_RETURNING: return function_returns(o, d->expected);
     case IS_SET: return Py_TYPE(o) == d->type && set_has_items(o, d->keys);
     case IS_TENSOR:
@@ -568,7 +666,7 @@ static bool node_holds(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t p
     g->failed = o;
     if (!o || !guard_holds(g, d, o, input, number))
         return false;
-    d->stable = is_stable(g, d, o);
+    d->stable = d->check != IS_HOLDING && is_stable(g, d, o);
     d->seen = o;
     return true;
 }
@@ -584,7 +682,8 @@ typedef enum { OPEN, SURE, KEPT } knowledge;
 /* Dicts of which a guard uses some items change often: globals and namespaces. */
 static bool is_open_dict(const node *d)
 {
-    return d->check == IS_ANY || !PyDict_Check(d->seen) || !dict_version(d->seen);
+    return d->check == IS_ANY || d->check == IS_HOLDING || !PyDict_Check(d->seen) ||
+           !dict_version(d->seen);
 }
 
 static knowledge knowledge_of(const cr_guard *g, const node *d, const uint8_t *known)
@@ -755,7 +854,8 @@ static bool quick_check(cr_guard *g, PyObject *const *args, Py_ssize_t positiona
 static void forget_steps(cr_guard *g)
 {
     for (int k = 0; k < g->steps; k++)
-        g->at[g->step[k]].version = 0;
+        if (g->at[g->step[k]].check != IS_HOLDING) /* whose version stands for itself */
+            g->at[g->step[k]].version = 0;
     g->keeps = g->steps = 0;
 }
 
