@@ -106,7 +106,8 @@ static inline bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type)
 void cr_defer_use_programs(bool at_first_sight);
 
 /* --- calls of TorchScript (scripted.c) --- */
-/* From now on equal calls of functions run programs, where these are faster. */
+/* From now on cr_scripted_set_mode decides whether equal calls of functions run programs; they
+ * do not before it is called. */
 void cr_scripted_start(void);
 /* Whether calls run programs: never, where these are faster, or from the second equal call on
  * whenever there is one.  Returns the mode before. */

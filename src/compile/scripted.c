@@ -3,7 +3,8 @@
  * The third call of a function with equal numbers and tensors of equal geometry is recorded, if
  * it is plain (script/seen.h), and its graph becomes a program: with fusion groups and packed
  * weights, and with the bits of the steps.  An attempt costs time, so programs must gain: when
- * the native code is ready, some calls are timed either way, and the faster way stays.
+ * the native code is ready, and compilers no longer take time from the steps, calls are timed
+ * either way in turns, and the faster way stays.
  *
  * An entry states what the call depends on: the thread's modes, arguments, attributes, the
  * geometry of tensors, and which tensors are the same.  It holds no tensor and no object: all
@@ -25,10 +26,12 @@ enum {
     SCRIPTED_ENTRIES = 4, /* of a function; the one used longest ago goes */
     SCRIPTED_MADE = 16,   /* entries that a function may make */
     SCRIPTED_SEEN = 2,    /* equal calls before the one that is recorded */
-    SCRIPTED_TIMED = 6,   /* calls of each way that are timed */
+    SCRIPTED_TIMED = 9,   /* calls of each way that are timed */
+    SCRIPTED_TURN = 3,    /* of them, one after the other */
     SCRIPTED_WAITS = 400, /* calls that wait for native code */
     SCRIPTED_NODES = 4096,
     SCRIPTED_INPUTS = 2048,
+    SCRIPTED_PLACES = 4 * SCRIPTED_INPUTS, /* twice the tensors and constants of a call */
     SCRIPTED_OUTPUTS = 16
 };
 
@@ -41,8 +44,7 @@ typedef struct {
 /* A tensor's geometry; sizes and strides are in the entry's arena. */
 typedef struct {
     uint8_t dtype, ndim;
-    bool requires_grad;
-    int first; /* the first tensor that is the same */
+    bool requires_grad, inference;
     int64_t *size, *stride;
 } scripted_tensor;
 
@@ -57,14 +59,16 @@ typedef enum {
 typedef struct {
     _Atomic int count; /* references */
     scripted_state state;
-    int calls, waits, steps_timed,
-        runs_timed; /* these and the next are in the function's lock */
+    int calls, waits, tries; /* these and the next are in the function's lock */
+    int steps_timed, runs_timed;
     double steps_best, run_best;
     uint64_t used;
     scripted_modes modes;
-    cr_ivalue *arg; /* tensors and objects: addresses without references */
+    cr_ivalue *arg;   /* tensors and objects: addresses without references */
+    uint64_t *number; /* of an argument's class */
     int args;
-    cr_sseen seen;          /* of the recorded call: attributes; owned from then on */
+    cr_sseen seen; /* of the recorded call: attributes; owned from then on */
+    int *first; /* by argument, then by read: the first one that is the same tensor or object */
     int arguments, tensors; /* arguments that are tensors; with the attributes that are */
     scripted_tensor *tensor;
     cr_compiled_call *call;
@@ -86,7 +90,7 @@ typedef struct {
     scripted_entry *entry[SCRIPTED_ENTRIES];
 } scripted;
 
-static _Atomic int scripted_mode = CR_SCRIPTED_MEASURED;
+static _Atomic int scripted_mode = CR_SCRIPTED_OFF;
 
 static CR_THREAD int scripted_mode_here = CR_SCRIPTED_SHARED;
 
@@ -135,9 +139,9 @@ static bool scripted_is_quiet(void)
 /* A tensor with bytes on the host, whose calls record no gradient. */
 static bool scripted_takes(const cr_tensor *t)
 {
-    return !(t->stages & ~CR_STAGE_BIT(AUTOGRAD)) && t->address &&
-           t->device.kind == CR_HOST.kind && !t->device.fake &&
-           (cr_thread.no_grad || !cr_requires_grad(t));
+    return !(t->stages & ~CR_STAGE_BIT(AUTOGRAD)) && t->address && !t->conj && !t->neg &&
+           t->layout == CR_LAYOUT_STRIDED && t->device.kind == CR_HOST.kind &&
+           !t->device.fake && (cr_thread.no_grad || !cr_requires_grad(t));
 }
 
 static bool scripted_is_argument(const cr_ivalue *v)
@@ -157,15 +161,71 @@ static bool scripted_is_argument(const cr_ivalue *v)
 static bool scripted_has_geometry(const scripted_tensor *x, const cr_tensor *t)
 {
     return x->dtype == t->dtype && x->ndim == t->ndim &&
-           x->requires_grad == cr_requires_grad(t) &&
+           x->requires_grad == cr_requires_grad(t) && x->inference == t->inference &&
            !memcmp(x->size, t->size, t->ndim * sizeof *x->size) &&
            !memcmp(x->stride, t->stride, t->ndim * sizeof *x->stride);
 }
 
-static bool scripted_fits_tensor(const scripted_entry *e, int k, cr_tensor *const *t)
+/* The tensors and objects of a call by address, in open addressing. */
+typedef struct {
+    size_t mask;
+    const void *at[SCRIPTED_PLACES];
+    uint16_t place[SCRIPTED_PLACES];
+} scripted_places;
+
+static void scripted_places_start(scripted_places *p, size_t most)
 {
-    return scripted_takes(t[k]) && scripted_has_geometry(&e->tensor[k], t[k]) &&
-           t[k] == t[e->tensor[k].first];
+    size_t n = 16;
+
+    while (n < 2 * most)
+        n *= 2;
+    p->mask = n - 1;
+    memset(p->at, 0, n * sizeof *p->at);
+}
+
+/* The first place of the key, which is now also at `place`. */
+static int scripted_place_of(scripted_places *p, const void *key, int place)
+{
+    size_t i = (size_t)((uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 40);
+
+    for (i &= p->mask; p->at[i] && p->at[i] != key; i = (i + 1) & p->mask)
+        ;
+    if (!p->at[i]) {
+        p->at[i] = key;
+        p->place[i] = (uint16_t)place;
+    }
+    return p->place[i];
+}
+
+/* The first place of the value, which is now also at `place`; `place` for other values than
+ * tensors and objects. */
+static int scripted_first(scripted_places *p, const cr_ivalue *v, int place)
+{
+    if (v->kind == CR_IV_TENSOR)
+        return scripted_place_of(p, v->t, place);
+    return v->kind == CR_IV_OBJECT ? scripted_place_of(p, v->object, place) : place;
+}
+
+static bool scripted_fits_tensor(const scripted_entry *e, int k, const cr_tensor *t)
+{
+    return scripted_takes(t) && scripted_has_geometry(&e->tensor[k], t);
+}
+
+/* Whether the same places have the same tensors and objects as in the recorded call. */
+static bool scripted_fits_identity(const scripted_entry *e, const cr_ivalue *args,
+                                   const cr_ivalue *const *value)
+{
+    int reads = (int)e->seen.read.len;
+    scripted_places p;
+
+    scripted_places_start(&p, (size_t)(e->args + reads));
+    for (int i = 0; i < e->args; i++)
+        if (scripted_first(&p, &args[i], i) != e->first[i])
+            return false;
+    for (int i = 0; i < reads; i++)
+        if (scripted_first(&p, value[i], e->args + i) != e->first[e->args + i])
+            return false;
+    return true;
 }
 
 /* Whether the attributes are those of the recorded call; adds their tensors. */
@@ -181,15 +241,15 @@ static bool scripted_fits_reads(const scripted_entry *e, const cr_ivalue *args, 
             return false;
         if (r->value.kind == CR_IV_TENSOR && value[i]->kind == CR_IV_TENSOR) {
             t[n] = value[i]->t;
-            if (!scripted_fits_tensor(e, n, t))
+            if (!scripted_fits_tensor(e, n, t[n]))
                 return false;
             n++;
-        } else if (r->value.kind == CR_IV_OBJECT ? value[i]->kind != CR_IV_OBJECT
+        } else if (r->value.kind == CR_IV_OBJECT ? cr_ivalue_class(value[i]) != r->number
                                                  : !cr_ivalue_same(&r->value, value[i])) {
             return false;
         }
     }
-    return true;
+    return scripted_fits_identity(e, args, value);
 }
 
 /* Whether the entry serves the call; t[] gets its tensors. */
@@ -201,11 +261,11 @@ static bool scripted_fits(const scripted_entry *e, const scripted_modes *now,
     if (count != e->args || memcmp(now, &e->modes, sizeof *now))
         return false;
     for (int i = 0; i < count; i++) {
-        if (e->arg[i].kind != args[i].kind)
+        if (e->arg[i].kind != args[i].kind || e->number[i] != cr_ivalue_class(&args[i]))
             return false;
         if (args[i].kind == CR_IV_TENSOR) {
             t[n] = args[i].t;
-            if (!scripted_fits_tensor(e, n, t))
+            if (!scripted_fits_tensor(e, n, t[n]))
                 return false;
             n++;
         } else if (!cr_ivalue_same(&e->arg[i], &args[i])) {
@@ -257,16 +317,34 @@ static bool scripted_add_tensor(scripted_entry *e, cr_tensor **t, cr_tensor *one
     *x = (scripted_tensor){.dtype = one->dtype,
                            .ndim = one->ndim,
                            .requires_grad = cr_requires_grad(one),
+                           .inference = one->inference,
                            .size = cr_arena_get(&e->arena, bytes + 1),
                            .stride = cr_arena_get(&e->arena, bytes + 1)};
     if (!x->size || !x->stride)
         return false;
     memcpy(x->size, one->size, bytes);
     memcpy(x->stride, one->stride, bytes);
-    t[e->tensors] = one;
-    while (t[x->first] != one)
-        x->first++;
-    e->tensors++;
+    t[e->tensors++] = one;
+    return true;
+}
+
+/* Notes which arguments and attributes are the same tensor or object. */
+static bool scripted_note_identity(scripted_entry *e)
+{
+    int reads = (int)e->seen.read.len, *first;
+    scripted_places p;
+
+    if (e->args + reads > SCRIPTED_INPUTS)
+        return false;
+    first = cr_arena_get(&e->arena, (size_t)(e->args + reads) * sizeof *first + 1);
+    if (!first)
+        return false;
+    scripted_places_start(&p, (size_t)(e->args + reads));
+    for (int i = 0; i < e->args; i++)
+        first[i] = scripted_first(&p, &e->arg[i], i);
+    for (int i = 0; i < reads; i++)
+        first[e->args + i] = scripted_first(&p, &e->seen.read.at[i].value, e->args + i);
+    e->first = first;
     return true;
 }
 
@@ -284,15 +362,17 @@ static scripted_entry *scripted_entry_new(const scripted_modes *now, const cr_iv
     e->modes = *now;
     e->args = count;
     e->arg = cr_arena_get(&e->arena, (size_t)count * sizeof *e->arg + 1);
+    e->number = cr_arena_get(&e->arena, (size_t)count * sizeof *e->number + 1);
     e->tensor = cr_arena_get(&e->arena, (size_t)count * sizeof *e->tensor + 1);
-    fits = e->arg && e->tensor && count <= SCRIPTED_INPUTS;
+    fits = e->arg && e->number && e->tensor && count <= SCRIPTED_INPUTS;
     for (int i = 0; fits && i < count; i++) {
         e->arg[i] = args[i];
+        e->number[i] = cr_ivalue_class(&args[i]);
         fits = scripted_is_argument(&args[i]) &&
                (args[i].kind != CR_IV_TENSOR || scripted_add_tensor(e, t, args[i].t));
     }
     e->arguments = e->tensors;
-    if (fits)
+    if (fits && scripted_note_identity(e))
         return e;
     scripted_drop(e);
     return NULL;
@@ -304,7 +384,7 @@ typedef struct {
     scripted_entry *e;
     cr_recorder *recorder;
     cr_tensor *tensor[SCRIPTED_INPUTS];
-    const char *why; /* there is no program */
+    uint32_t version[SCRIPTED_INPUTS]; /* of the arguments before the call */
 } scripted_recording;
 
 /* The arguments are inputs; the attributes become constants, and then inputs. */
@@ -318,9 +398,9 @@ static cr_status scripted_begin(scripted_recording *r, const cr_ivalue *args, in
         if (args[i].kind != CR_IV_TENSOR)
             continue;
         r->tensor[n] = args[i].t;
-        if (r->e->tensor[n].first == n)
+        r->version[n++] = args[i].t->storage->version;
+        if (r->e->first[i] == i)
             CR_TRY(cr_recorder_input(r->recorder, args[i].t, NULL));
-        n++;
     }
     return cr_recorder_start(r->recorder);
 }
@@ -385,12 +465,71 @@ static const int scripted_words[] = {CR_WORD_BIT_RANDOM, CR_WORD_BIT_SIZED_BY_VA
                                      CR_WORD_BIT_CHECKS, CR_WORD_BIT_RESETS,
                                      CR_WORD_BIT_SPARSE};
 
-/* Whether a graph of an equal call is the same, and writes to its own tensors only. */
+/* Whether the recorded call changed an argument or attribute, or another thread did. */
+static bool scripted_wrote(const scripted_recording *r)
+{
+    for (int i = 0; i < r->e->arguments; i++)
+        if (r->tensor[i]->storage->version != r->version[i])
+            return true;
+    return cr_sseen_wrote(&r->e->seen);
+}
+
+typedef struct {
+    const bool *own; /* by value: its memory was made by the graph's nodes */
+    bool all;
+} scripted_owning;
+
+static void scripted_ask_own(void *context, cr_gvalue *v)
+{
+    scripted_owning *x = context;
+
+    x->all = x->all && x->own[v->id];
+}
+
+static bool scripted_owns(const cr_garg *a, const bool *own)
+{
+    scripted_owning x = {own, true};
+
+    cr_garg_each(a, scripted_ask_own, &x);
+    return x.all;
+}
+
+/* Whether a node writes only to tensors that nodes made; notes its results. */
+static bool scripted_node_writes_own(const cr_gnode *n, bool *own)
+{
+    bool all = true, fresh = !cr_op_may_share(n->op), writes = cr_gnode_writes(n);
+
+    for (int i = 0; i < n->arg_count; i++) {
+        bool is_own = scripted_owns(&n->arg[i], own), written = n->op->param[i].written;
+        if (!is_own && writes && (written || n->op->updates.params >> i & 1))
+            return false;
+        all = all && is_own;
+        fresh = fresh || written;
+    }
+    for (int k = 0; k < n->result_count; k++)
+        own[n->result[k]->id] = fresh || all;
+    return true;
+}
+
+/* Whether the graph as it was recorded, without inputs for attributes, writes to no argument,
+ * attribute or constant, and to no tensor that shares memory with one. */
+static bool scripted_writes_own(const cr_graph *g)
+{
+    bool *own = CR_NEW_N(g->session, bool, g->values);
+
+    for (size_t i = 0; i < g->body->len; i++) {
+        const cr_gnode *n = g->body->at[i];
+        if (n->kind == CR_GNODE_CALL ? !scripted_node_writes_own(n, own) : cr_gnode_writes(n))
+            return false;
+    }
+    return true;
+}
+
+/* Whether a graph of an equal call is the same and has no effect. */
 static bool scripted_is_plain(const cr_graph *g)
 {
     if (g->body->len > SCRIPTED_NODES)
         return false;
-    g = cr_graph_writes(g) ? cr_graph_functional(g) : g;
     for (size_t i = 0; i < g->body->len; i++) {
         const cr_gnode *n = g->body->at[i];
         if (cr_gnode_has_effect(n))
@@ -404,7 +543,7 @@ static bool scripted_is_plain(const cr_graph *g)
 
 typedef struct {
     scripted_recording *r;
-    cr_graph *g;
+    cr_graph *g, *functional;
     const int *arg_place;
     bool bound;
 } scripted_binding;
@@ -414,17 +553,57 @@ static void scripted_bind_in(cr_session *s, void *context)
     scripted_binding *b = context;
 
     (void)s;
-    b->bound = scripted_bind(b->r, b->g, b->arg_place) && scripted_is_plain(b->g);
+    if (b->g->body->len > SCRIPTED_NODES || !scripted_writes_own(b->g))
+        return;
+    b->functional = cr_graph_functional(b->g);
+    b->bound =
+        scripted_is_plain(b->functional) && scripted_bind(b->r, b->functional, b->arg_place);
 }
 
 /* The number of the tensor that is input i of the recording. */
 static void scripted_argument_places(const scripted_entry *e, int *place)
 {
+    int n = 0, tensor = 0;
+
+    for (int i = 0; i < e->args; i++) {
+        if (e->arg[i].kind != CR_IV_TENSOR)
+            continue;
+        if (e->first[i] == i)
+            place[n++] = tensor;
+        tensor++;
+    }
+}
+
+/* Whether a result requires a gradient that no program gives it: a view made without gradients
+ * of a leaf that requires one. */
+static bool scripted_makes_leaf(const scripted_recording *r, cr_tensor *const *output, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (cr_requires_grad(output[i]) &&
+            scripted_place(r->tensor, r->e->tensors, output[i]) < 0)
+            return true;
+    return false;
+}
+
+/* Whether two tensors begin at one address.  The recorder takes a second tensor over the same
+ * elements for the first one (graph/record.c), which it may not be in other calls. */
+static bool scripted_has_twins(const scripted_recording *r)
+{
+    const cr_sseen *seen = &r->e->seen;
+    scripted_places p;
     int n = 0;
 
-    for (int i = 0; i < e->arguments; i++)
-        if (e->tensor[i].first == i)
-            place[n++] = i;
+    scripted_places_start(&p, (size_t)r->e->tensors + seen->constant.len);
+    for (; n < r->e->tensors; n++)
+        if (r->tensor[scripted_place_of(&p, r->tensor[n]->address, n)] != r->tensor[n])
+            return true;
+    for (size_t i = 0; i < seen->constant.len; i++) {
+        const cr_tensor *t = seen->constant.at[i];
+        int at = scripted_place_of(&p, t->address ? t->address : (const void *)t, n + (int)i);
+        if ((at < n ? r->tensor[at] : seen->constant.at[at - n]) != t)
+            return true;
+    }
+    return false;
 }
 
 /* Makes the program of a call that was recorded. */
@@ -437,13 +616,27 @@ static cr_status scripted_finish(scripted_recording *r, const cr_ivalue *made)
 
     if (!n)
         return cr_fail(CR_RUNTIME, "its result is no tensor, and no tuple or list of tensors");
+    if (scripted_makes_leaf(r, output, n))
+        return cr_fail(CR_RUNTIME, "a result is a view of a leaf that requires a gradient");
+    if (scripted_has_twins(r))
+        return cr_fail(CR_RUNTIME, "arguments or attributes share elements");
+    if (scripted_wrote(r))
+        return cr_fail(CR_RUNTIME, "an argument or attribute was written");
     scripted_argument_places(e, place);
     CR_TRY(cr_recorder_finish(&b.g, r->recorder, output, n));
     CR_TRY(cr_session_run(b.g->session, scripted_bind_in, &b));
     if (!b.bound)
         return cr_fail(CR_RUNTIME, "its graph depends on more than sizes and attributes");
-    CR_TRY(cr_compiled_call_new(&e->call, b.g, false, 0));
+    CR_TRY(cr_compiled_call_new(&e->call, b.functional, false, 0));
     return cr_compiled_call_make(e->call);
+}
+
+/* The entry then serves any attributes, by steps. */
+static void scripted_forget_reads(scripted_entry *e)
+{
+    e->tensors = e->arguments;
+    cr_sseen_drop(&e->seen);
+    memset(&e->seen, 0, sizeof e->seen);
 }
 
 /* Notes the attributes that the call read; without them the entry serves any attributes. */
@@ -462,13 +655,11 @@ static cr_status scripted_note_reads(scripted_recording *r)
         const cr_ivalue *v = &e->seen.read.at[i].value;
         fits = v->kind != CR_IV_TENSOR || scripted_add_tensor(e, r->tensor, v->t);
     }
-    if (fits)
+    if (fits && scripted_note_identity(e))
         return e->seen.why ? cr_fail(CR_RUNTIME, "%s (%s)", e->seen.why,
                                      e->seen.step ? e->seen.step : "")
                            : CR_OK;
-    e->tensors = e->arguments;
-    cr_sseen_drop(&e->seen);
-    memset(&e->seen, 0, sizeof e->seen);
+    scripted_forget_reads(e);
     return cr_fail(CR_RUNTIME,
                    "it reads too many tensors, or not dense ones without gradients");
 }
@@ -483,10 +674,15 @@ static cr_status scripted_watch(cr_ivalue *out, scripted_recording *r, cr_sfunct
     if (cr_recorder_active() == r->recorder)
         cr_recorder_stop(r->recorder);
     r->e->seen.arg = NULL;
-    if (st)
+    if (st) {
+        cr_sseen_let_go(&r->e->seen);
         return st;
+    }
+    if (made)
+        scripted_forget_reads(r->e);
     made = made ? made : scripted_note_reads(r);
     made = made ? made : scripted_finish(r, out);
+    cr_sseen_let_go(&r->e->seen);
     r->e->state = made                                        ? SCRIPTED_LEFT
                   : scripted_mode_now() == CR_SCRIPTED_ALWAYS ? SCRIPTED_USED
                                                               : SCRIPTED_WAITING;
@@ -582,11 +778,10 @@ static scripted_way scripted_choose(scripted *s, scripted_entry *e)
 
     w.records = e->state == SCRIPTED_COUNTS && e->calls++ >= seen && !s->busy;
     s->busy = s->busy || w.records;
-    if (e->state == SCRIPTED_WAITING && e->steps_timed >= SCRIPTED_TIMED &&
-        scripted_is_ready(e))
+    if (e->state == SCRIPTED_WAITING && scripted_is_ready(e))
         e->state = SCRIPTED_TRIED;
-    w.program = e->state == SCRIPTED_TRIED || e->state == SCRIPTED_USED;
-    w.timed = e->state == SCRIPTED_TRIED || e->state == SCRIPTED_WAITING;
+    w.timed = e->state == SCRIPTED_TRIED;
+    w.program = w.timed ? e->tries++ / SCRIPTED_TURN % 2 == 0 : e->state == SCRIPTED_USED;
     return w;
 }
 
@@ -598,7 +793,8 @@ static void scripted_note_time(scripted *s, scripted_entry *e, const cr_sfunctio
 
     pthread_mutex_lock(&s->lock);
     *best = !(*timed)++ || seconds < *best ? seconds : *best;
-    if (e->state == SCRIPTED_TRIED && e->runs_timed >= SCRIPTED_TIMED) {
+    if (e->state == SCRIPTED_TRIED && e->runs_timed >= SCRIPTED_TIMED &&
+        e->steps_timed >= SCRIPTED_TIMED) {
         e->state = e->run_best < e->steps_best ? SCRIPTED_USED : SCRIPTED_LEFT;
         cr_log_line("graph", 1, "%s: steps %.1f us, program %.1f us", f->qualified,
                     1e6 * e->steps_best, 1e6 * e->run_best);

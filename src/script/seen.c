@@ -83,7 +83,7 @@ static bool seen_find(const cr_sseen *x, const cr_iobject *o, int *from)
 
 void cr_sseen_attribute(cr_sseen *x, const cr_iobject *o, int slot, const cr_ivalue *v)
 {
-    cr_sread made = {.slot = slot, .type = o->type, .value = *v};
+    cr_sread made = {.slot = slot, .number = cr_ivalue_class(v), .value = *v};
 
     if (!seen_find(x, o, &made.from) || !seen_stays(v)) {
         cr_sseen_refuse(x, "it reads an attribute that may change");
@@ -96,9 +96,31 @@ void cr_sseen_attribute(cr_sseen *x, const cr_iobject *o, int slot, const cr_iva
         cr_sseen_refuse(x, "it reads too many attributes");
         return;
     }
-    if (seen_owns(v))
+    if (seen_owns(v)) {
         made.value = cr_ivalue_keep(*v);
+    } else if (cr_vec_reserve(&x->held, 1)) {
+        cr_sseen_refuse(x, "it reads too many attributes");
+        return;
+    } else {
+        cr_vec_put(&x->held, cr_ivalue_keep(*v));
+        made.version = v->kind == CR_IV_TENSOR ? v->t->storage->version : 0;
+    }
     cr_vec_put(&x->read, made);
+}
+
+bool cr_sseen_wrote(const cr_sseen *x)
+{
+    for (size_t i = 0; i < x->read.len; i++) {
+        const cr_sread *r = &x->read.at[i];
+        if (r->value.kind == CR_IV_TENSOR && r->value.t->storage->version != r->version)
+            return true;
+    }
+    return false;
+}
+
+uint64_t cr_ivalue_class(const cr_ivalue *v)
+{
+    return v->kind == CR_IV_OBJECT ? v->object->type->cls->number : 0;
 }
 
 const cr_ivalue *cr_sread_again(const cr_sread *r, const cr_ivalue *arg,
@@ -106,14 +128,21 @@ const cr_ivalue *cr_sread_again(const cr_sread *r, const cr_ivalue *arg,
 {
     const cr_ivalue *of = r->from >= 0 ? &arg[r->from] : value[~r->from];
 
-    if (of->kind != CR_IV_OBJECT || of->object->type != r->type ||
-        (size_t)r->slot >= of->object->len)
+    if (of->kind != CR_IV_OBJECT || (size_t)r->slot >= of->object->len)
         return NULL;
     return &of->object->slot[r->slot];
 }
 
+void cr_sseen_let_go(cr_sseen *x)
+{
+    for (size_t i = 0; i < x->held.len; i++)
+        cr_ivalue_drop(x->held.at[i]);
+    cr_vec_drop(&x->held);
+}
+
 void cr_sseen_drop(cr_sseen *x)
 {
+    cr_sseen_let_go(x);
     for (size_t i = 0; i < x->read.len; i++)
         if (seen_owns(&x->read.at[i].value))
             cr_ivalue_drop(x->read.at[i].value);
@@ -166,25 +195,34 @@ static bool seen_has_tensor(const cr_ivalue *v)
     return false;
 }
 
-static bool seen_makes_tensors(const cr_snode *n)
+static bool seen_makes(const cr_snode *n, int kind)
 {
     for (int i = 0; i < n->output_count; i++) {
         const cr_stype *t = n->output[i]->type;
         t = t->kind == CR_STYPE_LIST ? t->item[0] : t;
-        if (t->kind != CR_STYPE_TENSOR)
+        if ((int)t->kind != kind)
             return false;
     }
     return n->output_count > 0;
+}
+
+static bool seen_makes_tensors(const cr_snode *n) { return seen_makes(n, CR_STYPE_TENSOR); }
+
+/* The builtins that make tensors of gradients, or an order of elements. */
+static bool seen_reads_more(const char *name)
+{
+    return !strcmp(name, "prim::grad") || !strcmp(name, "aten::sorted");
 }
 
 /* A function of the executor: on numbers and containers, or on what tensors are. */
 static void seen_builtin(cr_sseen *x, const cr_scall *c)
 {
     const cr_sschema *s = c->node->schema;
-    bool tensors = false;
+    bool tensors = false, objects = false;
 
     for (int i = 0; i < c->count; i++) {
         tensors = tensors || seen_has_tensor(&c->arg[i]);
+        objects = objects || c->arg[i].kind == CR_IV_OBJECT;
         if (i < s->param_count && s->param[i].written && c->arg[i].kind != CR_IV_LIST)
             cr_sseen_refuse(x, "a step changes a value");
     }
@@ -192,6 +230,10 @@ static void seen_builtin(cr_sseen *x, const cr_scall *c)
         cr_sseen_refuse(x, "a step has an effect");
     if (tensors && !seen_makes_tensors(c->node) && !seen_reads_kinds(s->name))
         cr_sseen_refuse(x, "a step may read elements");
+    if (objects && !seen_makes(c->node, CR_STYPE_CLASS) && !seen_reads_kinds(s->name))
+        cr_sseen_refuse(x, "a step reads an object");
+    if (seen_reads_more(s->name) && tensors)
+        cr_sseen_refuse(x, "a step reads more than sizes and kinds");
 }
 
 static void seen_entry(cr_sseen *x, const cr_scall *c)

@@ -14,14 +14,16 @@
  * read comes before this one. */
 typedef struct {
     int from, slot;
-    const struct cr_stype *type; /* of the object */
-    cr_ivalue value; /* tensors and objects: an address without a reference; else owned */
+    uint32_t version; /* of a tensor, when it was read */
+    uint64_t number;  /* of an object's class */
+    cr_ivalue value;  /* tensors and objects: an address without a reference; else owned */
 } cr_sread;
 
 typedef struct cr_sseen {
     const cr_ivalue *arg; /* borrowed during the call */
     int count;
     CR_VEC(cr_sread) read;
+    CR_VEC(cr_ivalue) held;       /* references of the tensors and objects that were read */
     CR_VEC(cr_tensor *) constant; /* of graphs that ran, borrowed from their functions */
     const char *why;              /* why the call is not plain; NULL: it is */
     const char *step;             /* the step that is the reason */
@@ -32,8 +34,16 @@ typedef struct cr_sseen {
 CR_MUST cr_status cr_sfunction_watch(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *args,
                                      int count, cr_sseen *seen);
 void cr_sseen_drop(cr_sseen *seen);
+/* Drops the references of tensors and objects: only their addresses stay. */
+void cr_sseen_let_go(cr_sseen *seen);
+/* Whether a tensor that was read has been written since, or may have been. */
+bool cr_sseen_wrote(const cr_sseen *seen);
+/* The number of an object's class, which decides what its methods and attributes are; 0 for
+ * other values. */
+uint64_t cr_ivalue_class(const cr_ivalue *v);
 /* The value of an attribute that was read, in a call with these arguments, borrowed; `value`
- * has those of the reads before it.  NULL: the object is of another class. */
+ * has those of the reads before it.  The objects have the classes of the recorded call.  NULL:
+ * there is no such attribute. */
 const cr_ivalue *cr_sread_again(const cr_sread *r, const cr_ivalue *arg,
                                 const cr_ivalue *const *value);
 /* Whether both are the same value; for tensors and objects: have the same address. */

@@ -1,6 +1,7 @@
 /* Compilation units: classes and functions by qualified name. */
 #include "script/unit.h"
 #include "base/map.h"
+#include <stdatomic.h>
 #include <string.h>
 
 struct cr_sunit {
@@ -99,12 +100,14 @@ cr_sfunction *cr_sunit_function(const cr_sunit *u, const char *name)
 cr_sclass *cr_sunit_add_class(cr_sunit *u, const char *name, cr_stype_kind kind)
 {
     cr_session *s = u->session;
+    static atomic_uint_fast64_t last;
     cr_sclass *c = CR_NEW(s, cr_sclass);
     cr_stype *t = CR_NEW(s, cr_stype);
 
     CR_ASSERT(!cr_sunit_class(u, name));
     *t = (cr_stype){.kind = (uint8_t)kind, .cls = c, .unit = u, .weight = 1};
     c->name = cr_session_text(s, name);
+    c->number = atomic_fetch_add(&last, 1) + 1;
     c->type = t;
     c->unit = u;
     UNIT_PUSH(u, class, c);

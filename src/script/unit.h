@@ -25,6 +25,7 @@ typedef struct {
 /* A class, a module's class, a named tuple's fields, an enum's members (constants of type
  * `base`), an interface (methods without graphs). */
 struct cr_sclass {
+    uint64_t number;  /* no other class of the process has it, alive or freed */
     const char *name; /* "__torch__.torch.nn.modules.linear.Linear" */
     const cr_stype *type;
     cr_sunit *unit;

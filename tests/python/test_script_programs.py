@@ -1,5 +1,11 @@
 """Programs of TorchScript calls: equal calls run compiled graphs with the bits, errors and effects of the steps."""
+import contextlib
+import enum
 import gc
+import io
+import linecache
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -7,7 +13,7 @@ import pytest
 
 import cresset as torch
 from cresset import Tensor, nn
-from typing import List, Tuple
+from typing import Dict, List, Optional, Tuple
 import cresset.nn.functional as F
 
 
@@ -385,3 +391,490 @@ def test_programs_are_forbidden_to_one_thread():
         t.join(60)
     assert seen == {"one": False, "two": False, "inside": 1, "behind": True, "third": True}
     assert torch._C._script_programs(2) == 2
+
+
+# --- what a call depends on: the same calls with programs forbidden, measured and forced ---
+
+
+@torch.jit.interface
+class Shape(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        pass
+
+
+class Twice(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+class Thrice(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 3 + 1
+
+
+class Outer(nn.Module):
+    part: Shape
+
+    def __init__(self):
+        super().__init__()
+        self.part = Twice()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part.forward(x) - 1
+
+
+class Deeper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.outer, self.layers = Outer(), nn.ModuleList([Outer(), Outer()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.outer(x)
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class State(nn.Module):
+    k: float
+    n: int
+    s: str
+    on: bool
+    pair: Tuple[int, float]
+    maybe: Optional[Tensor]
+    items: List[int]
+    table: Dict[str, float]
+    parts: List[Tensor]
+    named: Dict[str, Tensor]
+
+    def __init__(self):
+        super().__init__()
+        self.k, self.n, self.s, self.on, self.pair, self.maybe = 2.0, 3, "a", True, (1, 2.0), None
+        self.items, self.table = [1, 2], {"a": 1.0, "b": 2.0}
+        self.parts, self.named = [torch.ones(3)], {"a": torch.ones(3)}
+        self.register_buffer("a", torch.ones(3))
+        self.register_buffer("b", torch.ones(3))
+        self.one, self.two = nn.Linear(3, 3), nn.Linear(3, 3)
+        for i, p in enumerate(self.parameters()):
+            p.requires_grad_(False).copy_(torch.arange(p.numel()).reshape(p.shape) * 0.1 + i)
+
+
+def state(body):
+    """A scripted module with State's attributes whose forward is `body`."""
+    text = "def forward(self, x):\n" + "\n".join("    " + line for line in body.splitlines())
+    name = f"<body {abs(hash(body))}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    space = dict(globals())
+    exec(compile(text, name, "exec"), space)
+    return type("State", (State,), {"forward": space["forward"]})
+
+
+READS = {"floats": "return x * self.k", "ints": "return x * self.n", "strings": "return x * 2 if self.s == 'a' else x",
+         "bools": "return x * 2 if self.on else x", "tuples": "return x * self.pair[0] + self.pair[1]",
+         "nones": "m = self.maybe\nif m is not None:\n    x = x + m\nreturn x * 2",
+         "lists": "for i in self.items:\n    x = x * i\nreturn x + len(self.items)",
+         "dicts": "for k in self.table.keys():\n    x = x * 2 + self.table[k]\nreturn x",
+         "tensor lists": "return x + self.parts[0] * len(self.parts)", "tensor dicts": "return x * self.named['a']",
+         "buffers": "return x * self.a + self.b", "modules": "return self.two(self.one(x))", "training": "return x * 2 if self.training else x - 1",
+         "same tensors": "return x + 100 if self.a is self.b else x + self.a", "same as argument": "return x + 100 if x is self.a else x + self.a",
+         "same modules": "return x + 100 if self.one is self.two else self.one(x)", "kinds": "return x * self.a.dim() + self.a.size(0)",
+         "dtype of an attribute": "return x.to(self.a.dtype) + 1", "returns an attribute": "return self.a, x * 2",
+         "returns a view of an attribute": "return self.a[1:], x * 2", "returns the argument": "return x, x.view(-1), x + self.a",
+         "gradient": "return x * 2 if self.a.requires_grad else x * 3"}
+
+WRITES = {"add_": "self.a.add_(1)", "copy_": "self.a.copy_(x)", "fill_": "self.a.fill_(2)", "relu_": "torch.relu_(self.a)", "view": "self.a[0] += 1",
+          "views of views": "self.a.view(3, 1).t()[0, 1:].mul_(2)", "index_put": "self.a[self.a > 0] = 3.5", "lerp_": "self.a.lerp_(x, 0.5)",
+          "out": "torch.add(x, 1, out=self.a)", "contiguous": "self.a.contiguous().add_(1)", "to": "self.a.to(torch.float32).add_(1)",
+          "reshape": "self.a.reshape(-1).add_(1)", "detach": "self.a.detach().add_(1)", "data": "self.a.data.add_(1)",
+          "expand_as": "self.a.expand_as(x).add_(1)", "loop": "for i in range(3):\n    self.a[i] += i", "twice": "self.a.add_(1)\nself.b.add_(self.a)",
+          "in a dropout that is off": "F.dropout(self.a, 0.5, False).add_(1)", "chunks": "self.a.chunk(3)[1].zero_()", "argument": "x.add_(1)", "view of the argument": "x[1:].mul_(2)", "batch_norm": "x = x + F.batch_norm(x.view(3, 1).expand(3, 3), self.a, self.b, training=True).sum()",
+          "sub-module": "self.one.weight.mul_(2)", "parts": "self.parts[0].add_(1)", "named": "self.named['a'].add_(1)", "zero_": "self.a.zero_()",
+          "set twice": "y = self.a\ny.add_(1)\ny.sub_(1)", "number": "self.n += 1", "tensor": "self.a = x + 1", "resize": "self.a.resize_(2)"}
+OWN = {"own": "y = x * 2\ny.add_(1)\nreturn y * self.a", "own view": "y = x * 2\ny[0] += 1\nreturn y * self.a", "own twice": "y = x + self.a\nreturn F.relu_(y).mul_(2).sub_(self.b)",
+       "clone": "y = self.a.clone()\ny.mul_(2)\nreturn x + y", "empty": "y = x * 0\ny.copy_(self.a)\nreturn y + x"}
+
+
+def setter(name, value):
+    return lambda m, x: setattr(m, name, value() if callable(value) else value)
+
+
+def frozen_parameter(*size):
+    return nn.Parameter(torch.arange(9.).reshape(3, 3)[:size[0], :size[1]] + 5, requires_grad=False)
+
+
+CHANGES = {"k": setter("k", 4.0), "negative zero": setter("k", -0.0), "nan": setter("k", float("nan")), "n": setter("n", 5), "s": setter("s", "b"),
+           "on": setter("on", False), "pair": setter("pair", (4, 5.0)), "maybe": setter("maybe", lambda: torch.ones(3) * 4), "nothing": setter("maybe", None),
+           "append": lambda m, x: setattr(m, "items", [1, 2, 3]), "items": setter("items", [3, 2]), "order": setter("table", {"b": 2.0, "a": 1.0}),
+           "value": setter("table", {"a": 3.0, "b": 2.0}), "parts": setter("parts", lambda: [torch.ones(3) * 2, torch.ones(3)]),
+           "named": setter("named", lambda: {"a": torch.ones(3) * 7}), "buffer": setter("a", lambda: torch.ones(3) * 5),
+           "smaller buffer": setter("a", lambda: torch.ones(1) * 6), "other dtype": setter("a", lambda: torch.ones(3, dtype=torch.float64)),
+           "alias": lambda m, x: setattr(m, "b", m.a), "argument is the buffer": lambda m, x: setattr(m, "a", x), "view": lambda m, x: setattr(m, "b", m.a[:]),
+           "elements": lambda m, x: m.a.mul_(3), "data": lambda m, x: setattr(m.a, "data", torch.ones(3) * 9), "gradients": lambda m, x: m.a.requires_grad_(True),
+           "no gradients": lambda m, x: m.a.requires_grad_(False), "eval": lambda m, x: m.eval(), "train": lambda m, x: m.train(), "module": setter("one", lambda: torch.jit.script(State().two)),
+           "same module": lambda m, x: setattr(m, "two", m.one), "weight": lambda m, x: setattr(m.one, "weight", frozen_parameter(3, 3)),
+           "shared weight": lambda m, x: setattr(m.two, "weight", m.one.weight), "storage": lambda m, x: m.a.set_(torch.arange(3.)), "resize": lambda m, x: m.a.resize_(1),
+           "load": lambda m, x: m.load_state_dict({k: v * 2 for k, v in m.state_dict().items()}, strict=False), "double": lambda m, x: m.double()}
+
+
+def bits(v):
+    if isinstance(v, Tensor):
+        d = v.detach()
+        return (str(d.dtype), tuple(d.shape), d.stride(), v.requires_grad, v.is_inference(), d.contiguous().reshape(-1).view(torch.uint8).tolist())
+    return [bits(i) for i in v] if isinstance(v, (list, tuple)) else repr(v)
+
+
+def relations(r, known):
+    """Which tensors of a result are, or share memory with, tensors that the program holds."""
+    all = r if isinstance(r, (list, tuple)) else [r]
+    return [[(v is k, v.data_ptr() == k.data_ptr(), v._is_view()) for k in known] for v in all if isinstance(v, Tensor)]
+
+
+def observe(f, args, known=(), context=contextlib.nullcontext, n=12):
+    """The results, states and random numbers of n calls."""
+    seen = []
+    for _ in range(n):
+        out = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(out), context():
+                r = f(*args)
+            seen.append((bits(r), relations(r, [*args, *known])))
+        except Exception as e:
+            seen.append((type(e).__name__, str(e)))
+        seen.append((out.getvalue(), [(bits(t), None if t.is_inference() else t._version) for t in [*args, *known] if isinstance(t, Tensor)]))
+    return seen + [torch.rand(1).item()]
+
+
+def equal_in_all_modes(run):
+    """Steps, measured and forced programs give the same; returns the programs that are used."""
+    seen = {}
+    for mode in (0, 1, 2):
+        torch._C._script_programs(mode)
+        torch.manual_seed(0)
+        seen[mode], used = run()
+    for mode in (1, 2):
+        for i, (a, b) in enumerate(zip(seen[0], seen[mode])):
+            assert a == b, (mode, i)
+        assert len(seen[0]) == len(seen[mode])
+    return used
+
+
+def state_run(body, changes):
+    def run():
+        m, y = torch.jit.script(state(body)()), torch.tensor([1.0, -2.0, 3.0])
+        seen, known = [], lambda: [m.a, m.b, m.one.weight, m.two.weight]
+        with torch.no_grad():
+            seen += observe(m, (y,), known())
+            used = uses(m)
+            for change in changes:
+                try:
+                    change(m, y)
+                except Exception as e:
+                    seen.append((type(e).__name__, str(e)))
+                seen += observe(m, (y,), known())
+        seen += observe(m, (y,), known())
+        return seen, used
+
+    return equal_in_all_modes(run)
+
+
+CONTAINERS = ("lists", "dicts", "tensor lists", "tensor dicts")
+
+
+@pytest.mark.parametrize("name", READS)
+def test_attributes_that_change_between_calls(name):
+    used = state_run(READS[name], CHANGES.values())
+    assert used == (name not in CONTAINERS)
+
+
+@pytest.mark.parametrize("name", ["buffers", "modules", "same tensors"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_change_alone(name, change):
+    state_run(READS[name], [CHANGES[change]])
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_to_what_the_call_did_not_make(name):
+    assert not state_run(WRITES[name] + "\nreturn x * self.a.sum() + self.b.sum()", [CHANGES["buffer"], CHANGES["alias"]])
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_writes_to_what_the_call_made(name):
+    assert state_run(OWN[name], [CHANGES["buffer"], CHANGES["alias"], CHANGES["argument is the buffer"]])
+
+
+@pytest.mark.parametrize("name", ["add_", "copy_", "view", "lerp_", "contiguous", "detach", "batch_norm"])
+def test_writes_of_traced_functions(name):
+    def run():
+        m, x = state(WRITES[name] + "\nreturn x * self.a")(), torch.tensor([1.0, -2.0, 3.0])
+        with torch.no_grad():
+            t = torch.jit.trace(m, (x,), check_trace=False)
+            return observe(t, (x,), [m.a, m.b]), uses(t)
+
+    assert not equal_in_all_modes(run)
+
+
+def norms():
+    return {"batch_norm": (nn.BatchNorm1d(3), (4, 3)), "cumulative": (nn.BatchNorm1d(3, momentum=None), (4, 3)), "no statistics": (nn.BatchNorm1d(3, track_running_stats=False), (4, 3)),
+            "instance_norm": (nn.InstanceNorm1d(3, track_running_stats=True), (2, 3, 5)), "conv": (nn.Sequential(nn.Conv1d(3, 3, 2), nn.BatchNorm1d(3), nn.ReLU(True)), (2, 3, 5))}
+
+
+@pytest.mark.parametrize("name", norms())
+def test_statistics_of_norms(name):
+    def run():
+        layer, size = norms()[name]
+        m, x, seen = torch.jit.script(layer), torch.randn(size), []
+        with torch.no_grad():
+            for mode in (True, False, True):
+                m.train(mode)
+                seen += observe(m, (x,), list(layer.state_dict().values()))
+        return seen, uses(m)
+
+    equal_in_all_modes(run)
+
+
+def test_classes_of_objects_behind_interfaces():
+    def run():
+        m, x = torch.jit.script(Deeper()), torch.ones(3)
+        seen = observe(m, (x,))
+        for place in (m.outer, m.layers[0], m.layers[1]):
+            for part in (Thrice, Twice, Thrice):
+                place.part = torch.jit.script(part())
+                seen += observe(m, (x,))
+        return seen, uses(m)
+
+    assert equal_in_all_modes(run)
+
+
+def test_objects_at_the_address_of_a_freed_one():
+    def run():
+        @torch.jit.script
+        def f(x, part: Shape):
+            return part.forward(x) + 1
+
+        seen, x = [], torch.ones(3)
+        for i in range(40):
+            part = torch.jit.script(Thrice() if i // 4 % 2 else Twice())
+            seen.append(bits(f(x, part)))
+            del part
+        return seen, True
+
+    equal_in_all_modes(run)
+
+
+def test_classes_of_freed_archives():
+    def run():
+        data = []
+        for c in (Twice, Thrice):
+            data.append(io.BytesIO())
+            torch.jit.save(torch.jit.script(c()), data[-1])
+        m, x, seen = torch.jit.script(Outer()), torch.ones(3), []
+        for i in range(12):
+            data[i % 2].seek(0)
+            m.part = torch.jit.load(data[i % 2])
+            seen += observe(m, (x,), n=4)
+            m.part = torch.jit.script(Twice())
+            gc.collect()
+        return seen, True
+
+    equal_in_all_modes(run)
+
+
+def calls_with(function, arguments):
+    def run():
+        f = torch.jit.script(function)
+        seen = []
+        for _ in range(3):
+            for args in arguments():
+                seen += observe(f, args, n=3)
+        return seen, uses(f)
+
+    return equal_in_all_modes(run)
+
+
+def is_same(x, y, z):
+    return x + 100 if x is y else x * 2 if y is z else x - y + z
+
+
+def share(x, y):
+    z = x + y
+    x.mul_(2)
+    return z + y
+
+
+def out_of(x, y):
+    return x.contiguous(), y.to(x.dtype), x.view(-1), y + 1
+
+
+def steer(x, n: int, k: float, b: bool, o: Optional[int] = None):
+    y = x * n + k
+    return -y if b else y if o is None else y + o
+
+
+def strings(x, s: str, items: List[int], table: Dict[str, int]):
+    for k in table:
+        x = x * 2 + table[k]
+    return x + items[-1] + len(items) + len(s)
+
+
+def colored(x, c: Color):
+    return x * 2 if c == Color.RED else x * 3
+
+
+def tensors_in(x, items: List[Tensor], table: Dict[str, Tensor], pair: Tuple[Tensor, Tensor]):
+    if items[0] is items[1]:
+        x = x + 100
+    if pair[0] is pair[1]:
+        x = x + 1000
+    if table["a"] is x:
+        x = x + 10000
+    return x + items[0] * pair[0] - table["a"]
+
+
+def written_in(x, items: List[Tensor]):
+    items[0].add_(1)
+    return x + items[0]
+
+
+def of_kinds(x, d: torch.device, t: int):
+    return x.to(d).to(t) * 2
+
+
+def noisy(x, n: int):
+    print("n", n)
+    assert n < 3, "too big"
+    return x * n
+
+
+def forked(x):
+    a = torch.jit.fork(pointwise, x, x)
+    return torch.jit.wait(a) + x
+
+
+def random(x):
+    return x + torch.rand(3) * torch.randn_like(x)
+
+
+def of_grad(x, y):
+    g = x.grad
+    return y if g is None else g + y
+
+
+def vectors(n, *sizes):
+    torch.manual_seed(1)
+    return [torch.randn(*(sizes or (3,))) for _ in range(n)]
+
+
+def identity_cases():
+    a, b, c = vectors(3)
+    return [(a, b, c), (a, a, c), (a, b, b), (a, a, a), (b, a, c), (a, b, a)]
+
+
+def overlapping():
+    base = torch.arange(8.)
+    return [(torch.ones(4), torch.ones(4)), (base[:4], base[2:6]), (base[:4], base[:4]), (base[1:5], base[4:])]
+
+
+def with_grad():
+    x, y = vectors(2)
+    x.requires_grad_()
+    (x * 2).sum().backward()
+    z = x.detach().clone().requires_grad_()
+    return [(x.detach(), y), (x.detach(), y), (z.detach(), y)]
+
+
+def containers():
+    a, b, c = vectors(3)
+    return [(a, [b, c], {"a": b}, (b, c)), (a, [b, b], {"a": b}, (b, c)), (a, [b, c], {"a": a}, (c, c)), (a, [c, b], {"a": c, "b": a}, (b, b))]
+
+
+ARGUMENTS = {
+    is_same: identity_cases, share: overlapping, out_of: overlapping,
+    steer: lambda: [(vectors(1)[0], *o) for o in ((1, 2.0, True), (2, 2.0, True), (1, 3.0, True), (1, 2.0, False), (1, 2.0, False, 5), (1, -0.0, True), (1, 0.0, True))],
+    strings: lambda: [(vectors(1)[0], *o) for o in (("a", [1], {"a": 1, "b": 2}), ("ab", [1], {"a": 1, "b": 2}), ("a", [1, 2], {"b": 2, "a": 1}), ("a", [2], {"a": 3}))],
+    colored: lambda: [(vectors(1)[0], Color.RED), (vectors(1)[0], Color.BLUE)], tensors_in: containers,
+    written_in: lambda: [(a, [b]) for a, b in (vectors(2), vectors(2))] + [(v, [v]) for v in vectors(1)],
+    of_kinds: lambda: [(vectors(1)[0], torch.device("cpu"), t) for t in (torch.float32, torch.float64, torch.int32)],
+    noisy: lambda: [(vectors(1)[0], n) for n in (1, 2, 5)], forked: lambda: [tuple(vectors(1))], random: lambda: [tuple(vectors(1))], of_grad: with_grad,
+    norm: lambda: [(v,) for v in (torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2], torch.randn(2, 4), torch.randn(3, 4, dtype=torch.float64))]}
+
+
+@pytest.mark.parametrize("function", ARGUMENTS, ids=lambda f: f.__name__)
+def test_arguments_that_change_between_calls(function):
+    calls_with(function, ARGUMENTS[function])
+
+
+def test_modes_that_change_between_calls():
+    @contextlib.contextmanager
+    def dtype(d):
+        was = torch.get_default_dtype()
+        torch.set_default_dtype(d)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(was)
+
+    contexts = [contextlib.nullcontext, torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu"), lambda: dtype(torch.float64), torch.no_grad]
+
+    def run():
+        seen, f, g = [], torch.jit.script(made), torch.jit.script(norm)
+        x = torch.randn(3, 4)
+        with torch.inference_mode():
+            inner = torch.randn(3, 4)
+        for context in contexts * 2:
+            for v in (x, x.clone().requires_grad_(), inner):
+                for h in (f, g):
+                    seen += observe(h, (v,), context=context, n=4)
+        return seen, uses(f)
+
+    assert equal_in_all_modes(run)
+
+
+def test_hooks_that_come_and_go():
+    def run():
+        m, x, seen = torch.jit.script(Net().eval().requires_grad_(False)), torch.ones(2, 4), []
+        with torch.no_grad():
+            for p in m.parameters():
+                p.fill_(0.5)
+        seen += observe(m, (x,))
+        h = m.register_forward_hook(lambda m, i, o: o * 100)
+        seen += observe(m, (x,))
+        h.remove()
+        return seen + observe(m, (x,)), uses(m)
+
+    assert equal_in_all_modes(run)
+
+
+def test_gradients_of_an_argument_are_read_again():
+    def run():
+        f = torch.jit.script(of_grad)
+        x, y = torch.ones(3, requires_grad=True), torch.ones(3)
+        x.grad = y
+        seen = []
+        with torch.no_grad():
+            for g in (y, torch.full((3,), 4.0), None):
+                x.grad = g
+                seen += observe(f, (x, y))
+        return seen, uses(f)
+
+    assert not equal_in_all_modes(run)
+
+
+def test_views_of_conjugates_and_negatives_run_by_steps():
+    def run():
+        f, z = torch.jit.script(pointwise), torch.randn(3, dtype=torch.complex64)
+        seen = []
+        for x in (z, z.conj(), z.imag, z.conj().imag, z):
+            seen += [bits(f(x, x).resolve_conj().resolve_neg()) for _ in range(4)]
+        return seen, True
+
+    equal_in_all_modes(run)
+
+
+def test_calls_run_by_their_steps_unless_programs_are_asked_for():
+    text = "import cresset as torch\nwas = torch._C._script_programs(0), torch._C._script_programs_here(-1)\nwith torch.jit.optimized_execution(True):\n    print(*was, torch._C._script_programs_here(1))\nprint(torch._C._script_programs_here(-1))"
+    out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["0", "-1", "1", "-1"]
