@@ -491,10 +491,14 @@ class Walk:
             self.defer(x, f"it reads an object of type {type(x).__name__}, which hides a slot")
             return
         self.slotted.append(x)
+        plain_only = _is_trusted_class(type(x))  # such as descriptions of a dataclass's fields
         for name in names:
             if not hasattr(x, name):
+                if plain_only:
+                    continue
                 raise Refused(f"it reads an object of type {type(x).__name__} whose {name} is not set")
-            self.visit(getattr(x, name), "attr", node, name)
+            if not plain_only or type(getattr(x, name)) in _VALUE_SET:
+                self.visit(getattr(x, name), "attr", node, name)
 
     def items(self, holder, source, node):
         """Adds plain values first, because a check skips them while their container is
@@ -619,13 +623,20 @@ class Walk:
         if t is _CACHED:
             return self.unread(x, source, parent, key, "it calls a function of functools.lru_cache, which forgets its "
                                "results when the program says so")
+        if x is getattr(sys.modules.get("dataclasses"), "_EMPTY_METADATA", self):  # nothing changes what it shows
+            return self.add(source, parent, key, "is", x)
         if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)) or _has_state_in_c(t):
             why = f"it reads an object of type {t.__name__}"
             if isinstance(x, _BY_IDENTITY) or _root_of(t) not in _BY_CONTENTS:
                 return self.unread(x, source, parent, key, why)
             raise Refused(why)
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
-        if isinstance(x, (BaseException, types.GenericAlias)):
+        if t is types.GenericAlias:  # immutable; its classes are not
+            node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+            for part in (x.__origin__, *x.__args__):
+                self.visit(part, "const", -1, part)
+            return node
+        if isinstance(x, BaseException):
             return self.unread(x, source, parent, key, f"it reads an object of type {t.__name__}")
         slots = _slots(t) if t.__flags__ & _HEAP_TYPE else ()
         if not isinstance(state, dict) and not slots:
@@ -938,10 +949,7 @@ class Walk:
                 self.atom(x, "const", -1, x)
         elif isinstance(x, types.ModuleType) and not x.__name__.startswith(f"{module.__name__}.") and module.__name__ != "os":
             self.add("item", self.add("dict", node, None, "any"), name, "is", x)
-            if _is_ours(x.__name__.partition(".")[0]) or x.__name__.partition(".")[0] not in _STDLIB:
-                self.visit(x, "const", -1, x)
-            else:
-                self.defer(x, f"it uses the module '{x.__name__}'")
+            self.visit(x, "const", -1, x)
         else:
             try:
                 self.visit(x, "item", self.add("dict", node, None, "any"), name)
