@@ -173,6 +173,10 @@ cr_status cr_shape_repeat_interleave(const cr_value *arg, cr_shape *out)
     out->ndim = out->ndim ? out->ndim : 1;
     if (CR_MUL_OVERFLOW(cr_dim_size(self, dim), arg[1].i, &out->size[dim]))
         return cr_fail(CR_RUNTIME, "numel: integer multiplication overflow");
+    if (arg[3].tag != CR_NONE && arg[3].i != out->size[dim])
+        return cr_fail(CR_RUNTIME,
+                       "repeat_interleave: Invalid output_size, expected %lld but got %lld",
+                       (ll)out->size[dim], (ll)arg[3].i);
     return CR_OK;
 }
 
@@ -205,9 +209,19 @@ static cr_status sum_counts(int64_t *out, const cr_view *repeats)
     return CR_OK;
 }
 
-static cr_status check_output_size(const cr_value *given, int64_t size)
+/* A given size of a result that has `n` elements where each is repeated once: without elements
+ * none is read. */
+static cr_status check_output_size_sign(const cr_value *given, int64_t n)
 {
-    if (given->tag == CR_NONE || given->i == size)
+    if (!n || given->tag == CR_NONE || given->i >= 0)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: [%lld]",
+                   (ll)given->i, (ll)given->i);
+}
+
+static cr_status check_output_size(const cr_value *given, int64_t n, int64_t size)
+{
+    if (!n || given->tag == CR_NONE || given->i == size)
         return CR_OK;
     return cr_fail(CR_RUNTIME, "allocated size does not match required size");
 }
@@ -218,8 +232,9 @@ cr_status cr_shape_repeat_indices(const cr_value *arg, cr_shape *out)
 
     if (arg[0].view->ndim != 1)
         return cr_fail(CR_RUNTIME, "repeat_interleave only accept 1D vector as repeat");
+    CR_TRY(check_output_size_sign(&arg[1], arg[0].view->size[0]));
     CR_TRY(sum_counts(&total, arg[0].view));
-    CR_TRY(check_output_size(&arg[1], total));
+    CR_TRY(check_output_size(&arg[1], arg[0].view->size[0], total));
     out->ndim = 1;
     out->size[0] = total;
     return CR_OK;
@@ -240,10 +255,11 @@ cr_status cr_shape_repeat_interleave_each(const cr_value *arg, cr_shape *out)
             "repeats must have the same size as input along dim, but got repeats.size(0) = "
             "%lld and input.size(%lld) = %lld",
             (ll)n, (ll)dim, (ll)size);
+    CR_TRY(check_output_size_sign(&arg[3], size));
     CR_TRY(sum_counts(&total, repeats));
     if (n == 1 && CR_MUL_OVERFLOW(total, size, &total))
         return too_many_repeats();
-    CR_TRY(check_output_size(&arg[3], total));
+    CR_TRY(check_output_size(&arg[3], size, total));
     cr_shape_like(out, self);
     out->ndim = out->ndim ? out->ndim : 1;
     out->size[dim] = total;
