@@ -56,6 +56,8 @@ static cr_status update_both(const cr_value *arg, const cr_value *stats, int64_t
 {
     double momentum = arg[MOMENTUM].d;
 
+    if (!arg[INPUT].t->numel) /* there are no statistics */
+        return CR_OK;
     if (arg[MEAN].tag == CR_TENSOR)
         CR_TRY(update(arg[MEAN].t, stats[1].t, momentum, 1));
     if (arg[VAR].tag == CR_TENSOR)
@@ -94,13 +96,25 @@ static bool has_kernels(const cr_value *arg)
            cr_device_entries((cr_device_kind)x->device.kind, &kernels);
 }
 
-/* The input, in float32 for a composition if its dtype has 16 bits. */
+/* The input, in float32 if its dtype has 16 bits. */
+static cr_status widen(cr_value *out, const cr_value *arg)
+{
+    cr_tensor *x = arg[INPUT].t;
+
+    *out = cr_of_tensor(cr_keep(x));
+    cr_status st = cr_dtype_size((cr_dtype)x->dtype) == 2 ? convert_result(out, CR_F32) : CR_OK;
+    if (st)
+        cr_drop_values(out, 1);
+    return st;
+}
+
+/* The input of a kernel, or that of a composition, which is not of 16 bits. */
 static cr_status wide_input(cr_value *out, const cr_value *arg)
 {
-    bool narrow = cr_dtype_size((cr_dtype)arg[INPUT].t->dtype) == 2 && !has_kernels(arg);
-
+    if (!has_kernels(arg))
+        return widen(out, arg);
     *out = cr_of_tensor(cr_keep(arg[INPUT].t));
-    return narrow ? convert_result(out, CR_F32) : CR_OK;
+    return CR_OK;
 }
 
 static const cr_op *for_device(const cr_value *arg, const cr_op *composition,
@@ -258,7 +272,7 @@ static cr_status by_instance(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *x = arg[INPUT].t;
     int64_t size[CR_MAX_DIMS], places;
-    cr_value flat = cr_of_none(), back = cr_of_none(), stats[4] = {{0}};
+    cr_value flat = cr_of_none(), back = cr_of_none(), stats[4] = {{0}}, wide;
     cr_status st;
 
     if (x->ndim < 2)
@@ -271,7 +285,8 @@ static cr_status by_instance(const cr_value *arg, cr_value *result)
     size[1] = places;
     for (int d = 2; d < x->ndim; d++)
         size[d] = x->size[d];
-    cr_value reshape[] = {arg[INPUT], cr_of_ints(size, x->ndim)};
+    CR_TRY(widen(&wide, arg)); /* until the weight and the bias are in */
+    cr_value reshape[] = {wide, cr_of_ints(size, x->ndim)};
     CR_GO(cr_call_given(&flat, cr_entry.reshape, reshape, 2));
     cr_value call[] = {flat, cr_of_none(), cr_of_none(), arg[EPS]};
     CR_GO(cr_call_given(
@@ -281,7 +296,11 @@ static cr_status by_instance(const cr_value *arg, cr_value *result)
     cr_value restore[] = {stats[0], cr_of_ints(x->size, x->ndim)};
     CR_GO(cr_call_given(&back, cr_entry.reshape, restore, 2));
     CR_GO(affine(result, arg, &back));
+    st = convert_result(result, (cr_dtype)x->dtype);
+    if (st)
+        cr_drop_values(result, 1);
 done:
+    cr_drop_values(&wide, 1);
     cr_drop_values(&flat, 1);
     cr_drop_values(&back, 1);
     cr_drop_values(stats, 4);

@@ -1,0 +1,35 @@
+"""Statistics of no elements, as recorded with torch 2.13."""
+import pytest
+
+import cresset as torch
+
+
+@pytest.mark.parametrize("correction", (-2, -1, -0.5, 0, 0.5, 1, 2))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.float64, torch.complex64))
+def test_a_variance_of_no_elements_is_nan(correction, dtype):
+    for f in (torch.var, torch.std, lambda *a, **k: torch.var_mean(*a, **k)[0], lambda *a, **k: torch.std_mean(*a, **k)[0]):
+        assert f(torch.zeros(0, dtype=dtype), correction=correction).isnan()
+        assert f(torch.zeros(0, 2, dtype=dtype), dim=0, correction=correction).isnan().tolist() == [True, True]
+        assert f(torch.zeros(2, 0, dtype=dtype), dim=0, correction=correction).shape == (0,)
+    assert torch.var(torch.zeros(3, dtype=dtype), correction=min(correction, 2)).item() == 0
+
+
+def test_a_gradient_of_a_variance_of_no_elements():
+    x = torch.zeros(0, 2, requires_grad=True)
+    torch.var(x, 0, correction=-1).sum().backward()
+    assert x.grad.shape == (0, 2)
+
+
+@pytest.mark.parametrize("size", ((0, 3), (0, 3, 4), (2, 3, 0), (0, 3, 2, 2)))
+@pytest.mark.parametrize("compiled", (False, True))
+def test_an_empty_batch_leaves_the_statistics(size, compiled):
+    module = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d}[len(size)](3)
+    f = torch.compile(module) if compiled else module
+    for _ in range(3):
+        x = torch.zeros(size, requires_grad=True)
+        y = f(x)
+        module.zero_grad()
+        y.sum().backward()
+        assert y.shape == x.grad.shape == size
+        assert module.running_mean.tolist() == [0, 0, 0] and module.running_var.tolist() == [1, 1, 1]
+        assert module.weight.grad.tolist() == module.bias.grad.tolist() == [0, 0, 0]
