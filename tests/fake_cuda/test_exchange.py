@@ -73,7 +73,11 @@ WRONG = [({"shape": GONE}, TypeError, "attribute `shape` must exist"), ({"typest
          ({"strides": (4, 4)}, TypeError, "strides must be a sequence of the same length as shape"),
          ({"strides": 3}, TypeError, "strides must be a sequence of the same length as shape"),
          ({"strides": (3,)}, ValueError, "given array strides not a multiple of the element byte size. Make a copy of the array to reallocate the memory."),
-         ({"typestr": "<f16"}, TypeError, "can't convert"), ({"typestr": "<U4"}, TypeError, "can't convert")]
+         ({"typestr": "<f16"}, TypeError, "can't convert"), ({"typestr": "<U4"}, TypeError, "can't convert"),
+         ({"shape": (2, -1)}, RuntimeError, "Trying to create tensor with negative dimension -1: [2, -1]"),
+         ({"shape": (1 << 62, 4)}, RuntimeError, "Storage size calculation overflowed with sizes=[4611686018427387904, 4]"),
+         ({"shape": (1 << 61,)}, RuntimeError, "Storage size calculation overflowed with sizes=[2305843009213693952]"),
+         ({"shape": (3, 2), "strides": (1 << 62, 4)}, RuntimeError, "Storage size calculation overflowed with sizes=[3, 2]")]
 
 
 @pytest.mark.parametrize("changed, kind, text", WRONG)
@@ -87,3 +91,9 @@ def test_wrong_descriptions(changed, kind, text):
     array.__cuda_array_interface__ = 3
     with pytest.raises(TypeError, match="`__cuda_array_interface__` must be a dict"):
         torch.as_tensor(array)
+
+
+def test_elements_at_address_0_are_refused():
+    with pytest.raises(RuntimeError, match="CUDA error"):
+        torch.as_tensor(Array(torch.ones(2, device="cuda"), data=(0, False)), device="cuda")
+    assert torch.as_tensor(Array(torch.ones(0, device="cuda"), data=(0, False)), device="cuda").shape == (0,)

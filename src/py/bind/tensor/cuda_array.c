@@ -2,6 +2,7 @@
 #include "device/cuda/cuda.h"
 #include "device/facts.h"
 #include "py/bind/bind.h"
+#include "space/shape_text.h"
 #include <string.h>
 
 /* What the interface's dict says; the objects are borrowed. */
@@ -11,6 +12,7 @@ typedef struct {
     cr_dtype dtype;
     int ndim;
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    size_t extent; /* bytes from the first element to the end of the last one */
 } cuda_array;
 
 /* The dtype of a type string of NumPy, such as "<f4". */
@@ -52,13 +54,33 @@ static int array_sizes(int64_t *out, PyObject *given, int n)
     return 0;
 }
 
+static int array_overflow(const cuda_array *a)
+{
+    PyErr_Format(PyExc_RuntimeError, "Storage size calculation overflowed with sizes=%s",
+                 cr_shape_text(a->ndim, a->size));
+    return -1;
+}
+
+static int array_check_sizes(const cuda_array *a)
+{
+    for (int d = 0; d < a->ndim; d++)
+        if (a->size[d] < 0) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "Trying to create tensor with negative dimension %lld: %s",
+                         (long long)a->size[d], cr_shape_text(a->ndim, a->size));
+            return -1;
+        }
+    return 0;
+}
+
 static int array_strides(cuda_array *a)
 {
     int64_t item = (int64_t)cr_dtype_size(a->dtype), step = 1;
 
     for (int d = a->ndim - 1; d >= 0; d--) {
         a->stride[d] = step;
-        step *= a->size[d];
+        if (CR_MUL_OVERFLOW(step, a->size[d] ? a->size[d] : 1, &step))
+            return array_overflow(a);
     }
     if (!a->strides || a->strides == Py_None)
         return 0;
@@ -81,6 +103,23 @@ static int array_strides(cuda_array *a)
         }
         a->stride[d] /= item;
     }
+    return 0;
+}
+
+static int array_extent(cuda_array *a)
+{
+    int64_t last = 1, step, bytes;
+
+    for (int d = 0; d < a->ndim; d++)
+        if (!a->size[d])
+            return 0;
+    for (int d = 0; d < a->ndim; d++)
+        if (CR_MUL_OVERFLOW(a->size[d] - 1, a->stride[d], &step) ||
+            CR_ADD_OVERFLOW(last, step, &last))
+            return array_overflow(a);
+    if (CR_MUL_OVERFLOW(last, (int64_t)cr_dtype_size(a->dtype), &bytes))
+        return array_overflow(a);
+    a->extent = (size_t)bytes;
     return 0;
 }
 
@@ -123,9 +162,10 @@ static int array_read(cuda_array *a, PyObject *dict)
     }
     a->ndim = (int)n;
     if (array_dtype(&a->dtype, type) < 0 || array_sizes(a->size, a->shape, a->ndim) < 0 ||
-        array_data(a, PyDict_GetItemString(dict, "data")) < 0)
+        array_data(a, PyDict_GetItemString(dict, "data")) < 0 || array_check_sizes(a) < 0 ||
+        array_strides(a) < 0)
         return -1;
-    return array_strides(a);
+    return array_extent(a);
 }
 
 /* The thread's stream waits for the one on which the array is computed. */
@@ -164,24 +204,11 @@ static void array_release(void *owner)
     }
 }
 
-/* Bytes from the first element to the end of the last one. */
-static size_t array_extent(const cuda_array *a)
-{
-    int64_t last = 0;
-
-    for (int d = 0; d < a->ndim; d++) {
-        if (a->size[d] <= 0)
-            return 0;
-        last += (a->size[d] - 1) * a->stride[d];
-    }
-    return (size_t)(last + 1) * cr_dtype_size(a->dtype);
-}
-
 static cr_tensor *array_tensor(const cuda_array *a, PyObject *x, int index)
 {
     cr_storage *s;
     cr_tensor *out = NULL;
-    cr_status st = cr_storage_foreign(&s, a->data, array_extent(a), array_release, x);
+    cr_status st = cr_storage_foreign(&s, a->data, a->extent, array_release, x);
 
     if (!st) {
         s->device = (cr_device){.kind = CR_CUDA, .index = (uint8_t)index};
@@ -213,7 +240,7 @@ cr_tensor *cr_py_tensor_from_cuda_array(PyObject *x)
         st = st ? st : cr_fail(CR_RUNTIME, "No CUDA GPUs are available");
     } else {
         index = ops->current();
-        st = cr_device_status(a.data ? cr_cuda_device_of(&index, a.data) : NULL);
+        st = cr_device_status(a.data || a.extent ? cr_cuda_device_of(&index, a.data) : NULL);
         st = st ? st : cr_device_status(array_wait(index, a.stream));
     }
     if (st)
