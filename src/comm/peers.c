@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "comm/wait.h"
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,16 +31,70 @@ enum {
 static const char refusal_key[] = "refusal", left_key[] = "refusal/left";
 
 typedef struct {
-    int process, size; /* of the group, as this process states it */
-    unsigned long long start;
+    int process, size;                 /* of the group, as this process states it */
+    unsigned long long start, meeting; /* its number in the process */
     char host[HOST_BYTES], engine[NAME_BYTES];
     char where[PLACE_BYTES]; /* the line of the program that makes the group, or "" */
 } peer;
 
 struct cr_peers {
+    cr_peers *next;
+    pthread_t thread;
+    bool met;
     int rank, size;
     peer at[];
 };
+
+/* --- meetings of this process --- */
+
+static pthread_mutex_t meetings_lock = PTHREAD_MUTEX_INITIALIZER;
+static cr_peers *meetings; /* those that did not fail and whose groups were not dropped */
+
+/* Puts a meeting in the list and gives it a number. */
+static void meeting_begin(cr_peers *p)
+{
+    static unsigned long long numbers;
+
+    pthread_mutex_lock(&meetings_lock);
+    p->at[p->rank].meeting = ++numbers;
+    p->thread = pthread_self();
+    p->next = meetings;
+    meetings = p;
+    pthread_mutex_unlock(&meetings_lock);
+}
+
+static void meeting_end(const cr_peers *p)
+{
+    pthread_mutex_lock(&meetings_lock);
+    for (cr_peers **at = &meetings; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    pthread_mutex_unlock(&meetings_lock);
+}
+
+static void meeting_met(cr_peers *p)
+{
+    pthread_mutex_lock(&meetings_lock);
+    p->met = true;
+    pthread_mutex_unlock(&meetings_lock);
+}
+
+/* Whether a meeting is not over, or is another thread's, whose group is there. */
+static bool meeting_is_on(unsigned long long number)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&meetings_lock);
+    for (const cr_peers *p = meetings; p; p = p->next)
+        found = found || (p->at[p->rank].meeting == number &&
+                          (!p->met || !pthread_equal(p->thread, pthread_self())));
+    pthread_mutex_unlock(&meetings_lock);
+    return found;
+}
+
+/* --- processes --- */
 
 /* The state's letter and the start time of a process; false when it does not exist. */
 static bool process_read(int process, char *state, unsigned long long *start)
@@ -97,8 +152,8 @@ static cr_status set_first(cr_store *store, const char *key, const char *text, c
 /* Reads a process from its text. */
 static bool peer_parse(peer *p, const char *text)
 {
-    return sscanf(text, "%d %llu %d %127s %63s %159[^\n]", &p->process, &p->start, &p->size,
-                  p->host, p->engine, p->where) >= 5;
+    return sscanf(text, "%d %llu %llu %d %127s %63s %159[^\n]", &p->process, &p->start,
+                  &p->meeting, &p->size, p->host, p->engine, p->where) >= 6;
 }
 
 /* Writes this process as a rank's, also where an earlier try of it has written itself. */
@@ -110,17 +165,23 @@ static cr_status peer_write(peer *own, cr_store *store, int rank)
     own->process = getpid();
     process_read(own->process, &state, &own->start);
     host_read(own->host);
-    snprintf(text, sizeof text, "%d %llu %d %s %s %s", own->process, own->start, own->size,
-             own->host, own->engine, own->where);
+    snprintf(text, sizeof text, "%d %llu %llu %d %s %s %s", own->process, own->start,
+             own->meeting, own->size, own->host, own->engine, own->where);
     peer_key(key, rank);
     CR_TRY(set_first(store, key, text, &other));
     if (!other)
         return CR_OK;
     bool known = peer_parse(&before, other);
     cr_free(other);
-    if (known && before.process == own->process && before.start == own->start &&
-        !strcmp(before.host, own->host))
+    bool same = known && before.process == own->process && before.start == own->start &&
+                !strcmp(before.host, own->host);
+    if (same && !meeting_is_on(before.meeting))
         return cr_store_set(store, key, cr_bytes_of(text));
+    if (same)
+        return cr_fail(CR_COMM,
+                       "rank %d is another thread of process %d already: two threads "
+                       "have the same rank",
+                       rank, own->process);
     return cr_fail(
         CR_COMM, "rank %d is process %d already: two processes (%d and %d) have the same rank",
         rank, before.process, before.process, own->process);
@@ -348,17 +409,20 @@ cr_status cr_peers_meet(cr_peers **out, const cr_comm_how *how)
     p->rank = how->rank;
     p->size = how->size;
     peer_state(&p->at[p->rank], how);
+    meeting_begin(p);
     cr_status st = peer_write(&p->at[p->rank], how->store, p->rank);
     bool written = !st;
     if (!st)
         st = peers_find(p, how->store, end, how->timeout_ms);
     if (st == CR_COMM || st == CR_STORE)
         st = peers_refuse(how, st, end, written);
-    if (st)
+    if (st) {
         cr_peers_free(p);
-    else
-        *out = p;
-    return st;
+        return st;
+    }
+    meeting_met(p);
+    *out = p;
+    return CR_OK;
 }
 
 cr_status cr_peers_miss(const cr_comm_how *how, cr_status st)
@@ -413,4 +477,9 @@ bool cr_peers_share_host(const cr_peers *p)
     return true;
 }
 
-void cr_peers_free(cr_peers *p) { cr_free(p); }
+void cr_peers_free(cr_peers *p)
+{
+    if (p)
+        meeting_end(p);
+    cr_free(p);
+}

@@ -178,6 +178,31 @@ def test_two_processes_of_one_rank_are_named_at_all_ranks(url):
     assert texts[0].startswith("DistBackendError rank 0 cannot join the group 'default_pg': "), texts
 
 
+THREADS = '''
+import threading, sys
+from datetime import timedelta
+import cresset.distributed as dist
+store, texts = dist.HashStore(), []
+def join():
+    try:
+        dist.ProcessGroupGloo(store, 1, 2, timedelta(seconds=int(sys.argv[1])))
+        texts.append("joined")
+    except dist.DistError as error:
+        texts.append(str(error))
+threads = [threading.Thread(target=join) for _ in range(2)]
+for t in threads: t.start()
+for t in threads: t.join()
+one = dist.HashStore()
+again = [dist.ProcessGroupGloo(one, 0, 1) for _ in range(2)]  # one thread after another group of its own
+print(*texts, sep="\\n")
+'''
+
+
+def test_two_threads_of_one_rank_are_named():
+    text = subprocess.run([sys.executable, "-c", THREADS, "60"], text=True, capture_output=True, timeout=120).stdout.splitlines()
+    assert len(text) == 2 and all("rank 1 is another thread of process" in t and "have the same rank" in t for t in text), text
+
+
 def test_a_rank_that_never_comes_is_named_at_all_others(url):
     texts = join(url, [(0, 3), (1, 3)], 4)
     for rank, text in enumerate(texts):
