@@ -541,27 +541,42 @@ static bool cuda_can_table(int index, const cr_launch *l)
            cr_cuda_table_fits(index);
 }
 
-/* The kernel's values of all halves; *out is NULL if there is no memory for more tables. */
+/* Puts the kernel's values of all halves in a block of them, if there is one. */
+static const char *cuda_fill_table(int index, const cr_launch *l, void *at)
+{
+    cuda_kernel *k = l->code;
+    void *pointer[2] = {at, at};
+    cr_launch values = *l;
+    cuda_call c;
+
+    if (!at)
+        return NULL;
+    values.pointer = pointer;
+    values.size[1] = CR_HALF_VALUES;
+    return cuda_launch_slow(index, k, &c, cuda_set_dims(&c, &values, true), 1);
+}
+
+/* The kernel's table for the parameters, without an address if there is no memory for one;
+ * *out is NULL if the kernel has as many as it may have. */
 static const char *cuda_make_table(const cr_cuda_values **out, int index, const cr_launch *l)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     cuda_kernel *k = l->code;
-    void *at = NULL, *pointer[2];
     const char *error = NULL;
-    cr_launch values = *l;
-    cuda_call c;
+    void *at = NULL;
 
+    if (cr_cuda_table_is_full(&k->tables))
+        return NULL;
     pthread_mutex_lock(&one);
     *out = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);
-    if (!*out && !cr_cuda_table_is_full(&k->tables))
+    if (!*out && !cr_cuda_table_is_full(&k->tables)) {
         error = cr_cuda_table_halves(&at, index);
-    if (!error && at) {
-        pointer[0] = pointer[1] = at;
-        values.pointer = pointer;
-        values.size[1] = CR_HALF_VALUES;
-        error = cuda_launch_slow(index, k, &c, cuda_set_dims(&c, &values, true), 1);
+        if (!error)
+            error = cuda_fill_table(index, l, at);
         if (!error)
             error = cr_cuda_table_add(&k->tables, index, at, l->param, l->param_bytes);
+        if (error)
+            cr_cuda_block_drop(index, at);
         *out = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);
     }
     pthread_mutex_unlock(&one);
@@ -582,7 +597,7 @@ static const char *cuda_launch(int index, const cr_launch *l)
     if (cuda_can_table(index, l)) {
         const cr_cuda_values *v = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);
         const char *error = v ? NULL : cuda_make_table(&v, index, l);
-        if (error || v)
+        if (error || (v && v->at))
             return error
                        ? error
                        : cr_cuda_table_run(index, v, l->pointer[0], l->pointer[1], l->size[1]);

@@ -53,7 +53,7 @@ const char *cr_cuda_table_halves(void **at, int index)
 const char *cr_cuda_table_add(cr_cuda_tables *list, int index, void *at, const void *param,
                               size_t bytes)
 {
-    const char *error = cr_cuda_stream_synchronize(index, cr_cuda_stream(index));
+    const char *error = at ? cr_cuda_stream_synchronize(index, cr_cuda_stream(index)) : NULL;
     cr_cuda_values *v = error ? NULL : cr_alloc(sizeof *v + bytes);
 
     if (!v)

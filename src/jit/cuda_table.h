@@ -17,7 +17,8 @@ enum {
  * first; none is ever dropped. */
 typedef struct cr_cuda_values {
     struct cr_cuda_values *next;
-    void *at; /* on the device: the function's values of the halves 0, 1, 2 ... */
+    void *at; /* on the device: the function's values of the halves 0, 1, 2 ...; NULL if there
+               * was no memory for them, and then the kernel computes them */
     size_t bytes;
     char param[];
 } cr_cuda_values;
@@ -27,10 +28,10 @@ typedef _Atomic(cr_cuda_values *) cr_cuda_tables;
 const cr_cuda_values *cr_cuda_table_find(cr_cuda_tables *list, const void *param, size_t bytes);
 /* A kernel whose parameters change from call to call gets no more tables. */
 bool cr_cuda_table_is_full(cr_cuda_tables *list);
-/* A block with the halves 0, 1, 2 ..., in which the kernel puts its values; it is never
- * released.  *at is NULL if there is no memory. */
+/* A block with the halves 0, 1, 2 ..., in which the kernel puts its values.  *at is NULL if
+ * there is no memory. */
 const char *cr_cuda_table_halves(void **at, int index);
-/* Waits for the block's values, and puts it in the list. */
+/* Waits for the block's values, and puts it in the list, which keeps it.  `at` may be NULL. */
 const char *cr_cuda_table_add(cr_cuda_tables *list, int index, void *at, const void *param,
                               size_t bytes);
 /* The device's multiprocessors; 0 if blocks have no room for a table. */

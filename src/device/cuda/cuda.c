@@ -431,6 +431,12 @@ void *cr_cuda_block(int index, size_t bytes)
     return cr_cuda_use(index) || driver->memory_get(&at, bytes) ? NULL : (void *)at;
 }
 
+void cr_cuda_block_drop(int index, void *at)
+{
+    if (at && !cr_cuda_use(index))
+        (void)driver->memory_free((uintptr_t)at);
+}
+
 /* --- kernels --- */
 
 /* Shared memory that a launch may have unless the function's attribute allows more. */

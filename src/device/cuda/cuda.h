@@ -86,9 +86,10 @@ void cr_cuda_memory_start(void);
  * its release, later work of the same stream may reuse it at once. */
 void *cr_cuda_memory_get(int index, size_t size, uint32_t *block);
 void cr_cuda_memory_release(int index, void *p, uint32_t block);
-/* A block for constants, which is never released and in no statistics; NULL when there is no
- * memory. */
+/* A block for constants, which is in no statistics; NULL when there is no memory. */
 void *cr_cuda_block(int index, size_t bytes);
+/* Releases a block that did not get its constants; waits for the device's work. */
+void cr_cuda_block_drop(int index, void *at);
 /* Says that work on `stream` uses the block.  After its release, the block is reused only when
  * this work has ended. */
 CR_API const char *cr_cuda_memory_record(uint32_t block, void *stream);
