@@ -312,48 +312,58 @@ static const char *conv_error(int status)
                : NULL;
 }
 
-/* The memory of a call.  A plan that needs more than there is gives way to one that needs less.
- */
-static const char *conv_get_room(conv_plan *p, const conv_key *k, void **room, uint32_t *block)
+/* The memory of a call.  Where a plan needs more than there is, *p becomes `less`, a plan of
+ * this call alone that needs less: later calls, which may have the memory, keep the first. */
+static const char *conv_get_room(conv_plan **p, conv_plan *less, const conv_key *k, void **room,
+                                 uint32_t *block)
 {
-    const char *error = NULL;
-
     *room = NULL;
-    while (!error && conv_room(p)) {
-        size_t bytes = conv_room(p);
+    for (size_t bytes; (bytes = conv_room(*p)) != 0; *p = less) {
         *room = cr_cuda_table()->get(k->index, bytes, block);
         if (*room)
             return NULL;
-        error = cr_cuda_no_memory(k->index, bytes);
-        conv_empty(p);
-        if (!conv_fill(p, k, bytes - 1))
-            error = NULL;
+        const char *error = cr_cuda_no_memory(k->index, bytes);
+        conv_empty(less);
+        if (conv_fill(less, k, bytes - 1))
+            return error;
     }
-    return error;
+    return NULL;
+}
+
+static const char *conv_start_in(const conv_plan *p, const conv_key *k, const conv_call *c,
+                                 void *room, uint32_t block, int *failed)
+{
+    *failed = cr_cudnn_set_stream(k->index);
+    if (!*failed)
+        *failed = conv_start(p, k, c, room);
+    if (room)
+        cr_cuda_table()->release(k->index, room, block);
+    if (k->last && conv_is_declined(*failed)) /* it does not compute all that it finds */
+        return cr_command_declines;
+    return *failed ? conv_error(*failed) : NULL;
 }
 
 static const char *conv_with_plan(const conv_key *k, const conv_call *c)
 {
-    conv_plan *p;
+    conv_plan *kept, *p, less = {.x = NULL};
     void *room;
     uint32_t block = 0;
-    const char *error = conv_plan_of(&p, k);
+    int failed;
+    const char *error = conv_plan_of(&kept, k);
 
+    p = kept;
     if (!error)
-        error = conv_get_room(p, k, &room, &block);
-    if (error)
-        return error;
-    int failed = cr_cudnn_set_stream(k->index);
-    if (!failed)
-        failed = conv_start(p, k, c, room);
-    if (room)
-        cr_cuda_table()->release(k->index, room, block);
-    if (k->last && conv_is_declined(failed)) { /* it does not compute all that it finds */
-        conv_empty(p);
-        p->declined = true;
-        return cr_command_declines;
+        error = conv_get_room(&p, &less, k, &room, &block);
+    if (!error)
+        error = conv_start_in(p, k, c, room, block, &failed);
+    else
+        failed = 0;
+    if (p == kept && k->last && conv_is_declined(failed)) {
+        conv_empty(kept);
+        kept->declined = true;
     }
-    return failed ? conv_error(failed) : NULL;
+    conv_empty(&less);
+    return error;
 }
 
 /* Copies sizes; a convolution in one dim gets a second dim of size 1.  False for an array of
