@@ -50,6 +50,8 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              "_class_entropy_backward",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
+             # the counts of histc (its own ref; tests/fake_cuda/test_loops.py)
+             "_bin_counts",
              # the memory format of a result (test_formats.py)
              "_in_format_of",
              # arguments that are integer tensors (test_more_names.py)
