@@ -54,9 +54,21 @@ def test_detect_anomaly_does_not_swallow_an_interrupt(monkeypatch):
         monkeypatch.undo()
 
 
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
 def states():
     """Returns what a program that ended must have left as it was."""
-    return (torch._C._len_torch_dispatch_stack(), torch.is_autocast_enabled("cpu"), torch._C._saved_hooks_active(),
+    x = torch.ones(1, requires_grad=True)
+    Twice.apply(x).backward()  # raises in a pass of forward mode, because Twice has no jvp
+    return (x.grad.item(), len(torch.autograd.function._forward_modes), torch._C._len_torch_dispatch_stack(), torch.is_autocast_enabled("cpu"), torch._C._saved_hooks_active(),
             torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C.is_anomaly_enabled())
 
 

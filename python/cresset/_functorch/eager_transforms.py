@@ -246,21 +246,14 @@ def grad(func, argnums=0, has_aux=False):
 
 def _pull(y, inputs, v):
     """Returns the products of v and the Jacobian of y by the inputs.  Only their derivative by v is read."""
-    before = _C._set_pulls(True)
-    try:
-        return tape_gradients([y], inputs, [v], create_graph=True, allow_unused=True)
-    finally:
-        _C._set_pulls(before)
+    return _C._call_pulling(lambda: tape_gradients([y], inputs, [v], create_graph=True, allow_unused=True))
 
 
 def _push(pairs, v):
     """Returns the derivative by v of the products with it, times the tangents: rules of the table see that these are
     no cotangents."""
-    before = _C._set_pushes(True)
-    try:
-        return tape_gradients([g for g, _ in pairs], [v], [t for _, t in pairs], create_graph=True, allow_unused=True)[0]
-    finally:
-        _C._set_pushes(before)
+    grads, tangents = [g for g, _ in pairs], [t for _, t in pairs]
+    return _C._call_pushing(lambda: tape_gradients(grads, [v], tangents, create_graph=True, allow_unused=True)[0])
 
 
 def push_forward(outs, inputs, tangents):
@@ -325,11 +318,12 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         check_tangent(x, t)
     with _C.enable_grad():
         inputs = list(map(_alias, leaves))
-        _forward_modes.append("jvp")
+        before = len(_forward_modes)
         try:
+            _forward_modes.append("jvp")
             out = func(*tree_unflatten(inputs, spec))
         finally:
-            _forward_modes.pop()
+            del _forward_modes[before:]
         out, aux = _split_aux("jvp(f, primals, tangents)", out, has_aux)
         outs, out_spec = tree_flatten(out)
         _check_outputs("jvp(f, primals, tangents)", out, outs)

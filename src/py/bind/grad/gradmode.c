@@ -241,29 +241,28 @@ static PyObject *set_grad_mode(PyObject *m, PyObject *x)
     Py_RETURN_NONE;
 }
 
-static PyObject *set_flag(bool *flag, PyObject *x)
+/* Calls a function in one of the two passes of forward mode (cr_thread_state).  In C: an
+ * interrupt between two lines of Python would leave the pass on. */
+static PyObject *call_in_pass(bool *pass, PyObject *function)
 {
-    int on = PyObject_IsTrue(x);
-    bool before = *flag;
+    bool before = *pass;
 
-    if (on < 0)
-        return NULL;
-    *flag = on;
-    return PyBool_FromLong(before);
+    *pass = true;
+    PyObject *out = PyObject_CallNoArgs(function);
+    *pass = before;
+    return out;
 }
 
-/* The two passes of forward mode (cr_thread_state).  Each function returns the setting before.
- */
-static PyObject *set_pulls(PyObject *m, PyObject *x)
+static PyObject *call_pulling(PyObject *m, PyObject *function)
 {
     (void)m;
-    return set_flag(&cr_thread.pulls, x);
+    return call_in_pass(&cr_thread.pulls, function);
 }
 
-static PyObject *set_pushes(PyObject *m, PyObject *x)
+static PyObject *call_pushing(PyObject *m, PyObject *function)
 {
     (void)m;
-    return set_flag(&cr_thread.pushes, x);
+    return call_in_pass(&cr_thread.pushes, function);
 }
 
 static PyMethodDef functions[] = {
@@ -273,8 +272,8 @@ static PyMethodDef functions[] = {
      "    True\n"},
     {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL},
     {"_set_grad_enabled", set_grad_mode, METH_O, NULL},
-    {"_set_pulls", set_pulls, METH_O, NULL},
-    {"_set_pushes", set_pushes, METH_O, NULL},
+    {"_call_pulling", call_pulling, METH_O, NULL},
+    {"_call_pushing", call_pushing, METH_O, NULL},
     {0}};
 
 int cr_py_gradmode_start(PyObject *m)
