@@ -63,3 +63,10 @@ def test_overloads_take_numbers_in_the_order_of_their_schema(name):
     assert torch.equal(overload(x, 2, 3), overload(x, 2, alpha=3))
     with pytest.raises((TypeError, RuntimeError)):
         getattr(torch.ops.aten, name).Tensor(x, 2, x)
+
+
+def test_rsub_has_no_old_order():
+    x = torch.ones(2)
+    for call in (lambda: torch.rsub(x, 2, x), lambda: torch.rsub(x, 2, 3)):  # torch takes the second, with alpha=3
+        with pytest.raises(TypeError):
+            call()

@@ -235,8 +235,8 @@ typedef struct cr_py_sig {
 cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method);
 
 /* torch 0.4 had the numbers of `x.add(2, y)` and `addmm(beta, x, alpha, a, b)` before tensors.
- * Bits of the keyword-only numbers of a function or method that otherwise takes tensors, else
- * 0. */
+ * Bits of the keyword-only numbers of an entry with a method that otherwise takes tensors, else
+ * 0; rsub, which is no method, never had that order. */
 uint32_t cr_py_old_numbers(const cr_py_sig *s);
 /* Makes the signature of such an order: way 0 with all numbers, way 1 without the second of
  * two. False when there is none. */

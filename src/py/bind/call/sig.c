@@ -128,7 +128,9 @@ uint32_t cr_py_old_numbers(const cr_py_sig *s)
     uint32_t numbers = 0;
     int tensors = 0;
 
-    for (int i = 0; i < op->param_count && !s->overload; i++) {
+    if (s->overload || !(cr_py_forms(op) & CR_AS_METHOD))
+        return 0;
+    for (int i = 0; i < op->param_count; i++) {
         const cr_param *p = &op->param[i];
         if (p->keyword_only && p->type == CR_T_SCALAR && p->has_default)
             numbers |= 1u << i;
