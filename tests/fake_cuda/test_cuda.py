@@ -194,9 +194,7 @@ def test_ctc_loss_takes_targets_and_lengths_of_either_device():
 
 def test_an_entry_without_a_kernel_raises():
     x = torch.eye(3, device="cuda")
-    image = torch.ones(1, 1, 3, 3, dtype=torch.int64, device="cuda")
-    for f, name in ((lambda: torch.linalg.matrix_exp(x), "linalg_matrix_exp"), (lambda: torch.conv2d(image, image), "conv2d"),
-                    (lambda: torch.linalg.ldl_factor(x), "linalg_ldl_factor"), (lambda: torch.histogram(x, 3), "histogram")):
+    for f, name in ((lambda: torch.linalg.matrix_exp(x), "linalg_matrix_exp"), (lambda: torch.histogram(x, 3), "histogram")):
         with pytest.raises(NotImplementedError, match=f"Could not run 'aten::{name}' with arguments from the 'CUDA' backend.*"
                            r"enable_host_fallback\(True\), or CR_HOST_FALLBACK=1"):
             f()
