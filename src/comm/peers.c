@@ -367,13 +367,27 @@ static cr_status peer_compare(const cr_peers *p, int r)
     return CR_OK;
 }
 
+/* The error of the time limit.  A rank whose limit passed a moment ago has left, and would be
+ * named as missing; but its refusal, which it wrote before, names those that are. */
+static cr_status peers_late(cr_store *store, int size, int64_t timeout_ms)
+{
+    cr_status st = peers_missing(store, size, timeout_ms);
+    char *why = cr_strdup(cr_error_message());
+    cr_status told = refusal_read(store);
+
+    if (!told)
+        cr_fail(st, "%s", why ? why : "no memory for a message");
+    cr_free(why);
+    return told ? told : st;
+}
+
 static cr_status peers_find(cr_peers *p, cr_store *store, double end, int64_t timeout_ms)
 {
     for (int r = 0; r < p->size; r++) {
         bool over = false;
         CR_TRY(peer_wait(&p->at[r], store, r, end, &over));
         if (over)
-            return peers_missing(store, p->size, timeout_ms);
+            return peers_late(store, p->size, timeout_ms);
         CR_TRY(peer_compare(p, r));
     }
     return CR_OK;
