@@ -21,6 +21,9 @@ import subprocess
 import sys
 import time
 
+if __name__ != "__main__":
+    raise ImportError("a program, not a module: torch imports cuda.bindings, and programs in this folder find cuda.py first")
+
 import operators
 import programs
 

@@ -230,7 +230,6 @@ def is_wanted(name, only):
 
 
 def worker(library, a, clock):
-    sys.path.remove(os.path.dirname(HERE))  # torch imports cuda.bindings, and this folder has a cuda.py
     torch = importlib.import_module(library)
     warnings.simplefilter("ignore")
     torch.set_num_threads(a.threads)
