@@ -43,3 +43,12 @@ cr_status cr_loops_error_begin(cr_loops_error *out, cr_device d, cr_status kind,
     CR_TRY(loops_device(&there, d));
     return cr_device_status(there->error_begin(out, d.index, kind, text));
 }
+
+cr_status cr_loops_sort(cr_device d, uint64_t **keys, uint64_t **room, int64_t n, int low,
+                        int bits)
+{
+    const cr_loops_device *there;
+
+    CR_TRY(loops_device(&there, d));
+    return cr_device_status(there->sort(d.index, keys, room, n, low, bits));
+}

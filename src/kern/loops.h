@@ -69,11 +69,18 @@ CR_MUST cr_status cr_loops_run(cr_device d, const cr_loops *l, cr_dtype t, int64
 CR_MUST cr_status cr_loops_error_begin(cr_loops_error *out, cr_device d, cr_status kind,
                                        const char *text);
 
+/* Sorts n keys of a device, stably, by `bits` of their bits from bit `low` on.  *room has as
+ * many keys; the two change places where the result is there. */
+CR_MUST cr_status cr_loops_sort(cr_device d, uint64_t **keys, uint64_t **room, int64_t n,
+                                int low, int bits);
+
 /* The functions of a device that runs loops; set at start-up. */
 typedef struct {
     const char *(*run)(int index, const cr_loops *l, cr_dtype t, int64_t n, const void *job);
     const char *(*error_begin)(cr_loops_error *out, int index, cr_status kind,
                                const char *text);
+    const char *(*sort)(int index, uint64_t **keys, uint64_t **room, int64_t n, int low,
+                        int bits);
 } cr_loops_device;
 void cr_loops_set_device(cr_device_kind kind, const cr_loops_device *d);
 

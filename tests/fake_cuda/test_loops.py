@@ -83,6 +83,51 @@ def test_sampling_at_points(dims, padding):
             compare(lambda x, grid: torch.grid_sampler(x, grid, mode, padding, aligned), x, grid)
 
 
+@pytest.mark.parametrize("dims", [2, 3])
+def test_many_points_at_few_places(dims):
+    """Contributions to a place are added in the host's order: thousands to one, channels that fill no group, NaN."""
+    torch.manual_seed(8)
+    x = torch.randn(2, 11, *(3, 2, 2)[:dims])
+    grid = torch.randn(2, *(40, 25, 2)[:dims], dims) * 3
+    grid.view(-1)[::97] = float("nan")
+    for mode, padding in ((0, 0), (0, 1), (1, 2), (2, 1))[:5 - dims + 1]:
+        compare(lambda x, grid: torch.grid_sampler(x, grid, mode, padding, False), x, grid)
+    for size in ((0, 11), (2, 0)):
+        compare(lambda x, grid: torch.grid_sampler(x, grid, 0, 0, False), torch.randn(*size, *x.shape[2:]), grid[:size[0]])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_offset_groups_of_many_channels(masked):
+    torch.manual_seed(9)
+    x, offset = torch.randn(2, 22, 5, 4), torch.randn(2, 2 * 2 * 4, 4, 3) * 3
+    weight, mask = torch.randn(2, 22, 2, 2), torch.rand(2, 2 * 4, 4, 3)
+    compare(lambda *v: V.deform_conv2d(*v[:4], torch.zeros(2, device=v[0].device), 1, 1, 0, 0, 1, 1, 1, 2, masked),
+            x, weight, offset, mask, tolerance=1e-4)
+
+
+def used_memory(*size, dtype=torch.float32):
+    """Memory that later tensors of these sizes get has NaN."""
+    kept = [torch.full(size, float("nan"), device="cuda", dtype=dtype) for _ in range(8)]
+    del kept
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_call_that_fails_leaves_nothing_unwritten(dtype):
+    """Kernels of a call with a wrong argument write all elements: initcheck finds no read of memory that nothing wrote."""
+    logs, image = torch.randn(5, 2, 4, dtype=dtype).log_softmax(-1).cuda(), torch.randn(1, 4, 3, 3, dtype=dtype).cuda()
+    regions = torch.tensor([[0., 0, 0, 2, 2], [1, 0, 0, 2, 2]], dtype=dtype).cuda()
+    calls = [lambda: torch._ctc_loss(logs, torch.tensor([[1, 2], [1, 7]]).cuda(), [5, 5], [2, 2])[0],
+             lambda: torch._ctc_loss(logs, torch.tensor([[1, 2], [1, 7]]).cuda(), [5, 5], [2, 2])[1].nan_to_num(neginf=0),
+             lambda: V.roi_align(image, regions, 1., 2, 2, 2, False), lambda: V.roi_pool(image, regions, 1., 2, 2)[0],
+             lambda: V.ps_roi_pool(image, regions, 1., 2, 2)[0], lambda: V.ps_roi_align(image, regions, 1., 2, 2, 2)[0]]
+    for call in calls:
+        used_memory(*call().shape, dtype=dtype)
+        made = call()
+        with pytest.raises(IndexError):
+            torch.cuda.synchronize()
+        assert made[-1].isfinite().all() and not made[-1].any(), made
+
+
 def test_nothing_is_computed_on_the_host():
     made = subprocess.run([sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", __file__, "-k",
                            "not test_nothing and not too_few and (float32 or dtype0 or not dtype)"],

@@ -3,6 +3,7 @@
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
+#include "kern/cuda/sort.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -61,7 +62,7 @@ static const char *loops_error(cr_loops_error *out, int index, cr_status kind, c
 
 void cr_cuda_install_loops(void)
 {
-    static const cr_loops_device device = {loops_run, loops_error};
+    static const cr_loops_device device = {loops_run, loops_error, cr_cuda_sort};
 
     cr_loops_set_device(CR_CUDA, &device);
 }

@@ -8,6 +8,7 @@
 #include "kern/cpu/entries.h"
 #include "kern/cpu/pack.h"
 #include "kern/cpu/plane/deform_job.h"
+#include "kern/cpu/plane/spread.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <string.h>
@@ -38,6 +39,46 @@ static deform deform_of(const cr_value *arg)
 
 typedef enum { DEFORM_COLUMNS, DEFORM_INPUT, DEFORM_OFFSET, DEFORM_MASK } deform_what;
 
+/* Adds what `units` columns from column w->list.from on send to the elements of their images.
+ */
+static cr_status deform_spread_part(deform_job *w, cr_dtype t, cr_device device, int64_t units)
+{
+    static const cr_loops list = CR_LOOPS(CR_LOOPS_DEFORM, deform_job, list);
+    static const cr_loops mark = CR_LOOPS(CR_LOOPS_DEFORM, deform_job, mark);
+    static const cr_loops gather = CR_LOOPS(CR_LOOPS_DEFORM, deform_job, gather);
+    int64_t columns = deform_columns(&w->d), last = (w->list.from + units - 1) / columns;
+    cr_spread memory;
+    cr_status st;
+
+    w->group = w->list.from / columns;
+    w->each = SPREAD_CHANNELS;
+    CR_GO(cr_spread_take(&memory, &w->list, device, t, 4 * units,
+                         (last - w->group + 1) * deform_plane(&w->d)));
+    CR_GO(cr_loops_run(device, &list, t, units, 1, w));
+    CR_GO(cr_spread_sort(&w->list, device));
+    CR_GO(cr_loops_run(device, &mark, t, w->list.n, 1, w));
+    CR_GO(cr_loops_run(device, &gather, t, w->list.places * deform_ranges(w), 1, w));
+done:
+    cr_spread_drop(&memory);
+    return st;
+}
+
+static cr_status deform_channels_there(deform_job *w, deform_what what, cr_dtype t,
+                                       cr_device device)
+{
+    static const cr_loops columns = CR_LOOPS(CR_LOOPS_DEFORM, deform_job, columns);
+    int64_t all = w->d.images * w->d.offset_groups * deform_columns(&w->d);
+    int64_t each = CR_SPREAD_MOST / 4;
+
+    w->each = DEFORM_CHANNELS;
+    if (what == DEFORM_COLUMNS)
+        return cr_loops_run(device, &columns, t, all * deform_ranges(w), 1, w);
+    for (w->list.from = 0; w->list.from < all; w->list.from += each)
+        CR_TRY(deform_spread_part(w, t, device,
+                                  all - w->list.from < each ? all - w->list.from : each));
+    return CR_OK;
+}
+
 static cr_status deform_compute(deform_job *w, deform_what what, cr_dtype t, cr_device device)
 {
     static const cr_loops channels = CR_LOOPS(CR_LOOPS_DEFORM, deform_job, channels);
@@ -46,11 +87,13 @@ static cr_status deform_compute(deform_job *w, deform_what what, cr_dtype t, cr_
     int64_t groups = d->images * d->offset_groups, places = d->places[0] * d->places[1];
 
     w->of_mask = what == DEFORM_MASK;
-    w->each = cr_is_host(device) ? DEFORM_CHANNELS : 1;
-    if (what == DEFORM_COLUMNS || what == DEFORM_INPUT)
+    w->each = DEFORM_CHANNELS;
+    if (what != DEFORM_COLUMNS && what != DEFORM_INPUT)
+        return cr_loops_run(device, &slopes, t, groups * d->kernel[0] * d->kernel[1] * places,
+                            places, w);
+    if (cr_is_host(device))
         return cr_loops_run(device, &channels, t, groups * deform_ranges(w), 1, w);
-    return cr_loops_run(device, &slopes, t, groups * d->kernel[0] * d->kernel[1] * places,
-                        places, w);
+    return deform_channels_there(w, what, t, device);
 }
 
 /* `grad` is the cotangent of the columns; NULL when the columns are computed. */

@@ -3,6 +3,7 @@
 #include "kern/cpu/plane/grid.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/pack.h"
+#include "kern/cpu/plane/spread.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <string.h>
@@ -28,13 +29,41 @@ static cr_status grid_sample(grid_job *w, cr_dtype t, const cr_dense *out)
                         grain(&w->g), w);
 }
 
-/* A device adds to bands of a channel at once, each of which goes through all points. */
-static int64_t grid_bands(const grid_job *w)
+/* Adds what `units` points from point w->list.from on send to the elements of their images. */
+static cr_status grid_spread_part(grid_job *w, cr_dtype t, cr_device d, int64_t units)
 {
-    int64_t wanted = GRID_UNITS / (w->g.batch * w->g.channels) + 1;
-    int64_t most = (w->plane + GRID_BAND - 1) / GRID_BAND;
+    static const cr_loops list = CR_LOOPS(CR_LOOPS_GRID, grid_job, list);
+    static const cr_loops mark = CR_LOOPS(CR_LOOPS_GRID, grid_job, mark);
+    static const cr_loops gather = CR_LOOPS(CR_LOOPS_GRID, grid_job, gather);
+    int64_t last = (w->list.from + units - 1) / w->g.points;
+    int64_t groups = (w->g.channels + SPREAD_CHANNELS - 1) / SPREAD_CHANNELS;
+    cr_spread memory;
+    cr_status st;
 
-    return wanted < most ? wanted : most;
+    w->image = w->list.from / w->g.points;
+    CR_GO(cr_spread_take(&memory, &w->list, d, t, units << w->tap_bits,
+                         (last - w->image + 1) * w->plane));
+    CR_GO(cr_loops_run(d, &list, t, units, 1, w));
+    CR_GO(cr_spread_sort(&w->list, d));
+    CR_GO(cr_loops_run(d, &mark, t, w->list.n, 1, w));
+    CR_GO(cr_loops_run(d, &gather, t, w->list.places * groups, 1, w));
+done:
+    cr_spread_drop(&memory);
+    return st;
+}
+
+static cr_status grid_spread_there(grid_job *w, cr_dtype t, cr_device d)
+{
+    int64_t all = w->g.batch * w->g.points, each;
+
+    w->tap_bits = w->g.mode == CR_GRID_NEAREST  ? 0
+                  : w->g.mode == CR_GRID_LINEAR ? w->g.dims
+                                                : 2 * w->g.dims;
+    each = CR_SPREAD_MOST >> w->tap_bits;
+    for (w->list.from = 0; w->list.from < all; w->list.from += each)
+        CR_TRY(
+            grid_spread_part(w, t, d, all - w->list.from < each ? all - w->list.from : each));
+    return CR_OK;
 }
 
 /* The derivative in x: writes all of it. */
@@ -45,10 +74,10 @@ static cr_status grid_spread(grid_job *w, cr_dtype t, const cr_dense *out)
 
     if (!n)
         return CR_OK;
-    w->parts = cr_is_host(out->device) ? 1 : w->g.channels;
-    w->bands = cr_is_host(out->device) ? 1 : grid_bands(w);
     CR_TRY(cr_dense_clear(out, (size_t)n * cr_dtype_size(t)));
-    return cr_loops_run(out->device, &loops, t, w->g.batch * w->parts * w->bands, 1, w);
+    if (!cr_is_host(out->device))
+        return grid_spread_there(w, t, out->device);
+    return cr_loops_run(out->device, &loops, t, w->g.batch, 1, w);
 }
 
 /* The derivative in the coordinates of the points. */

@@ -6,7 +6,7 @@
 #ifndef CR_KERN_GRID_H
 #define CR_KERN_GRID_H
 
-#include "kern/loops.h"
+#include "kern/cpu/plane/spread_job.h"
 
 typedef enum { CR_GRID_LINEAR, CR_GRID_NEAREST, CR_GRID_CUBIC } cr_grid_mode;
 typedef enum { CR_GRID_ZEROS, CR_GRID_BORDER, CR_GRID_REFLECT } cr_grid_padding;
@@ -22,9 +22,7 @@ typedef struct {
 
 enum {
     GRID_FEW = 8,
-    GRID_CHANNELS = 16,   /* of a unit on a device */
-    GRID_UNITS = 1 << 15, /* that a device computes at once */
-    GRID_BAND = 64        /* the least elements of a band */
+    GRID_CHANNELS = 16 /* of a unit on a device */
 };
 
 /* Arrays are row-major memory of the device that runs the loops. */
@@ -33,9 +31,11 @@ typedef struct {
     const void *x, *gy, *grid;
     const void *along; /* a direction for each point, or NULL */
     void *out;
-    int64_t plane; /* elements of a channel */
-    int64_t parts; /* of the channels of an image, which are computed apart */
-    int64_t bands; /* of a channel, which are added to apart */
+    int64_t plane;    /* elements of a channel */
+    int64_t parts;    /* of the channels of an image, which are computed apart */
+    spread_list list; /* what points send to elements, on a device */
+    int64_t image;    /* the first one of the list's places */
+    int tap_bits;     /* a point has 1 << tap_bits contributions */
 } grid_job;
 
 #endif
