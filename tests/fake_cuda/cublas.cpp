@@ -171,14 +171,21 @@ API cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *value,
     return OK;
 }
 
+static long layouts;
+
+/* How many layouts there are; for tests. */
+extern "C" __attribute__((visibility("default"))) long fake_cublas_layouts() { return layouts; }
+
 API cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t columns, int64_t step)
 {
+    layouts++;
     *out = new layout{type, (int64_t)rows, (int64_t)columns, step};
     return OK;
 }
 
 API cublasLtMatrixLayoutDestroy(void *m)
 {
+    layouts--;
     delete (layout *)m;
     return OK;
 }

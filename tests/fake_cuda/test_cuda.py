@@ -48,6 +48,29 @@ def test_an_integer_names_an_accelerator():
         torch.device(-1)
 
 
+def count_of(library, name):
+    """What a stand-in of a library counts."""
+    counted = getattr(ctypes.CDLL(os.path.join(os.environ["CR_CUDA"], library)), name)
+    counted.restype = ctypes.c_long
+    return counted()
+
+
+@pytest.mark.skipif(not FAKE, reason="a stand-in counts what is kept")
+def test_plans_of_many_sizes_are_not_kept():
+    """Of sizes that vary, plans of products and convolutions are bounded; one that was dropped is made again."""
+    x, w = torch.arange(5000.).cuda(), torch.tensor([[[1., 2]]]).cuda()
+    some = torch.arange(5000.)
+    for n in [*range(1, 4200), 3]:
+        y = x[:n].view(1, n) @ x[:n].view(n, 1)
+    assert y.item() == 5 and count_of("libcublasLt.so.13", "fake_cublas_layouts") <= 3 * 2 * 2048
+    most = 0
+    for n in [*range(2, 1200), 3]:
+        y = torch.nn.functional.conv1d(x[:n].view(1, 1, n), w)
+        most = max(most, count_of("libcudnn.so.9", "fake_cudnn_objects"))
+    assert torch.equal(y.cpu(), torch.nn.functional.conv1d(some[:3].view(1, 1, 3), w.cpu()))
+    assert 0 < most <= 2 * 512 * 16 and count_of("libcudnn.so.9", "fake_cudnn_objects") < most
+
+
 def launches(f):
     """The number of kernels that f launches; 0 on a GPU."""
     if not FAKE:

@@ -8,8 +8,8 @@
  * a tile, which vary in programs, are left to the kernels of attention.cuh.  Of programs whose
  * batches vary, the plans that were not used among the last HEADS_PLANS others are dropped. */
 #include "kern/cuda/attention_plan.h"
-#include "base/map.h"
 #include "base/memory.h"
+#include "base/recent.h"
 #include "device/cuda/cuda.h"
 #include "kern/cuda/product.h"
 #include <stdatomic.h>
@@ -19,24 +19,8 @@ enum {
     HEADS_MAJOR = 9,       /* compute capability */
     HEADS_VERSION = 91600, /* since then the gradients take keys that fill no tile of 128 */
     HEADS_SHARE = 256,     /* of the device's memory, one part for scores */
-    HEADS_PLANS = 256      /* of a generation */
+    HEADS_PLANS = 256      /* of a generation (base/recent.h) */
 };
-
-/* A plan is in one of two generations: a used one moves to the young, which becomes the old
- * when it is full.  The caller holds the lock of the library. */
-typedef struct heads_plan {
-    struct heads_plan *next;
-    heads_key key;
-    cudnn_engine engine; /* empty if the library has none */
-} heads_plan;
-
-typedef struct {
-    cr_map map; /* heads_key -> heads_plan */
-    heads_plan *all;
-    int n;
-} generation;
-
-static generation young, old;
 
 /* The bytes that scores may have; 0 on devices that are left to the other kernels. */
 static int64_t device_room(int device)
@@ -117,73 +101,30 @@ static heads_key part_left(const heads_key *part, const heads_key *whole, int64_
 
 /* --- calls --- */
 
-static heads_plan *plan_in(const generation *g, const heads_key *k)
+static void plan_forget(void *plan)
 {
-    return cr_map_get(&g->map, (const char *)k, sizeof *k);
+    cr_cudnn_engine_drop(plan);
+    cr_free(plan);
 }
 
-/* Drops the plans of the old generation, which are those that did not move to the young. */
-static void generation_turn(void)
-{
-    for (heads_plan *p = old.all, *next; p; p = next) {
-        next = p->next;
-        cr_cudnn_engine_drop(&p->engine);
-        cr_free(p);
-    }
-    cr_map_drop(&old.map);
-    old = young;
-    young = (generation){.all = NULL};
-}
+/* heads_key -> cudnn_engine, which is empty if the library has none. */
+static cr_recent plans = {.most = HEADS_PLANS, .drop = plan_forget};
 
-/* Puts a plan, which is in no list, in the young generation. */
-static bool plan_add(heads_plan *p)
-{
-    if (young.n >= HEADS_PLANS)
-        generation_turn();
-    if (cr_map_set(&young.map, (const char *)&p->key, sizeof p->key, p))
-        return false;
-    p->next = young.all;
-    young.all = p;
-    young.n++;
-    return true;
-}
-
-/* The old generation's map keeps the address until the generation is dropped, but it is read
- * after the young one's. */
-static void plan_move(heads_plan *p)
-{
-    heads_plan **at = &old.all;
-
-    while (*at != p)
-        at = &(*at)->next;
-    *at = p->next;
-    if (!plan_add(p)) { /* no memory: it stays where it was */
-        p->next = old.all;
-        old.all = p;
-    }
-}
-
+/* The caller holds the lock of the library while it uses the plan. */
 static const cudnn_engine *plan_of(const heads_key *k)
 {
     void *handle = cr_cudnn_handle(k->index);
-    heads_plan *p = plan_in(&young, k);
+    cudnn_engine *e = handle ? cr_recent_get(&plans, (const char *)k, sizeof *k) : NULL;
 
-    if (!handle)
-        return NULL;
-    if (!p && (p = plan_in(&old, k)))
-        plan_move(p);
-    if (!p) {
-        p = cr_alloc_zero(sizeof *p);
-        if (!p)
-            return NULL;
-        p->key = *k;
-        if (!plan_add(p)) {
-            cr_free(p);
+    if (handle && !e) {
+        e = cr_alloc_zero(sizeof *e);
+        if (!e || cr_recent_set(&plans, (const char *)k, sizeof *k, e)) {
+            cr_free(e);
             return NULL;
         }
-        cr_heads_engine_find(&p->engine, handle, k);
+        cr_heads_engine_find(e, handle, k);
     }
-    return p->engine.plan ? &p->engine : NULL;
+    return e && e->plan ? e : NULL;
 }
 
 static const char *heads_error(int status)

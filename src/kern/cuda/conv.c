@@ -10,8 +10,8 @@
  * Arrays that are channels_last are computed in the library's channels-last layout, others row
  * by row: an engine turns them where that is faster.  A convolution without an engine in one
  * layout is tried in the other.  Arrays of another layout are copied. */
-#include "base/map.h"
 #include "base/memory.h"
+#include "base/recent.h"
 #include "device/cuda/cuda.h"
 #include "device/facts.h"
 #include "kern/cuda/cudnn_graph.h"
@@ -35,9 +35,9 @@ enum {
 };
 
 enum { CONV_ALGORITHMS = 10, CONV_NONE = 1 /* no algorithm is deterministic */ };
+enum { CONV_PLANS = 512 /* of a generation (base/recent.h) */ };
 
 static const cr_cudnn *const cudnn = &cr_cudnn_table;
-static cr_map plans; /* conv_key -> conv_plan */
 
 /* --- keys and plans --- */
 
@@ -187,6 +187,14 @@ static void conv_empty(conv_plan *p)
     *p = (conv_plan){.x = NULL};
 }
 
+static void conv_forget(void *plan)
+{
+    conv_empty(plan);
+    cr_free(plan);
+}
+
+static cr_recent plans = {.most = CONV_PLANS, .drop = conv_forget}; /* by conv_key */
+
 /* The library has nothing for this key, and will not have it later. */
 static bool conv_is_declined(int status)
 {
@@ -208,11 +216,11 @@ static const char *conv_fill(conv_plan *p, const conv_key *k, size_t most)
     return cr_command_declines;
 }
 
-/* The plan of a key, which lives until the process ends; the caller holds the lock.  The
- * library declines sizes that it has no algorithm for. */
+/* The plan of a key; the caller holds the lock while it uses the plan.  The library declines
+ * sizes that it has no algorithm for. */
 static const char *conv_plan_of(conv_plan **out, const conv_key *k)
 {
-    conv_plan *p = cr_map_get(&plans, (const char *)k, sizeof *k);
+    conv_plan *p = cr_recent_get(&plans, (const char *)k, sizeof *k);
 
     *out = p;
     if (p && (p->engine.plan || p->conv))
@@ -221,7 +229,7 @@ static const char *conv_plan_of(conv_plan **out, const conv_key *k)
         return cr_command_declines;
     if (!p) {
         p = cr_alloc_zero(sizeof *p);
-        if (!p || cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
+        if (!p || cr_recent_set(&plans, (const char *)k, sizeof *k, p)) {
             cr_free(p);
             return cr_error_message();
         }

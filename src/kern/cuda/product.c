@@ -1,8 +1,8 @@
 /* Products by cuBLASLt, whose matrices are column-major: a row-major C = A B is its C' = B' A'.
  */
 #include "kern/cuda/product.h"
-#include "base/map.h"
 #include "base/memory.h"
+#include "base/recent.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include "device/facts.h"
@@ -20,7 +20,8 @@ enum {
     PRODUCT_DIMS = 64,
     PRODUCT_ROOM = 32 << 20,
     PRODUCT_ALIGN = 256,
-    PRODUCT_BIAS_ALIGN = 16
+    PRODUCT_BIAS_ALIGN = 16,
+    PRODUCT_PLANS = 2048 /* of a generation (base/recent.h) */
 };
 
 /* Values of the library's enumerations. */
@@ -54,7 +55,6 @@ static cublas_table cublas;
 static bool cublas_works;
 static void *handles[CR_CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cr_map plans; /* product_key -> plan */
 
 static void cublas_load(void)
 {
@@ -184,8 +184,9 @@ static int product_make(product_plan *p, const product_key *k, void *handle)
     return failed ? failed : product_find(p, k, handle);
 }
 
-static void product_forget(product_plan *p)
+static void product_forget(void *plan)
 {
+    product_plan *p = plan;
     void *layout[3] = {p->a, p->b, p->c};
 
     for (int i = 0; i < 3; i++)
@@ -196,10 +197,12 @@ static void product_forget(product_plan *p)
     cr_free(p);
 }
 
-/* The plan of a key, which lives until the process ends; the caller holds the lock. */
+static cr_recent plans = {.most = PRODUCT_PLANS, .drop = product_forget}; /* by product_key */
+
+/* The plan of a key; the caller holds the lock while it uses the plan. */
 static const char *product_plan_of(product_plan **out, const product_key *k)
 {
-    product_plan *p = cr_map_get(&plans, (const char *)k, sizeof *k);
+    product_plan *p = cr_recent_get(&plans, (const char *)k, sizeof *k);
 
     if (p) {
         *out = p;
@@ -216,7 +219,7 @@ static const char *product_plan_of(product_plan **out, const product_key *k)
         return "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling "
                "`cublasLtMatmulAlgoGetHeuristic`";
     }
-    if (cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
+    if (cr_recent_set(&plans, (const char *)k, sizeof *k, p)) {
         product_forget(p);
         return cr_error_message();
     }
@@ -287,6 +290,7 @@ static bool product_is(cr_scalar x, double number)
     return c.re == number && c.im == 0;
 }
 
+/* The caller holds the lock: threads share the plan, which holds the bias's address. */
 static const char *product_start(const product_call *p, const product_plan *plan,
                                  const product_matrix *a, const product_matrix *b,
                                  const product_matrix *c)
@@ -301,14 +305,12 @@ static const char *product_start(const product_call *p, const product_plan *plan
         return cr_cuda_no_memory(p->index, bytes);
     product_number(alpha, p->dtype, p->alpha);
     product_number(beta, p->dtype, p->beta);
-    pthread_mutex_lock(&lock); /* threads share the plan, which holds the bias's address */
     int failed =
         p->bias ? cublas.set_product(plan->desc, CUBLAS_BIAS_AT, &p->bias, sizeof p->bias) : 0;
     if (!failed)
         failed = cublas.run(handles[p->index], plan->desc, alpha, b->data, plan->a, a->data,
                             plan->b, beta, c->data, plan->c, c->data, plan->c,
                             plan->found.algorithm, room, bytes, ops->stream(p->index));
-    pthread_mutex_unlock(&lock);
     if (room)
         ops->release(p->index, room, block);
     return failed ? "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasLtMatmul`"
@@ -398,8 +400,10 @@ static const char *product_run(const product_call *p, const product_matrix *a,
         return error;
     pthread_mutex_lock(&lock);
     error = product_plan_of(&plan, &key);
+    if (!error)
+        error = product_start(p, plan, a, b, c);
     pthread_mutex_unlock(&lock);
-    return error ? error : product_start(p, plan, a, b, c);
+    return error;
 }
 
 /* --- arrays --- */

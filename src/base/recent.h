@@ -1,0 +1,34 @@
+/* recent.h - a table from byte strings to pointers that keeps what was used lately.
+ *
+ * Entries are in one of two generations.  A used one is in the young, which becomes the old
+ * when it has `most` entries; the entries of the old are dropped then.  So the last `most`
+ * entries that were used are kept, and at most twice as many. */
+#ifndef CR_BASE_RECENT_H
+#define CR_BASE_RECENT_H
+
+#include "base/map.h"
+
+typedef struct cr_recent_entry cr_recent_entry;
+
+typedef struct {
+    cr_map map;
+    cr_recent_entry *first;
+    size_t len;
+} cr_generation;
+
+/* Begins as {.most, .drop}. */
+typedef struct {
+    size_t most;
+    void (*drop)(void *value);
+    cr_generation young, old;
+} cr_recent;
+
+/* The value under the key, or NULL.  It is valid until the next cr_recent_set or cr_recent_get
+ * with another key. */
+void *cr_recent_get(cr_recent *r, const char *key, size_t key_len);
+/* Stores `value`, which must not be NULL, under a key that has none.  Fails with CR_MEMORY and
+ * leaves `value` to the caller. */
+CR_MUST cr_status cr_recent_set(cr_recent *r, const char *key, size_t key_len, void *value);
+void cr_recent_drop(cr_recent *r);
+
+#endif
