@@ -72,7 +72,7 @@ typedef struct {
     bool limited;
     uint64_t steps_left;
     int depth;
-    double next_poll;         /* cr_seconds of the next call of cr_script_poll */
+    double next_poll;         /* cr_seconds of the next call of cr_script_poll; 0: not set */
     cr_sseen *seen;           /* notes what is read, or NULL */
     CR_VEC(exec_place) trace; /* innermost first */
     /* Values that the run holds, by their addresses: a table of `room` places. */
@@ -725,15 +725,16 @@ cr_status (*cr_script_poll)(void);
 cr_status (*cr_script_call_out)(const cr_sfunction *f, const cr_ivalue *args, int count,
                                 cr_ivalue *out);
 
-/* Calls cr_script_poll if the last call was long ago. */
+/* Calls cr_script_poll if the last call, or the first iteration, was long ago: it takes a lock
+ * that short runs do without. */
 static cr_status exec_poll(exec_run *run)
 {
-    double now = cr_script_poll ? cr_seconds() : 0;
+    double now = cr_script_poll ? cr_seconds() : 0, due = run->next_poll;
 
-    if (!cr_script_poll || now < run->next_poll)
+    if (!cr_script_poll || (due && now < due))
         return CR_OK;
     run->next_poll = now + 0.05;
-    return cr_script_poll();
+    return due ? cr_script_poll() : CR_OK;
 }
 
 static cr_status exec_loop_run(exec_frame *f, const exec_step *s, cr_ivalue *carried, int n)

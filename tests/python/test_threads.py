@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -215,3 +216,29 @@ def test_openmp_threads_sleep_soon_unless_the_environment_says_how_they_wait(var
     printed = run_alone(CONVOLUTION, OMP_DISPLAY_ENV="VERBOSE", **variables)[1]
     assert f"OMP_WAIT_POLICY = '{policy}'" in printed
     assert f"GOMP_SPINCOUNT = '{spin}'" in printed
+
+
+def test_threads_make_short_calls_while_others_sleep_or_compute():
+    """A thread looks for the interpreter lock before it waits for it; the holder may keep it, or sleep."""
+    @torch.jit.script
+    def f(x, n: int):
+        for i in range(n):
+            x = x * 0.5 + i
+        return x
+
+    x = torch.arange(4.)
+    want = x.clone()
+    for i in range(20):
+        want = want * 0.5 + i
+
+    def work(i):
+        equal = 0
+        for k in range(100):
+            equal += torch.equal(f(x + i - i, 20), want)
+            if i == 1 and k % 20 == 0:
+                time.sleep(0.001)
+            elif i == 2:
+                equal += sum(range(1000)) == 0
+        return equal
+
+    assert together(work) == [100] * THREADS

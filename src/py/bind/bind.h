@@ -58,13 +58,12 @@ extern long cr_py_graph_objects;
  * cr_calls_apart is not 0; only threads with the lock change it. */
 #define CR_PY_UNLOCKED(code)                                                                   \
     do {                                                                                       \
-        cr_calls_apart++;                                                                      \
-        PyThreadState *cr_py_saved = PyEval_SaveThread();                                      \
+        PyThreadState *cr_py_saved = cr_py_unlock();                                           \
         code;                                                                                  \
-        PyEval_RestoreThread(cr_py_saved);                                                     \
-        if (!--cr_calls_apart)                                                                 \
-            cr_storages_drop_left();                                                           \
+        cr_py_lock(cr_py_saved);                                                               \
     } while (0)
+PyThreadState *cr_py_unlock(void);
+void cr_py_lock(PyThreadState *saved);
 
 /* --- the package's root name (root.c) --- */
 
