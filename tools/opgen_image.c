@@ -39,6 +39,7 @@ static void each_text(image *m, text_fn fn)
         fn(m, &t->sample);
         fn(m, &t->example);
         fn(m, &t->sizes);
+        fn(m, &t->axes);
     }
 }
 

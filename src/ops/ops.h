@@ -224,6 +224,7 @@ typedef enum {
 /* Texts of an entry, as the table has them; text.file and text.line are its place. */
 typedef struct {
     cr_clause_text doc, ref, sample, example, sizes;
+    cr_clause_text axes; /* of an entry that is no loop: dist/axes_clause.c reads it */
     const char *tags;
     const char *also; /* further Python names of all overloads: "clip" */
     const char *file;

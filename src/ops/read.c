@@ -642,12 +642,17 @@ static cr_status read_axis_count(lexer *x, cr_op *op)
     return lex_error(x, "no axis is called '%s'", name);
 }
 
-/* `axes o.. i n.. with o = COUNT` */
+/* `axes o.. i n.. with o = COUNT`, of a loop; of another entry the text is kept. */
 static cr_status read_axes(lexer *x, cr_op *op)
 {
     int open = 0;
     bool with = false;
 
+    if (lex_is(x, "(") || lex_is(x, "along")) {
+        x->at = x->text;
+        x->kind = TOKEN_END;
+        return set_rest(x, &op->text.axes);
+    }
     op->loop.axis = cr_arena_get(x->arena, CR_LOOP_AXES * sizeof *op->loop.axis);
     if (!op->loop.axis)
         return CR_MEMORY;
@@ -1306,7 +1311,7 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     op->text.line = line;
     op->text.tags = op->text.also = "";
     op->text.doc.at = op->text.ref.at = op->text.sample.at = op->text.example.at = "";
-    op->text.sizes.at = "";
+    op->text.sizes.at = op->text.axes.at = "";
     op->kernel = no_kernels;
     CR_TRY(lex_start(&x, file, line, text, len, &table.arena));
     x.names = &table.names;

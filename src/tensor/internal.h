@@ -64,7 +64,6 @@ cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result);
 /* The same on any device, without the fast path for small tensors on the host. */
 cr_status cr_run_body_planned(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result);
-cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
 /* An entry stated as loops: arguments and results as of a cr_extern_fn (stated.c).  *declined
  * if the device does not take its commands; never on the host. */

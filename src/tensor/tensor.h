@@ -289,6 +289,9 @@ static inline cr_device cr_device_beside(const cr_tensor *t)
 CR_MUST cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg,
                                          cr_value *result);
 
+/* Runs the calls of a composition (IS, STEPS), also where the entry has a faster function. */
+CR_MUST cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
+
 /* --- properties --- */
 bool cr_is_channels_last(const cr_tensor *t); /* NCHW with NHWC strides */
 bool cr_is_dense(const cr_tensor *t);         /* no gaps, no overlap, in some order */

@@ -510,5 +510,6 @@ int cr_py_comm_store_start(PyObject *m);   /* comm/store.c */
 int cr_py_comm_group_start(PyObject *m);   /* comm/group.c */
 int cr_py_comm_reducer_start(PyObject *m); /* comm/reducer.c */
 int cr_py_comm_parts_start(PyObject *m);   /* comm/parts.c */
+int cr_py_comm_shard_start(PyObject *m);   /* comm/shard.c */
 
 #endif

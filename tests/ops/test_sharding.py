@@ -1,0 +1,197 @@
+"""Every strategy that follows from an entry's statement, on fake ranks: the results equal those of the whole tensors.
+
+A strategy (src/dist/shard.h) says how each tensor of a call is placed on the ranks.  Here the ranks are a list: each computes
+the call on its parts, and the parts of the results are put together."""
+import functools
+import warnings
+
+import pytest
+
+import cresset as torch
+from cresset import _C
+from cresset.utils._pytree import tree_flatten, tree_unflatten
+
+from table import BY_KEY, ENTRIES, Draw, leaves
+
+REPLICATE, SUM, PRODUCT, MIN, MAX = -1, -2, -3, -4, -5
+REDUCED = {SUM: lambda xs: sum(xs[1:], xs[0]), PRODUCT: lambda xs: functools.reduce(torch.mul, xs),
+           MIN: lambda xs: functools.reduce(torch.minimum, xs), MAX: lambda xs: functools.reduce(torch.maximum, xs)}
+DRAWN = [e for e in ENTRIES if e.can_be_drawn() and e.tensor_params]
+
+
+def split(x, placement, ranks):
+    """Returns the parts of a tensor."""
+    if placement >= 0:
+        length = -(-x.shape[placement] // ranks)
+        return [x.narrow(placement, min(r * length, x.shape[placement]),
+                         max(min(length, x.shape[placement] - r * length), 0)).contiguous() for r in range(ranks)]
+    if placement == SUM:  # unequal terms
+        terms = [x * 0.25 if x.is_floating_point() or x.is_complex() else x * 0 for _ in range(ranks - 1)]
+        return [x - sum(terms), *terms]
+    assert placement == REPLICATE
+    return [x.clone() for _ in range(ranks)]
+
+
+def whole(parts, placement):
+    """Returns the tensor of its parts."""
+    if placement >= 0:
+        return torch.cat(parts, placement)
+    if placement == REPLICATE:
+        for x in parts[1:]:
+            torch.testing.assert_close(x, parts[0], rtol=0, atol=0, equal_nan=True)
+        return parts[0]
+    return REDUCED[placement](parts)
+
+
+def same(got, want, where):
+    assert (got.shape, got.dtype) == (want.shape, want.dtype), where
+    digits = 1e-5 if got.dtype == torch.float32 else 1e-8
+    torch.testing.assert_close(got, want, rtol=digits, atol=digits, equal_nan=True, msg=str(where))
+
+
+class OnRanks(torch.Tensor):
+    """A tensor whose parts are on fake ranks; calls take the cheapest strategy."""
+
+    __torch_function__ = _C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, parts, placement, shape, strides=None):
+        made = torch.Tensor._make_wrapper_subclass(cls, shape, strides=strides, dtype=parts[0].dtype, device=parts[0].device)
+        made.parts, made.placement = parts, placement
+        return made
+
+    def whole(self):
+        return whole(self.parts, self.placement)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        flat, spec = tree_flatten((args, kwargs))
+        ranks = next(len(x.parts) for x in flat if isinstance(x, cls))
+        tensors = [k for k, x in enumerate(flat) if isinstance(x, torch.Tensor)]
+        placed = tuple(flat[k].placement if isinstance(flat[k], cls) else REPLICATE for k in tensors)
+        rule, best, strategies, shapes = _C._shard(func._op, args, kwargs, ranks, placed)
+        inputs, outputs, sized, parts, _, _ = strategies[best]
+        local = []
+        for k, placement in zip(tensors, inputs):
+            x = flat[k]
+            if not isinstance(x, cls) or x.placement != placement:
+                x = cls(split(x.whole() if isinstance(x, cls) else x, placement, ranks), placement, x.shape)
+            local.append(x)
+        if parts:
+            for k, x in zip(tensors, local):
+                flat[k] = x
+            args, kwargs = tree_unflatten(flat, spec)
+            with _C._ReentrantDispatch():
+                made = _C._call_parts(func._op, args, kwargs)
+            return made[0] if len(made) == 1 else made
+        return cls.run(func, flat, spec, tensors, local, outputs, sized, ranks, shapes)
+
+    @classmethod
+    def run(cls, func, flat, spec, tensors, local, outputs, sized, ranks, shapes):
+        made = []
+        for r in range(ranks):
+            for k, x in zip(tensors, local):
+                flat[k] = x.parts[r]
+            args, kwargs = tree_unflatten(flat, spec)
+            args, kwargs = with_size(func, args, kwargs, sized, shapes[0][0], outputs, r, ranks)
+            run = torch.reshape if sized and "reshape" in func.words else func  # parts may have gaps
+            made.append(run(*args, **kwargs))
+        results = [cls(list(parts), p, size, strides)
+                   for parts, p, (size, strides, _) in zip(zip(*(list(leaves(x)) for x in made)), outputs, shapes)]
+        return results[0] if isinstance(made[0], torch.Tensor) else results
+
+
+def with_size(func, args, kwargs, sized, shape, outputs, r, ranks):
+    """Gives a parameter the sizes of the local result."""
+    if sized is None:
+        return args, kwargs
+    size = list(shape)
+    if outputs[0] >= 0:
+        length = -(-size[outputs[0]] // ranks)
+        size[outputs[0]] = max(min(length, size[outputs[0]] - r * length), 0)
+    names = [a.name for a in func._schema.arguments]
+    at = names.index(sized)
+    if at < len(args):
+        return (*args[:at], size, *args[at + 1:]), kwargs
+    return args, {**kwargs, sized: size}
+
+
+def overload(entry):
+    """Returns torch's overload whose callable is the entry's."""
+    packet = getattr(getattr(torch.ops, entry.name.split("::")[0]) if "::" in entry.name else torch.ops.aten,
+                     entry.name.split("::")[-1])
+    for name in packet.overloads():
+        func = getattr(packet, name)
+        record = func._record
+        if (record["name"], record["overload"]) == (entry.name, entry.overload) and not func._schema.is_mutable:
+            return func
+    return None
+
+
+def first_dtype(entry):
+    return next((d for d in ("float64", "complex128", "int64", "bool") if d in entry.dtypes), "float32")
+
+
+def tried(key, ranks, seen=None):
+    """Compares all strategies of an entry's cases; returns the number of those that split a tensor."""
+    entry, count = BY_KEY[key], 0
+    func = overload(entry)
+    if func is None:
+        return 0
+    for case in entry.cases():
+        draw = Draw(entry, case, first_dtype(entry))
+        args, kwargs = draw.call_arguments()
+        args = tuple(args)
+        try:
+            want = list(leaves(func(*args, **kwargs)))
+            rule, _, strategies, shapes = _C._shard(func._op, args, kwargs or None, ranks, ())
+        except (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError):
+            continue
+        operands = [x for x in leaves([args, list(kwargs.values())]) if isinstance(x, torch.Tensor)]
+        placed = [tuple(SUM if i == k else REPLICATE for i in range(len(operands))) for k in range(len(operands))]
+        placed.append((SUM,) * len(operands))
+        more = []
+        for p in placed:
+            more += [s for s in _C._shard(func._op, args, kwargs or None, ranks, p)[2] if SUM in s[0] and s not in more]
+        for strategy in strategies[1:] + [s for s in more if s not in strategies]:
+            check(func, args, kwargs, strategy, want, ranks, shapes, (key, case, ranks, strategy))
+            count += 1
+    return count
+
+
+def check(func, args, kwargs, strategy, want, ranks, shapes, where):
+    inputs, outputs, sized, parts, _, _ = strategy
+    flat, spec = tree_flatten((args, kwargs))
+    tensors = [k for k, x in enumerate(flat) if isinstance(x, torch.Tensor)]
+    try:
+        local = [OnRanks(split(flat[k], p, ranks), p, flat[k].shape) for k, p in zip(tensors, inputs)]
+        if parts:
+            for k, x in zip(tensors, local):
+                flat[k] = x
+            args, kwargs = tree_unflatten(flat, spec)
+            made = _C._call_parts(func._op, args, kwargs)
+        else:
+            made = OnRanks.run(func, flat, spec, tensors, local, outputs, sized, ranks, shapes)
+    except Exception as error:
+        raise AssertionError(where) from error
+    got = [x.whole() if isinstance(x, OnRanks) else x for x in leaves(list(made) if isinstance(made, (tuple, list)) else made)]
+    assert len(got) == len(want), where
+    for x, y in zip(got, want):
+        same(x, y, where)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_parts_make_the_whole(ranks):
+    """Every strategy of every entry whose samples are drawn; most entries have one that splits a tensor."""
+    drawn, split_ones, failed = [e.key for e in DRAWN if not {"random", "undefined"} & set(e.words)], [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for key in drawn:
+            try:
+                split_ones += [key] * (tried(key, ranks) > 0)
+            except AssertionError as error:
+                failed.append(f"{error}: {error.__cause__!r}")
+    assert not failed, "\n".join(failed)
+    print(len(split_ones), "of", len(drawn), "entries; on whole tensors:", *sorted(set(drawn) - set(split_ones)))
+    assert len(split_ones) > 0.75 * len(drawn)
