@@ -73,7 +73,7 @@ $(B)/host/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 -fPIE $(WARN) -fopenmp-simd -Isrc -MMD -c $< -o $@
 
-$(B)/opgen: tools/opgen.c tools/opgen_api.c tools/opgen_easy.c tools/opgen_image.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
+$(B)/opgen: tools/opgen.c tools/opgen_api.c tools/opgen_easy.c tools/opgen_image.c tools/opgen_rules.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
 	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 -fPIE -pie $(WARN) -fopenmp-simd -Isrc $^ -o $@ $(LIBS)
 
 # --- generated code --------------------------------------------------------------
@@ -106,11 +106,14 @@ endef
 $(foreach i,$(ISAS),$(eval $(call isa_rules,$(i))))
 KERN_OBJ := $(foreach i,$(ISAS),$(KERN_FILES:%=$(B)/gen/kern_%.$(i).o))
 
-GEN_NAMES := kern_table ops_image functions vec_text ops_api
+GEN_NAMES := kern_table ops_image functions rules vec_text ops_api
 $(B)/gen/%.o: $(B)/gen/%.c
 	@mkdir -p $(B)/obj/gen
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MF $(B)/obj/gen/$*.d -c $(B)/gen/$*.c -o $@
 GEN_OBJ := $(GEN_NAMES:%=$(B)/gen/%.o)
+# A rule may compute what no other part of it reads.  Without lines for debuggers, which would take
+# more space than the code.
+$(B)/gen/rules.o: WARN += -Wno-unused -Wno-unused-parameter -g0
 
 # --- library ---------------------------------------------------------------------
 $(B)/obj/%.o: src/%.c | $(B)/gen/stamp

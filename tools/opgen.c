@@ -3,9 +3,9 @@
  *   opgen FOLDER N TABLE.op...
  *
  * writes into FOLDER: entry.h, ops_image.c, functions.c and functions_*.h, kern_0.c ...
- * kern_<N-1>.c, kern_table.c, vec_text.c, cresset_ops.h, cresset_easy_ops.h and ops_api.c.  A
- * kernel that two entries share is written once.  Kernel files are compiled once an instruction
- * set. */
+ * kern_<N-1>.c, kern_table.c, vec_text.c, rules.c, cresset_ops.h, cresset_easy_ops.h and
+ * ops_api.c.  A kernel that two entries share is written once.  Kernel files are compiled once
+ * an instruction set. */
 #include "opgen.h"
 #include "base/map.h"
 #include "emit/emit.h"
@@ -565,6 +565,7 @@ static cr_status generate(generator *g, char **paths, int n)
     CR_TRY(save_entries(g));
     CR_TRY(save_functions(g, paths[0]));
     CR_TRY(save_vocabulary(g, paths[0]));
+    CR_TRY(opgen_rules(g->folder));
     CR_TRY(opgen_api(g->folder));
     CR_TRY(opgen_easy(g->folder));
     if (g->wrong)

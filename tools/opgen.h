@@ -13,6 +13,8 @@ CR_MUST cr_status opgen_image(const char *folder);
 /* Writes `text` to FOLDER/NAME. */
 CR_MUST cr_status opgen_save(const char *folder, const char *name, const cr_text *text);
 
+/* Writes rules.c: conditions of checks and rules of sizes as C. */
+CR_MUST cr_status opgen_rules(const char *folder);
 /* Writes cresset_ops.h and ops_api.c: every operator as a C function.  Call after
  * cr_ops_resolve. */
 CR_MUST cr_status opgen_api(const char *folder);

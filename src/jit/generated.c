@@ -72,5 +72,6 @@ cr_status cr_generated_install(void)
 {
     CR_TRY(cr_ops_load(&cr_table_image));
     cr_generated_records();
+    cr_generated_rules();
     return install_kernels();
 }

@@ -38,6 +38,8 @@ extern const cr_ops_image cr_table_image;
 /* Sets cr_entry (entry.h) and the functions that the records name.  A function that is not
  * linked is an error of the linker, which names the entry's line. */
 void cr_generated_records(void);
+/* Sets the rules of the records that are C. */
+void cr_generated_rules(void);
 
 /* Loads the embedded table and fills in every record's kernels and named functions.  Called
  * once, at start-up. */

@@ -205,6 +205,9 @@ typedef cr_status (*cr_extern_fn)(const cr_value *arg, cr_view *out);
 typedef cr_status (*cr_whole_fn)(const cr_value *arg, cr_value *result);
 typedef cr_status (*cr_map_fn)(const cr_value *arg, const cr_view *self, cr_geometry *out);
 typedef cr_status (*cr_shape_fn)(const cr_value *arg, cr_shape *out);
+/* Rules as C (tools/opgen_rules.c).  False: the trees decide. */
+typedef bool (*cr_passes_fn)(const cr_value *arg);
+typedef bool (*cr_sizes_fn)(const cr_value *arg, cr_shape *out);
 
 /* --- clauses of a record --- */
 
@@ -261,11 +264,13 @@ typedef struct {
 
 /* Sizes of results: one rule for each, or a C function; without either the broadcast of the
  * tensors.  Invariant: `fn` is set at start-up if and only if `name` is, and rules are then
- * unused; rule[0] stands for results without a rule. */
+ * unused; rule[0] stands for results without a rule.  `compiled` gives the sizes of all results
+ * as the rules do, or is NULL. */
 typedef struct {
     cr_rule *rule[CR_MAX_RESULTS];
     const char *name;
     cr_shape_fn fn;
+    cr_sizes_fn compiled;
 } cr_op_sizes;
 
 /* FOLD: the call of a combining function on an expression of self.
@@ -449,6 +454,7 @@ struct cr_op {
     cr_let *lets; /* in order; each may use the earlier ones */
     int check_count;
     cr_check *checks;
+    cr_passes_fn passes; /* true: no check holds; or NULL */
     int body_count;
     cr_rule *body[CR_MAX_RESULTS]; /* BODY: one for each result; IS, STEPS: the results */
     cr_op_fold fold;

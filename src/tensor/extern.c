@@ -144,6 +144,8 @@ static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value 
                        op->words & (CR_WORD_SIZED_BY_VALUES | CR_WORD_HOST_INDICES)
                    ? cr_remote_shape(op, viewed, shape, device)
                    : op->sizes.fn(viewed, shape);
+    if (op->sizes.compiled && CR_LIKELY(op->sizes.compiled(arg, shape)))
+        return CR_OK;
     for (int k = 0; k < op->result_count; k++) {
         if (op->sizes.rule[k])
             CR_TRY(cr_rule_shape(&shape[k], op->sizes.rule[k], f));

@@ -39,6 +39,8 @@ void cr_classify_steady(cr_op *op);
 
 /* The dims of a reduction as bits; None and the empty list mean all. */
 CR_MUST cr_status cr_dim_mask(uint64_t *out, const cr_value *dim, int ndim);
+/* Sizes without the dims of the mask, or (`keep`) with 1 for them; their number. */
+int cr_reduced_sizes(int64_t *out, int ndim, const int64_t *size, uint64_t mask, bool keep);
 
 enum { CR_MAX_OPERANDS = 16 };
 

@@ -362,23 +362,29 @@ static cr_status wrapped_dims(cr_frame *f, const cr_value *dim, int ndim, cr_val
     return CR_OK;
 }
 
+int cr_reduced_sizes(int64_t *out, int ndim, const int64_t *size, uint64_t mask, bool keep)
+{
+    int n = 0;
+
+    for (int d = 0; d < ndim; d++)
+        if (!(mask >> d & 1))
+            out[n++] = size[d];
+        else if (keep)
+            out[n++] = 1;
+    return n;
+}
+
 static cr_status reduced_sizes(cr_frame *f, const cr_value *v, int count, cr_value *out)
 {
     int ndim = value_ndim(&v[0]);
     bool keep = count > 2 && truth_of(&v[2]);
     int64_t *ints = frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
     uint64_t mask;
-    size_t n = 0;
 
     if (!ints)
         return CR_MEMORY;
     CR_TRY(cr_dim_mask(&mask, &v[1], ndim));
-    for (int d = 0; d < ndim; d++)
-        if (!(mask >> d & 1))
-            ints[n++] = value_sizes(&v[0])[d];
-        else if (keep)
-            ints[n++] = 1;
-    *out = cr_of_ints(ints, n);
+    *out = cr_of_ints(ints, (size_t)cr_reduced_sizes(ints, ndim, value_sizes(v), mask, keep));
     return CR_OK;
 }
 
