@@ -81,38 +81,6 @@ cr_status cr_shape_range(const cr_value *arg, cr_shape *out)
     return vector_of(out, floor((b - a) / cr_scalar_as_double(step)) + 1);
 }
 
-/* (start, end, steps, ...) */
-cr_status cr_shape_linspace(const cr_value *arg, cr_shape *out)
-{
-    if (arg[2].i < 0)
-        return cr_fail(CR_RUNTIME, "number of steps must be non-negative");
-    out->ndim = 1;
-    out->size[0] = arg[2].i;
-    return CR_OK;
-}
-
-static cr_status matrix_of(cr_shape *out, int64_t n, int64_t m)
-{
-    if (n < 0)
-        return cr_fail(CR_RUNTIME, "n must be greater or equal to 0, got %lld", (ll)n);
-    if (m < 0)
-        return cr_fail(CR_RUNTIME, "m must be greater or equal to 0, got %lld", (ll)m);
-    out->ndim = 2;
-    out->size[0] = n;
-    out->size[1] = m;
-    return CR_OK;
-}
-
-cr_status cr_shape_eye(const cr_value *arg, cr_shape *out)
-{
-    return matrix_of(out, arg[0].i, arg[0].i);
-}
-
-cr_status cr_shape_eye_m(const cr_value *arg, cr_shape *out)
-{
-    return matrix_of(out, arg[0].i, arg[1].i);
-}
-
 static int64_t clamp_to(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
@@ -194,37 +162,6 @@ static cr_status sized(const cr_value *size, cr_shape *out)
 cr_status cr_shape_size_0(const cr_value *arg, cr_shape *out) { return sized(&arg[0], out); }
 cr_status cr_shape_size_1(const cr_value *arg, cr_shape *out) { return sized(&arg[1], out); }
 cr_status cr_shape_size_2(const cr_value *arg, cr_shape *out) { return sized(&arg[2], out); }
-
-cr_status cr_shape_randperm(const cr_value *arg, cr_shape *out)
-{
-    cr_value size = cr_of_ints(&arg[0].i, 1);
-
-    return sized(&size, out);
-}
-
-/* (self, num_samples, replacement, ...) */
-cr_status cr_shape_multinomial(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t n;
-
-    if (self->ndim != 1 && self->ndim != 2)
-        return cr_fail(CR_RUNTIME, "prob_dist must be 1 or 2 dim");
-    if (!cr_dtype_is_float((cr_dtype)self->dtype))
-        return cr_fail(CR_RUNTIME,
-                       "multinomial only supports floating-point dtypes for input, got: %s",
-                       cr_legacy_name(self));
-    if (arg[1].i <= 0)
-        return cr_fail(CR_RUNTIME, "cannot sample n_sample <= 0 samples");
-    n = self->size[self->ndim - 1];
-    if (!arg[2].i && arg[1].i > n)
-        return cr_fail(
-            CR_RUNTIME,
-            "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
-    cr_shape_like(out, self);
-    out->size[self->ndim - 1] = arg[1].i;
-    return CR_OK;
-}
 
 /* The binomial coefficient of n and r, one factor at a time; every division is exact. */
 static cr_status choices(int64_t *out, int64_t n, int64_t r)

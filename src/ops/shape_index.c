@@ -448,72 +448,6 @@ cr_status cr_shape_index_copy(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-cr_status cr_shape_index_fill(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[2].view;
-    int64_t dim;
-
-    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
-    if (index->dtype != CR_I64)
-        return cr_fail(CR_INDEX, "index_fill_(): Expected dtype int64 for index.");
-    if (index->ndim > 1)
-        return cr_fail(CR_RUNTIME, "Index has to be a vector/scalar");
-    if (arg[3].tag == CR_VIEW && arg[3].view->ndim)
-        return cr_fail(
-            CR_RUNTIME,
-            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d "
-            "dimension(s).",
-            arg[3].view->ndim);
-    if (!cr_dtype_is_complex((cr_dtype)self->dtype) &&
-        (arg[3].tag == CR_NUMBER ? arg[3].number.category == CR_CAT_COMPLEX
-                                 : cr_dtype_is_complex((cr_dtype)arg[3].view->dtype)))
-        return cr_fail(
-            CR_RUNTIME,
-            "index_fill_(): Converting complex Scalar to non-complex type is not supported");
-    cr_shape_like(out, self);
-    return CR_OK;
-}
-
-cr_status cr_shape_take(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[1].view;
-
-    if (index->dtype != CR_I64)
-        return cr_fail(CR_RUNTIME, "take(): Expected a long tensor for index, but got %s",
-                       cr_legacy_name(index));
-    if (!cr_numel(self->ndim, self->size) && cr_numel(index->ndim, index->size))
-        return cr_fail(CR_INDEX, "take(): tried to take from an empty tensor");
-    cr_shape_like(out, index);
-    return CR_OK;
-}
-
-cr_status cr_shape_put(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[1].view, *source = arg[2].view;
-    int64_t n = cr_numel(index->ndim, index->size);
-    int64_t m = cr_numel(source->ndim, source->size);
-
-    if (index->dtype != CR_I64)
-        return cr_fail(CR_RUNTIME, "put_(): Expected a long tensor for index, but got %s",
-                       cr_legacy_name(index));
-    if (self->dtype != source->dtype)
-        return cr_fail(
-            CR_RUNTIME,
-            "put_(): self and source expected to have the same dtype, but got self.dtype = %s "
-            "and source.dtype = %s",
-            cr_legacy_name(self), cr_legacy_name(source));
-    if (n != m)
-        return cr_fail(
-            CR_INDEX,
-            "put_(): Expected source and index to have the same number of elements, but got "
-            "source.numel() = %lld, index.numel() = %lld",
-            (ll)m, (ll)n);
-    if (n && !cr_numel(self->ndim, self->size))
-        return cr_fail(CR_INDEX, "put_(): Tried to put elements into an empty tensor");
-    cr_shape_like(out, self);
-    return CR_OK;
-}
-
 /* Embedding. */
 
 cr_status cr_shape_embedding(const cr_value *arg, cr_shape *out)
@@ -700,22 +634,5 @@ cr_status cr_shape_bincount(const cr_value *arg, cr_shape *out)
                        (ll)INT64_MAX, (ll)most);
     out->ndim = 1;
     out->size[0] = most + 1 > arg[2].i ? most + 1 : arg[2].i;
-    return CR_OK;
-}
-
-cr_status cr_shape_histc(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-
-    if (arg[1].i <= 0)
-        return cr_fail(CR_RUNTIME,
-                       "torch.histogram(): bins must be > 0, but got %lld for dimension 0",
-                       (ll)arg[1].i);
-    if (cr_dtype_is_complex((cr_dtype)self->dtype) || self->dtype == CR_BOOL)
-        return cr_not_for_type("histogram_cpu", self);
-    if (cr_scalar_as_double(arg[2].number) > cr_scalar_as_double(arg[3].number))
-        return cr_fail(CR_RUNTIME, "torch.histc: max must be larger than min");
-    out->ndim = 1;
-    out->size[0] = arg[1].i;
     return CR_OK;
 }

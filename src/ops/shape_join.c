@@ -330,28 +330,6 @@ cr_status cr_shape_diagonal_scatter(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-cr_status cr_shape_select_scatter(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t dim, index = arg[3].i;
-    cr_shape slice = {0};
-
-    if (!self->ndim)
-        return cr_fail(CR_INDEX, "select() cannot be applied to a 0-dim tensor.");
-    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
-    if (index < -self->size[dim] || index >= self->size[dim])
-        return cr_fail(CR_INDEX,
-                       "select(): index %lld out of range for tensor of size %s at dimension "
-                       "%lld",
-                       (ll)index, cr_view_text(self), (ll)dim);
-    for (int d = 0; d < self->ndim; d++)
-        if (d != dim)
-            slice.size[slice.ndim++] = self->size[d];
-    CR_TRY(check_part(arg[1].view, &slice));
-    cr_shape_like(out, self);
-    return CR_OK;
-}
-
 static int64_t clamped_bound(const cr_value *v, int64_t preset, int64_t size)
 {
     int64_t x = v->tag == CR_NONE ? preset : v->i < 0 ? v->i + size : v->i;
@@ -450,22 +428,4 @@ cr_status cr_shape_unfold_backward(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME,
                        "unfold_backward: grad_in has not the sizes of windows of input_sizes");
     return CR_OK;
-}
-
-static cr_status triangle_shape(const char *what, const cr_view *self, cr_shape *out)
-{
-    if (self->ndim < 2)
-        return cr_fail(CR_RUNTIME, "%s: input tensor must have at least 2 dimensions", what);
-    cr_shape_like(out, self);
-    return CR_OK;
-}
-
-cr_status cr_shape_tril(const cr_value *arg, cr_shape *out)
-{
-    return triangle_shape("tril", arg[0].view, out);
-}
-
-cr_status cr_shape_triu(const cr_value *arg, cr_shape *out)
-{
-    return triangle_shape("triu", arg[0].view, out);
 }

@@ -465,53 +465,6 @@ cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
     return check_resampled_dtype(v, arg[2].i, dims);
 }
 
-/* (input, grid, mode, padding, align_corners) */
-cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *x = arg[0].view, *grid = arg[1].view;
-    int dims = x->ndim - 2;
-
-    if (grid->ndim == 0 || x->ndim == 0 || x->size[0] != grid->size[0])
-        return cr_fail(
-            CR_RUNTIME,
-            "grid_sampler(): expected grid and input to have same batch size, but got "
-            "input with sizes %s and grid with sizes %s",
-            cr_view_text(x), cr_view_text(grid));
-    if (grid->size[grid->ndim - 1] != dims)
-        return cr_fail(
-            CR_RUNTIME,
-            "grid_sampler(): expected grid to have size %d in last dimension, but got grid "
-            "with sizes %s",
-            dims, cr_view_text(grid));
-    if ((dims != 2 && dims != 3) || x->ndim != grid->ndim)
-        return cr_fail(CR_RUNTIME,
-                       "grid_sampler(): expected 4D or 5D input and grid with same number of "
-                       "dimensions, but got input with sizes %s and grid with sizes %s",
-                       cr_view_text(x), cr_view_text(grid));
-    for (int d = 2; d < x->ndim; d++)
-        if (x->size[d] <= 0)
-            return cr_fail(
-                CR_RUNTIME,
-                "grid_sampler(): expected input to have non-empty spatial dimensions, but "
-                "input has sizes %s with dimension %d being empty",
-                cr_view_text(x), d);
-    if (arg[2].i < 0 || arg[2].i > 2 || arg[3].i < 0 || arg[3].i > 2)
-        return cr_fail(
-            CR_RUNTIME,
-            "grid_sampler(): interpolation mode %lld or padding mode %lld does not exist",
-            (ll)arg[2].i, (ll)arg[3].i);
-    if (dims == 3 && arg[2].i == 2)
-        return cr_fail(CR_RUNTIME,
-                       "grid_sampler(): bicubic interpolation only supports 4D input");
-    if (x->dtype != grid->dtype)
-        return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(x),
-                       cr_legacy_name(grid));
-    out->ndim = x->ndim;
-    for (int d = 0; d < x->ndim; d++)
-        out->size[d] = d < 2 ? x->size[d] : grid->size[d - 1];
-    return refuse_types(x, "grid_sampler_", dims, false);
-}
-
 /* --- sliding blocks --- */
 
 static int64_t block_count(const cr_value *size, int64_t d, const cr_value *kernel,
