@@ -483,19 +483,28 @@ static uint32_t rule_varying(const cr_gnode *n)
     return params;
 }
 
-/* Checks need tensors, so entries that check sizes are called. */
+/* Sizes of results follow from views alone.  `passes`: no check may hold at other sizes. */
+static bool rule_has_shape(const cr_op *op, bool passes)
+{
+    if (!cr_op_on_views(op) || op->format.rule || op->words & CR_WORD_SIZED_BY_VALUES)
+        return false;
+    return op->sizes.fn ? passes : op->sizes.compiled && (passes || op->passes);
+}
+
+/* Evaluated checks need tensors, so other entries that check sizes are called. */
 static rule_way rule_find_way(const cr_gsizes *x, const size_rule *r)
 {
     const cr_op *op = r->n->op;
+    bool passes = cr_checks_ignore_sizes(op, rule_varying(r->n));
 
-    if (!cr_checks_ignore_sizes(op, rule_varying(r->n)) || r->writes ||
-        !rule_gives_each(x, r->n))
+    if (r->writes || !rule_gives_each(x, r->n))
+        return RULE_CALL;
+    if (rule_has_shape(op, passes))
+        return RULE_SHAPE;
+    if (!passes)
         return RULE_CALL;
     if (op->does == CR_DOES_BODY && r->reads.len)
         return RULE_BODY;
-    if (cr_op_on_views(op) && op->sizes.fn && !op->format.rule &&
-        !(op->words & CR_WORD_SIZED_BY_VALUES))
-        return RULE_SHAPE;
     return op->does == CR_DOES_MAP && !(op->words & CR_WORD_ABSOLUTE) ? RULE_MAP : RULE_CALL;
 }
 
@@ -865,11 +874,24 @@ static cr_status rule_body(cr_gsizes *x, size_rule *r)
     return CR_OK;
 }
 
+/* A call, which is needed for these sizes alone. */
+static cr_status rule_call_once(cr_gsizes *x, size_rule *r)
+{
+    cr_status st = rule_call(x, r);
+
+    rule_load_shells(r);
+    return st;
+}
+
 static cr_status rule_shape(cr_gsizes *x, size_rule *r)
 {
+    const cr_op *op = r->n->op;
     cr_shape shape[CR_MAX_RESULTS];
 
-    CR_TRY(r->n->op->sizes.fn(r->arg, shape));
+    if (op->sizes.fn)
+        CR_TRY(op->sizes.fn(r->arg, shape));
+    else if ((op->passes && !op->passes(r->arg)) || !op->sizes.compiled(r->arg, shape))
+        return rule_call_once(x, r);
     for (int k = 0; k < r->n->result_count; k++)
         CR_TRY(rule_meet(x, r, k, shape[k].ndim, shape[k].size, NULL));
     return CR_OK;
