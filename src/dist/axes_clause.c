@@ -4,8 +4,9 @@
  * a dim that is needed whole, `*` any dims, which are broadcast, and `_*` any dims that are
  * needed whole.  Names that no result has are summed.  A group with `+` is added to that sum;
  * its first dims may be missing.  Several forms, separated by `|`, are tried in order.
- * `along DIM`: all dims of the first tensor but those that parameter DIM names are dims of the
- * results. */
+ * `each`: the tensors at one position of all lists are computed element by element; positions
+ * have their own placements, so the call has no strategies here.  `along DIM`: all dims of the
+ * first tensor but those that parameter DIM names are dims of the results. */
 #include "dist/axes.h"
 #include "ops/ops.h"
 #include <ctype.h>
@@ -224,6 +225,8 @@ void cr_axes_by_clause(cr_axes_maker *m, cr_axes *a)
     clause *c = CR_NEW(m->session, clause);
     cr_clause_text text = a->op->text.axes;
 
+    if (text.len >= 4 && !memcmp(text.at, "each", 4))
+        return;
     while (text.len && !a->rule) {
         const char *bar = memchr(text.at, '|', text.len);
         size_t n = bar ? (size_t)(bar - text.at) : text.len;

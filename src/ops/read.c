@@ -648,7 +648,7 @@ static cr_status read_axes(lexer *x, cr_op *op)
     int open = 0;
     bool with = false;
 
-    if (lex_is(x, "(") || lex_is(x, "along")) {
+    if (lex_is(x, "(") || lex_is(x, "along") || lex_is(x, "each")) {
         x->at = x->text;
         x->kind = TOKEN_END;
         return set_rest(x, &op->text.axes);

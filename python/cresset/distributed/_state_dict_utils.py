@@ -7,6 +7,7 @@ import cresset
 from . import distributed_c10d as dist
 from .checkpoint._nested_dict import flatten_state_dict as _flatten_state_dict  # noqa: F401
 from .checkpoint._nested_dict import unflatten_state_dict as _unflatten_state_dict  # noqa: F401
+from .tensor import DTensor
 
 
 class CompanionMismatch(Exception):
@@ -41,8 +42,11 @@ def _of_ranks(make, ranks_only, pg=None):
 
 
 def _gather_state_dict(state_dict, *, pg=None, device=None, cpu_offload=False, ranks_only=(), type_check=True):
-    """Returns whole tensors: those of the dict, as no tensor is divided among ranks here."""
-    return _of_ranks(lambda: _walk(state_dict, lambda t, _: t.cpu() if cpu_offload else t, None, type_check), ranks_only, pg)
+    """Returns whole tensors of a dict that may have DTensors."""
+    def whole(t, _):
+        t = t.full_tensor() if isinstance(t, DTensor) else t
+        return t.cpu() if cpu_offload else t
+    return _of_ranks(lambda: _walk(state_dict, whole, None, type_check), ranks_only, pg)
 
 
 def _offload_state_dict_to_cpu(state_dict, *, ranks_only=(), type_check=True):

@@ -237,7 +237,7 @@ PyObject *cr_py_record(const cr_op *op)
         "{s:s,s:s,s:s,s:N,s:N,s:N,s:N,s:N,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,"
         "s:z,"
         "s:N,"
-        "s:N,s:N,s:z,s:N,s:N,s:O,s:O,s:O,s:N,s:N,s:N,s:N}",
+        "s:N,s:N,s:z,s:N,s:N,s:O,s:O,s:O,s:N,s:N,s:N,s:N,s:N}",
         "name", op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc",
         clause_text(op->text.doc), "ref", clause_text(op->text.ref), "sample",
         clause_text(op->text.sample), "example", clause_text(op->text.example), "sizes",
@@ -255,7 +255,7 @@ PyObject *cr_py_record(const cr_op *op)
         cr_op_may_share(op) ? Py_True : Py_False, "unread",
         params_of_bits(op, op->defer.unread), "bounded", params_of_bits(op, bounded_params(op)),
         "by_calls", PyBool_FromLong(op->defer.by_calls), "kernel_dtypes",
-        dtypes_list(op->fn.dtypes));
+        dtypes_list(op->fn.dtypes), "axes", clause_text(op->text.axes));
     cr_text_drop(&schema);
     return made;
 }

@@ -1,0 +1,303 @@
+"""Calls of operators on DTensors.
+
+The strategies of a call come from the operator's entry in the table (src/dist/shard.c): for each dimension of the mesh the
+cheapest is taken, operands are redistributed to it, and the operator is called on the parts.  An entry without strategies is
+called on whole tensors.
+"""
+import cresset
+
+from ... import _C
+from ...utils._pytree import tree_flatten, tree_unflatten
+from .. import distributed_c10d as dist
+from ._redistribute import redistribute_local, sizes_at
+from ._spec import DTensorSpec, TensorMeta, code_of, placement_of, row_major
+from .placement_types import Partial, Replicate, Shard
+
+_plans = {}  # (operator, arguments, mesh) -> _Plan
+_ALL = 4096  # plans that are kept
+
+
+class _Plan:
+    """Placements of operands and results for each dimension of the mesh."""
+
+    def __init__(self, inputs, outputs, sized, parts, metas):
+        self.inputs, self.outputs, self.sized, self.parts, self.metas = inputs, outputs, sized, parts, metas
+
+
+def _written(func):
+    return [k for k, a in enumerate(func._schema.arguments) if a.is_write]
+
+
+def _keeps(strategy, placed, written):
+    """Whether a strategy leaves the tensors in place that the call writes."""
+    return all(strategy[0][k] == placed[k] for k in written)
+
+
+def _choose(func, args, kwargs, mesh, dim, placed, written, sizes):
+    """Returns the strategy along one dimension of the mesh, and the results' types."""
+    rule, best, strategies, metas = _C._shard(func._op, args, kwargs, mesh.size(dim), placed)
+    if written:
+        kept = [s for s in strategies if _keeps(s, placed, written) and s[5] >= 0]
+        if not kept:
+            return None, metas
+        return min(kept, key=lambda s: s[5]), metas
+    chosen = strategies[best]
+    return (chosen if chosen[5] >= 0 else strategies[0]), metas
+
+
+def _clash(strategies, k):
+    """Whether two dimensions of the mesh divide one dim of a tensor that must be divided evenly."""
+    seen, even = [], False
+    for s in strategies:
+        even = even or s[4]
+        seen += [p for p in s[0] if p >= 0]
+    return even and len([s for s in strategies if any(p >= 0 for p in s[0])]) > 1
+
+
+def _make_plan(func, args, kwargs, mesh, specs):
+    """Finds the placements of a call."""
+    written = _written(func)
+    chosen, metas = [], []
+    random = "random" in func.words
+    for i in range(mesh.ndim):
+        placed = tuple(code_of(spec.placements[i]) if spec is not None else -1 for spec in specs)
+        if random:
+            whole = (-1,) * len(specs)
+            chosen.append((whole, (), None, False, False, 0.0))
+            continue
+        strategy, metas = _choose(func, args, kwargs, mesh, i, placed, written, None)
+        if strategy is None:
+            return None
+        chosen.append(strategy)
+    if len(chosen) > 1 and _clash(chosen, 0):
+        whole = (-1,) * len(specs)
+        chosen = [(whole, (-1,) * len(metas), None, False, False, 0.0)] * mesh.ndim
+    inputs = [tuple(placement_of(s[0][k]) for s in chosen) for k in range(len(specs))]
+    outputs = [tuple(placement_of(s[1][k]) for s in chosen) for k in range(len(metas))]
+    sized = next((s[2] for s in chosen if s[2] is not None), None)
+    return _Plan(inputs, outputs, sized, any(s[3] for s in chosen), metas)
+
+
+def _key(x, DTensor):
+    if isinstance(x, DTensor):
+        return x._spec.placements, x._spec.tensor_meta
+    if isinstance(x, cresset.Tensor):
+        return x.dtype, x.dim()
+    return type(x), x
+
+
+def _plan_of(func, args, kwargs, flat, mesh, specs, spec_tree, DTensor):
+    try:
+        key = (func, mesh, str(spec_tree), *(_key(x, DTensor) for x in flat))
+        found = _plans.get(key)
+    except TypeError:  # an argument without a hash
+        return _make_plan(func, args, kwargs, mesh, specs)
+    if found is None:
+        found = _make_plan(func, args, kwargs, mesh, specs)
+        if len(_plans) >= _ALL:
+            _plans.clear()
+        _plans[key] = found
+    return found
+
+
+def _refuse_write(func, flat, tensors):
+    """An operator would have to change the placement of the tensor that it writes."""
+    k = tensors[_written(func)[0]]
+    raise RuntimeError(f"{func}: in-place operations that require placement changes are not supported. The input has placements "
+                       f"{flat[k].placements}; call redistribute() first.")
+
+
+def _mixed(func):
+    raise RuntimeError(f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
+                       "distributed operators! Please see https://docs.pytorch.org/docs/main/distributed.tensor.html"
+                       "#mixed-tensor-and-dtensor-operations for more details.")
+
+
+def _local_size(plan, mesh):
+    sizes, _, _ = plan.metas[0]
+    return sizes_at(sizes, mesh, plan.outputs[0], mesh.ndim)
+
+
+def _with_size(func, args, kwargs, name, size):
+    names = [a.name for a in func._schema.arguments]
+    at = names.index(name)
+    if at < len(args):
+        return (*args[:at], size, *args[at + 1:]), kwargs
+    return args, {**kwargs, name: size}
+
+
+_synchronized = set()
+
+
+def _synchronize(mesh):
+    """Gives all ranks of a mesh the state of the first one's generator, once: later calls draw the same numbers everywhere."""
+    if mesh in _synchronized or not dist.is_initialized():
+        return
+    _synchronized.add(mesh)
+    state = cresset.get_rng_state()
+    for i in range(mesh.ndim):
+        group = mesh.get_group(i)
+        dist.broadcast(state, group=group, group_src=0)
+    cresset.set_rng_state(state)
+
+
+def _random(func, flat, spec_tree, tensors, mesh, DTensor):
+    """Draws the numbers of the whole at every rank, and keeps the parts: they are those of one process."""
+    _synchronize(mesh)
+    whole = list(flat)
+    for k in tensors:
+        if isinstance(flat[k], DTensor):
+            whole[k] = flat[k]._whole()
+    args, kwargs = tree_unflatten(whole, spec_tree)
+    made = func(*args, **kwargs)
+    first = next(flat[k] for k in tensors if isinstance(flat[k], DTensor))
+    if func._schema.is_mutable:
+        for n in _written(func):
+            x, y = flat[tensors[n]], whole[tensors[n]]
+            spec = x._spec
+            rest = tuple(Replicate() for _ in spec.placements)
+            x._local_tensor.copy_(redistribute_local(y, spec.shape, mesh, rest, spec.placements))
+        return flat[tensors[0]]
+
+    def wrap(y):
+        if not isinstance(y, cresset.Tensor):
+            return y
+        spec = DTensorSpec(mesh, tuple(Replicate() for _ in range(mesh.ndim)), TensorMeta(y.shape, y.stride(), y.dtype))
+        made = DTensor(y, spec)
+        if y.shape != first.shape or any(isinstance(p, Partial) for p in first.placements):
+            return made
+        local = redistribute_local(y, y.shape, mesh, spec.placements, first.placements)
+        return DTensor(local, spec.placed(first.placements))
+    return tuple(map(wrap, made)) if isinstance(made, (tuple, list)) else wrap(made)
+
+
+def _each(func, args, kwargs, mesh, DTensor):
+    """Calls an operator that computes the tensors at one position of its lists element by element: each position has the placements
+    of the tensor that is written there."""
+    given = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+    written = next(a.name for a in func._schema.arguments if a.is_write)
+    specs = [x._spec if isinstance(x, DTensor) else None for x in given[written]]
+
+    def local(x, spec):
+        if not isinstance(x, DTensor):
+            return x
+        if spec is None or x.shape != spec.shape:
+            return x._whole()
+        return redistribute_local(x._local_tensor, x.shape, mesh, x.placements, spec.placements)
+
+    def part(x):
+        if isinstance(x, (list, tuple)) and len(x) == len(specs):
+            return [local(y, spec) for y, spec in zip(x, specs)]
+        return x._whole() if isinstance(x, DTensor) else x
+    names = [a.name for a in func._schema.arguments if not a.kwarg_only and a.name in given]
+    func(*(part(given[n]) for n in names), **{n: part(x) for n, x in given.items() if n not in names})
+    return args[0] if func._schema.returns else None
+
+
+def _whole_call(func, flat, spec_tree, tensors, mesh, DTensor):
+    """Calls an operator whose results' sizes depend on values, or that returns a number, on whole tensors."""
+    whole = [x._whole() if isinstance(x, DTensor) else x for x in flat]
+    args, kwargs = tree_unflatten(whole, spec_tree)
+    made = func(*args, **kwargs)
+    if func._schema.is_mutable:
+        for x, y in zip(flat, whole):
+            if isinstance(x, DTensor) and (y is not x._local_tensor):
+                rest = tuple(Replicate() for _ in x.placements)
+                x._local_tensor.copy_(redistribute_local(y, x.shape, mesh, rest, x.placements))
+
+    def wrap(y):
+        if not isinstance(y, cresset.Tensor):
+            return y
+        placements = tuple(Replicate() for _ in range(mesh.ndim))
+        return DTensor(y, DTensorSpec(mesh, placements, TensorMeta(y.shape, y.stride(), y.dtype)))
+    return tuple(map(wrap, made)) if isinstance(made, (tuple, list)) else wrap(made)
+
+
+def _redistributed(flat, tensors, plan, DTensor, mesh):
+    """Returns the arguments with operands as the plan places them."""
+    changed = list(flat)
+    for k, placements in zip(tensors, plan.inputs):
+        x = flat[k]
+        if not isinstance(x, DTensor):
+            size = x.shape
+            spec = DTensorSpec(mesh, tuple(Replicate() for _ in range(mesh.ndim)), TensorMeta(size, x.stride(), x.dtype))
+            x = DTensor(x, spec)
+        if x.placements != placements:
+            local = redistribute_local(x._local_tensor, x.shape, mesh, x.placements, placements)
+            x = DTensor(local, x._spec.placed(placements))
+        changed[k] = x
+    return changed
+
+
+def dispatch(DTensor, func, args, kwargs):
+    """Calls an operator on DTensors."""
+    flat, spec_tree = tree_flatten((args, kwargs))
+    tensors = [k for k, x in enumerate(flat) if isinstance(x, cresset.Tensor)]
+    first = next(x for x in flat if isinstance(x, DTensor))
+    mesh, each = first.device_mesh, func._record["axes"] == "each"
+    for k in tensors:
+        x = flat[k]
+        if isinstance(x, DTensor):
+            if x.device_mesh != mesh:
+                raise RuntimeError(f"{func}: DTensor does not support cross-mesh operation yet! Got meshes: {mesh} {x.device_mesh}. "
+                                   "Please make sure all the arguments have the same DeviceMesh.")
+        elif (x.numel() != 1 or x.dim() != 0) and not each:
+            _mixed(func)
+    if mesh.get_coordinate() is None:
+        return _outside(func, flat, spec_tree, mesh, DTensor)
+    if each:
+        return _each(func, args, kwargs, mesh, DTensor)
+    if "random" in func.words:
+        return _random(func, flat, spec_tree, tensors, mesh, DTensor)
+    results = func._schema.returns
+    if func._record["sized_by_values"] or not results or any("Tensor" not in str(r.type) for r in results):
+        return _whole_call(func, flat, spec_tree, tensors, mesh, DTensor)
+    specs = [flat[k]._spec if isinstance(flat[k], DTensor) else None for k in tensors]
+    plan = _plan_of(func, args, kwargs, flat, mesh, specs, spec_tree, DTensor)
+    if plan is None:
+        _refuse_write(func, flat, tensors)
+    changed = _redistributed(flat, tensors, plan, DTensor, mesh)
+    if plan.parts:
+        args, kwargs = tree_unflatten(changed, spec_tree)
+        with _C._ReentrantDispatch():
+            made = _C._call_parts(func._op, args, kwargs)
+        return made[0] if len(made) == 1 else made
+    local = [x._local_tensor if isinstance(x, DTensor) else x for x in changed]
+    args, kwargs = tree_unflatten(local, spec_tree)
+    if plan.sized is not None:
+        args, kwargs = _with_size(func, args, kwargs, plan.sized, _local_size(plan, mesh))
+    run = cresset.reshape if plan.sized and "reshape" in func.words else func  # parts may have gaps
+    made = run(*args, **kwargs)
+    if func._schema.is_mutable:
+        return flat[tensors[_written(func)[0]]]
+    return _wrapped(made, plan, mesh, DTensor)
+
+
+def _wrapped(made, plan, mesh, DTensor):
+    """Returns DTensors of local results."""
+    metas, outputs = iter(plan.metas), iter(plan.outputs)
+
+    def wrap(y):
+        if isinstance(y, (tuple, list)):
+            return type(y)(map(wrap, y)) if type(y) in (tuple, list) else tuple(map(wrap, y))
+        if not isinstance(y, cresset.Tensor):
+            return y
+        sizes, strides, _ = next(metas)
+        return DTensor(y, DTensorSpec(mesh, next(outputs), TensorMeta(cresset.Size(sizes), tuple(strides), y.dtype)))
+    return wrap(made)
+
+
+def _outside(func, flat, spec_tree, mesh, DTensor):
+    """Returns DTensors without elements: this rank is not part of the mesh."""
+    fakes = [cresset.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, cresset.Tensor) else x for x in flat]
+    args, kwargs = tree_unflatten(fakes, spec_tree)
+    if func._schema.is_mutable:
+        return flat[0]
+
+    def wrap(y):
+        if not isinstance(y, cresset.Tensor):
+            return y
+        placements = tuple(Replicate() for _ in range(mesh.ndim))
+        return DTensor(cresset.empty(0, dtype=y.dtype), DTensorSpec(mesh, placements, TensorMeta(y.shape, row_major(y.shape), y.dtype)))
+    made = func(*args, **kwargs)
+    return tuple(map(wrap, made)) if isinstance(made, (tuple, list)) else wrap(made)

@@ -1,0 +1,234 @@
+"""Functions that tests of DTensor run in every rank (ranks.py)."""
+import copy
+import pickle
+
+import cresset as torch
+import cresset.distributed as dist
+from cresset import nn
+from cresset.distributed.device_mesh import init_device_mesh
+from cresset.distributed.tensor import (DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, empty, full, ones, rand,
+                                        randn, zeros)
+from cresset.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, PrepareModuleOutput, RowwiseParallel,
+                                                 SequenceParallel, parallelize_module)
+
+
+def raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+def numbers(*size, dtype=torch.float32):
+    return torch.arange(1, 1 + torch.Size(size).numel(), dtype=dtype).view(size) / 7
+
+
+def placements_of(rank, size):
+    """Every redistribution on one dimension, also of dims that the ranks do not divide."""
+    mesh = init_device_mesh("cpu", (size,))
+    for sizes in ((4, 6, 8), (5, 3, 7), (1, 9, 2)):
+        whole = numbers(*sizes, dtype=torch.float64)
+        every = [Replicate(), Shard(0), Shard(1), Shard(-1)]
+        for a in every:
+            x = distribute_tensor(whole, mesh, [a])
+            assert x.shape == whole.shape and torch.equal(x.full_tensor(), whole)
+            for b in every:
+                y = x.redistribute(placements=[b])
+                assert torch.equal(y.full_tensor(), whole) and y.placements == (b if b != Shard(-1) else Shard(2),)
+                parts = whole.chunk(size, b.dim) if isinstance(b, Shard) else [whole] * size
+                want = parts[rank] if rank < len(parts) else whole.narrow(b.dim, 0, 0)
+                assert torch.equal(y.to_local(), want), (a, b)
+        for b in every:
+            x = DTensor.from_local(whole * (rank + 1), mesh, [Partial()])
+            assert torch.equal(x.redistribute(placements=[b]).full_tensor(), whole * (size * (size + 1) // 2))
+        for name, want in (("max", whole * size), ("min", whole), ("avg", whole * (size + 1) / 2)):
+            x = DTensor.from_local(whole * (rank + 1), mesh, [Partial(name)])
+            torch.testing.assert_close(x.full_tensor(), want)
+            torch.testing.assert_close(x.redistribute(placements=[Shard(1)]).full_tensor(), want) if name != "max" else None
+    flags = torch.arange(6) % 2 == 0
+    assert torch.equal(distribute_tensor(flags, mesh, [Shard(0)]).full_tensor(), flags)
+
+
+def two_dims(rank, size):
+    """Meshes of two dimensions; a dim that both divide."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+    whole = numbers(6, 5, dtype=torch.float64)
+    every = [Replicate(), Shard(0), Shard(1)]
+    for a in every:
+        for b in every:
+            x = distribute_tensor(whole, mesh, [a, b])
+            assert torch.equal(x.full_tensor(), whole), (a, b)
+            for c in every:
+                for d in every:
+                    assert torch.equal(x.redistribute(placements=[c, d]).full_tensor(), whole), (a, b, c, d)
+            y = (x @ distribute_tensor(whole.t().contiguous(), mesh, [b, a])).relu().sum(1)
+            torch.testing.assert_close(y.full_tensor(), (whole @ whole.t()).relu().sum(1))
+
+
+def gradients(rank, size):
+    """Derivatives through redistributions, parts and operators equal those of one process."""
+    mesh = init_device_mesh("cpu", (size,))
+    x, w = numbers(5, 6, dtype=torch.float64), numbers(6, 3, dtype=torch.float64)
+    a, b = x.clone().requires_grad_(), w.clone().requires_grad_()
+    loss = (torch.softmax(a @ b, 1) * a[:, :3]).pow(2).mean()
+    loss.backward()
+    for p in (Replicate(), Shard(0), Shard(1)):
+        for q in (Replicate(), Shard(0), Shard(1)):
+            da, db = distribute_tensor(x, mesh, [p]).requires_grad_(), distribute_tensor(w, mesh, [q]).requires_grad_()
+            got = (torch.softmax(da @ db, 1) * da.redistribute(placements=[q])[:, :3]).pow(2).mean()
+            torch.testing.assert_close(got.full_tensor(), loss.detach())
+            got.backward()
+            torch.testing.assert_close(da.grad.full_tensor(), a.grad)
+            torch.testing.assert_close(db.grad.full_tensor(), b.grad)
+    part = torch.ones(2, 3, requires_grad=True)
+    y = DTensor.from_local(part, mesh, [Shard(0)])
+    (y * 3).redistribute(placements=[Replicate()]).to_local().sum().backward()
+    assert torch.equal(part.grad, torch.full((2, 3), 3.0))
+    z = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
+    z.to_local().sum().backward()
+    assert z.grad.placements == (Shard(0),) and torch.equal(z.grad.full_tensor(), torch.ones_like(x))
+
+
+def values(rank, size):
+    """Factories, random numbers, printing, copies, pickles, scalars, writes."""
+    mesh = init_device_mesh("cpu", (size,))
+    assert torch.equal(ones(5, 2, device_mesh=mesh, placements=[Shard(0)]).full_tensor(), torch.ones(5, 2))
+    assert torch.equal(zeros((3, 2), device_mesh=mesh, placements=[Replicate()]).to_local(), torch.zeros(3, 2))
+    assert torch.equal(full((4,), 2.5, device_mesh=mesh, placements=[Shard(0)]).full_tensor(), torch.full((4,), 2.5))
+    assert empty(4, 3, device_mesh=mesh, placements=[Shard(1)], dtype=torch.int64).dtype == torch.int64
+    torch.manual_seed(3)
+    want = [torch.randn(5, 4), torch.rand(4), nn.functional.dropout(torch.ones(6, 4), 0.5)]
+    torch.manual_seed(3)
+    got = [randn(5, 4, device_mesh=mesh, placements=[Shard(0)]), rand(4, device_mesh=mesh, placements=[Replicate()]),
+           nn.functional.dropout(ones(6, 4, device_mesh=mesh, placements=[Shard(0)]), 0.5)]
+    for x, y in zip(got, want):
+        assert torch.equal(x.full_tensor(), y)
+    assert got[2].placements == (Shard(0),)
+    x = distribute_tensor(numbers(4, 2), mesh, [Shard(0)])
+    assert repr(x) == (f"DTensor(local_tensor={x.to_local()}, device_mesh={mesh}, placements=(Shard(dim=0),))"), repr(x)
+    y = copy.deepcopy(x)
+    assert y.placements == x.placements and torch.equal(y.to_local(), x.to_local()) and y.to_local() is not x.to_local()
+    assert torch.equal(pickle.loads(pickle.dumps(x)).to_local(), x.to_local())
+    assert abs(x.sum().item() - numbers(4, 2).sum().item()) < 1e-5
+    assert bool((x > 0).all()) and x.argmax().item() == 7 and len(x) == 4
+    x.mul_(2).add_(x)
+    torch.testing.assert_close(x.full_tensor(), numbers(4, 2) * 4)
+    p = nn.Parameter(x)
+    assert isinstance(p, DTensor) and isinstance(p, nn.Parameter) and p.requires_grad
+    net = nn.Linear(4, 3)
+    distribute_module(net, mesh)
+    assert all(isinstance(v, DTensor) for v in net.state_dict().values())
+
+
+def refusals(rank, size):
+    """Errors in torch's words."""
+    mesh, x = init_device_mesh("cpu", (size,)), numbers(4, 2)
+    d = distribute_tensor(x, mesh, [Shard(0)])
+    raises(RuntimeError, "aten.add.Tensor: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
+           "calling distributed operators!", lambda: d + x)
+    raises(ValueError, "`placements` must have the same length as `device_mesh.ndim`! Found placements length: 2, and "
+           "device_mesh.ndim: 1.", lambda: distribute_tensor(x, mesh, [Shard(0), Shard(1)]))
+    raises(RuntimeError, "Can not redistribute from S(0) to P(sum), redistributing to Partial is for internal use only!",
+           lambda: d.redistribute(placements=[Partial()]))
+    raises(RuntimeError, "placements is needed for redistribute!", d.redistribute)
+    raises(RuntimeError, "unsupported placements P(sum) on device mesh dimension 0!", lambda: distribute_tensor(x, mesh, [Partial()]))
+    raises(RuntimeError, "the local_tensor argument only accepts torch.Tensor but got <class 'int'> value.",
+           lambda: DTensor.from_local(3, mesh, [Replicate()]))
+    raises(ValueError, "Cannot distribute a DTensor with placements (Shard(dim=0),) to a different placements",
+           lambda: distribute_tensor(d, mesh, [Replicate()]))
+    raises(RuntimeError, "in-place operations that require placement changes are not supported", lambda: d.cumsum_(0))
+    raises(RuntimeError, "distribute_module should only be called once on a module",
+           lambda: distribute_module(distribute_module(nn.Linear(2, 2), mesh), mesh))
+    raises(NotImplementedError, "ColwiseParallel currently only support nn.Linear and nn.Embedding!",
+           lambda: parallelize_module(nn.ReLU(), mesh, ColwiseParallel()))
+    raises(RuntimeError, "should be used to distribute leaf tensors", lambda: distribute_tensor(x.requires_grad_() * 2, mesh, [Shard(0)]))
+    raises(RuntimeError, "Mesh should not be bigger than default world size", lambda: init_device_mesh("cpu", (size + 1,)))
+
+
+class Block(nn.Module):
+    """A transformer's layer over tokens."""
+
+    def __init__(self, width=16, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.tokens = nn.Embedding(32, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.head = nn.Linear(width, 32)
+
+    def forward(self, ids):
+        x = self.tokens(ids)
+        y = self.norm1(x)
+        q, k, v = (f(y) for f in (self.q, self.k, self.v))
+        q, k, v = (t.view(t.shape[0], t.shape[1], -1, 4).transpose(1, 2) for t in (q, k, v))
+        a = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(a.transpose(1, 2).reshape(a.shape[0], a.shape[2], -1))
+        x = x + self.down(torch.relu(self.up(self.norm2(x))))
+        return self.head(x)
+
+
+def steps(model, prepare=lambda x: x, lr=0.05):
+    """Returns the losses of 20 steps."""
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=lr), []
+    for k in range(20):
+        torch.manual_seed(k)
+        ids = torch.randint(0, 32, (4, 9))
+        out = model(prepare(ids[:, :-1]))
+        loss = nn.functional.cross_entropy(out.flatten(0, 1), ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def close(got, want):
+    assert max(abs(a - b) for a, b in zip(got, want)) < 2e-4 and len(got) == len(want) == 20, (got, want)
+    assert want[-1] < want[0]
+
+
+def tensor_parallel(rank, size):
+    """20 steps with divided products have the losses of one process."""
+    mesh = init_device_mesh("cpu", (size,))
+    torch.manual_seed(0)
+    model = Block()
+    want = steps(copy.deepcopy(model))
+    column, row = ColwiseParallel, RowwiseParallel
+    parallelize_module(model, mesh, {"[qkv]": column(), "o": row(), "up": column(), "down": row(),
+                                     "head": column(output_layouts=Replicate())})
+    assert model.q.weight.placements == (Shard(0),) and model.o.weight.placements == (Shard(1),)
+    close(steps(model), want)
+
+
+def sequence_parallel(rank, size):
+    """The same where norms compute on parts of the sequence."""
+    mesh = init_device_mesh("cpu", (size,))
+    torch.manual_seed(0)
+    model = Block()
+    want = steps(copy.deepcopy(model))
+    parallelize_module(model, mesh, {
+        "tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1), use_local_output=False),
+        "norm1": SequenceParallel(), "norm2": SequenceParallel(),
+        "q": ColwiseParallel(input_layouts=Shard(1)), "k": ColwiseParallel(input_layouts=Shard(1)),
+        "v": ColwiseParallel(input_layouts=Shard(1)), "o": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
+        "up": ColwiseParallel(input_layouts=Shard(1)), "down": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
+        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
+    close(steps(model), want)
+
+
+def prepared_inputs(rank, size):
+    """Inputs and outputs of modules that know no DTensors."""
+    mesh, x = init_device_mesh("cpu", (size,)), numbers(4, 6)
+
+    class Sees(nn.Module):
+        def forward(self, x, scale=None):
+            self.seen = x.placements
+            return x * 2
+    module = parallelize_module(Sees(), mesh, PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Shard(0)))
+    assert torch.equal(module(x).full_tensor(), x * 2) and module.seen == (Shard(0),)
+    out = parallelize_module(module, mesh, PrepareModuleOutput(output_layouts=Shard(0), desired_output_layouts=Replicate()))(x)
+    assert type(out) is torch.Tensor and torch.equal(out, x * 2)
+    raises(ValueError, "module inputs and input_layouts should have same length!", lambda: module(x, x))

@@ -1,0 +1,40 @@
+"""DTensor, tensor and sequence parallelism in several processes: values, derivatives, placements, refusals, losses."""
+import os
+
+import pytest
+
+import cresset.distributed as dist
+import ranks
+
+BACKENDS = [b for b in ("gloo", "mpi") if dist.is_backend_available(b)]
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_tensor.py")
+
+
+def passes(name, size, backend=None):
+    result = ranks.run(HERE, name, size, backend or BACKENDS[0])
+    assert not result.late and result.codes == [0] * size, result
+
+
+@pytest.mark.parametrize("size, backend", [(2, b) for b in BACKENDS] + [(3, BACKENDS[0])] if BACKENDS else [])
+def test_redistributions(size, backend):
+    passes("placements_of", size, backend)
+
+
+def test_meshes_of_two_dimensions():
+    passes("two_dims", 4)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_derivatives(size):
+    passes("gradients", size)
+
+
+@pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs"])
+def test_interface(name):
+    passes(name, 2)
+
+
+@pytest.mark.parametrize("name", ["tensor_parallel", "sequence_parallel"])
+@pytest.mark.parametrize("size, backend", [(2, b) for b in BACKENDS] + [(4, BACKENDS[0])] if BACKENDS else [])
+def test_losses_equal_those_of_one_process(name, size, backend):
+    passes(name, size, backend)
