@@ -73,8 +73,9 @@ typedef struct {
     scripted_tensor *tensor;
     cr_compiled_call *call;
     int inputs, outputs;
-    int *input;           /* by input of the program: a tensor, or ~(a constant) */
-    cr_tensor **constant; /* counted */
+    int *input; /* by input of the program: a tensor, or ~(a constant) */
+    uint32_t version[SCRIPTED_OUTPUTS]; /* of results that the steps made; else 0 */
+    cr_tensor **constant;               /* counted */
     int constants;
     uint8_t result; /* CR_IV_TENSOR, CR_IV_TUPLE or CR_IV_LIST */
     const struct cr_stype *result_type;
@@ -606,6 +607,22 @@ static bool scripted_has_twins(const scripted_recording *r)
     return false;
 }
 
+/* Notes how often the steps wrote to each result that they made: a program gives it the same
+ * version. */
+static void scripted_note_versions(scripted_recording *r, cr_tensor *const *output, int n)
+{
+    const cr_sseen *seen = &r->e->seen;
+
+    for (int i = 0; i < n; i++) {
+        bool own = true;
+        for (int k = 0; own && k < r->e->tensors; k++)
+            own = r->tensor[k]->storage != output[i]->storage;
+        for (size_t k = 0; own && k < seen->constant.len; k++)
+            own = seen->constant.at[k]->storage != output[i]->storage;
+        r->e->version[i] = own ? output[i]->storage->version : 0;
+    }
+}
+
 /* Makes the program of a call that was recorded. */
 static cr_status scripted_finish(scripted_recording *r, const cr_ivalue *made)
 {
@@ -623,6 +640,7 @@ static cr_status scripted_finish(scripted_recording *r, const cr_ivalue *made)
     if (scripted_wrote(r))
         return cr_fail(CR_RUNTIME, "an argument or attribute was written");
     scripted_argument_places(e, place);
+    scripted_note_versions(r, output, n);
     CR_TRY(cr_recorder_finish(&b.g, r->recorder, output, n));
     CR_TRY(cr_session_run(b.g->session, scripted_bind_in, &b));
     if (!b.bound)
@@ -752,6 +770,9 @@ static cr_status scripted_run(cr_ivalue *out, const scripted_entry *e, cr_tensor
     for (int k = 0; k < e->inputs; k++)
         input[k] = e->input[k] >= 0 ? t[e->input[k]] : e->constant[~e->input[k]];
     CR_TRY(cr_compiled_call_run(e->call, input, NULL, output));
+    for (int i = 0; i < e->outputs; i++)
+        if (e->version[i])
+            output[i]->storage->version = e->version[i];
     return scripted_pack(out, e, output);
 }
 
@@ -773,11 +794,14 @@ typedef struct {
 /* In the function's lock: how the call runs. */
 static scripted_way scripted_choose(scripted *s, scripted_entry *e)
 {
-    int seen = scripted_mode_now() == CR_SCRIPTED_ALWAYS ? 0 : SCRIPTED_SEEN;
+    bool always = scripted_mode_now() == CR_SCRIPTED_ALWAYS;
     scripted_way w = {0};
 
-    w.records = e->state == SCRIPTED_COUNTS && e->calls++ >= seen && !s->busy;
+    w.records =
+        e->state == SCRIPTED_COUNTS && e->calls++ >= (always ? 0 : SCRIPTED_SEEN) && !s->busy;
     s->busy = s->busy || w.records;
+    if (always && (e->state == SCRIPTED_WAITING || e->state == SCRIPTED_TRIED))
+        e->state = SCRIPTED_USED;
     if (e->state == SCRIPTED_WAITING && scripted_is_ready(e))
         e->state = SCRIPTED_TRIED;
     w.timed = e->state == SCRIPTED_TRIED;

@@ -902,6 +902,9 @@ static cr_status builtin_geometry(cr_scall *c, bool stride)
         return builtin_ints(c, at, t->ndim);
     if (c->arg[1].kind != CR_IV_INT)
         return cr_builtin_misfit(c);
+    if (!t->ndim)
+        return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                       (long long)c->arg[1].i);
     CR_TRY(cr_wrap_dim(&d, c->arg[1].i, t->ndim));
     return builtin_give(c, cr_iv_int(at[d]));
 }

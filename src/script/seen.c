@@ -208,10 +208,12 @@ static bool seen_makes(const cr_snode *n, int kind)
 
 static bool seen_makes_tensors(const cr_snode *n) { return seen_makes(n, CR_STYPE_TENSOR); }
 
-/* The builtins that make tensors of gradients, or an order of elements. */
+/* The builtins that make tensors of gradients or with a version of their own, or an order of
+ * elements. */
 static bool seen_reads_more(const char *name)
 {
-    return !strcmp(name, "prim::grad") || !strcmp(name, "aten::sorted");
+    return !strcmp(name, "prim::grad") || !strcmp(name, "prim::data") ||
+           !strcmp(name, "aten::sorted");
 }
 
 /* A function of the executor: on numbers and containers, or on what tensors are. */

@@ -336,3 +336,12 @@ def test_methods_of_strings_are_those_of_python(call):
     if "index" in call:
         with pytest.raises(RuntimeError, match="ValueError: substring not found"):
             f("x")
+
+
+def test_sizes_of_tensors_without_dims():
+    unit = torch.jit.CompilationUnit("def size(x, d: int):\n    return x.size(d)\n\ndef stride(x, d: int):\n    return x.stride(d)\n")
+    for f in (unit.size, unit.stride):
+        for d in (0, -1, 1):
+            with pytest.raises(RuntimeError, match=f"Dimension specified as {d} but tensor has no dimensions"):
+                f(torch.tensor(2.0), d)
+        assert f(torch.ones(2, 3), -1) == (3 if f.name == "size" else 1)

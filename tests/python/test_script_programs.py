@@ -848,6 +848,24 @@ def test_hooks_that_come_and_go():
     assert equal_in_all_modes(run)
 
 
+def versioned(x):
+    y = x * 2
+    y.add_(1)
+    z = y[0]
+    z.mul_(2)
+    return y, z, x.detach(), torch.zeros(2).fill_(1)
+
+
+def data_of(x):
+    return x.data, x * 2
+
+
+def test_versions_of_results():
+    for function, uses_programs in ((versioned, True), (data_of, False)):
+        used = calls_with(function, lambda: [(v,) for v in (torch.ones(3, 2), torch.ones(2, 4).t())])
+        assert (used > 0) == uses_programs
+
+
 def test_gradients_of_an_argument_are_read_again():
     def run():
         f = torch.jit.script(of_grad)
