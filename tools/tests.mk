@@ -132,7 +132,7 @@ FUZZ_SRC    := $(filter-out tests/fuzz/calls_fuzz.c,$(wildcard tests/fuzz/*.c))
 GRAPH_FUZZ   = CR_CACHE=$(abspath $(B))/fuzz/cache $(B)/fuzz/graph_fuzz
 FUZZ_BIN     = $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
 
-$(B)/fuzz/%: tests/fuzz/%.c $(B)/libcresset.a
+$(B)/fuzz/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(B)/libcresset.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS)
 
@@ -176,6 +176,22 @@ test-scripts: $(B)/fuzz/script_fuzz
 	@first=$(or $(SEED),$$(date +%s)000); export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
 	seq $$first $$((first + $(or $(RUNS),200) - 1)) | xargs -P$(JOBS) -I{} \
 	    sh -c '$< 0 {} tests/data/script 5000 || { echo "script_fuzz: seed {} failed"; exit 1; }'
+
+# Lines of the readers of scripts and archives that the fuzzer reaches with COUNT archives, sources and
+# texts from SEED on.  Only these files count their lines.
+COVER_SRC = $(filter-out %_test.c,$(wildcard src/script/*.c)) $(addprefix src/io/,pickle.c checkpoint.c globals.c zip.c zip_write.c)
+COVER     = $(B)/cover
+COVER_OF  = lex parse parse_literal parse_expression parse_statement parse_define ir_parse archive import source pickle zip checkpoint
+.PHONY: cover-scripts
+cover-scripts: $(B)/libcresset.a
+	@mkdir -p $(COVER)/src/script $(COVER)/src/io; rm -f $(COVER)/*.gcda $(COVER)/src/*/*.gcda
+	@printf '%s\n' $(COVER_SRC:.c=) | xargs -P$(JOBS) -I{} sh -c \
+	    '[ $(COVER)/{}.o -nt {}.c ] || $(CC) $(CFLAGS_ALL) -O0 --coverage -c {}.c -o $(COVER)/{}.o'
+	@$(CC) $(CFLAGS_ALL) --coverage tests/fuzz/script_fuzz.c $(COVER)/src/*/*.o $< -o $(COVER)/script_fuzz $(LIBS)
+	@seq $(or $(SEED),1) $$(($(or $(SEED),1) + $(JOBS) - 1)) | OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 xargs -P$(JOBS) -I{} \
+	    $(COVER)/script_fuzz 0 {} tests/data/script $$(($(or $(COUNT),100000) / $(JOBS)))
+	@cd $(COVER); for f in $(COVER_OF); do \
+	    printf '%s: ' $$f.c; gcov -n src/*/$$f.gcda | grep -A1 "^File.*/$$f\.c'" | grep Lines; done
 
 test-flavour-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(TEST_BIN)

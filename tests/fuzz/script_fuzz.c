@@ -3,13 +3,16 @@
  *     script_fuzz [SECONDS] [SEED] [FOLDER] [COUNT]
  *
  * FOLDER has archives, tests/data/script unless given; COUNT ends the run after so many
- * archives, sources and texts.  An archive has one record mutated and its checksums repaired.
- * A source is the code of an archive's class, one of the functions below, or some of the
+ * archives, sources and texts.  An archive has one record mutated and its checksums repaired;
+ * some have a pickle that was made up (script_pickles.h), another byte order, version or name,
+ * or bytes of the finished file changed.  Those that are refused are read as checkpoints. A
+ * source is the code of an archive's class, one of the functions below, or some of the
  * statements below, as an archive's file.  An accepted program is printed, called with few
  * steps, frozen, saved and read again.  A text is the graph of an archive's method; a pass runs
  * on one that is accepted, and a graph's own text must be accepted again.  Run it under asan
  * and ubsan.  Prints the seed. */
 #include "autograd/autograd.h"
+#include "io/checkpoint.h"
 #include "io/zip.h"
 #include "script/archive.h"
 #include "script/execute.h"
@@ -36,6 +39,8 @@ static uint32_t draw(uint32_t n)
     state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(state >> 33) % n;
 }
+
+#include "script_pickles.h"
 
 /* --- seeds --- */
 
@@ -102,7 +107,9 @@ static const char *const statements[] = {
     "@a.b(1)\n    @c\n    class N[T](A, metaclass=B):\n      x: int = 1\n      y: 'str'\n"
     "      def f(self): ...\n",
     "x = 0xFF + 0o17 + 0b11 + 1_000 + 1e-3 + .5 + 2j + ~a ** -b // +c % d @ e\n",
-    "x = (a if b else c, (yield), (d := 1), not e, a[b][c].d, await f)\n    x = \\\n      1\n"};
+    "x = (a if b else c, (yield), (d := 1), not e, a[b][c].d, await f)\n    x = \\\n      1\n",
+    "s = '\\u00e9\\u20ac\\U0001F600\\x7\\101\\8\\\n\\N{A' f'{a, b!r}{c:{d}}{e,}'\n    t = 'é' "
+    "+ \"\\u12\"\n"};
 
 static const char *const words[] = {"Tensor",
                                     "int",
@@ -303,6 +310,22 @@ static void replace(cr_text *t, size_t at, size_t cut, const char *put, size_t l
     *t = made;
 }
 
+/* One construct inside of itself, a few or many times. */
+static void mutate_depth(cr_text *t, size_t at)
+{
+    static const char *const nests[] = {
+        "(",    "[",     "-",        "not ", "f(",           "x[",
+        "{1: ", "x.",    "lambda: ", "f'{",  "x if y else ", "a + ",
+        "(*",   "List[", "x**",      "a or "};
+    const char *nest = nests[draw(CR_LEN(nests))];
+    cr_text many = {0};
+
+    for (uint32_t n = draw(2) ? draw(20) : draw(3000); n; n--)
+        cr_text_put(&many, nest);
+    replace(t, at, 0, many.at ? many.at : "", many.len);
+    cr_text_drop(&many);
+}
+
 static void mutate_text(cr_text *t)
 {
     size_t at = draw((uint32_t)t->len + 1), from = draw((uint32_t)t->len + 1);
@@ -311,6 +334,10 @@ static void mutate_text(cr_text *t)
 
     while (draw(4) && at < t->len && t->at[at] != ' ' && t->at[at] != '(')
         at++;
+    if (!draw(200)) {
+        mutate_depth(t, at);
+        return;
+    }
     switch (draw(5)) {
     case 0: replace(t, at, draw(12), "", 0); return;
     case 1:
@@ -433,39 +460,168 @@ static void use_object(const cr_ivalue *v, bool again)
 
 /* --- archives --- */
 
-static void try_archive(void)
-{
-    const archive *a = &archives.at[draw((uint32_t)archives.len)];
-    size_t chosen = draw((uint32_t)a->records.len);
-    static const char *const versions[] = {"1\n", "3\n", "8\n", "10\n", "11\n", "x"};
-    cr_zip_writer w;
-    cr_text bytes = {0};
-    cr_source *s = NULL;
-    cr_ivalue v = cr_iv_none();
+static unsigned long opened;
 
-    cr_zip_begin(&w, "a", append, &bytes);
-    w.version = versions[draw(CR_LEN(versions))];
+static cr_status allow(void *who, const char *module, const char *name, bool *allowed)
+{
+    (void)who;
+    (void)module;
+    (void)name;
+    *allowed = true;
+    return CR_OK;
+}
+
+/* Reads the storages of the archive as those of a checkpoint. */
+static void try_checkpoint(cr_source *source)
+{
+    cr_checkpoint_options options = {
+        .rules = {.weights_only = draw(2), .ask = allow}, .share = draw(2), .swapped = draw(2)};
+    cr_checkpoint *c = NULL;
+
+    if (cr_checkpoint_open(&c, source, &options))
+        return;
+    const cr_pickle *p = cr_checkpoint_pickle(c);
+    opened++;
+    for (size_t i = 0; i < p->storages.len; i++) {
+        cr_storage *root = NULL, *storage = NULL;
+        int64_t root_at = p->storages.at[i].root;
+        if (root_at >= 0 && cr_checkpoint_storage(&root, c, (size_t)root_at, NULL))
+            continue;
+        if (!cr_checkpoint_storage(&storage, c, i, root))
+            cr_storage_drop(storage);
+        if (root)
+            cr_storage_drop(root);
+    }
+    cr_checkpoint_drop(c);
+}
+
+/* Bytes of the finished file, with checksums as they were: most often those of its directory.
+ */
+static void mutate_file(cr_text *bytes)
+{
+    bool anywhere = !draw(4);
+
+    if (!draw(20)) {
+        replace(bytes, 0, 8, draw(2) ? "\0\0\0\0PTMF" : "\x80\2\x8a\x0a\x6c\xfc\x9c\x46", 8);
+        return;
+    }
+    for (uint32_t n = 1 + draw(3); n && bytes->len; n--) {
+        size_t tail = bytes->len < 600 || anywhere ? bytes->len : 600;
+        static const char far[4] = "\xff\xff\xff\xff";
+        size_t at = bytes->len - 1 - draw((uint32_t)tail);
+        if (!draw(4))
+            replace(bytes, at, 4, far, 4);
+        else
+            replace(bytes, at, draw(3) ? 1 : draw(40), &(char){(char)draw(256)}, draw(8) != 0);
+    }
+}
+
+/* The record's name, or another one: the same twice, one that means a format, an extra file. */
+static const char *name_of(const archive *a, const record *r)
+{
+    static const char *const names[] = {"model.json",   "extra/a",       "byteorder",
+                                        "data.pkl",     "constants.pkl", ".data/version",
+                                        "bytecode.pkl", "a/../data.pkl", "extra/../../a"};
+
+    if (draw(400))
+        return r->name;
+    return draw(2) ? names[draw(CR_LEN(names))]
+                   : a->records.at[draw((uint32_t)a->records.len)].name;
+}
+
+static void mutate_record(cr_text *made, const char *name)
+{
+    bool code = strstr(name, ".py") != NULL, pickle = strstr(name, ".pkl") && !code;
+
+    if (pickle && draw(3)) {
+        mutate_pickle(made, !draw(3));
+        return;
+    }
+    for (uint32_t m = 1 + draw(3); m && made->len; m--)
+        (code ? mutate_text : mutate_bytes)(made);
+}
+
+/* An archive with one record changed, and its checksums as they are then. */
+static void make_archive(cr_text *bytes, const archive *a)
+{
+    static const char *const versions[] = {
+        "1\n", "2",    "3\n", "4",    "5", "6", "7",  "8\n",
+        "9",   "10\n", "10",  "11\n", "x", "",  "-1", "99999999999999999999"};
+    bool only_data = !draw(8); /* a checkpoint has no constants.pkl */
+    size_t chosen = draw((uint32_t)a->records.len);
+    cr_zip_writer w;
+
+    cr_zip_begin(&w, "a", append, bytes);
+    w.version = versions[draw(draw(4) ? 11 : CR_LEN(versions))];
+    w.unchecked = !draw(20);
     for (size_t i = 0; i < a->records.len; i++) {
         const record *r = &a->records.at[i];
         cr_text made = {0};
+        if (only_data && strncmp(r->name, "data", 4))
+            continue;
         copy_of(&made, r->bytes, r->len);
-        bool code = strstr(r->name, ".py") != NULL;
-        for (uint32_t m = i == chosen ? 1 + draw(3) : 0; m && made.len; m--)
-            (code ? mutate_text : mutate_bytes)(&made);
-        need(cr_zip_add(&w, r->name, made.at ? made.at : "", made.len), r->name);
+        if (!strcmp(r->name, "data.pkl"))
+            pickle_find_classes(r->bytes, r->len);
+        if (i == chosen || (only_data && !draw(4)))
+            mutate_record(&made, r->name);
+        need(cr_zip_add(&w, name_of(a, r), made.at ? made.at : "", made.len), r->name);
         cr_text_drop(&made);
     }
+    if (!draw(8))
+        need(cr_zip_add(&w, "byteorder", draw(3) ? "big" : "bag", 3), "byteorder");
     need(cr_zip_end(&w), "end");
     cr_zip_writer_drop(&w);
+}
+
+/* The layout before archives: pickles, and behind them the storages that they name. */
+static void make_old(cr_text *t)
+{
+    static const char head[] =
+        "\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\2M\xe9\3.\x80\2}.";
+
+    cr_text_put_n(t, head, sizeof head - 1);
+    cr_text_put(t, "\x80\2(");
+    for (uint32_t n = 1 + draw(3); n; n--)
+        draw(3) ? pickle_tensor(t) : pickle_value(t, 2);
+    cr_text_put(t, draw(8) ? "t." : ".");
+    cr_text_put(t, "\x80\2](");
+    for (uint32_t n = draw(3); n < 3; n++)
+        pickle_text(t, n == 2 ? "1" : "0");
+    cr_text_put(t, "e.");
+    for (uint32_t n = draw(4); n < 3; n++) {
+        cr_text_put_n(t, draw(8) ? "\4\0\0\0\0\0\0\0" : "\5\0\0\0\0\0\0\xff", 8);
+        cr_text_put_n(t, "0123456789abcdef", 16);
+    }
+    if (!draw(4))
+        mutate_bytes(t);
+}
+
+static void try_archive(void)
+{
+    const archive *a = &archives.at[draw((uint32_t)archives.len)];
+    cr_text bytes = {0};
+    cr_source *s = NULL;
+    cr_ivalue v = cr_iv_none();
+    cr_sextras extras = {0};
+
+    if (draw(12))
+        make_archive(&bytes, a);
+    else
+        make_old(&bytes);
+    if (!draw(4))
+        mutate_file(&bytes);
     need(cr_source_memory(&s, bytes.at, bytes.len, NULL, NULL), "source");
-    if (!cr_sarchive_read(&v, s, NULL)) {
+    if (!cr_sarchive_read(&v, s, draw(2) ? &extras : NULL)) {
         read_count++;
         if (v.kind == CR_IV_OBJECT) {
             use_object(&v, true);
             cr_iobject_clear(v.object);
         }
         cr_ivalue_drop(v);
+    } else {
+        try_checkpoint(s);
     }
+    cr_sextras_drop(&extras);
     cr_source_drop(s);
     cr_text_drop(&bytes);
 }
@@ -516,6 +672,30 @@ static void use_class(cr_sunit *u, cr_sclass *cls)
     cr_ivalue_drop(v);
 }
 
+typedef struct {
+    const cr_text *source;
+    cr_text out;
+} tree;
+
+static void parse_tree(cr_session *s, void *context)
+{
+    tree *t = context;
+    cr_ssource source = {.text = cr_text_str(t->source), .len = t->source->len, .python = true};
+
+    cr_sast_print(&t->out, cr_sast_parse(s, cr_session_copy(s, &source, sizeof source)));
+}
+
+/* The tree of the text as a function of Python, whose marks end elsewhere. */
+static void try_tree(const cr_text *source)
+{
+    cr_session s = {0};
+    tree t = {.source = source};
+
+    sum += (unsigned long)cr_session_run(&s, parse_tree, &t) + t.out.len;
+    cr_text_drop(&t.out);
+    cr_session_drop(&s);
+}
+
 static void try_source(void)
 {
     static const cr_sconstant two = {.type = CR_STYPE_OF(FLOAT), .d = {2}};
@@ -538,6 +718,8 @@ static void try_source(void)
         use_class(u, cls);
     }
     cr_sunit_release(u);
+    if (!draw(4))
+        try_tree(&source);
     cr_text_drop(&source);
 }
 
@@ -669,7 +851,7 @@ int main(int argc, char **argv)
     } while (most ? tried < most : time(NULL) < end);
     fprintf(report,
             "%lu archives and %lu sources, %lu and %lu accepted, %lu calls, sum %lu\n"
-            "%lu texts of graphs, %lu accepted\n",
-            tried, tried, read_count, compiled, ran, sum, tried, parsed);
+            "%lu texts of graphs, %lu accepted; %lu archives read as checkpoints\n",
+            tried, tried, read_count, compiled, ran, sum, tried, parsed, opened);
     return 0;
 }

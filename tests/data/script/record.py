@@ -5,10 +5,11 @@
 needs torch 2.13.  Each archive NAME.pt has a file NAME.ckpt beside it with the inputs
 (input.0, input.1, ...) and the results (output.0, ...) of `forward`, nested results flattened.
 """
+import enum
 import os
 import sys
 import warnings
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import nn
@@ -188,6 +189,74 @@ def attention():
     return torch.jit.trace(layer, torch.rand(2, 3, 8), check_trace=False)
 
 
+class Place(NamedTuple):
+    at: List[int]
+    name: str
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 1 << 40
+
+
+@torch.jit.script
+class Point:
+    def __init__(self, x: int, y: complex):
+        self.x = x
+        self.y = y
+
+
+class Stateful(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 3
+
+    @torch.jit.export
+    def __getstate__(self):
+        return (self.count, self.training)
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[int, bool]):
+        self.count = state[0] * 2
+        self.training = state[1]
+
+    def forward(self, x):
+        return x * self.count
+
+
+class Values(nn.Module):
+    """An attribute of each kind that a pickle has, and a state of its own."""
+    fixed: Tuple[int, float]
+    place: Place
+
+    def __init__(self):
+        super().__init__()
+        self.large = torch.jit.Attribute(-(1 << 45), int)
+        self.place = Place([1, 2], "here")
+        self.color = Color.BLUE
+        self.where = torch.device("cpu")
+        self.turn = 1.5 - 2j
+        self.point = Point(3, 4j)
+        self.table = torch.jit.Attribute({1: [1.5], -2: []}, Dict[int, List[float]])
+        self.keys = torch.jit.Attribute({True: None}, Dict[bool, Optional[str]])
+        self.turns = torch.jit.Attribute([1j, 2.0 + 1j], List[complex])
+        self.flags = [True, False]
+        self.words = {"a": ("b", 1)}
+        self.whatever = torch.jit.Attribute([1, "a", None, (2.5, torch.ones(2))], List[Any])
+        self.shared = torch.arange(6.0).view(2, 3).t()
+        self.weight = nn.Parameter(self.shared[1:], requires_grad=True)
+        self.short = torch.ones(2, dtype=torch.bfloat16)
+        self.fixed = (1, 2.5)
+
+        self.stateful = Stateful()
+
+    def forward(self, x):
+        c = torch.tensor([0.5, 2.0])
+        return (self.stateful(x) * c + self.shared[0, 1], self.weight.sum(), self.table[1][0], abs(self.turns[1]),
+                self.color == Color.BLUE, len(self.whatever), self.point.x, self.place.at[1], self.large)
+
+
+
 CASES = {
     "conv": (conv, [torch.rand(2, 2, 4, 4, generator=torch.Generator().manual_seed(4))]),
     "recurrent": (recurrent, [torch.linspace(-1, 1, 30).reshape(2, 5, 3)]),
@@ -200,6 +269,7 @@ CASES = {
     "contexts": (lambda: torch.jit.script(Contexts()), [torch.linspace(-1, 2, 4)]),
     "hooks": (hooks, [torch.linspace(-1, 2, 6).reshape(2, 3)]),
     "encoder": (encoder, [torch.linspace(-1, 1, 48).reshape(2, 3, 8)]),
+    "values": (lambda: torch.jit.script(Values()), [torch.tensor([1.0, -2.0])]),
     "fails": (lambda: torch.jit.script(Fails()), None),
 }
 
