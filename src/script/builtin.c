@@ -743,6 +743,25 @@ static cr_status builtin_to_bool(cr_scall *c)
     return builtin_give(c, cr_iv_bool(cr_scalar_is_nonzero(s)));
 }
 
+/* A number that a tensor or a complex number holds, as an int or a float: nothing may be lost
+ * but a fraction.  Python's floats become ints as in C. */
+static cr_status builtin_fits(const cr_scall *c, cr_scalar s, bool integral)
+{
+    double d = cr_scalar_as_double(s);
+    bool tensor = c->arg->kind == CR_IV_TENSOR;
+    bool floats = tensor && cr_dtype_category(c->arg->t->dtype) >= CR_CAT_FLOAT;
+
+    if (!tensor && !integral)
+        return CR_OK;
+    if (cr_scalar_as_complex(s).im == 0 &&
+        (!integral || !floats || (d >= -0x1p63 && d < 0x1p63)))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "value cannot be converted to type %s without overflow",
+                   !integral ? "double"
+                   : tensor  ? "int64_t"
+                             : "int");
+}
+
 static cr_status builtin_to_int(cr_scall *c)
 {
     cr_scalar s;
@@ -759,6 +778,7 @@ static cr_status builtin_to_int(cr_scall *c)
         return builtin_give(c, cr_iv_int(i));
     }
     CR_TRY(builtin_number(c, &s));
+    CR_TRY(builtin_fits(c, s, true));
     return builtin_give(c, cr_iv_int(cr_scalar_as_int(s)));
 }
 
@@ -778,6 +798,7 @@ static cr_status builtin_to_float(cr_scall *c)
         return builtin_give(c, cr_iv_float(d));
     }
     CR_TRY(builtin_number(c, &s));
+    CR_TRY(builtin_fits(c, s, false));
     return builtin_give(c, cr_iv_float(cr_scalar_as_double(s)));
 }
 
@@ -832,6 +853,11 @@ static cr_status builtin_implicit(cr_scall *c, cr_status (*convert)(cr_scall *))
 
 static cr_status builtin_implicit_int(cr_scall *c)
 {
+    const cr_tensor *t = c->count >= 1 && c->arg->kind == CR_IV_TENSOR ? c->arg->t : NULL;
+
+    if (t && !t->ndim && !cr_requires_grad(t) && cr_dtype_category(t->dtype) != CR_CAT_INT)
+        return cr_fail(CR_RUNTIME, "Cannot input a tensor of type %s as an integral argument",
+                       cr_dtype_infos[t->dtype].legacy);
     return builtin_implicit(c, builtin_to_int);
 }
 static cr_status builtin_implicit_float(cr_scall *c)

@@ -115,33 +115,44 @@ cr_svalue *compile_tuple_of(compiler *c, int count, cr_svalue *const *item, cr_s
                              cr_stype_tuple(c->unit, count, type, NULL), count, item, range);
 }
 
-static cr_svalue *match_list_of_tuple(compiler *c, cr_svalue *v, const cr_stype *list,
-                                      cr_srange range)
+/* The items of a tuple. */
+static cr_svalue **match_unpacked(compiler *c, cr_svalue *v, cr_srange range)
 {
-    cr_snode *unpack;
+    cr_snode *unpack = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
 
-    for (int i = 0; i < v->type->count; i++)
-        if (!cr_stype_is_subtype(v->type->item[i], list->item[0]))
-            return v;
-    unpack = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
     cr_snode_input(unpack, v);
     for (int i = 0; i < v->type->count; i++)
         cr_snode_output(unpack, NULL, v->type->item[i]);
-    return compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, list, unpack->output_count,
-                             unpack->output, range);
+    return unpack->output;
 }
 
+static cr_svalue *match_list_of_tuple(compiler *c, cr_svalue *v, const cr_stype *list,
+                                      cr_srange range)
+{
+    for (int i = 0; i < v->type->count; i++)
+        if (!cr_stype_is_subtype(v->type->item[i], list->item[0]))
+            return v;
+    return compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, list, v->type->count,
+                             match_unpacked(c, v, range), range);
+}
+
+/* The operator that makes a value of type `from` one of type `to` where no schema takes it as
+ * it is; NULL: there is none. */
 static const char *match_implicit(const cr_stype *from, const cr_stype *to)
 {
+    bool tensor = from->kind == CR_STYPE_TENSOR, number = from->kind == CR_STYPE_NUMBER;
+    bool truth = from->kind == CR_STYPE_BOOL;
+
     if (from->kind == CR_STYPE_STR && to->kind == CR_STYPE_DEVICE)
         return "aten::device";
-    if (from->kind != CR_STYPE_TENSOR)
-        return NULL;
     switch (to->kind) {
-    case CR_STYPE_INT: return "aten::IntImplicit";
-    case CR_STYPE_FLOAT: return "aten::FloatImplicit";
-    case CR_STYPE_COMPLEX: return "aten::ComplexImplicit";
-    case CR_STYPE_NUMBER: return "aten::ScalarImplicit";
+    case CR_STYPE_INT:
+        return tensor ? "aten::IntImplicit" : number || truth ? "aten::Int" : NULL;
+    case CR_STYPE_FLOAT:
+        return tensor ? "aten::FloatImplicit" : number || truth ? "aten::Float" : NULL;
+    case CR_STYPE_COMPLEX:
+        return tensor ? "aten::ComplexImplicit" : number ? "aten::Complex" : NULL;
+    case CR_STYPE_NUMBER: return tensor ? "aten::ScalarImplicit" : truth ? "aten::Int" : NULL;
     default: return NULL;
     }
 }
@@ -625,16 +636,36 @@ static bool match_is_input(const cr_sschemas *all, const char *name)
     return false;
 }
 
-/* The number of last arguments that may be outputs: tensors by names that no schema reads. */
-static int match_last_outs(const cr_sschemas *all, const arguments *args)
+/* Whether torch names an output of the operator so.  Archives have right names. */
+static bool match_is_out(const compiler *c, const cr_sschemas *all, const char *name)
 {
-    int n = 0;
+    if (c->archive || !strcmp(name, "out"))
+        return true;
+    for (size_t i = 0; i < all->len; i++) {
+        const cr_sschema *s = all->at[i];
+        for (int k = 0; k < s->result_count; k++)
+            if (s->result[k].name && !strcmp(s->result[k].name, name))
+                return true;
+        for (int o = 0; s->op && o < s->op->aten.out_count; o++)
+            for (int k = 0; k < s->op->result_count; k++)
+                if (!strcmp(s->op->aten.out[o].given[k], name))
+                    return true;
+    }
+    return false;
+}
 
-    for (size_t i = args->len; i && args->at[i - 1].name; i--, n++)
-        if (args->at[i - 1].value->type->kind != CR_STYPE_TENSOR ||
-            match_is_input(all, args->at[i - 1].name))
-            break;
-    return n;
+/* Puts the arguments that may be outputs, tensors by names that no schema reads, into `out`,
+ * and the others into `other`. */
+static void match_split_outs(compiler *c, const cr_sschemas *all, const arguments *args,
+                             arguments *other, arguments *out)
+{
+    for (size_t i = 0; i < args->len; i++) {
+        const argument *a = &args->at[i];
+        bool given = a->name && a->value->type->kind == CR_STYPE_TENSOR &&
+                     !match_is_input(all, a->name) && match_is_out(c, all, a->name);
+        arguments *to = given ? out : other;
+        CR_PUSH(c->s, to, *a);
+    }
 }
 
 static bool match_gives_tensors(const cr_sschema *s, int count)
@@ -662,41 +693,79 @@ static void match_copy_out(compiler *c, cr_svalue *made, cr_svalue *out, cr_sran
     compile_one(c, "aten::copy_", range, 2, (cr_svalue *[]){out, made});
 }
 
-static term *match_outs(matching *m, int count, const argument *out)
+/* The output for result i: the one of its name, else the one at its place. */
+static cr_svalue *match_out_of(const cr_sschema *s, const arguments *out, int i)
+{
+    for (size_t k = 0; k < out->len; k++)
+        if (s->result_count && s->result[i].name && !strcmp(s->result[i].name, out->at[k].name))
+            return out->at[k].value;
+    return out->at[i].value;
+}
+
+/* Copies the results to the tensors of out=; the term has these. */
+static term *match_copy_outs(matching *m, cr_svalue *const *made, const arguments *out)
 {
     compiler *c = m->c;
-    cr_svalue *result = match_emit(m)->value, **made = &result, **outs;
+    int count = (int)out->len;
+    cr_svalue **outs = CR_NEW_N(c->s, cr_svalue *, count);
 
-    if (count > 1)
-        made = result->by->input;
-    outs = CR_NEW_N(c->s, cr_svalue *, count);
     for (int i = 0; i < count; i++) {
-        outs[i] = out[i].value;
+        outs[i] = match_out_of(m->schema, out, i);
         match_copy_out(c, made[i], outs[i], m->range);
     }
     return compile_term_value(c, count == 1 ? outs[0]
                                             : compile_tuple_of(c, count, outs, m->range));
 }
 
+static term *match_outs(matching *m, const arguments *out)
+{
+    cr_svalue *result = match_emit(m)->value;
+
+    return match_copy_outs(m, out->len == 1 ? &result : result->by->input, out);
+}
+
+/* The same of a function of the library, whose results are a tuple when there are several. */
+static term *match_library_outs(compiler *c, const char *name, const arguments *args,
+                                const arguments *out, bool implicit, cr_srange range)
+{
+    cr_sfunction *f;
+
+    for (int i = 0; (f = import_operator(c, name, false, i)); i++) {
+        const cr_stype *type = f->schema.result->type;
+        int count = type->kind == CR_STYPE_TUPLE ? type->count : 1;
+        matching m = {
+            .c = c, .schema = &f->schema, .args = args, .implicit = implicit, .range = range};
+        if (count != (int)out->len || !match_schema(&m))
+            continue;
+        cr_svalue *result = compile_call(c, f, NULL, args, range), **made = &result;
+        if (count > 1)
+            made = match_unpacked(c, result, range);
+        m.schema = &(cr_sschema){.result_count = 0}; /* its results have no names */
+        return match_copy_outs(&m, made, out);
+    }
+    return NULL;
+}
+
 /* A call with out= of an operator that has no such schema: its results are copied.  NULL: no
  * schema takes the other arguments and has as many results. */
-static term *match_without_out(compiler *c, const cr_sschemas *all, const arguments *args,
-                               bool implicit, cr_srange range)
+static term *match_without_out(compiler *c, const cr_sschemas *all, const char *name,
+                               const arguments *args, bool implicit, cr_srange range)
 {
-    int outs = match_last_outs(all, args);
-    arguments others = *args;
+    arguments others = {0}, outs = {0};
 
-    others.len -= (size_t)outs;
-    for (size_t i = 0; outs && i < all->len; i++) {
+    match_split_outs(c, all, args, &others, &outs);
+    if (!outs.len)
+        return NULL;
+    for (size_t i = 0; i < all->len; i++) {
         matching m = {.c = c,
                       .schema = all->at[i],
                       .args = &others,
                       .implicit = implicit,
                       .range = range};
-        if (match_gives_tensors(all->at[i], outs) && match_schema(&m))
-            return match_outs(&m, outs, args->at + others.len);
+        if (match_gives_tensors(all->at[i], (int)outs.len) && match_schema(&m))
+            return match_outs(&m, &outs);
     }
-    return NULL;
+    return match_library_outs(c, name, &others, &outs, implicit, range);
 }
 
 static bool match_has_missing(const arguments *args)
@@ -718,7 +787,7 @@ term *compile_operator(compiler *c, const char *name, const arguments *args, cr_
             if ((t = match_call(c, all, name, args, implicit, range)))
                 return t;
         for (int implicit = 0; implicit < 2; implicit++)
-            if ((t = match_without_out(c, all, args, implicit, range)))
+            if ((t = match_without_out(c, all, name, args, implicit, range)))
                 return t;
     }
     if (c->archive && (!all->len || match_has_missing(args)))

@@ -539,28 +539,28 @@ static cr_status give_conversion(cr_value *result, const conversion *c)
     return cr_call_given(
         result, cr_entry._to_sparse,
         (cr_value[]){
-            T(c->t), {.tag = CR_LAYOUT_VAL, .i = c->layout}, I(conversion_dense(c)), *c->block},
+            T(c->t), {.tag = CR_LAYOUT_VAL, .i = c->layout}, *c->block, I(conversion_dense(c))},
         4);
 }
 
-/* self, layout, dense_dim, blocksize: self has another layout */
+/* self, layout, blocksize, dense_dim: self has another layout */
 cr_status cr_do_to_sparse_layout(const cr_value *arg, cr_value *result)
 {
     cr_tensor *t = arg[0].t;
-    int64_t layout = arg[1].i;
+    int64_t layout = cr_int_or(&arg[1], CR_LAYOUT_COO), dense = cr_int_or(&arg[3], 0);
     bool matrix = layout != CR_LAYOUT_COO && !cr_is_sparse(t);
     cr_steps s = {0};
 
-    if (layout < CR_LAYOUT_COO || layout > CR_LAYOUT_BSC || arg[2].i < 0 || arg[2].i > t->ndim)
+    if (layout < CR_LAYOUT_COO || layout > CR_LAYOUT_BSC || dense < 0 || dense > t->ndim)
         return cr_fail(CR_RUNTIME, "_to_sparse: no such layout or number of dense dims");
-    CR_TRY(check_block(&(conversion){t, layout, "", &arg[3], &arg[2]}));
-    if (matrix && arg[2].i != t->ndim - 2)
+    CR_TRY(check_block(&(conversion){t, layout, "", &arg[2], &arg[3]}));
+    if (matrix && dense != t->ndim - 2)
         return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
     if (layout_blocked(layout))
-        return cr_steps_give(&s, result, to_blocks(&s, t, (int)layout, arg[3].ints));
+        return cr_steps_give(&s, result, to_blocks(&s, t, (int)layout, arg[2].ints));
     t = cr_is_blocked(t)  ? cr_step_indexed(&s, t)
         : cr_is_sparse(t) ? cr_step_as_coo(&s, t)
-                          : strided_to_coo(&s, t, t->ndim - (int)arg[2].i);
+                          : strided_to_coo(&s, t, t->ndim - (int)dense);
     if (layout != CR_LAYOUT_COO)
         t = compress(&s, t, (cr_layout_kind)layout);
     return cr_steps_give(&s, result, t);

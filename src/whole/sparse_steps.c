@@ -200,8 +200,8 @@ cr_tensor *cr_step_as_layout(cr_steps *s, cr_tensor *made, const cr_tensor *like
 {
     const int64_t *block = cr_sparse_of(like)->values->size + 1;
 
-    return CR_STEP(s, _to_sparse, T(made), I(like->layout), I(0),
-                   cr_is_blocked(like) ? cr_of_ints(block, 2) : cr_of_none());
+    return CR_STEP(s, _to_sparse, T(made), I(like->layout),
+                   cr_is_blocked(like) ? cr_of_ints(block, 2) : cr_of_none(), I(0));
 }
 
 cr_tensor *cr_step_indexed(cr_steps *s, cr_tensor *t)

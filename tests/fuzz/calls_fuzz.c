@@ -405,8 +405,8 @@ static void compress(cr_tensor **t)
     }
     bool blocked = layout == CR_LAYOUT_BSR || layout == CR_LAYOUT_BSC;
     convert(t, "_to_sparse",
-            (cr_value[]){cr_of_int(layout), cr_of_int(0),
-                         blocked ? cr_of_ints(block, 2) : cr_of_none()},
+            (cr_value[]){cr_of_int(layout), blocked ? cr_of_ints(block, 2) : cr_of_none(),
+                         cr_of_int(0)},
             3);
 }
 

@@ -287,8 +287,9 @@ def record(folder):
         module.save(os.path.join(folder, name + ".pt"), _extra_files={"note.txt": name})
         if inputs is None:
             continue
+        loaded = torch.jit.load(os.path.join(folder, name + ".pt"))  # a state of its own may have changed it
         results = {f"input.{i}": t for i, t in enumerate(inputs)}
-        results.update((f"output.{i}", t.clone()) for i, t in enumerate(flat(module(*inputs))))
+        results.update((f"output.{i}", t.clone()) for i, t in enumerate(flat(loaded(*inputs))))
         torch.save(results, os.path.join(folder, name + ".ckpt"))
 
 

@@ -1,0 +1,149 @@
+"""Arguments that no schema takes as they are: bools and numbers as numbers, outputs by name, and defaulted arguments.
+
+Code and results are what torch 2.13 printed; None: torch's code has an overload that the table lacks.  "refused": the
+program or its call is an error."""
+import pytest
+
+import cresset as torch
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+PROGRAM = """def g(n: number):
+    return n
+def h(n: int):
+    return n
+def f(x: Tensor, b: bool):
+    return %s
+"""
+
+# expression, code, result for x = [1, 4] and b = True
+CALLS = [
+    ('torch.full([1], True)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.full([1], 1)\n',
+     ['int64', [1]]),
+    ('torch.full([2], b, dtype=torch.bool)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.full([2], int(b), dtype=11)\n',
+     ['bool', [True, True]]),
+    ('torch.add(x, b, alpha=b)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.add(x, int(b), int(b))\n',
+     ['float32', [2.0, 5.0]]),
+    ('torch.eq(x, b)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.eq(x, int(b))\n',
+     ['bool', [True, False]]),
+    ('x.fill_(True)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.fill_(x, 1)\n',
+     ['float32', [1.0, 1.0]]),
+    ('torch.clamp(x, b, b)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.clamp(x, int(b), int(b))\n',
+     ['float32', [1.0, 1.0]]),
+    ('x[0].item() + b', 'def f(x: Tensor,\n    b: bool) -> int:\n  _0 = int(torch.item(torch.select(x, 0, 0)))\n  return torch.add(_0, int(b))\n',
+     2),
+    ('torch.add(1, b)', 'def f(x: Tensor,\n    b: bool) -> int:\n  return torch.add(1, int(b))\n',
+     2),
+    ('g(b)', None, 1),
+    ('torch.linspace(b, 2.5, 3)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.linspace(int(b), 2.5, 3)\n',
+     ['float32', [1.0, 1.75, 2.5]]),
+    ('torch.dropout(x, b, False)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.dropout(x, float(b), False)\n',
+     ['float32', [1.0, 4.0]]),
+    ('abs(b)', 'def f(x: Tensor,\n    b: bool) -> int:\n  return ops.prim.abs(int(b))\n',
+     1),
+    ('max(b, 2)', 'def f(x: Tensor,\n    b: bool) -> int:\n  return ops.prim.max(int(b), 2)\n',
+     2),
+    ('b * 2.5', 'def f(x: Tensor,\n    b: bool) -> float:\n  return torch.mul(float(b), 2.5)\n',
+     2.5),
+    ('torch.mul(b, x[0])', 'refused', None),
+    ('torch.where(x > 2, b, 1.5)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  _0 = torch.where(torch.gt(x, 2), int(b), 1.5)\n  return _0\n',
+     ['float32', [1.5, 1.0]]),
+    ('torch.arange(b)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.arange(int(b))\n',
+     ['int64', [0]]),
+    ('b == 1', 'def f(x: Tensor,\n    b: bool) -> bool:\n  return torch.eq(int(b), 1)\n',
+     True),
+    ('b < 1', 'def f(x: Tensor,\n    b: bool) -> bool:\n  return torch.lt(int(b), 1)\n',
+     False),
+    ('torch.pow(b, 2)', 'def f(x: Tensor,\n    b: bool) -> float:\n  return torch.pow(int(b), 2)\n',
+     1.0),
+    ('b & 1', 'def f(x: Tensor,\n    b: bool) -> int:\n  return torch.__and__(int(b), 1)\n',
+     1),
+    ('-b', 'def f(x: Tensor,\n    b: bool) -> int:\n  return torch.neg(int(b))\n',
+     -1),
+    ('x ** b', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.pow(x, int(b))\n',
+     ['float32', [1.0, 4.0]]),
+    ('b + x[0]', 'refused', None),
+    ('h(x[0].item())', None, 1),
+    ('h(b)', None, 1),
+    ('torch.sort(x, values=torch.zeros(2), indices=torch.zeros(2, dtype=torch.long), dim=0)', None, [['float32', [1.0, 4.0]], ['int64', [0, 1]]]),
+    ('torch.sort(x, indices=torch.zeros(2, dtype=torch.long), values=torch.zeros(2), descending=True)', None, [['float32', [4.0, 1.0]], ['int64', [1, 0]]]),
+    ('torch.ops.aten.special_zeta(2, x, out=torch.zeros(2))', None, ['float32', [1.644934058189392, 0.2838229537010193]]),
+    ('torch.float_power(2, x, out=torch.zeros(2, dtype=torch.float64))', None, ['float64', [2.0, 16.0]]),
+    ('torch.ops.aten.copy(x, torch.ones(2), True)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.copy(x, torch.ones([2]), True)\n',
+     ['float32', [1.0, 1.0]]),
+    ('torch.ops.aten.view_copy(x, torch.int32)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.view_copy(x, 3)\n',
+     ['int32', [1065353216, 1082130432]]),
+    ('torch.ops.aten.unique_dim(x, 0)', 'def f(x: Tensor,\n    b: bool) -> Tuple[Tensor, Tensor, Tensor]:\n  _0, _1, _2 = torch.unique_dim(x, 0)\n  return (_0, _1, _2)\n',
+     [['float32', [1.0, 4.0]], ['int64', [0, 1]], ['int64', [1, 1]]]),
+    ('torch.ops.aten._to_sparse(x, dense_dim=0).to_dense()', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  _0 = torch._to_sparse(x, layout=None, blocksize=None, dense_dim=0)\n  return torch.to_dense(_0)\n',
+     ['float32', [1.0, 4.0]]),
+    ('torch.ops.aten.norm(x, 3, dtype=torch.float64)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  return torch.norm(x, 3, dtype=7)\n',
+     ['float64', 4.020725758589058]),
+    ('torch.ops.aten.gradient(x, dim=[0])', None, [['float32', [3.0, 3.0]]]),
+    ('torch.ops.aten.cumulative_trapezoid(torch.ones(2, 3, 2), torch.arange(6.).view(3, 2), dim=1)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  _0 = torch.cumulative_trapezoid(torch.ones([2, 3, 2]), torch.view(torch.arange(6.), [3, 2]), dim=1)\n  return _0\n',
+     ['float32', [[[2.0, 2.0], [4.0, 4.0]], [[2.0, 2.0], [4.0, 4.0]]]]),
+    ('torch.ops.aten.trapezoid(torch.ones(2, 3, 2), torch.arange(6.).view(3, 2), dim=1)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  _0 = torch.trapezoid(torch.ones([2, 3, 2]), torch.view(torch.arange(6.), [3, 2]), dim=1)\n  return _0\n',
+     ['float32', [[4.0, 4.0], [4.0, 4.0]]]),
+    ('torch.ops.aten.upsample_nearest2d(torch.arange(16.).view(1, 1, 4, 4), [3, 3], 0.5)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  _0 = torch.view(torch.arange(16.), [1, 1, 4, 4])\n  _1 = torch.upsample_nearest2d(_0, [3, 3], 0.5)\n  return _1\n',
+     ['float32', [[[[0.0, 1.0, 2.0], [8.0, 9.0, 10.0], [12.0, 13.0, 14.0]]]]]),
+    ('torch.ops.aten.upsample_nearest2d(torch.arange(16.).view(1, 1, 4, 4), [3, 3], None, 0.5)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  _0 = torch.view(torch.arange(16.), [1, 1, 4, 4])\n  _1 = torch.upsample_nearest2d(_0, [3, 3], None, 0.5)\n  return _1\n',
+     ['float32', [[[[0.0, 2.0, 3.0], [4.0, 6.0, 7.0], [8.0, 10.0, 11.0]]]]]),
+    ('torch.ops.aten._upsample_bilinear2d_aa(torch.arange(16.).view(1, 1, 4, 4), [3, 3], False, None, 0.5)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  _0 = torch.view(torch.arange(16.), [1, 1, 4, 4])\n  _1 = torch._upsample_bilinear2d_aa(_0, [3, 3], False, None, 0.5)\n  return _1\n',
+     ['float32', [[[[1.9142857789993286, 3.4857144355773926, 4.199999809265137], [6.714285850524902, 8.285714149475098, 9.0], [11.514286041259766, 13.085714340209961, 13.800000190734863]]]]]),
+    ('torch.ops.aten.upsample_nearest3d(torch.arange(8.).view(1, 1, 2, 2, 2), [2, 2, 3], None, 0.5, None)', 'def f(x: Tensor,\n    b: bool) -> Tensor:\n  _0 = torch.view(torch.arange(8.), [1, 1, 2, 2, 2])\n  _1 = torch.upsample_nearest3d(_0, [2, 2, 3], None, 0.5)\n  return _1\n',
+     ['float32', [[[[[0.0, 0.0, 1.0], [2.0, 2.0, 3.0]], [[4.0, 4.0, 5.0], [6.0, 6.0, 7.0]]]]]]),
+    ('torch.relu(x, foo=x)', 'refused', None),
+    ('torch.sort(x, a=x, b=x)', 'refused', None),
+    ('torch.sort(x, out0=x, out1=x)', 'refused', None),
+    ('torch.zeros([b])', 'refused', None),
+]
+
+
+def flat(v):
+    if isinstance(v, (list, tuple)):
+        return [flat(i) for i in v]
+    return [str(v.dtype).split(".")[1], v.tolist()] if isinstance(v, torch.Tensor) else v
+
+
+def same(made, want):
+    if isinstance(want, list):
+        return len(made) == len(want) and all(same(a, b) for a, b in zip(made, want))
+    return made == pytest.approx(want, rel=1e-6) if isinstance(want, float) else made == want
+
+
+@pytest.mark.parametrize("call, code, want", CALLS)
+def test_calls_are_those_of_torch(call, code, want):
+    def run():
+        f = torch.jit.CompilationUnit(PROGRAM % call).f
+        return f.code, flat(f(torch.tensor([1.0, 4.0]), True))
+
+    if code == "refused":
+        with pytest.raises(RuntimeError):
+            run()
+        return
+    made, result = run()
+    assert code is None or made == code
+    assert same(result, want), result
+
+
+@pytest.mark.parametrize("call, value, text", [
+    ("h(x)", torch.tensor(1.5), "Cannot input a tensor of type Float as an integral argument"),
+    ("h(x)", torch.tensor(True), "Cannot input a tensor of type Bool as an integral argument"),
+    ("int(x)", torch.tensor(float("inf")), "value cannot be converted to type int64_t without overflow"),
+    ("int(x)", torch.tensor(float("nan")), "value cannot be converted to type int64_t without overflow"),
+    ("int(x)", torch.tensor(-1e30), "value cannot be converted to type int64_t without overflow"),
+    ("float(x)", torch.tensor(1j), "value cannot be converted to type double without overflow"),
+    ("int(x.item())", torch.tensor(1j), "value cannot be converted to type int without overflow")])
+def test_elements_that_are_no_such_number_are_refused(call, value, text):
+    f = torch.jit.CompilationUnit(PROGRAM % call).f
+    with pytest.raises(RuntimeError, match=text):
+        f(value, True)
+
+
+@pytest.mark.parametrize("call", ["torch.norm(x, 3, dtype=torch.float64)", "torch.norm(x, 2)",
+                                  "torch.norm(x, 1, [0], True, dtype=torch.float64)", "x.norm()"])
+def test_norms_have_torchs_overloads(call):
+    x = torch.tensor([1.0, 4.0])
+    f = torch.jit.CompilationUnit(PROGRAM % call).f
+    torch.testing.assert_close(f(x, True), eval(call))
+    assert "None" not in f.code  # no overload of torch has both a dtype and no dim
