@@ -606,11 +606,9 @@ def test_parts_of_a_placed_tensor_tile_it(shape):
 def test_what_is_not_implemented_says_so_when_it_is_used():
     """Libraries import these names wherever torch.distributed is available."""
     from cresset.distributed import fsdp, tensor
-    from cresset.distributed._composable.fsdp import fully_shard
     from cresset.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel
     net = torch.nn.Linear(2, 2)
-    for call in (lambda: fully_shard(net), lambda: FullyShardedDataParallel(net)):
-        with pytest.raises(NotImplementedError, match="not implemented"):
-            call()
+    with pytest.raises(NotImplementedError, match="not implemented"):
+        FullyShardedDataParallel(net)
     assert not isinstance(net, (fsdp.FSDPModule, FullyShardedDataParallel)) and not isinstance(net.weight, tensor.DTensor)
     assert fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16).cast_forward_inputs and fsdp.CPUOffloadPolicy().pin_memory

@@ -1,0 +1,410 @@
+"""fully_shard: each rank keeps a part of every parameter, and has whole parameters only while a module computes.
+
+The parameters of a module are DTensors divided along dim 0.  Before forward one call collects the parts of all of them.  The
+whole parameters are results of a Function whose derivative is the reverse: the gradients are added over the ranks and divided,
+in one call, when backward has all of them.  After forward the bytes of whole parameters are freed (reshard_after_forward) and
+collected again when the gradient of the module's output comes.
+"""
+import functools
+
+import cresset
+
+from ... import nn
+from ...autograd import Function
+from ...utils._pytree import tree_flatten, tree_unflatten
+from .. import distributed_c10d as dist
+from .._composable.contract import contract
+from ..device_mesh import init_device_mesh
+from ..tensor import DTensor, Replicate, Shard, distribute_tensor
+from ..tensor._redistribute import _padded
+from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+
+__all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
+
+
+class _Param:
+    """A parameter: the modules that have it, its DTensor, and the sizes of parts."""
+
+    def __init__(self, param, places, mesh, placement, offload):
+        self.places, self.dim = places, placement.dim
+        ranks = mesh.size(mesh.ndim - 1)
+        if self.dim and param.shape[self.dim] % ranks:
+            raise NotImplementedError(f"FSDP does not support uneven sharding on dim {self.dim}: {param.shape} (world size: {ranks})")
+        self.shape = param.shape
+        self.length = -(-param.shape[self.dim] // ranks)  # of the longest part
+        self.padded = (self.length, *(n for d, n in enumerate(param.shape) if d != self.dim))
+        self.count = cresset.Size(self.padded).numel()
+        places_on = [Replicate()] * (mesh.ndim - 1) + [Shard(self.dim)]
+        made = distribute_tensor(param.detach(), mesh, places_on, src_data_rank=None)
+        if offload is not None:
+            made = DTensor(made._local_tensor.cpu(), made._spec)
+        self.sharded = nn.Parameter(made, param.requires_grad)
+        self.whole = None
+
+    def register(self, value):
+        """Makes a tensor the parameter of the modules."""
+        for module, name in self.places:
+            module._parameters[name] = value
+            module.__dict__.pop(name, None)
+
+    def follow(self):
+        """Takes a parameter that replaced the DTensor, as by to_empty() or load_state_dict(assign=True)."""
+        module, name = self.places[0]
+        value = module._parameters[name]
+        if isinstance(value, DTensor) and value is not self.sharded:
+            self.sharded = value
+
+
+class _Whole(Function):
+    """Whole parameters of local parts; the cotangents of parts are those of the whole, added over the ranks and divided."""
+
+    @staticmethod
+    def forward(ctx, group, *parts):
+        ctx.group = group
+        ctx.set_materialize_grads(False)
+        return tuple(group.collect(parts))
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return (None, *ctx.group.reduce(grads))
+
+
+class _Group:
+    """The parameters that one call of fully_shard divides."""
+
+    def __init__(self, params, mesh, policy, offload, reshard):
+        self.params, self.mesh, self.policy, self.offload = params, mesh, policy, offload
+        self.reshard_after_forward, self.is_root = reshard, None
+        self.shard_group = mesh.get_group(mesh.ndim - 1)
+        self.repeat_group = mesh.get_group(0) if mesh.ndim == 2 else None
+        self.ranks, self.rank = mesh.size(mesh.ndim - 1), mesh.get_coordinate()[-1]
+        self.sync, self.all_reduce, self.reshard_after_backward, self.factor = True, True, True, None
+        self.device = cresset.device(mesh.device_type, cresset.cuda.current_device()) if mesh.device_type == "cuda" else \
+            cresset.device(mesh.device_type)
+        self.kept = [None] * len(params)  # gradients that wait for the next synchronization
+        self.state = "sharded"
+
+    # --- parameters ---
+    def _dtype(self, param):
+        lower = self.policy.param_dtype
+        return lower if lower is not None and param.sharded.is_floating_point() else param.sharded.dtype
+
+    def _calls(self):
+        """Yields the parameters of each dtype: they are collected in one call."""
+        kinds = {}
+        for k, param in enumerate(self.params):
+            kinds.setdefault((self._dtype(param), param.sharded.dtype), []).append(k)
+        return kinds.items()
+
+    def collect(self, parts, into=None):
+        """Returns the whole parameters of this rank's parts."""
+        out = [None] * len(parts)
+        for (dtype, _), numbers in self._calls():
+            mine = cresset.cat([_padded(parts[k].detach().to(self.device, dtype), self.params[k].dim, self.params[k].length).flatten()
+                                for k in numbers])
+            every = mine.new_empty((self.ranks, mine.numel()))
+            dist.all_gather_into_tensor(every.view(-1), mine, self.shard_group)
+            at = 0
+            for k in numbers:
+                p = self.params[k]
+                rows = every[:, at:at + p.count].reshape(self.ranks * p.length, *p.padded[1:])[:p.shape[p.dim]]
+                at += p.count
+                whole = rows.movedim(0, p.dim)
+                out[k] = whole.contiguous() if into is None else into[k].copy_(whole)
+        return out
+
+    def unshard(self):
+        """Registers whole parameters."""
+        if self.state == "whole":
+            return
+        for p in self.params:
+            p.follow()
+        wholes = _Whole.apply(self, *(p.sharded.to_local() for p in self.params))
+        for p, whole in zip(self.params, wholes):
+            p.whole = whole if p.sharded.requires_grad or not whole.requires_grad else whole.detach()
+            p.register(p.whole)
+        self.state = "whole"
+
+    def reshard(self):
+        """Registers the DTensors."""
+        if self.state == "whole":
+            for p in self.params:
+                p.register(p.sharded)
+                p.whole = None
+        self.state = "sharded"
+
+    # --- bytes ---
+    def free(self, wholes):
+        """Frees the bytes of whole parameters that backward needs again."""
+        for x in wholes:
+            x.untyped_storage().resize_(0)
+
+    def fill(self, wholes):
+        """Collects them again into the same tensors."""
+        if not wholes or all(x.untyped_storage().nbytes() for x in wholes):
+            return
+        with cresset.no_grad():
+            for x in wholes:
+                x.untyped_storage().resize_(x.numel() * x.element_size())
+            self.collect([p.sharded._local_tensor for p in self.params], [x.data for x in wholes])
+
+    # --- gradients ---
+    def reduce(self, grads):
+        """Returns this rank's parts of the averages of gradients over the ranks; None until they are synchronized."""
+        grads = [g if old is None else old if g is None else old + g for g, old in zip(grads, self.kept)]
+        self.kept = [None] * len(self.params)
+        if not self.sync:
+            self.kept = list(grads)
+            return [None] * len(grads)
+        used = [k for k, p in enumerate(self.params) if p.sharded.requires_grad]
+        kinds, out = {}, [None] * len(grads)
+        for k in used:
+            p = self.params[k]
+            dtype = self.policy.reduce_dtype or (grads[k].dtype if grads[k] is not None else self._dtype(p))
+            kinds.setdefault(dtype, []).append(k)
+        total = self.ranks * (self.mesh.size(0) if self.repeat_group is not None else 1)
+        for dtype, numbers in kinds.items():
+            rows = []
+            for k in numbers:
+                p = self.params[k]
+                g = grads[k] if grads[k] is not None else cresset.zeros(p.shape, dtype=dtype, device=self.device)
+                rows.append(_padded(g.to(dtype), p.dim, p.length * self.ranks).view(self.ranks, p.count))
+            every = cresset.cat(rows, 1).contiguous()
+            halves = dtype in (cresset.float16, cresset.bfloat16)
+            every = every / total if halves and self.factor is None else every
+            mine = every.new_empty((every.shape[1],))
+            dist.reduce_scatter_tensor(mine, every.view(-1), dist.ReduceOp.SUM, self.shard_group)
+            if self.repeat_group is not None and self.all_reduce:
+                dist.all_reduce(mine, dist.ReduceOp.SUM, self.repeat_group)
+            mine = mine if halves and self.factor is None else mine / (self.factor or total)
+            self._give(out, numbers, mine)
+        return out
+
+    def _give(self, out, numbers, mine):
+        at = 0
+        for k in numbers:
+            p = self.params[k]
+            n, _ = Shard.local_shard_size_and_offset(p.shape[p.dim], self.ranks, self.rank)
+            part = mine[at:at + p.count].view(p.padded)[:n].movedim(0, p.dim)
+            out[k] = part.to(p.sharded._local_tensor.device, p.sharded.dtype).contiguous()
+            at += p.count
+
+
+class _State:
+    """What fully_shard keeps for a module: its group, and the hooks around forward."""
+
+    def __init__(self):
+        self.group, self.modules = None, ()
+
+    def begin(self, modules, group):
+        """Adds the hooks to the modules of one call."""
+        self.modules, self.group, self.left = modules, group, 0
+        for module in modules:
+            module.register_forward_pre_hook(self.before, prepend=True, with_kwargs=True)
+            module.register_forward_hook(self.after)
+
+    def before(self, module, args, kwargs):
+        """Collects the parameters, and converts inputs."""
+        group = self.group
+        if group.is_root is None:
+            _find_roots(module)
+        group.unshard()
+        lower = group.policy.param_dtype
+        if lower is None or not group.policy.cast_forward_inputs:
+            return None
+        flat, spec = tree_flatten((args, kwargs))
+        return tree_unflatten([x.to(lower) if isinstance(x, cresset.Tensor) and x.is_floating_point() else x for x in flat], spec)
+
+    def after(self, module, args, output):
+        """Frees the parameters after the last module of the call, and waits for the gradient of the output."""
+        group = self.group
+        flat, spec = tree_flatten(output)
+        if group.policy.output_dtype is not None:
+            flat = [x.to(group.policy.output_dtype) if isinstance(x, cresset.Tensor) and x.is_floating_point() else x for x in flat]
+        wholes = [p.whole for p in group.params]
+        outputs = [x for x in flat if isinstance(x, cresset.Tensor) and x.requires_grad]
+        for x in outputs:
+            x.register_hook(functools.partial(_before_backward, group, wholes))
+        if module is self.modules[-1]:
+            group.reshard()
+            frees = group.reshard_after_forward if group.reshard_after_forward is not None else not group.is_root
+            if frees and outputs:
+                group.free(wholes)
+        return tree_unflatten(flat, spec)
+
+
+def _before_backward(group, wholes, grad):
+    group.fill(wholes)
+    return grad
+
+
+def _find_roots(module):
+    """The module whose forward is called first is the root of those inside."""
+    for sub in module.modules():
+        if isinstance(sub, FSDPModule):
+            sub._get_fsdp_state().group.is_root = sub is module
+
+
+class UnshardHandle:
+    """The handle of FSDPModule.unshard(async_op=True)."""
+
+    def wait(self):
+        """Waits until the parameters are there."""
+
+
+class FSDPModule:
+    """The class of modules that fully_shard() returns."""
+
+    def __new__(cls, *args, **kwargs):
+        """An instance of the class that was divided."""
+        plain = next((c for c in cls.__mro__[1:] if c is not FSDPModule and issubclass(c, nn.Module)), None)
+        if plain is None:
+            raise AssertionError("FSDPModule should not be instantiated directly")
+        made = plain.__new__(plain, *args, **kwargs)
+        made.__init__(*args, **kwargs)
+        return made
+
+    def _get_fsdp_state(self):
+        state = fully_shard.state(self)
+        if state is None:
+            raise AssertionError(f"No FSDP state found on {self}")
+        return state
+
+    def _groups(self, recurse):
+        return [m._get_fsdp_state().group for m in (self.modules() if recurse else [self]) if isinstance(m, FSDPModule)]
+
+    def reshard(self):
+        """Frees the whole parameters: those of the modules are the DTensors."""
+        self._get_fsdp_state().group.reshard()
+
+    def unshard(self, async_op=False):
+        """Collects the parameters of this module."""
+        self._get_fsdp_state().group.unshard()
+        return UnshardHandle() if async_op else None
+
+    def set_is_last_backward(self, is_last_backward):
+        """Gradients are synchronized in each backward; nothing waits for the last one."""
+
+    def set_requires_gradient_sync(self, requires_gradient_sync, *, recurse=True):
+        """Whether backward adds gradients over the ranks, or keeps them until the next one that does."""
+        for group in self._groups(recurse):
+            group.sync = requires_gradient_sync
+
+    def set_requires_all_reduce(self, requires_all_reduce, *, recurse=True):
+        """Whether gradients are added over the first dimension of a mesh of two."""
+        for group in self._groups(recurse):
+            group.all_reduce = requires_all_reduce
+
+    def set_reshard_after_forward(self, reshard_after_forward, recurse=True):
+        """Whether whole parameters are freed after forward."""
+        if not isinstance(reshard_after_forward, bool):
+            raise ValueError(f"reshard_after_forward should be a bool, got {type(reshard_after_forward)}")
+        for group in self._groups(recurse):
+            group.reshard_after_forward = reshard_after_forward
+
+    def set_gradient_divide_factor(self, factor):
+        """Divides sums of gradients by this number instead of the number of ranks."""
+        for group in self._groups(False):
+            group.factor = factor
+
+    set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+    def _apply(self, *args, **kwargs):
+        self.reshard()
+        made = super()._apply(*args, **kwargs)
+        for p in self._get_fsdp_state().group.params:
+            p.follow()
+        return made
+
+
+def _no_deepcopy(self, memo):
+    raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
+
+
+@functools.cache
+def _class_of(cls):
+    return type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__deepcopy__": _no_deepcopy})
+
+
+def _managed(modules, ignored):
+    """Returns the parameters of modules that no call inside has divided: {parameter: [(module, name)]}."""
+    found, seen = {}, set()
+
+    def visit(module, top):
+        if module in seen or (not top and isinstance(module, FSDPModule)):
+            return
+        seen.add(module)
+        for name, param in module._parameters.items():
+            if param is not None and param not in ignored:
+                found.setdefault(param, []).append((module, name))
+        for child in module.children():
+            visit(child, False)
+    for module in modules:
+        visit(module, True)
+    return found
+
+
+def _check(modules, mesh, reshard):
+    for module in modules:
+        if isinstance(module, (nn.ModuleList, nn.ModuleDict)) and type(module).forward is nn.Module.forward:
+            raise ValueError(f"fully_shard does not support containers that do not implement forward: {module}")
+    if mesh.ndim not in (1, 2):
+        raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
+    if mesh.ndim == 2 and mesh.mesh_dim_names is None:
+        raise AssertionError("Please init the 2D mesh for HSDP with mesh_dim_names specified")
+    if reshard is not None and not isinstance(reshard, bool):
+        size = mesh.size(mesh.ndim - 1)
+        if not isinstance(reshard, int) or not 1 <= reshard <= size or size % reshard:
+            raise ValueError("If passing reshard_after_forward as an integer, it should be a factor of "
+                             f"{size}, not {reshard}")
+
+
+@contract(state_cls=_State)
+def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placement_fn=None, mp_policy=MixedPrecisionPolicy(),
+                offload_policy=OffloadPolicy(), ignored_params=None):
+    """Divides the parameters of a module, or of a list of modules, over a mesh; submodules first."""
+    modules = [module] if isinstance(module, nn.Module) else list(module)
+    if mesh is None:
+        if not dist.is_initialized():
+            dist.init_process_group()
+        kind = "cuda" if cresset.cuda.is_available() and dist.get_backend() == "nccl" else "cpu"
+        mesh = init_device_mesh(kind, (dist.get_world_size(),))
+    _check(modules, mesh, reshard_after_forward)
+    offload = offload_policy if isinstance(offload_policy, CPUOffloadPolicy) else None
+    params = []
+    for param, places in _managed(modules, set(ignored_params or ())).items():
+        if isinstance(param, DTensor):
+            raise NotImplementedError("fully_shard of parameters that are DTensors already")
+        placement = (shard_placement_fn(param) if shard_placement_fn is not None else None) or Shard(0)
+        if not param.dim():
+            raise ValueError("fully_shard doesn't support scalar parameters. "
+                             f"Change {places[0][1]} to a 1D tensor with numel equal to 1.")
+        dim = placement.dim + param.dim() if placement.dim < 0 else placement.dim
+        params.append(_Param(param, places, mesh, Shard(dim), offload))
+    # a number of ranks to divide by after forward: parameters stay whole, which needs more memory and no further group
+    reshard = reshard_after_forward if reshard_after_forward is None or isinstance(reshard_after_forward, bool) else \
+        reshard_after_forward > 1
+    group = _Group(params, mesh, mp_policy, offload, reshard)
+    for p in params:
+        p.register(p.sharded)
+    fully_shard.state(modules[0]).begin(modules, group)
+    for m in modules:
+        m.__class__ = _class_of(m.__class__)
+    return module
+
+
+def register_fsdp_forward_method(module, method_name):
+    """Makes a method of a divided module collect the parameters, as forward does."""
+    if not isinstance(module, FSDPModule):
+        return
+    if not hasattr(module, method_name):
+        raise ValueError(f"{type(module)} does not have a method {method_name}")
+    method = getattr(module, method_name)
+
+    @functools.wraps(method)
+    def wrapped(*args, **kwargs):
+        state = module._get_fsdp_state()
+        changed = state.before(module, args, kwargs)
+        args, kwargs = changed if changed is not None else (args, kwargs)
+        return state.after(module, args, method(*args, **kwargs))
+    module.__dict__[method_name] = wrapped
