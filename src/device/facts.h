@@ -35,6 +35,9 @@ typedef struct {
     cr_status (*missing)(void); /* there is no device of the kind */
     cr_status (*no_index)(void);
 
+    /* Whether a program's copy from an address of the host is possible now; NULL: always. */
+    cr_status (*copies_from)(int index, const void *host);
+
     /* Host memory that the device copies faster; NULL when there is none. */
     void *(*pinned_get)(int index, size_t size);
     void (*pinned_release)(void *p);

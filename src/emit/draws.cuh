@@ -6,7 +6,9 @@ static cr_draw cl_draw_of(const cr_each *c, int64_t i)
 {
     cr_draw g;
 
-    g.seed = c->seed, g.block = c->block, g.element = (uint64_t)i, g.left = 0;
+    g.seed = c->state ? c->state[0] : c->seed;
+    g.block = c->block + (c->state ? c->state[1] : 0);
+    g.element = (uint64_t)i, g.left = 0;
     return g;
 }
 

@@ -33,6 +33,7 @@ struct cx_call {
     const char *chance;
     cx_word64 *late;
     cx_word64 number, seed, block, range;
+    const cx_word64 *state; /* NULL, or the seed and what is added to the block */
     cm_i64 from, n, ndim, size[CX_DIMS], step[CX_DIMS], chance_step[CX_DIMS];
     double a, b;
 };
@@ -58,6 +59,9 @@ CV_FN cx_words cx_philox(cx_word64 seed, cx_word64 low, cx_word64 high)
     }
     return {{a, b, c, d}};
 }
+
+CV_FN cx_word64 cx_seed(const cx_call &c) { return c.state ? c.state[0] : c.seed; }
+CV_FN cx_word64 cx_first(const cx_call &c) { return c.block + (c.state ? c.state[1] : 0); }
 
 CV_FN void cx_place(const cx_call &c, cm_i64 i, cm_i64 *to, cm_i64 *chance)
 {
@@ -210,11 +214,12 @@ CV_FN CX_ITEM cx_item(const cx_call &c, cx_value v)
 CK_KERNEL_OF(CX_THREADS, cx_fill, cx_call)
 {
     const cm_i64 me = ck_first_x(), apart = ck_step_x();
-    cx_word64 block = call.block;
+    const cx_word64 seed = cx_seed(call);
+    cx_word64 block = cx_first(call);
 
     for (cm_i64 first = me; first < call.n; first += CX_NUMBERS * apart, block++) {
         cx_value v[4];
-        cx_draw(cx_philox(call.seed, block, me), v);
+        cx_draw(cx_philox(seed, block, me), v);
         CV_ALL
         for (int k = 0; k < CX_NUMBERS; k++) {
             cm_i64 i = first + k * apart, to, chance;
@@ -237,7 +242,7 @@ CK_KERNEL_OF(CX_THREADS, cx_each, cx_call)
     const float dropped = (float)call.a;
 
     for (cm_i64 b = ck_first_x(); 4 * b < call.n; b += ck_step_x()) {
-        const cx_words w = cx_philox(call.seed, call.block + b, 0);
+        const cx_words w = cx_philox(cx_seed(call), cx_first(call) + b, 0);
         unsigned kept = 0;
         CV_ALL
         for (int k = 0; k < 4; k++)
@@ -253,7 +258,7 @@ CK_KERNEL_OF(CX_THREADS, cx_each, cx_call)
 CK_KERNEL_OF(CX_THREADS, cx_each, cx_call)
 {
     for (cm_i64 b = ck_first_x(); 4 * b < call.n; b += ck_step_x()) {
-        const cx_words w = cx_philox(call.seed, call.block + b, 0);
+        const cx_words w = cx_philox(cx_seed(call), cx_first(call) + b, 0);
         CV_ALL
         for (int k = 0; k < 4; k++) {
             cm_i64 i = 4 * b + k, to, chance;

@@ -565,7 +565,7 @@ static const char *cuda_make_table(const cr_cuda_values **out, int index, const 
     const char *error = NULL;
     void *at = NULL;
 
-    if (cr_cuda_table_is_full(&k->tables))
+    if (cr_cuda_table_is_full(&k->tables) || cr_cuda_is_capturing(index))
         return NULL;
     pthread_mutex_lock(&one);
     *out = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);

@@ -23,6 +23,8 @@ struct cr_generator {
     float normal_float;
     bool has_normal, has_normal_float;
     uint64_t philox_seed, philox_offset;
+    const uint64_t *state; /* of a capture */
+    uint64_t state_offset; /* blocks that the capture reserved */
     cr_device device;
     bool counts;
 };
@@ -300,6 +302,37 @@ void cr_generator_reserve(cr_generator *g, uint64_t blocks, uint64_t *seed, uint
     *offset = g->philox_offset;
     g->philox_offset += blocks;
     cr_generator_unlock(g);
+}
+
+void cr_generator_reserve_on(cr_generator *g, uint64_t blocks, uint64_t *seed, uint64_t *offset,
+                             const uint64_t **state)
+{
+    cr_generator_lock(g);
+    *state = g->state;
+    *seed = g->philox_seed;
+    uint64_t *at = g->state ? &g->state_offset : &g->philox_offset;
+    *offset = *at;
+    *at += blocks;
+    cr_generator_unlock(g);
+}
+
+void cr_generator_capture(cr_generator *g, const uint64_t *state)
+{
+    cr_generator_lock(g);
+    g->state = state;
+    g->state_offset = 0;
+    cr_generator_unlock(g);
+}
+
+uint64_t cr_generator_end_capture(cr_generator *g)
+{
+    uint64_t blocks;
+
+    cr_generator_lock(g);
+    blocks = g->state_offset;
+    g->state = NULL;
+    cr_generator_unlock(g);
+    return blocks;
 }
 
 double cr_generator_normal(cr_generator *g)

@@ -52,6 +52,15 @@ CR_API void cr_generator_philox(cr_generator *g, uint64_t *seed, uint64_t *offse
 CR_API void cr_generator_reserve(cr_generator *g, uint64_t blocks, uint64_t *seed,
                                  uint64_t *offset);
 
+/* As cr_generator_reserve, for draws of a device.  *state is NULL, or the seed and the first
+ * block are in memory of the device: state[0], and state[1] is added to the block. */
+void cr_generator_reserve_on(cr_generator *g, uint64_t blocks, uint64_t *seed, uint64_t *offset,
+                             const uint64_t **state);
+/* Until the second call, draws of a device take their seed and first block from `state`;
+ * returns how many blocks they reserved. */
+void cr_generator_capture(cr_generator *g, const uint64_t *state);
+uint64_t cr_generator_end_capture(cr_generator *g);
+
 void cr_generator_lock(cr_generator *g);
 void cr_generator_unlock(cr_generator *g);
 

@@ -101,8 +101,12 @@ static cr_status move_in(const cr_view *to, const cr_view *from)
     int64_t host_stride[CR_MAX_DIMS], there_stride[CR_MAX_DIMS];
     cr_view host = *from, there = *to;
     cr_block h = {.at = NULL}, t = {.at = NULL};
+    cr_status (*allowed)(int, const void *) =
+        cr_device_facts_of((cr_device_kind)to->device.kind)->copies_from;
     cr_status st = CR_OK;
 
+    if (allowed)
+        CR_TRY(allowed(to->device.index, from->data));
     if (from->dtype != to->dtype || !is_dense(from)) {
         CR_GO(dense_block(&h, &host, host_stride, to, CR_HOST));
         CR_GO(cr_copy_elements(&host, from));

@@ -37,9 +37,14 @@ namespace
 
 typedef unsigned long address;
 
+struct stream;
+
 struct event {
     long recorded = 0, happened = 0; /* counts of records */
     double at = 0;
+    unsigned long capture = 0; /* in which it was recorded last, or 0 */
+    stream *source = nullptr;
+    long position = 0; /* how many jobs of the source were captured before */
 };
 
 /* A job runs when the jobs before it in its stream have run, and its event has happened.  `run`
@@ -50,8 +55,24 @@ struct job {
     long count = 0;
 };
 
+struct graph {
+    std::vector<std::function<bool()>> jobs; /* in an order that no dependency is against */
+};
+
+/* A capture that is underway.  A call that it does not allow breaks it. */
+struct capture {
+    unsigned long id;
+    int mode;
+    pthread_t thread;
+    stream *origin;
+    graph *made = new graph;
+    bool broken = false;
+};
+
 struct stream {
     std::deque<job> jobs;
+    capture *in = nullptr;
+    long captured = 0, joined = 0; /* jobs; how many of them other streams wait for */
 };
 
 struct device {
@@ -75,6 +96,23 @@ std::map<void *, size_t> pinned;
 thread_local int current;
 unsigned seed = 1;
 bool started;
+std::vector<capture *> captures;
+thread_local int own_mode; /* of captures, in this thread's calls */
+
+enum { NOT_IN_CAPTURE = 900, BROKEN = 901, UNJOINED = 904, UNMATCHED = 905, ISOLATION = 907 };
+enum { GLOBAL, THREAD_LOCAL, RELAXED };
+
+/* Breaks the captures during which this thread makes no unsafe call; true if there are any. */
+bool is_unsafe()
+{
+    bool any = false;
+    for (capture *c : captures) {
+        bool mine = pthread_equal(c->thread, pthread_self()) && c->mode != RELAXED;
+        if (own_mode != RELAXED && (mine || (c->mode == GLOBAL && own_mode == GLOBAL)))
+            any = c->broken = true;
+    }
+    return any;
+}
 
 int number(const char *name, int preset)
 {
@@ -180,6 +218,11 @@ stream *stream_of(void *s) { return s ? (stream *)s : &devices[current].first; }
 void enqueue_job(void *handle, const job &j)
 {
     stream *s = stream_of(handle);
+    if (s->in) {
+        s->captured++;
+        s->in->made->jobs.push_back(j.run);
+        return;
+    }
     s->jobs.push_back(j);
     if (!number("FAKE_CUDA_LATE", 1)) {
         settle([&] { return s->jobs.empty(); });
@@ -196,6 +239,14 @@ void enqueue(void *handle, const std::function<void()> &run)
 }
 
 bool empty(stream *s) { return s->jobs.empty(); }
+
+/* A wait for a stream that is captured breaks the capture. */
+bool is_captured(stream *s)
+{
+    if (s->in)
+        s->in->broken = true;
+    return s->in;
+}
 
 } // namespace
 
@@ -228,6 +279,12 @@ API cuGetErrorString(int error, const char **text)
             : error == NO_IMAGE   ? "device kernel image is invalid"
             : error == NO_SYMBOL  ? "named symbol not found"
             : error == NOT_READY  ? "device not ready"
+            : error == NOT_IN_CAPTURE ? "operation not permitted when stream is capturing"
+            : error == BROKEN     ? "operation failed due to a previous error during capture"
+            : error == UNJOINED   ? "capturing stream has unjoined work"
+            : error == UNMATCHED  ? "the capture was not initiated in this stream"
+            : error == ISOLATION  ? "dependency created on uncaptured work in another stream"
+            : error == 401        ? "the operation cannot be performed in the present state"
             : error == 101        ? "invalid device ordinal"
                                   : "invalid argument";
     return OK;
@@ -266,6 +323,8 @@ API cuCtxGetStreamPriorityRange(int *least, int *greatest)
 API cuCtxSynchronize()
 {
     LOCKED;
+    if (is_unsafe())
+        return NOT_IN_CAPTURE;
     device &d = devices[current];
     settle([&] {
         bool done = empty(&d.first);
@@ -290,6 +349,8 @@ API cuMemGetInfo_v2(size_t *free, size_t *total)
 API cuMemAlloc_v2(address *p, size_t bytes)
 {
     LOCKED;
+    if (is_unsafe())
+        return NOT_IN_CAPTURE;
     device &d = devices[current];
     size_t at = 0, size = (bytes + 511) / 512 * 512;
     for (auto &b : d.used) {
@@ -307,6 +368,8 @@ API cuMemAlloc_v2(address *p, size_t bytes)
 API cuMemFree_v2(address p)
 {
     LOCKED;
+    if (is_unsafe())
+        return NOT_IN_CAPTURE;
     cuCtxSynchronize();
     return devices[current].used.erase(p - (address)devices[current].heap) ? OK : INVALID;
 }
@@ -314,6 +377,8 @@ API cuMemFree_v2(address p)
 API cuMemHostAlloc(void **p, size_t bytes, unsigned)
 {
     LOCKED;
+    if (is_unsafe())
+        return NOT_IN_CAPTURE;
     *p = malloc(bytes);
     if (!*p)
         return NO_MEMORY;
@@ -350,7 +415,8 @@ API cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s)
 {
     LOCKED;
     int kind;
-    if (!cuPointerGetAttribute(&kind, 2, (address)from)) { /* read when the job runs */
+    /* What is read when the job runs. */
+    if (stream_of(s)->in || !cuPointerGetAttribute(&kind, 2, (address)from)) {
         enqueue(s, [=] { memcpy((void *)to, from, n); });
         return OK;
     }
@@ -400,6 +466,8 @@ API cuStreamSynchronize(void *s)
 {
     LOCKED;
     stream *of = stream_of(s);
+    if (is_captured(of))
+        return NOT_IN_CAPTURE;
     settle([&] { return empty(of); });
     return OK;
 }
@@ -407,6 +475,8 @@ API cuStreamSynchronize(void *s)
 API cuStreamQuery(void *s)
 {
     LOCKED;
+    if (is_captured(stream_of(s)))
+        return NOT_IN_CAPTURE;
     step(stream_of(s));
     return empty(stream_of(s)) ? OK : NOT_READY;
 }
@@ -422,6 +492,12 @@ API cuEventRecord(void *e, void *s)
 {
     LOCKED;
     event *of = (event *)e;
+    stream *from = stream_of(s);
+    of->capture = from->in ? from->in->id : 0;
+    of->source = from;
+    of->position = from->captured;
+    if (from->in)
+        return OK;
     long count = ++of->recorded;
     enqueue(s, [=] {
         of->happened = count;
@@ -434,6 +510,17 @@ API cuStreamWaitEvent(void *s, void *e, unsigned)
 {
     LOCKED;
     event *of = (event *)e;
+    stream *to = stream_of(s);
+    for (capture *c : captures)
+        if (c->id == of->capture) { /* the stream becomes a part of the capture */
+            to->captured = to->in ? to->captured : 0;
+            to->joined = to->in ? to->joined : 0;
+            to->in = c;
+            of->source->joined = std::max(of->source->joined, of->position);
+            return OK;
+        }
+    if (to->in)
+        return to->in->broken = true, ISOLATION;
     enqueue_job(s, {nullptr, of, of->recorded});
     return OK;
 }
@@ -442,6 +529,9 @@ API cuEventSynchronize(void *e)
 {
     LOCKED;
     event *of = (event *)e;
+    for (capture *c : captures)
+        if (c->id == of->capture)
+            return c->broken = true, NOT_IN_CAPTURE;
     settle([&] { return of->happened >= of->recorded; });
     return OK;
 }
@@ -450,6 +540,8 @@ API cuEventQuery(void *e)
 {
     LOCKED;
     event *of = (event *)e;
+    if (is_unsafe())
+        return NOT_IN_CAPTURE;
     std::vector<stream *> all = all_streams();
     step(all[(size_t)rand_r(&seed) % all.size()]);
     return of->happened >= of->recorded ? OK : NOT_READY;
@@ -464,6 +556,79 @@ API cuEventElapsedTime(float *ms, void *start, void *end)
     *ms = (float)(b->at - a->at);
     return OK;
 }
+
+/* --- captures and graphs --- */
+
+API cuStreamBeginCapture_v2(void *s, int mode)
+{
+    static unsigned long last;
+    LOCKED;
+    if (!s || stream_of(s)->in)
+        return s ? 401 : NOT_IN_CAPTURE;
+    stream *origin = stream_of(s);
+    origin->captured = origin->joined = 0;
+    captures.push_back(origin->in = new capture{++last, mode, pthread_self(), origin});
+    return OK;
+}
+
+API cuStreamEndCapture(void *s, void **out)
+{
+    LOCKED;
+    stream *origin = stream_of(s);
+    capture *c = origin->in;
+    *out = nullptr;
+    if (!c || c->origin != origin)
+        return c ? (c->broken = true, UNMATCHED) : 401;
+    bool unjoined = false;
+    for (stream *each : all_streams())
+        if (each->in == c) {
+            unjoined = unjoined || (each != origin && each->joined < each->captured);
+            each->in = nullptr;
+        }
+    captures.erase(std::find(captures.begin(), captures.end(), c));
+    int result = c->broken ? (int)BROKEN : unjoined ? (int)UNJOINED : 0;
+    if (result)
+        delete c->made;
+    else
+        *out = c->made;
+    delete c;
+    return result;
+}
+
+API cuStreamGetCaptureInfo_v2(void *s, int *status, unsigned long *id, void **, const void **, size_t *)
+{
+    LOCKED;
+    capture *c = stream_of(s)->in;
+    *status = !c ? 0 : c->broken ? 2 : 1;
+    if (c && id)
+        *id = c->id;
+    return OK;
+}
+
+API cuThreadExchangeStreamCaptureMode(int *mode) { return std::swap(*mode, own_mode), OK; }
+
+API cuGraphGetNodes(void *g, void **, size_t *count) { return *count = ((graph *)g)->jobs.size(), OK; }
+API cuGraphInstantiateWithFlags(void **exec, void *g, unsigned long long)
+{
+    return *exec = new graph(*(graph *)g), OK;
+}
+API cuGraphLaunch(void *exec, void *s)
+{
+    LOCKED;
+    for (const std::function<bool()> &run : ((graph *)exec)->jobs)
+        enqueue_job(s, {run});
+    return OK;
+}
+API cuGraphDebugDotPrint(void *g, const char *path, unsigned)
+{
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return INVALID;
+    fprintf(f, "digraph { nodes_%zu }\n", ((graph *)g)->jobs.size());
+    return fclose(f), OK;
+}
+API cuGraphDestroy(void *g) { return delete (graph *)g, OK; }
+API cuGraphExecDestroy(void *g) { return delete (graph *)g, OK; }
 
 /* For the stand-ins of libraries: queues work on a stream. */
 extern "C" __attribute__((visibility("default"))) void fake_cuda_enqueue(void *s, const std::function<void()> *run)
@@ -484,6 +649,8 @@ extern "C" __attribute__((visibility("default"))) void fake_cuda_enqueue_tries(v
 API cuModuleLoadData(void **out, const void *image)
 {
     LOCKED;
+    if (is_unsafe())
+        return NOT_IN_CAPTURE;
     uint64_t n;
     if (memcmp(image, "FAKECUDA", 8))
         return NO_IMAGE;

@@ -47,29 +47,6 @@ class cudaStatus(enum.IntEnum):
     ERROR_NOT_READY = 34
 
 
-class CUDAGraph:
-    """The class of recorded graphs; it has no instances here."""
-
-    def __new__(cls, *args, **kwargs):
-        raise RuntimeError("Tried to instantiate dummy base class CUDAGraph")
-
-
-class graph:
-    """Records the work inside a `with` block into a graph."""
-
-    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="thread_local",
-                 enable_annotations=None):
-        self.cuda_graph = cuda_graph
-        self.pool = pool
-        self.capture_error_mode = capture_error_mode
-
-    def __enter__(self):
-        raise _ERROR
-
-    def __exit__(self, *exception):
-        pass
-
-
 def _lazy_init():
     """Makes the context of the current device; raises where there is none."""
     if not _C._cuda_count():
@@ -105,9 +82,10 @@ if _C._cuda_count():
                       if getattr(value, "__module__", None) == _device.__name__})
     del cudart, current_blas_handle
 
-for _name in ("Stream", "ExternalStream", "CudaError", "DeferredCudaCallError", "cudaStatus",
-              "CUDAGraph", "graph"):
+for _name in ("Stream", "ExternalStream", "CudaError", "DeferredCudaCallError", "cudaStatus"):
     globals()[_name].__module__ = "torch.cuda"
+
+from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 
 
 _sync_debug = 0

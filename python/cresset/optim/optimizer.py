@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, Dict, Iterable, Tuple, Union
 
 import cresset
-from .. import Tensor
+from .. import _C, Tensor
 from .._C import _set_grad_enabled
 from .._utils import typename
 from ..utils._foreach_utils import _group_tensors_by_device_and_dtype
@@ -430,8 +430,28 @@ class ElementwiseOptimizer(Optimizer):
         return cresset.tensor(value, dtype=_get_scalar_dtype(group.get("fused")),
                               device=param.device if there else "cpu")
 
+    def _accelerator_graph_capture_health_check(self):
+        """Refuses a captured step that would count on the host, so once for all launches."""
+        if not _C._cuda_is_initialized() or cresset.compiler.is_compiling():
+            return
+        capturable = all(group.get("capturable") for group in self.param_groups)
+        capturing = _C._cuda_is_capturing()
+        if capturing and not capturable:
+            raise RuntimeError(f"Attempting CUDA graph capture of step() for an instance of {type(self).__name__} but "
+                               "param_groups' capturable is False.")
+        if capturable and not capturing and not self.__dict__.get("_warned_capturable_if_run_uncaptured"):
+            warnings.warn("This instance was constructed with capturable=True or some of all the param_groups came with "
+                          "capturable=True, but step() is running without CUDA graph capture. If you never intend to "
+                          "graph-capture this instance, capturable=True can impair performance, and you should set "
+                          "capturable=False.", stacklevel=3)
+            self._warned_capturable_if_run_uncaptured = True
+
+    _cuda_graph_capture_health_check = _accelerator_graph_capture_health_check
+
     def step(self, closure=None):
         """Updates all parameters that have gradients."""
+        if "capturable" in self.defaults:
+            self._accelerator_graph_capture_health_check()
         loss = None
         if closure is not None:
             with cresset.enable_grad():

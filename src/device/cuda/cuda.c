@@ -387,6 +387,12 @@ static const char *cuda_copy_in(int index, void *to, const void *host, size_t n)
     void *stream = cr_cuda_stream(index);
 
     CUDA_TRY(cr_cuda_use(index));
+    if (CR_UNLIKELY(cr_cuda_is_capturing(index))) {
+        /* The copy is done when the graph runs. */
+        host = cr_cuda_is_pinned(host) ? host : cr_cuda_capture_bytes(index, host, n);
+        return host ? cr_cuda_check(driver->copy_in((uintptr_t)to, host, n, stream))
+                    : cr_error_message();
+    }
     CUDA_CALL(copy_in((uintptr_t)to, host, n, stream));
     if (cr_cuda_is_pinned(host))
         CUDA_CALL(stream_wait(stream));
@@ -399,8 +405,9 @@ static const char *cuda_copy_out(int index, void *host, const void *from, size_t
 
     CUDA_TRY(cuda_report_wait());
     CUDA_TRY(cr_cuda_use(index));
-    CUDA_CALL(copy_out(host, (uintptr_t)from, n, stream));
-    CUDA_CALL(stream_wait(stream));
+    if (CR_LIKELY(!cr_cuda_is_capturing(index)))
+        CUDA_CALL(copy_out(host, (uintptr_t)from, n, stream));
+    CUDA_CALL(stream_wait(stream)); /* an error in a capture */
     return cr_cuda_late_end(index);
 }
 
@@ -428,7 +435,12 @@ void *cr_cuda_block(int index, size_t bytes)
 {
     uintptr_t at = 0;
 
-    return cr_cuda_use(index) || driver->memory_get(&at, bytes) ? NULL : (void *)at;
+    if (cr_cuda_use(index))
+        return NULL;
+    int mode = cr_cuda_relax();
+    bool failed = driver->memory_get(&at, bytes) != 0;
+    cr_cuda_tighten(mode);
+    return failed ? NULL : (void *)at;
 }
 
 void cr_cuda_block_drop(int index, void *at)
@@ -444,12 +456,15 @@ enum { CUDA_PLAIN_SHARED = 48 << 10, CUDA_MOST_SHARED = 8 };
 
 const char *cr_cuda_load_code(void **function, int index, const void *image, const char *symbol)
 {
-    void *module;
+    void *module = NULL;
 
     CUDA_TRY(cr_cuda_use(index));
-    CUDA_CALL(module_load(&module, image));
-    CUDA_CALL(module_function(function, module, symbol));
-    return NULL;
+    int mode = cr_cuda_relax();
+    const char *error = cr_cuda_check(driver->module_load(&module, image));
+    if (!error)
+        error = cr_cuda_check(driver->module_function(function, module, symbol));
+    cr_cuda_tighten(mode);
+    return error;
 }
 
 const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
@@ -459,7 +474,7 @@ const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
         CUDA_CALL(function_set(g->function, CUDA_MOST_SHARED, (int)g->shared));
     CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1,
                      g->shared, cr_cuda_stream(index), &argument, NULL));
-    if (CR_LIKELY(!launches_wait))
+    if (CR_LIKELY(!launches_wait) || cr_cuda_is_capturing(index))
         return NULL;
     CUDA_CALL(stream_wait(cr_cuda_stream(index)));
     return cr_cuda_late_end(index);

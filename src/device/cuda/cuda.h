@@ -54,6 +54,24 @@ const char *cr_cuda_late_begin(cr_cuda_late *out, int index, cr_status kind, con
 /* The error of a kernel that has ended, once. */
 const char *cr_cuda_late_end(int index);
 
+/* --- captures (graph.c) --- */
+
+/* Memory that belongs to graphs: its blocks are for captures alone. */
+typedef struct cr_cuda_pool cr_cuda_pool;
+
+/* Whether a capture of this process is underway; without one the next functions do nothing. */
+bool cr_cuda_captures(void);
+/* Whether work on the thread's stream of the device is captured. */
+CR_API bool cr_cuda_is_capturing(int index);
+/* The pool of the capture that the stream takes part in; NULL without one. */
+cr_cuda_pool *cr_cuda_pool_of(int index, void *stream);
+/* Page-locked memory with a copy of n bytes, which lasts as long as the graph that is captured
+ * on the thread's stream; NULL without memory. */
+const void *cr_cuda_capture_bytes(int index, const void *host, size_t n);
+/* Between the two, a call of the thread that is no part of a capture is allowed. */
+int cr_cuda_relax(void);
+void cr_cuda_tighten(int mode);
+
 /* --- properties --- */
 
 typedef struct {
@@ -79,6 +97,12 @@ CR_API const char *cr_cuda_event_new(int index, bool timed, bool blocking, void 
 CR_API const char *cr_cuda_event_elapsed(int index, void *start, void *end, double *ms);
 
 /* --- memory --- */
+
+/* A pool of a device, whose uses are counted; a number that no pool has makes one.  NULL
+ * without memory.  A pool without uses is dropped when its blocks are free and their segments
+ * go back to the driver. */
+cr_cuda_pool *cr_cuda_pool_use(int index, uint64_t first, uint64_t second);
+void cr_cuda_pool_leave(cr_cuda_pool *pool);
 
 /* Reads whether released memory is kept; once, before the first request. */
 void cr_cuda_memory_start(void);

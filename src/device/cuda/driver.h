@@ -41,11 +41,14 @@ typedef enum {
 } cr_cuda_attribute;
 
 enum {
-    CR_CUDA_EVENT_BLOCKING = 1, /* the host sleeps while it waits */
-    CR_CUDA_EVENT_NO_TIME = 2,  /* no time is recorded */
-    CR_CUDA_STREAM_APART = 1,   /* the stream does not wait for the default stream */
-    CR_CUDA_HOST_PORTABLE = 1,  /* memory is pinned for all devices */
-    CR_CUDA_POINTER_MEMORY = 2, /* attribute of an address: its kind of memory */
+    CR_CUDA_EVENT_BLOCKING = 1,  /* the host sleeps while it waits */
+    CR_CUDA_EVENT_NO_TIME = 2,   /* no time is recorded */
+    CR_CUDA_STREAM_APART = 1,    /* the stream does not wait for the default stream */
+    CR_CUDA_HOST_PORTABLE = 1,   /* memory is pinned for all devices */
+    CR_CUDA_CAPTURE_RELAXED = 2, /* mode of a thread: its calls may be unsafe for captures */
+    CR_CUDA_CAPTURE_ACTIVE = 1,  /* status of a stream */
+    CR_CUDA_GRAPH_FREES = 1,     /* a launch frees what the graph allocated before */
+    CR_CUDA_POINTER_MEMORY = 2,  /* attribute of an address: its kind of memory */
     CR_CUDA_POINTER_HOST_MEMORY = 1,
     CR_CUDA_POINTER_DEVICE = 9 /* the number of the memory's device */
 };

@@ -26,6 +26,17 @@ static cr_status facts_no_index(void)
     return cr_device_status(cr_cuda_check(CR_CUDA_NO_SUCH_DEVICE));
 }
 
+/* A copy that is captured reads the host's memory whenever the graph runs. */
+static cr_status facts_copies_from(int index, const void *host)
+{
+    if (!cr_cuda_is_capturing(index) || cr_cuda_is_pinned(host))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless "
+                   "the CPU tensor is pinned. Please use tensor.pin_memory() or allocate the "
+                   "tensor with pin_memory=True.");
+}
+
 const cr_device_facts cr_cuda_facts = {.find = cr_cuda_table,
                                        .dialect = "cuda",
                                        .reads_halves = true,
@@ -42,5 +53,6 @@ const cr_device_facts cr_cuda_facts = {.find = cr_cuda_table,
                                        .no_memory = facts_no_memory,
                                        .missing = cr_cuda_driver_missing,
                                        .no_index = facts_no_index,
+                                       .copies_from = facts_copies_from,
                                        .pinned_get = cr_cuda_pinned_get,
                                        .pinned_release = cr_cuda_pinned_release};

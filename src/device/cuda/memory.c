@@ -44,12 +44,24 @@ struct memory_block {
     CR_VEC(void *) users;  /* other streams whose work used it */
     CR_VEC(void *) events; /* the block is free after these */
     uint32_t number;
+    cr_cuda_pool *owner; /* NULL: all work of the device */
     uint8_t device, pool;
     bool used;
+    bool waits; /* released during a capture, while other streams may use it */
+};
+
+typedef memory_block *memory_lists[3][MEMORY_LISTS]; /* of free blocks, by pool */
+
+/* Graphs' memory. */
+struct cr_cuda_pool {
+    memory_lists free;
+    cr_cuda_pool *next;
+    uint64_t first, second; /* its number */
+    int device, uses, segments;
 };
 
 typedef struct {
-    memory_block *free[3][MEMORY_LISTS]; /* by pool */
+    memory_lists free;
     cr_cuda_memory_stats stats;
     size_t limit; /* of the bytes of segments */
     bool limited;
@@ -59,7 +71,8 @@ static memory_heap heaps[CR_CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CR_VEC(memory_block *) blocks; /* by number - 1; NULL: the number is unused */
 static CR_VEC(uint32_t) spare;        /* unused numbers */
-static CR_VEC(memory_block *) late;   /* released blocks with events */
+static CR_VEC(memory_block *) late;   /* released blocks that other streams may use */
+static cr_cuda_pool *pools;
 
 static const cr_cuda_driver *memory_driver(void) { return cr_cuda_load_driver(); }
 
@@ -143,9 +156,16 @@ static void memory_forget(memory_block *b)
 
 static int memory_list(size_t size) { return 63 - (int)CR_CLZ64((uint64_t)size); }
 
+static memory_block **memory_list_of(const memory_block *b)
+{
+    memory_lists *lists = b->owner ? &b->owner->free : &heaps[b->device].free;
+
+    return &(*lists)[b->pool][memory_list(b->size)];
+}
+
 static void memory_list_put(memory_block *b)
 {
-    memory_block **list = &heaps[b->device].free[b->pool][memory_list(b->size)];
+    memory_block **list = memory_list_of(b);
 
     b->last = NULL;
     b->next = *list;
@@ -161,7 +181,7 @@ static void memory_list_take(memory_block *b)
     if (b->last)
         b->last->next = b->next;
     else
-        heaps[b->device].free[b->pool][memory_list(b->size)] = b->next;
+        *memory_list_of(b) = b->next;
     if (b->next)
         b->next->last = b->last;
     b->next = b->last = NULL;
@@ -178,10 +198,11 @@ static memory_block *memory_list_find(memory_block *list, size_t size, void *str
     return best;
 }
 
-static memory_block *memory_find(memory_heap *h, memory_pool pool, size_t size, void *stream)
+static memory_block *memory_find(const memory_lists *lists, memory_pool pool, size_t size,
+                                 void *stream)
 {
     for (int k = memory_list(size); k < MEMORY_LISTS; k++) {
-        memory_block *b = memory_list_find(h->free[pool][k], size, stream);
+        memory_block *b = memory_list_find((*lists)[pool][k], size, stream);
         if (b)
             return b;
     }
@@ -207,7 +228,18 @@ static size_t memory_segment_bytes(size_t size)
                                : (size + MEMORY_ROUND - 1) / MEMORY_ROUND * MEMORY_ROUND;
 }
 
-static memory_block *memory_new_segment(int index, memory_pool pool, size_t size, void *stream)
+/* Memory of the driver, also while the thread's work is captured. */
+static bool memory_from_driver(uintptr_t *at, size_t bytes)
+{
+    int mode = cr_cuda_relax();
+    bool failed = cr_alloc_must_fail() || memory_driver()->memory_get(at, bytes);
+
+    cr_cuda_tighten(mode);
+    return !failed;
+}
+
+static memory_block *memory_new_segment(int index, memory_pool pool, size_t size, void *stream,
+                                        cr_cuda_pool *owner)
 {
     memory_heap *h = &heaps[index];
     size_t bytes = memory_segment_bytes(size);
@@ -218,7 +250,7 @@ static memory_block *memory_new_segment(int index, memory_pool pool, size_t size
     memory_block *b = cr_cuda_use(index) ? NULL : memory_record();
     if (!b)
         return NULL;
-    if (cr_alloc_must_fail() || memory_driver()->memory_get(&at, bytes)) {
+    if (!memory_from_driver(&at, bytes)) {
         memory_forget(b);
         return NULL;
     }
@@ -227,6 +259,9 @@ static memory_block *memory_new_segment(int index, memory_pool pool, size_t size
     b->stream = stream;
     b->device = (uint8_t)index;
     b->pool = (uint8_t)pool;
+    b->owner = owner;
+    if (owner)
+        owner->segments++;
     h->stats.gets++;
     memory_count(h->stats.segment, b, 1);
     memory_count(h->stats.reserved_bytes, b, (int64_t)bytes);
@@ -234,26 +269,74 @@ static memory_block *memory_new_segment(int index, memory_pool pool, size_t size
     return b;
 }
 
-/* Frees the segments that are one free block.  The driver waits for the device. */
-static void memory_free_segments(int index)
+static void memory_free_segment(memory_block *b)
 {
-    memory_heap *h = &heaps[index];
+    cr_cuda_memory_stats *s = &heaps[b->device].stats;
 
-    if (cr_cuda_use(index))
-        return;
+    memory_list_take(b);
+    memory_driver()->memory_free((uintptr_t)b->at);
+    s->frees++;
+    memory_count(s->segment, b, -1);
+    memory_count(s->reserved_bytes, b, -(int64_t)b->size);
+    if (b->owner)
+        b->owner->segments--;
+    memory_forget(b);
+}
+
+static void memory_free_lists(const memory_lists *lists)
+{
     for (int pool = MEMORY_SMALL_POOL; pool <= MEMORY_LARGE_POOL; pool++)
         for (int k = 0; k < MEMORY_LISTS; k++)
-            for (memory_block *b = h->free[pool][k], *next; b; b = next) {
+            for (memory_block *b = (*lists)[pool][k], *next; b; b = next) {
                 next = b->next;
-                if (memory_is_split(b))
-                    continue;
-                memory_list_take(b);
-                memory_driver()->memory_free((uintptr_t)b->at);
-                h->stats.frees++;
-                memory_count(h->stats.segment, b, -1);
-                memory_count(h->stats.reserved_bytes, b, -(int64_t)b->size);
-                memory_forget(b);
+                if (!memory_is_split(b))
+                    memory_free_segment(b);
             }
+}
+
+/* Frees the segments that are one free block and belong to no graph.  The driver waits for the
+ * device, so it does not during a capture. */
+static void memory_free_segments(int index)
+{
+    if (cr_cuda_captures() || cr_cuda_use(index))
+        return;
+    memory_free_lists(&heaps[index].free);
+    for (cr_cuda_pool **at = &pools, *p; (p = *at);) {
+        if (!p->uses && p->device == index)
+            memory_free_lists(&p->free);
+        if (p->uses || p->segments) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        cr_free(p);
+    }
+}
+
+cr_cuda_pool *cr_cuda_pool_use(int index, uint64_t first, uint64_t second)
+{
+    pthread_mutex_lock(&lock);
+    cr_cuda_pool *p = pools;
+    while (p && (p->device != index || p->first != first || p->second != second))
+        p = p->next;
+    if (!p && (p = cr_alloc_zero(sizeof *p))) {
+        p->device = index;
+        p->first = first;
+        p->second = second;
+        p->next = pools;
+        pools = p;
+    }
+    if (p)
+        p->uses++;
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+void cr_cuda_pool_leave(cr_cuda_pool *p)
+{
+    pthread_mutex_lock(&lock);
+    p->uses--;
+    pthread_mutex_unlock(&lock);
 }
 
 /* --- blocks --- */
@@ -270,6 +353,7 @@ static void memory_split(memory_block *b, size_t size)
     rest->size = b->size - size;
     rest->stream = b->stream;
     rest->device = b->device;
+    rest->owner = b->owner;
     rest->pool = b->pool;
     rest->before = b;
     rest->after = b->after;
@@ -290,7 +374,10 @@ static void memory_join(memory_block *b, memory_block *after)
     memory_forget(after);
 }
 
-static bool memory_is_free(const memory_block *b) { return b && !b->used && !b->events.len; }
+static bool memory_is_free(const memory_block *b)
+{
+    return b && !b->used && !b->waits && !b->events.len;
+}
 
 /* Joins a block that is no longer used with its free neighbours, and lists the result. */
 static void memory_put(memory_block *b)
@@ -328,23 +415,6 @@ static void memory_wait(memory_block *b, bool all)
     }
 }
 
-/* Frees blocks whose events have happened; `all` waits for them. */
-static void memory_collect(bool all)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < late.len; i++) {
-        memory_block *b = late.at[i];
-        if (!cr_cuda_use(b->device))
-            memory_wait(b, all);
-        if (b->events.len)
-            late.at[n++] = b;
-        else
-            memory_put(b);
-    }
-    late.len = n;
-}
-
 /* An event on the stream; NULL when the driver makes none. */
 static void *memory_event(const cr_cuda_driver *d, void *stream)
 {
@@ -358,15 +428,12 @@ static void *memory_event(const cr_cuda_driver *d, void *stream)
     return NULL;
 }
 
-/* Records an event on each other stream that used the block.  False when the block has no
- * events, so it is free. */
-static bool memory_delay(memory_block *b)
+/* Records an event on each other stream that used the block. */
+static void memory_record_events(memory_block *b)
 {
     const cr_cuda_driver *d = memory_driver();
+    bool room = !cr_vec_reserve(&b->events, b->users.len);
 
-    if (!b->users.len)
-        return false;
-    bool room = !cr_vec_reserve(&b->events, b->users.len) && !cr_vec_reserve(&late, 1);
     for (size_t i = 0; i < b->users.len; i++) {
         void *event = room ? memory_event(d, b->users.at[i]) : NULL;
         if (event)
@@ -375,9 +442,46 @@ static bool memory_delay(memory_block *b)
             d->stream_wait(b->users.at[i]);
     }
     b->users.len = 0;
-    if (b->events.len)
+}
+
+/* Makes a released block wait for other streams that used it.  False when it is free.  An event
+ * that is recorded during a capture would be a part of it, so events are recorded later. */
+static bool memory_delay(memory_block *b)
+{
+    if (!b->users.len)
+        return false;
+    bool room = !cr_vec_reserve(&late, 1);
+    b->waits = room && cr_cuda_captures();
+    if (!b->waits)
+        memory_record_events(b);
+    if (!room)
+        memory_wait(b, true);
+    else if (b->waits || b->events.len)
         cr_vec_put(&late, b);
-    return b->events.len > 0;
+    return b->waits || b->events.len;
+}
+
+/* Frees blocks whose events have happened; `all` waits for them. */
+static void memory_collect(bool all)
+{
+    size_t n = 0;
+
+    if (cr_cuda_captures())
+        return;
+    for (size_t i = 0; i < late.len; i++) {
+        memory_block *b = late.at[i];
+        if (!cr_cuda_use(b->device)) {
+            if (b->waits)
+                memory_record_events(b);
+            b->waits = false;
+            memory_wait(b, all);
+        }
+        if (b->events.len)
+            late.at[n++] = b;
+        else
+            memory_put(b);
+    }
+    late.len = n;
 }
 
 const char *cr_cuda_memory_record(uint32_t number, void *stream)
@@ -426,8 +530,12 @@ void *cr_cuda_pinned_get(int index, size_t size)
     if (b)
         pinned_free[k] = b->next;
     pthread_mutex_unlock(&lock);
-    if (!b && (cr_alloc_must_fail() ||
-               memory_driver()->host_get(&p, (size_t)1 << k, CR_CUDA_HOST_PORTABLE)))
+    int mode = b ? 0 : cr_cuda_relax();
+    bool failed = !b && (cr_alloc_must_fail() ||
+                         memory_driver()->host_get(&p, (size_t)1 << k, CR_CUDA_HOST_PORTABLE));
+    if (!b)
+        cr_cuda_tighten(mode);
+    if (failed)
         return NULL;
     b = b ? b : p;
     b->list = k;
@@ -451,15 +559,17 @@ static memory_block *memory_take(int index, size_t size, void *stream)
     memory_heap *h = &heaps[index];
     memory_pool pool = size <= MEMORY_SMALL ? MEMORY_SMALL_POOL : MEMORY_LARGE_POOL;
 
+    cr_cuda_pool *owner = cr_cuda_pool_of(index, stream);
+
     memory_collect(false);
-    memory_block *b = memory_find(h, pool, size, stream);
+    memory_block *b = memory_find(owner ? &owner->free : &h->free, pool, size, stream);
     if (!b)
-        b = memory_new_segment(index, pool, size, stream);
+        b = memory_new_segment(index, pool, size, stream, owner);
     if (!b) {
         h->stats.retries++;
         memory_collect(true);
         memory_free_segments(index);
-        b = memory_new_segment(index, pool, size, stream);
+        b = memory_new_segment(index, pool, size, stream, owner);
     }
     if (!b) {
         h->stats.shortages++;

@@ -56,8 +56,8 @@ cr_status cr_each_draw(const cr_loops *l, const cr_value *arg, int count,
     bool given = generator->tag == CR_GENERATOR && generator->generator;
     cr_each job = {.which = 0};
 
-    cr_generator_reserve(given ? generator->generator : cr_device_generator(out->device),
-                         4 * EACH_BLOCKS, &job.seed, &job.block);
+    cr_generator_reserve_on(given ? generator->generator : cr_device_generator(out->device),
+                            4 * EACH_BLOCKS, &job.seed, &job.block, &job.state);
     job.block /= 4;
     CR_TRY(cr_loops_error_begin(&job.wrong, out->device, CR_RUNTIME, text));
     return each_run(l, &job, arg, count, out, 1);

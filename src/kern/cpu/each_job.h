@@ -10,8 +10,9 @@ typedef struct {
     void *out;
     int64_t which; /* of several functions */
     double number;
-    uint64_t seed, block; /* of a device's draws: element i has the stream i from `block` on */
-    cr_loops_error wrong; /* an argument that the function refuses */
+    uint64_t seed, block;  /* of a device's draws: element i has the stream i from `block` on */
+    const uint64_t *state; /* of a captured generator (num/generator.h) */
+    cr_loops_error wrong;  /* an argument that the function refuses */
 } cr_each;
 
 /* clang-format off */

@@ -35,6 +35,7 @@ typedef struct {
     const char *chance;
     void *late;
     uint64_t number, seed, block, range;
+    const uint64_t *state; /* of a captured generator (num/generator.h) */
     int64_t from, n, ndim, size[RANDOM_DIMS], step[RANDOM_DIMS], chance_step[RANDOM_DIMS];
     double a, b;
 } random_call;
@@ -74,7 +75,7 @@ static void random_reserve(random_job *j, const cr_given *generator, uint64_t bl
                           : cr_device_generator(d);
     uint64_t offset;
 
-    cr_generator_reserve(g, RANDOM_WORDS * blocks, &j->call.seed, &offset);
+    cr_generator_reserve_on(g, RANDOM_WORDS * blocks, &j->call.seed, &offset, &j->call.state);
     j->call.block = offset / RANDOM_WORDS;
 }
 

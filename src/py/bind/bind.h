@@ -451,6 +451,7 @@ int cr_py_device_start(PyObject *m);
 int cr_py_backend_start(PyObject *m);
 int cr_py_defer_start(PyObject *m);
 int cr_py_cuda_start(PyObject *m);
+int cr_py_cuda_graph_start(PyObject *m);
 int cr_py_constant_start(PyObject *m);
 int cr_py_size_start(PyObject *m);
 int cr_py_generator_start(PyObject *m);

@@ -1,0 +1,296 @@
+"""Captured graphs: launches give what eager calls give, memory is the graph's, what a capture refuses."""
+import copy
+import gc
+import warnings
+
+import pytest
+
+import cresset as torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+F, nn = torch.nn.functional, torch.nn
+
+
+def warm(f):
+    """Runs f on another stream, so that kernels and libraries are loaded."""
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        f()
+    torch.cuda.synchronize()
+
+
+def captured(f, **options):
+    warm(f)
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g, **options):
+        made = f()
+    return g, made
+
+
+def test_launches_give_what_eager_calls_give():
+    x, w = torch.randn(4, 6, device="cuda"), torch.randn(6, 3, device="cuda")
+    calls = {"pointwise and product": lambda: F.gelu(x @ w) + 1, "rows": lambda: x.softmax(-1).cumsum(1).sort(-1)[0],
+             "indices": lambda: x.index_add(0, torch.arange(3, device="cuda"), x[:3]), "views": lambda: x.t().reshape(3, 8).tril(),
+             "resampling, whose taps the host makes": lambda: F.interpolate(x[None, None], size=(7, 9), mode="bicubic"),
+             "windows": lambda: F.max_pool1d(x[None], 3, 2, 1) + F.avg_pool1d(x[None], 3, 2, 1),
+             "convolution": lambda: F.conv1d(x[None, :2], w.t().reshape(3, 2, 3)), "many": lambda: [x * k for k in range(5)]}
+    for name, f in calls.items():
+        g, made = captured(f)
+        for _ in range(3):
+            x.copy_(torch.randn(4, 6))
+            g.replay()
+            want = f()
+            for a, b in zip(made if isinstance(made, list) else [made], want if isinstance(want, list) else [want]):
+                assert torch.equal(a, b), name
+
+
+def test_a_training_step():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3)).cuda()
+    eager = copy.deepcopy(net)
+    x, y = torch.zeros(4, 5, device="cuda"), torch.zeros(4, dtype=torch.int64, device="cuda")
+
+    def step(net, opt):
+        opt.zero_grad(set_to_none=False)
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    opt, other = (torch.optim.SGD(n.parameters(), lr=0.1) for n in (net, eager))
+    before = [p.clone() for p in net.parameters()]
+    g, loss = captured(lambda: step(net, opt))
+    step(eager, other)
+    with torch.no_grad():
+        for parameters in (net.parameters(), eager.parameters()):
+            for p, was in zip(parameters, before):
+                p.copy_(was)
+    batches = [(torch.randn(4, 5), torch.randint(0, 3, (4,))) for _ in range(4)]
+    found = []
+    for train in (lambda: (g.replay(), loss)[1], lambda: step(eager, other)):
+        torch.cuda.manual_seed(7)
+        losses = []
+        for a, b in batches:
+            x.copy_(a)
+            y.copy_(b)
+            losses.append(train().item())
+        found.append(losses)
+    assert found[0] == found[1] and len(set(found[0])) == 4
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), eager.parameters()))
+
+
+def test_each_launch_draws_anew():
+    x = torch.rand(20, device="cuda")
+    own = torch.Generator("cuda")
+    draws = lambda: (F.dropout(x, 0.4), torch.randn(5, device="cuda"), torch.randint(0, 99, (6,), device="cuda"),
+                     torch.bernoulli(x), torch.poisson(9 * x), torch.rand(3, device="cuda", generator=own))
+    warm(draws)
+    g = torch.cuda.CUDAGraph()
+    g.register_generator_state(own)
+    state = torch.cuda.get_rng_state()
+    with torch.cuda.graph(g):
+        made = draws()
+    assert torch.equal(torch.cuda.get_rng_state(), state)  # a capture draws nothing
+    found = []
+    for run in (lambda: (g.replay(), made)[1], draws):
+        torch.cuda.manual_seed(3)
+        own.manual_seed(4)
+        found.append([[t.clone() for t in run()] for _ in range(3)])
+        found[-1].append([torch.cuda.get_rng_state()])
+    for a, b in zip(*found):
+        assert all(torch.equal(s, t) for s, t in zip(a, b))
+    assert not torch.equal(found[0][0][1], found[0][1][1])
+
+
+def test_memory_is_the_graphs():
+    torch.cuda.synchronize()
+    gc.collect()
+    torch.cuda.empty_cache()
+    x = torch.ones(1000, device="cuda")
+    g, y = captured(lambda: (x + 1) * 2)
+    gc.collect()
+    others = [torch.full((1000,), 7., device="cuda") for _ in range(20)]
+    kept = torch.cuda.memory_reserved()
+    g.replay()
+    assert torch.equal(y.cpu(), torch.full((1000,), 4.)) and all(torch.equal(o.cpu(), torch.full((1000,), 7.)) for o in others)
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == kept  # the graph's segment stays
+    h = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(h, pool=g.pool()):
+        z = y + x
+    assert h.pool() == g.pool() and torch.cuda.memory_reserved() == kept
+    g.replay()
+    h.replay()
+    assert torch.equal(z.cpu(), torch.full((1000,), 5.))
+    g.reset()
+    with pytest.raises(RuntimeError, match="Called CUDAGraph::replay without a preceding successful capture"):
+        g.replay()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == kept
+    del h, y, z
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() < kept
+
+
+def test_streams_that_wait_are_captured():
+    x, side = torch.ones(100, device="cuda"), torch.cuda.Stream()
+
+    def both():
+        here = torch.cuda.current_stream()
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            a = x * 3
+            a.record_stream(here)
+        b = x * 5
+        here.wait_stream(side)
+        return a + b
+
+    g, y = captured(both)
+    x.copy_(torch.full((100,), 2.))
+    g.replay()
+    assert torch.equal(y.cpu(), torch.full((100,), 16.))
+    with pytest.raises(torch.AcceleratorError, match="capturing stream has unjoined work"):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                x * 3
+    assert x.sum().item() == 200
+
+
+def test_copies_of_pinned_memory_are_captured():
+    x, here = torch.zeros(6, device="cuda"), torch.arange(6.).pin_memory()
+    g, _ = captured(lambda: x.copy_(here, non_blocking=True))
+    for k in range(3):
+        here.fill_(k)
+        g.replay()
+        assert torch.equal(x.cpu(), torch.full((6,), float(k)))
+
+
+NOT_NOW, BROKEN = "operation not permitted when stream is capturing", "operation failed due to a previous error during capture"
+
+
+@pytest.mark.parametrize("call", ["item", "synchronize", "nonzero", "stream", "nested"])
+def test_what_a_capture_refuses(call):
+    x = torch.ones(4, device="cuda")
+    warm(lambda: (x.sum(), x + 1, x.nonzero()))
+    calls = {"item": lambda: x.sum().item(), "synchronize": torch.cuda.synchronize, "nonzero": lambda: x.nonzero(),
+             "stream": lambda: torch.cuda.current_stream().synchronize(),
+             "nested": lambda: torch.cuda.graph(torch.cuda.CUDAGraph()).__enter__()}
+    g = torch.cuda.CUDAGraph()
+    with pytest.raises(torch.AcceleratorError, match=BROKEN):
+        with torch.cuda.graph(g):
+            y = x + 1
+            with pytest.raises(torch.AcceleratorError, match=NOT_NOW):
+                calls[call]()
+    assert not torch.cuda.is_current_stream_capturing() and torch.equal((x + 1).cpu(), torch.full((4,), 2.))
+    h, y = captured(lambda: x + 1)
+    h.replay()
+    assert y.sum().item() == 8
+
+
+def test_a_host_tensor_is_refused_and_the_capture_goes_on():
+    x, g = torch.ones(4, device="cuda"), torch.cuda.CUDAGraph()
+    warm(lambda: x * 2)
+    with torch.cuda.graph(g):
+        with pytest.raises(RuntimeError, match="Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU "
+                                               "tensor is pinned"):
+            torch.ones(4).cuda()
+        y = x * 2
+    g.replay()
+    assert y.sum().item() == 8
+
+
+def test_errors_of_graphs():
+    g = torch.cuda.CUDAGraph()
+    for call, text in ((g.replay, "Called CUDAGraph::replay without a preceding successful capture."),
+                       (g.pool, r"Called CUDAGraph::pool\(\) without a preceding successful capture."),
+                       (g.capture_begin, "CUDA graphs must be captured on a non-default stream."),
+                       (g.instantiate, "instantiate.. is intended to be called by the user only when keep_graph=true"),
+                       (g.raw_cuda_graph, "unless CUDAGraph was initialized with keep_graph=true")):
+        with pytest.raises(RuntimeError, match=text):
+            call()
+    with pytest.raises(RuntimeError, match="Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got all"):
+        with torch.cuda.graph(g, capture_error_mode="all"):
+            pass
+    with pytest.warns(UserWarning, match="The CUDA Graph is empty"):
+        with torch.cuda.graph(g):
+            pass
+    g.replay()
+    with pytest.raises(RuntimeError, match="already owns a captured graph"):
+        with torch.cuda.graph(g):
+            pass
+    g.reset()
+    a, b = torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle()
+    assert a != b and len(a) == 2
+
+
+def test_a_kept_graph(tmp_path):
+    x, g = torch.ones(4, device="cuda"), torch.cuda.CUDAGraph(keep_graph=True)
+    warm(lambda: x + 1)
+    with torch.cuda.graph(g):
+        y = x + 1
+    with pytest.raises(RuntimeError, match="until CUDAGraph::instantiate.. has been called"):
+        g.raw_cuda_graph_exec()
+    assert g.raw_cuda_graph()
+    g.instantiate()
+    assert g.raw_cuda_graph_exec()
+    g.replay()
+    assert y.sum().item() == 8
+    g.debug_dump(str(tmp_path / "g.dot"))
+    assert (tmp_path / "g.dot").read_text().startswith("digraph")
+
+
+@pytest.mark.parametrize("unused", [False, True])
+def test_callables(unused):
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)).cuda()
+    eager = copy.deepcopy(net)
+    x = torch.randn(3, 4, device="cuda", requires_grad=True)
+    twice = lambda a, b: {"product": a * 2, "other": (a + 1 if unused else a * b,)}
+    made = torch.cuda.make_graphed_callables((net, twice), ((x,), (torch.randn(3, 2, device="cuda", requires_grad=True),
+                                                                 torch.randn(3, 2, device="cuda", requires_grad=True))),
+                                             allow_unused_input=unused)
+    for _ in range(3):
+        results = []
+        for f, g in (made, (eager, twice)):
+            torch.manual_seed(5)
+            a, b = torch.randn(3, 4).cuda().requires_grad_(), torch.randn(3, 2).cuda().requires_grad_()
+            out = g(f(a), b)
+            (out["product"].sum() + out["other"][0].square().sum()).backward()
+            results.append([out["product"], out["other"][0], a.grad, *([] if unused else [b.grad])])
+        assert all(torch.equal(a, b) for a, b in zip(*results))
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(net.parameters(), eager.parameters()))
+    net.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(net(x[:1]), eager(x[:1]))  # another size: not the graph
+    with pytest.raises(AssertionError, match="must contain only Tensors"):
+        torch.cuda.make_graphed_callables(twice, (x, 2))
+    eager.register_forward_hook(lambda *_: None)
+    with pytest.raises(AssertionError, match="Modules must not have hooks"):
+        torch.cuda.make_graphed_callables(eager, (x,))
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "RMSprop", "Rprop"])
+def test_steps_of_optimizers(name):
+    w = torch.randn(5, device="cuda", requires_grad=True)
+    v = w.detach().clone().requires_grad_()
+    a, b = (getattr(torch.optim, name)([p], capturable=True) for p in (w, v))
+    w.grad = torch.randn(5, device="cuda")
+    v.grad = w.grad.clone()
+    a.step()
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        a.step()
+    b.step()
+    for _ in range(4):  # each launch counts a step
+        g.replay()
+        b.step()
+        assert torch.equal(w, v)
+    counted = getattr(torch.optim, name)([w])
+    counted.step()
+    with pytest.raises(RuntimeError, match=f"CUDA graph capture of step.. for an instance of {name} but param_groups' capturable "
+                                           "is False"), pytest.warns(UserWarning, match="CUDA Graph is empty"):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            counted.step()
