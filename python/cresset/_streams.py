@@ -46,6 +46,10 @@ class Stream:
     def synchronize(self):
         """Waits for all work."""
 
+    def is_capturing(self):
+        """Returns whether work is captured for a graph."""
+        return False
+
     def wait_event(self, event):
         """Lets later work wait for an event."""
 

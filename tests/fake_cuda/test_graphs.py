@@ -118,6 +118,8 @@ def test_memory_is_the_graphs():
     h = torch.cuda.CUDAGraph()
     with torch.cuda.graph(h, pool=g.pool()):
         z = y + x
+        assert torch.cuda.current_stream().is_capturing() and torch.cuda.is_current_stream_capturing()
+        assert not torch.cuda.default_stream().is_capturing()
     assert h.pool() == g.pool() and torch.cuda.memory_reserved() == kept
     g.replay()
     h.replay()
@@ -223,6 +225,27 @@ def test_errors_of_graphs():
     g.reset()
     a, b = torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle()
     assert a != b and len(a) == 2
+
+
+def test_a_graph_that_is_dropped_during_its_capture():
+    x, s = torch.ones(4, device="cuda"), torch.cuda.Stream()
+    warm(lambda: x + 1)
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(s):
+        g.capture_begin()
+        x + 1
+    del g
+    gc.collect()
+    assert not s.is_capturing() and (x + 1).sum().item() == 8
+    again = torch.cuda.CUDAGraph()
+    with pytest.raises(torch.AcceleratorError, match=BROKEN):
+        with torch.cuda.graph(again):
+            with pytest.raises(torch.AcceleratorError, match=NOT_NOW):
+                x.sum().item()
+    with torch.cuda.graph(again):  # after a capture that failed
+        y = x * 3
+    again.replay()
+    assert y.sum().item() == 12
 
 
 def test_a_kept_graph(tmp_path):

@@ -198,6 +198,10 @@ class Stream(_base.Stream):
     def synchronize(self):
         _C._cuda_stream_synchronize(self.device.index, self.cuda_stream)
 
+    def is_capturing(self):
+        with self:
+            return _C._cuda_is_capturing()
+
     def wait_event(self, event):
         event.wait(self)
 

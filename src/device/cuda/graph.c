@@ -294,28 +294,34 @@ const char *cr_cuda_graph_begin(cr_cuda_graph *g, int index, const char *mode,
     return error;
 }
 
+/* Ends the capture that the graph has begun; a graph without what was captured has no pool. */
+static const char *capture_stop(cr_cuda_graph *g)
+{
+    const char *error = cr_cuda_use(g->index);
+
+    if (!error)
+        error = cr_cuda_check(cr_cuda_load_driver()->capture_end(g->stream, &g->graph));
+    draws_end(g);
+    capture_take(g);
+    if (!error && !g->graph)
+        error = graph_say("Invalid capture.");
+    if (error)
+        graph_leave_pool(g);
+    return error;
+}
+
 const char *cr_cuda_graph_end(cr_cuda_graph *g, bool *empty)
 {
-    const cr_cuda_driver *d = cr_cuda_load_driver();
     size_t nodes = 0;
-    void *graph = NULL;
 
     *empty = false;
     if (!g->pool || g->captured)
         return graph_say("Called CUDAGraph::capture_end without a preceding capture_begin.");
     if (cr_cuda_stream(g->index) != g->stream)
         return graph_say("Capture must end on the same stream it began on.");
-    GRAPH_TRY(cr_cuda_use(g->index));
-    const char *error = cr_cuda_check(d->capture_end(g->stream, &graph));
-    draws_end(g);
-    capture_take(g);
-    if (error)
-        return error;
-    if (!graph)
-        return graph_say("Invalid capture.");
-    g->graph = graph;
+    GRAPH_TRY(capture_stop(g));
     g->captured = true;
-    GRAPH_TRY(cr_cuda_check(d->graph_nodes(graph, NULL, &nodes)));
+    GRAPH_TRY(cr_cuda_check(cr_cuda_load_driver()->graph_nodes(g->graph, NULL, &nodes)));
     *empty = !nodes;
     return g->keeps ? NULL : cr_cuda_graph_make(g);
 }
@@ -360,10 +366,8 @@ const char *cr_cuda_graph_reset(cr_cuda_graph *g)
     const char *error = graph_settle(g);
     bool alive = cr_cuda_is_initialized() && !cr_cuda_use(g->index);
 
-    if (g->pool && !g->captured && cr_cuda_stream(g->index) == g->stream) {
-        bool empty; /* a capture that was not ended */
-        (void)cr_cuda_graph_end(g, &empty);
-    }
+    if (g->pool && !g->captured)
+        (void)capture_stop(g); /* a capture that was not ended */
     if (g->exec && alive)
         d->graph_exec_drop(g->exec);
     if (g->graph && alive)
