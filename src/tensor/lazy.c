@@ -327,9 +327,11 @@ static cr_status lazy_call_past(const cr_op *op, const cr_value *arg, cr_value *
     return cr_call_past(CR_STAGE_CONJ, op, arg, result);
 }
 
+bool (*cr_handler_records)(const cr_op *op, const cr_value *arg);
+
 cr_status cr_conj_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    return cr_op_takes_bits(op)
+    return cr_op_takes_bits(op) || (cr_handler_records && cr_handler_records(op, arg))
                ? lazy_call_past(op, arg, result)
                : cr_call_resolved(lazy_call_past, cr_tensor_resolved_by_calls, op, arg, result);
 }

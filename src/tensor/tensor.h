@@ -253,6 +253,11 @@ static inline bool cr_is_lazy(const cr_tensor *t)
 void cr_tensor_set_bits(cr_tensor *t, bool conj, bool neg);
 /* Whether a tensor among the arguments has one of the bits. */
 bool cr_any_lazy(const cr_op *op, const cr_value *arg);
+
+/* True if a handler in Python makes the call, and autograd records the calls that the handler
+ * makes: it gets arguments with their bits, so that copies without bits have a history.  NULL
+ * without Python. */
+extern bool (*cr_handler_records)(const cr_op *op, const cr_value *arg);
 /* A new reference to `t`, or a copy without bits when it has some.  Not recorded. */
 CR_MUST cr_status cr_tensor_resolved(cr_tensor **out, cr_tensor *t);
 /* The same by calls through all stages. */

@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 import cresset as torch
+from cresset._tags import changes_sizes
 from cresset.func import grad, jvp, vmap
 
 from table import BY_KEY, ENTRIES, Draw, leaves
@@ -142,6 +143,111 @@ def weighted(outs):
         product = out * weights
         total = total + (product.real + 2 * product.imag if out.is_complex() else product).sum()
     return total
+
+
+# Views of one tensor; where the elements of a view share memory, a write is refused.
+VIEWS = [e for e in DRAWN if {"view", "permute", "expand", "split", "bits", "reshape"} & set(e.words)
+         and e.key not in ("contiguous", "ravel", "unfold")]
+
+
+@by_key(VIEWS)
+def test_writes_to_views_of_examples(key):
+    """What a function writes to a view of an example, the example has."""
+    entry = BY_KEY[key]
+    for dtype in {"float64", "complex128"} & set(entry.dtypes):
+        for examples, mapped, where in tried(entry, dtype):
+            if examples.places[0] not in mapped:
+                continue
+
+            def write(*tensors):
+                views = list(leaves(examples.draws[0].run(examples.values(tensors))))
+                for n, view in enumerate(views):
+                    view.copy_(view * (3 + n))
+                return (*views, *tensors)
+            xs, dims = examples.inputs(mapped)
+            compare(outcome(lambda: vmap(write, in_dims=dims)(*copies(xs))),
+                    outcome(lambda: loop(lambda *x: write(*copies(x)), xs, dims)), where)
+
+
+# Forms in place that make a tensor another view of itself, with arguments; the sizes of an example are 2, 1, 3.
+BECOMES = {"transpose_": (0, 2), "swapaxes_": (-1, 1), "swapdims_": (1, 2), "unsqueeze_": (1,), "squeeze_": (),
+           "squeeze_.dim": (1,), "squeeze_.dims": ((0, 1),), "as_strided_": ((2, 2), (1, 3)), "t_": (),
+           "resize_": ((2, 2),)}
+
+
+def test_all_forms_that_change_sizes_are_tried():
+    ours = {e.key for e in ENTRIES if e.name.endswith("_") and "sparse" not in e.words
+            and not e.name.startswith(("set_", "resize_as", "_")) and changes_sizes(overload(e))}
+    assert ours == set(BECOMES)
+
+
+def overload(entry):
+    return getattr(getattr(torch.ops.aten, entry.name), entry.overload or "default")
+
+
+@pytest.mark.parametrize("key", BECOMES)
+def test_examples_become_views(key):
+    """The results, later writes, and derivatives outside and inside of the map."""
+    name, args = key.split(".")[0], BECOMES[key]
+    sizes = (2, 3) if name == "t_" else (2, 1, 3)
+    x = torch.arange(24.0, dtype=torch.float64).reshape(2, 2, *sizes) if name == "t_" else \
+        torch.arange(36.0, dtype=torch.float64).reshape(3, 2, *sizes)
+
+    def change(x):
+        y = x.clone()
+        before = y.view(-1)
+        assert getattr(y, name)(*args) is y
+        y.mul_(torch.arange(1.0, y.shape[-1] + 1)).sin_()
+        return y, y.shape[0] * y, before
+
+    def total(x):
+        return sum((n + 1) * (y * y.cos()).sum() for n, y in enumerate(change(x)[:2]))
+
+    def compare_with(f):
+        for got, want in zip(leaves(vmap(vmap(f))(x)), leaves(loop_of(lambda row: loop_of(f, row), x))):
+            assert got.shape == want.shape
+            torch.testing.assert_close(got, want)
+
+    def loop_of(f, x):
+        parts = [f(row) for row in x]
+        return torch.stack(parts) if isinstance(parts[0], torch.Tensor) else tuple(map(torch.stack, zip(*parts)))
+    compare_with(change)
+    if name != "resize_":  # has no derivative
+        compare_with(grad(total))
+        torch.testing.assert_close(grad(lambda x: vmap(vmap(total))(x).sum())(x), vmap(vmap(grad(total)))(x))
+
+
+def test_places_of_a_storage_are_those_of_an_example():
+    x = torch.arange(40.0)[4:16].reshape(3, 4)
+    assert vmap(lambda row: row.as_strided((2,), (1,), 5))(x).tolist() == [[5, 6], [9, 10], [13, 14]]
+    assert vmap(lambda row: row.as_strided((2,), (1,)))(x).tolist() == [[4, 5], [8, 9], [12, 13]]
+    assert vmap(lambda column: column.as_strided((2,), (4,)), in_dims=1)(x).tolist() == [[4, 8], [5, 9], [6, 10], [7, 11]]
+
+
+def with_two_complex(entry):
+    draws = [Draw(entry, case, "complex128").values for case in entry.cases()]
+    return any(sum(isinstance(x, torch.Tensor) and x.is_complex() for v in values.values() for x in leaves(v)) > 1
+               for values in draws)
+
+
+@by_key([e for e in WITH_GRAD if "complex128" in e.dtypes and with_two_complex(e)])
+def test_gradients_of_conjugates_and_parts(key):
+    """Tensors beside the batch have a bit (conj), and a history."""
+    entry = BY_KEY[key]
+    for examples, mapped, where in tried(entry, "complex128"):
+        xs, dims = examples.inputs(mapped)
+        by = tuple(n for n in differentiable(examples) if xs[n].is_complex())
+        beside = [n for n in by if examples.places[n] not in mapped]
+        if not beside:
+            continue
+
+        def call(*tensors):
+            return examples.call(*[x.conj() if n in beside else x.clone() for n, x in enumerate(tensors)])
+
+        def of(run):
+            return grad(lambda *x: weighted(run(x)), argnums=by)(*xs)
+        compare(outcome(lambda: of(lambda x: vmap(call, in_dims=dims)(*x))),
+                outcome(lambda: of(lambda x: loop(call, x, dims))), where)
 
 
 def differentiable(examples):

@@ -14,6 +14,7 @@ from collections import namedtuple
 
 from .. import _C
 from .._C import Tensor
+from .._tags import changes_sizes
 from ..utils._python_dispatch import TorchDispatchMode
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -112,6 +113,8 @@ def _call_batch(func, args, kwargs, level):
     if getattr(func, "_batching", None) is not None:
         return call.registered(func._batching)
     call.check_writes()
+    if changes_sizes(func):
+        return call.moved()
     if func._opname in _DYNAMIC:
         call.refuse_dynamic()
     if func._opname == "index" and any(call.is_batch(x) and x.dtype in (_C.bool, _C.uint8) for x in call.given["indices"]):
@@ -173,6 +176,33 @@ class _Call:
         leaves, spec = tree_flatten(result)
         dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(leaves)
         return tree_unflatten([x if d is None else _Batched(x.movedim(d, 0), self.level) for x, d in zip(leaves, dims)], spec)
+
+    def moved(self):
+        """transpose_ and others: the wrapper shows another view of the batch.  The tensor that the map was given stays."""
+        x = self.args[0]
+        if self.func._opname in ("resize_", "resize_as_"):
+            like = self.given.get("the_template")
+            return self.resized(x, self.given["size"] if like is None else like.shape)
+        plain = _plain_view(self.func)
+        if plain is None:
+            raise RuntimeError(f"Batching rule not implemented for {self.func._schema.name}; the fallback path doesn't work "
+                               "on out= or view ops.")
+        inner = _call_batch(plain, self.args, self.kwargs, self.level).inner
+        with _C._FakesOnly():
+            self.func(*self.args, **self.kwargs)
+        x.inner = inner
+        return x
+
+    def resized(self, x, size):
+        """Gives each example other sizes; elements are kept as far as they fit."""
+        before = x.numel()
+        with _C._FakesOnly():
+            x.resize_(size)
+        flat = x.inner.reshape(self.size, before)
+        if x.numel() > before:
+            flat = _C.cat([flat, flat.new_empty(self.size, x.numel() - before)], 1)
+        x.inner = flat[:, :x.numel()].reshape(self.size, *x.shape)
+        return x
 
     def run(self, changed, leading=()):
         """Calls the operator with some arguments (by name) changed."""
@@ -252,7 +282,7 @@ def _shift(d):
 
 
 _SIZES = ("input_sizes", "input_size", "size")  # parameters: the sizes of the result
-_NAMED_DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension")
+_NAMED_DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension", "source", "destination", "axis0", "axis1")
 
 
 def _dims(call):
@@ -307,6 +337,31 @@ def _sizes(call):
         return x.inner.reshape([call.size, *size])
     inner = x.inner.reshape([call.size, *[1] * (len(size) - x.dim()), *x.shape])
     return inner.expand([call.size, *size])
+
+
+def _strided(call):
+    """as_strided: places are counted from an example's first element in the storage."""
+    x, size, stride = call.args[0], call.given["size"], call.given["stride"]
+    if not call.is_batch(x) or len(size) != len(stride):
+        return NotImplemented
+    return call.run({"size": [call.size, *size], "stride": [x.inner.stride(0), *stride]})
+
+
+def _squeezed(call):
+    """squeeze without dims: the batch may have one example."""
+    x = call.args[0]
+    return _C.squeeze(x.inner, [d + 1 for d, n in enumerate(x.shape) if n == 1])
+
+
+def _elements(call):
+    """A view that shows each element, or the last dim, in another way."""
+    x, name = call.args[0], call.func._opname
+    least = {"view_as_complex": 1, "matrix_H": 2, "mH": 2, "adjoint": 2}.get(name, 0)
+    if name == "view" and x.dim() == 0 and call.given["dtype"].itemsize != x.dtype.itemsize:
+        least = 1
+    if x.dim() < least or name == "matrix_H" and x.dim() > 2:
+        return NotImplemented  # an example alone raises
+    return x.inner.mH if name == "matrix_H" else call.func(x.inner, *call.args[1:], **call.kwargs)
 
 
 def _joined(call):
@@ -379,6 +434,21 @@ def _new(call):
     return call.func(call.args[0].inner, [call.size, *call.args[1]], *call.args[2:], **call.kwargs)
 
 
+def _changes_dtype(func):
+    return func._opname in ("view_as_real", "view_as_complex") or func._opname == "view" and func._overloadname == "dtype"
+
+
+@functools.cache
+def _plain_view(func):
+    """Returns the operator that gives the view which a call in place makes of its tensor, or None."""
+    from .. import ops
+    packet = getattr(ops.aten, func._opname.removesuffix("_"), None)
+    views = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
+    names = [a.name for a in func._schema.arguments]
+    same = [v for v in views if v.is_view and [a.name for a in v._schema.arguments] == names]
+    return next((v for v in same if v._overloadname == func._overloadname), same[0] if same else None)
+
+
 @functools.cache
 def _rules(func):
     """Returns the rules that may have the call for a batch."""
@@ -386,6 +456,12 @@ def _rules(func):
         return (_product,)
     if func._opname == "t":
         return (_flip_matrix,)
+    if func._opname in ("as_strided", "as_strided_copy"):
+        return (_strided,)
+    if func._opname == "squeeze" and not func._overloadname.startswith("dim"):
+        return (_squeezed,)
+    if "bits" in func.words or "view" in func.words and _changes_dtype(func):
+        return (_elements,)
     name, does, types = func._opname, func._record["does"], _types(func)
     if func.namespace == "aten" and name.startswith("new_"):
         return (_new,)

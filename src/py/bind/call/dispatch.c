@@ -105,6 +105,11 @@ static cr_handled dispatch_handling(const cr_op *op, const cr_value *arg)
     return how;
 }
 
+static bool dispatch_makes_recorded(const cr_op *op, const cr_value *arg)
+{
+    return dispatch_handling(op, arg) == CR_HANDLED_PARTS;
+}
+
 static bool dispatch_has_parts(const cr_op *op, const cr_value *arg)
 {
     bool composite = op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE;
@@ -682,6 +687,7 @@ int cr_py_dispatch_start(PyObject *m)
 {
     cr_stage_fns[CR_STAGE_PYTHON] = dispatch_stage;
     cr_recorder_handling = dispatch_handling;
+    cr_handler_records = dispatch_makes_recorded;
     dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
     dispatch_records_name = PyUnicode_InternFromString("_records_parts");
     dispatch_whole_name = PyUnicode_InternFromString("_recorded_whole");
