@@ -123,8 +123,8 @@ CR_MUST cr_status cr_layout_scatter(cr_tensor **out, cr_tensor *t, const cr_layo
  * cr_view_node. */
 CR_MUST cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view,
                                  const char *name);
-/* The same over result 0 of `to`. */
-CR_MUST cr_status cr_layout_node_of(cr_node **out, cr_node *to, const cr_layout *base,
+/* The same over a result of a node. */
+CR_MUST cr_status cr_layout_node_of(cr_node **out, cr_edge to, const cr_layout *base,
                                     const cr_layout *view);
 /* Gather and scatter, recorded when grad mode is on and `t` requires a gradient. */
 CR_MUST cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t,

@@ -419,7 +419,7 @@ cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view,
     return CR_OK;
 }
 
-cr_status cr_layout_node_of(cr_node **out, cr_node *to, const cr_layout *base,
+cr_status cr_layout_node_of(cr_node **out, cr_edge to, const cr_layout *base,
                             const cr_layout *view)
 {
     cr_node *n = NULL;
@@ -428,7 +428,7 @@ cr_status cr_layout_node_of(cr_node **out, cr_node *to, const cr_layout *base,
     CR_TRY(cr_node_new(&n, sizeof(layout_node), &view_kind, 1, 1));
     CR_GO(layout_copy(&((layout_node *)n)->base, base));
     CR_GO(layout_copy(&((layout_node *)n)->view, view));
-    n->edges[0] = (cr_edge){cr_node_keep(to), 0};
+    n->edges[0] = (cr_edge){cr_node_keep(to.node), to.input};
     *out = n;
     return CR_OK;
 done:

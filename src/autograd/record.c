@@ -325,6 +325,42 @@ done:
     return st;
 }
 
+/* True for a call that makes a tensor another view of its storage, by an entry without a
+ * derivative of its own. */
+static bool record_moves(const cr_op *op, const cr_derivative_plan *p)
+{
+    const cr_rule *f = op->functional;
+
+    return !p->count && op->words & CR_WORD_RESETS && f && f->kind == CR_RULE_CALL &&
+           f->op->does == CR_DOES_MAP;
+}
+
+/* The derivative is that of the view. */
+static cr_status record_moved(const cr_op *op, const cr_value *arg, cr_value *result, int w)
+{
+    cr_layout was = {0}, now = {0};
+    cr_edge edge = {0};
+    cr_node *n = NULL;
+    cr_status st;
+
+    CR_GO(cr_layout_of(&was, arg[w].t));
+    CR_GO(cr_edge_of(&edge, arg[w].t));
+    CR_GO(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result));
+    st = cr_layout_of(&now, arg[w].t);
+    if (!st)
+        st = cr_layout_node_of(&n, edge, &was, &now);
+    if (!st)
+        st = cr_set_history(arg[w].t, n, 0);
+    if (st)
+        cr_drop_values(result, op->result_count);
+done:
+    cr_node_drop(n);
+    cr_node_drop(edge.node);
+    cr_layout_drop(&was);
+    cr_layout_drop(&now);
+    return st;
+}
+
 static cr_status check_fits(const cr_tensor *from, const cr_tensor *self)
 {
     cr_text have = {0}, want = {0};
@@ -412,6 +448,8 @@ static cr_status stage_inplace(const cr_op *op, const cr_derivative_plan *p,
     CR_TRY(cr_check_inplace(arg[w].t, true));
     if (!wanted && !cr_requires_grad(arg[w].t))
         return cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result);
+    if (record_moves(op, p))
+        return record_moved(op, arg, result, w);
     return record_inplace(op, p, arg, result, wanted, w);
 }
 

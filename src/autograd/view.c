@@ -186,7 +186,7 @@ cr_status cr_set_result_history(cr_tensor *t, cr_node *node, uint32_t output)
 
     if (!cr_changes_view(node))
         return cr_set_history(t, node, output);
-    CR_TRY(cr_layout_node_of(&n, &around->node, &around->base, &around->view));
+    CR_TRY(cr_layout_node_of(&n, (cr_edge){&around->node, 0}, &around->base, &around->view));
     cr_status st = cr_set_history(t, n, 0);
     cr_node_drop(n);
     return st;

@@ -302,7 +302,8 @@ def written(entry, dtype):
     """A draw of an entry that writes self; no sample is stated for these."""
     samples = {"unsqueeze_": "dim = 1", "transpose_": "dim1 = 1", "swapaxes_": "axis0 = 0; axis1 = 1",
                "swapdims_": "dim1 = 1", "squeeze_": "self = t(3, 1)", "squeeze_.dim": "self = t(3, 1); dim = 1",
-               "squeeze_.dims": "self = t(3, 1); dim = [1]", "fill_.Tensor": "value = t()"}
+               "squeeze_.dims": "self = t(3, 1); dim = [1]", "fill_.Tensor": "value = t()",
+               "as_strided_": "size = [2, 2]; stride = [1, 3]; storage_offset = 1"}
     return Draw(entry, samples.get(entry.key, ""), dtype)
 
 

@@ -27,10 +27,41 @@ def leaf():
     (lambda x: torch.special.gammainc(x, X), "the derivative for 'igamma: input' is not implemented"),
     (lambda x: torch.special.gammaincc(x, X), "the derivative for 'igammac: input' is not implemented"),
     (lambda x: torch.special.zeta(x + 2, X), "the derivative for 'zeta' is not implemented"),
+    (lambda x: torch.zeros(1, dtype=torch.float64).set_(x), "set_ is not implemented"),
+    (lambda x: (x * 1).set_(X), "set_ is not implemented"),
+    (lambda x: (x * 1).set_(X.untyped_storage(), 1, (2,), (1,)), "set_ is not implemented"),
 ])
 def test_a_missing_derivative_raises(call, text):
     with pytest.raises((RuntimeError, NotImplementedError), match=text):
         call(leaf()).sum().backward()
+
+
+def test_leaves_do_not_take_other_memory():
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        leaf().set_(X)
+    with torch.no_grad():
+        x = leaf()
+        assert x.set_(X[0]) is x and x.tolist() == X[0].tolist() and x.requires_grad
+
+
+@pytest.mark.parametrize("size, stride, offset", [((2, 2), (1, 2), None), ((3,), (0,), 1), ((3,), (1,), 2), ((2, 2, 2), (1, 0, 2), 1)])
+def test_a_tensor_that_becomes_another_view_has_its_derivative(size, stride, offset):
+    """as_strided_ of a view of a result, and changed afterwards; forward mode; the second derivative."""
+    weights = torch.arange(1.0, 9, dtype=torch.float64)[:torch.empty(size).numel()].reshape(size)
+
+    def moved(x):
+        return (x * x)[:].as_strided_(size, stride, offset).sin() * weights
+
+    def viewed(x):
+        return (x * x)[:].as_strided(size, stride, offset).sin() * weights
+    x = torch.arange(1.0, 6, dtype=torch.float64) / 5
+    assert gradcheck(moved, x.clone().requires_grad_(), check_forward_ad=True)
+    assert gradgradcheck(moved, x.clone().requires_grad_())
+    y = x.clone().requires_grad_()
+    assert torch.equal(torch.autograd.grad(moved(y).sum(), y)[0], torch.autograd.grad(viewed(y).sum(), y)[0])
+    if 0 not in stride:
+        z = (y * 1).as_strided_(size, stride, offset).mul_(2)
+        assert torch.autograd.grad(z.sum(), y)[0].sum() == 2 * weights.numel()
 
 
 @pytest.mark.parametrize("mode", ("sum", "mean", "max"))

@@ -661,6 +661,21 @@ static cr_status fit_storage(cr_storage *s, cr_dtype t, const cr_geometry *g)
     return cr_storage_resize(s, (size_t)need);
 }
 
+/* A call, so that autograd sees it. */
+static PyObject *set_from(PyObject *self, cr_tensor *source)
+{
+    const cr_op *op = cr_py_find_op("set_.source_Tensor");
+    cr_value arg[CR_MAX_ARGS] = {cr_of_tensor(SELF), cr_of_tensor(source)}, result;
+
+    if (!op)
+        return NULL;
+    cr_status st = cr_py_call(op, arg, &result);
+    if (st)
+        return cr_py_raise(st);
+    cr_drop(result.t);
+    return Py_NewRef(self);
+}
+
 static PyObject *set_over(PyObject *self, cr_storage *s, const cr_geometry *g)
 {
     cr_dtype t = (cr_dtype)SELF->dtype;
@@ -672,9 +687,9 @@ static PyObject *set_over(PyObject *self, cr_storage *s, const cr_geometry *g)
     if (st)
         return cr_py_raise(st);
     cr_storage_keep(s);
-    st = cr_tensor_set_from(SELF, made);
+    PyObject *set = set_from(self, made);
     cr_drop(made);
-    return st ? cr_py_raise(st) : Py_NewRef(self);
+    return set;
 }
 
 /* set_(), set_(tensor), set_(storage, offset, size, stride) */
@@ -694,10 +709,8 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
                             "Could not run 'aten::set_.source_Tensor' with arguments from the "
                             "'SparseCPU' backend.");
     cr_recorder_refuse("set_() is called");
-    if (source && cr_py_is_tensor(source) && !size) {
-        cr_status st = cr_tensor_set_from(SELF, cr_py_tensor_of(source));
-        return st ? cr_py_raise(st) : Py_NewRef(self);
-    }
+    if (source && cr_py_is_tensor(source) && !size)
+        return set_from(self, cr_py_tensor_of(source));
     if (source && PyObject_HasAttrString(source, "_untyped_storage")) {
         source = PyObject_GetAttrString(source, "_untyped_storage");
         Py_XDECREF(source); /* its owner keeps it alive */
