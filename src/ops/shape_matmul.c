@@ -261,7 +261,7 @@ static int64_t leading(const cr_view *v)
     int64_t n = 1;
 
     for (int d = 0; d + 1 < v->ndim; d++)
-        n *= v->size[d];
+        n = CR_WRAP_MUL(n, v->size[d]);
     return n;
 }
 

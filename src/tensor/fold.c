@@ -511,8 +511,8 @@ static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *ar
     CR_TRY(cr_dim_mask(&x->mask, dim, self->ndim));
     x->count = 1;
     for (int d = 0; d < self->ndim; d++)
-        if (x->mask >> d & 1)
-            x->count *= self->size[d];
+        if (x->mask >> d & 1 && CR_MUL_OVERFLOW(x->count, self->size[d], &x->count))
+            x->count = INT64_MAX; /* of a tensor without elements: there is no result */
     return cr_decide_types(op, arg, &x->compute, &x->result);
 }
 

@@ -395,8 +395,8 @@ static cr_status reduced_count(const cr_value *v, cr_value *out)
 
     CR_TRY(cr_dim_mask(&mask, &v[1], value_ndim(&v[0])));
     for (int d = 0; d < value_ndim(&v[0]); d++)
-        if (mask >> d & 1)
-            n *= value_sizes(&v[0])[d];
+        if (mask >> d & 1 && CR_MUL_OVERFLOW(n, value_sizes(&v[0])[d], &n))
+            n = INT64_MAX; /* of a tensor without elements: there is no result */
     *out = cr_of_int(n);
     return CR_OK;
 }

@@ -98,8 +98,13 @@ cr_status cr_do_pixel_shuffle(const cr_value *arg, cr_value *result)
         order[n + i] = turned[i];
     }
     append_size(&sizes, split[0]);
-    append_size(&sizes, split[3] * f);
-    append_size(&sizes, split[4] * f);
+    for (int i = 3; i < 5; i++) {
+        int64_t side;
+        if (CR_MUL_OVERFLOW(split[i], f, &side))
+            return cr_fail(CR_RUNTIME, "pixel_shuffle: an upscale_factor of %lld is too large",
+                           (long long)f);
+        append_size(&sizes, side);
+    }
     return shuffle_elements(result, &arg[0], &fine, order, &sizes);
 }
 

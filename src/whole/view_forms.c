@@ -312,10 +312,10 @@ cr_status cr_do_flatten(const cr_value *arg, cr_value *result)
     if (t->ndim && first == last)
         return cr_give(result, t);
     for (int i = 0; i < t->ndim; i++) {
-        if (i > first && i <= last)
-            size[n - 1] *= t->size[i];
-        else
+        if (i <= first || i > last)
             size[n++] = t->size[i];
+        else if (CR_MUL_OVERFLOW(size[n - 1], t->size[i], &size[n - 1]))
+            return cr_fail(CR_RUNTIME, "numel: integer multiplication overflow");
     }
     if (t->ndim == 0)
         size[n++] = 1;

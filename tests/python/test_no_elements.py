@@ -33,3 +33,9 @@ def test_an_empty_batch_leaves_the_statistics(size, compiled):
         assert y.shape == x.grad.shape == size
         assert module.running_mean.tolist() == [0, 0, 0] and module.running_var.tolist() == [1, 1, 1]
         assert module.weight.grad.tolist() == module.bias.grad.tolist() == [0, 0, 0]
+
+
+def test_dims_of_a_tensor_without_elements_may_have_any_product():
+    x = torch.zeros(1, 0, 1, 1).expand(3, 0, 2**40, 2**40)
+    for reduced in (x.sum((2, 3)), x.mean((2, 3)), x.var((2, 3)), x.prod(2), x.amax((2, 3))):
+        assert reduced.shape[:2] == (3, 0) and not reduced.numel()
