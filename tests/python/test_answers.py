@@ -399,6 +399,13 @@ def test_tensor_takes_every_number_of_a_floating_dtype_as_its_nearest_value():
         torch.tensor(1j, dtype=torch.int8)
 
 
+def test_tensor_takes_every_complex_number():
+    for given, dtype in (([1e200 + 1j], None), ([1e200], torch.complex64), ([complex(1, -1e200)], torch.complex64)):
+        made = torch.tensor(given, dtype=dtype)
+        assert made.dtype == torch.complex64
+        numpy.testing.assert_array_equal(made.numpy(), numpy.array(given, dtype="complex128").astype("complex64"))
+
+
 def test_ldexp_of_exponents_whose_power_overflows():
     x = torch.tensor([1.5, 1e-30, 3e38, -0.0, inf])
     e = torch.tensor([127, 200, -300, 2000, -2000])

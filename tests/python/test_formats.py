@@ -92,6 +92,12 @@ def test_results_of_channels_last_3d(function):
     assert torch.equal(y, function(x.contiguous()))
 
 
+def test_an_average_of_each_channel_keeps_the_format():
+    x = torch.randn(2, 4, 6, 5)
+    assert F.adaptive_avg_pool2d(x, 1).stride() == (4, 1, 1, 1)
+    assert F.adaptive_avg_pool2d(x.to(memory_format=torch.channels_last), 1).stride() == (4, 1, 4, 4)
+
+
 def test_results_of_mixed_formats_are_row_major():
     x = torch.randn(2, 4, 6, 5).to(memory_format=torch.channels_last)
     assert torch.cat([x, x.contiguous()], 1).is_contiguous()

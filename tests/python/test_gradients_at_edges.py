@@ -177,3 +177,24 @@ def test_powers_of_mixed_kinds(function, base, exponent):
         if leaf.requires_grad:
             want = want.conj() if leaf.is_complex() else want.real
             numpy.testing.assert_allclose(leaf.grad.numpy(), want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("function, slope", [(F.hardtanh, 0.0), (F.hardshrink, 0.0), (F.softshrink, 0.0), (F.elu, 1.0),
+                                             (F.celu, 1.0), (F.hardswish, 1.0)])
+@pytest.mark.parametrize("n", [1, 9, 40])
+def test_the_gradient_at_nan_is_the_same_at_every_place(function, slope, n):
+    """Elements of one vector and those left over, where torch's differ."""
+    x = torch.full((n,), NAN, requires_grad=True)
+    function(x).sum().backward()
+    assert x.grad.tolist() == [slope] * n
+
+
+def test_the_gradient_of_a_product_with_zeros_is_no_nan_where_others_overflow():
+    x = torch.tensor([[1e13, 0.0, 0.0], [1e13, 1e13, 0.0], [1e13, 1e13, 1e13]])
+    assert not torch.func.grad(torch.prod)(x).any()
+    y = torch.tensor([1e30, 1e30, 0.0, 1e30, 0.0, 1e30], requires_grad=True)
+    y.prod().backward()
+    assert y.grad.tolist() == [0.0] * 6
+    z = torch.tensor([2.0, 0.0, INF, 0.0], requires_grad=True)
+    z.prod(0).backward()
+    assert z.grad.isnan().tolist() == [True, True, False, True]

@@ -37,6 +37,8 @@ def test_values_and_empty_results():
     assert torch.fmod(a, b).tolist() == [1, -1, 1, -1]
     assert torch.div(a, b, rounding_mode="trunc").tolist() == [3, -3, -3, 3]
     assert (a[:0] // torch.zeros(1, dtype=torch.int64)).shape == (0,)
+    for of_none in (a[:0] // 0, a[:0] % 0, a[:0].fmod(0), torch.div(a[:0], 0, rounding_mode="trunc")):
+        assert of_none.shape == (0,) and of_none.dtype == torch.int64
     assert (torch.empty(2, 0, dtype=torch.int64, device="meta") // torch.zeros(1, dtype=torch.int64, device="meta")).is_meta
     assert (torch.tensor([True]) // torch.tensor([0.0])).item() == float("inf")
 

@@ -189,7 +189,7 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
     }
     if (!fits_64_bits(x, s, t))
         return -1;
-    if (!cr_dtype_is_float(t) && !cr_scalar_fits(s, t)) {
+    if (!cr_dtype_is_float(t) && !cr_dtype_is_complex(t) && !cr_scalar_fits(s, t)) {
         PyErr_Format(PyExc_RuntimeError,
                      "value cannot be converted to type %s without overflow", cr_dtype_name(t));
         return -1;
