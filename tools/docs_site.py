@@ -23,7 +23,7 @@ MODULES = {
     "fft": "fft", "special": "special", "distributions": "distributions", "compiler": "compiler", "fx": "fx", "jit": "jit",
     "library": "library", "random": "random", "sparse": "sparse", "higher-order operators": "_higher_order_ops"}
 PAGES = {"index": "README.md", "tutorial": "docs/tutorial.md", "design": "DESIGN.md", "contributing": "CONTRIBUTING.md",
-         "changes": "CHANGELOG.md", "names": "docs/names.md"}
+         "changes": "CHANGELOG.md", "names": "docs/names.md", "claims": "docs/claims.md"}
 
 STYLE = """body{font:16px/1.5 system-ui,sans-serif;margin:0;color:#222;display:flex}
 nav{width:15em;min-height:100vh;background:#f4f5f7;padding:1em;box-sizing:border-box;flex:none;font-size:14px}
