@@ -4,7 +4,8 @@
  * it is plain (script/seen.h), and its graph becomes a program: with fusion groups and packed
  * weights, and with the bits of the steps.  An attempt costs time, so programs must gain: when
  * the native code is ready, and compilers no longer take time from the steps, calls are timed
- * either way in turns, and the faster way stays.
+ * either way in turns.  A way stays until the other one is clearly faster, and both are timed
+ * again later, because what else the machine does decides, too.
  *
  * An entry states what the call depends on: the thread's modes, arguments, attributes, the
  * geometry of tensors, and which tensors are the same.  It holds no tensor and no object: all
@@ -28,12 +29,17 @@ enum {
     SCRIPTED_SEEN = 2,    /* equal calls before the one that is recorded */
     SCRIPTED_TIMED = 9,   /* calls of each way that are timed */
     SCRIPTED_TURN = 3,    /* of them, one after the other */
+    SCRIPTED_AGAIN = 256, /* calls until both ways are timed again; later up to */
+    SCRIPTED_AGAIN_MOST = 4096,
     SCRIPTED_WAITS = 400, /* calls that wait for native code */
     SCRIPTED_NODES = 4096,
     SCRIPTED_INPUTS = 2048,
     SCRIPTED_PLACES = 4 * SCRIPTED_INPUTS, /* twice the tensors and constants of a call */
     SCRIPTED_OUTPUTS = 16
 };
+
+/* The other way is taken if its time is at most this part of the present one's. */
+static const double scripted_gain = 0.95;
 
 typedef struct {
     uint32_t include, exclude;
@@ -61,6 +67,8 @@ typedef struct {
     scripted_state state;
     int calls, waits, tries; /* these and the next are in the function's lock */
     int steps_timed, runs_timed;
+    int since, again; /* calls since both ways were timed, and until they are again */
+    bool uses;        /* the program was the faster way when both were timed last */
     double steps_best, run_best;
     uint64_t used;
     scripted_modes modes;
@@ -787,6 +795,32 @@ static bool scripted_is_ready(scripted_entry *e)
            (e->waits > SCRIPTED_WAITS || cr_program_wait(p, 0) == cr_program_groups(p));
 }
 
+/* Whether both ways have been timed and are to be timed again. */
+static bool scripted_is_due(scripted_entry *e)
+{
+    return e->again && (e->state == SCRIPTED_USED || e->state == SCRIPTED_LEFT) &&
+           ++e->since > e->again;
+}
+
+static void scripted_try_again(scripted_entry *e)
+{
+    e->state = SCRIPTED_TRIED;
+    e->tries = e->steps_timed = e->runs_timed = e->since = 0;
+}
+
+/* Both ways have been timed: the way that stays. */
+static void scripted_decide(scripted_entry *e, const cr_sfunction *f)
+{
+    e->uses = e->uses ? e->steps_best > scripted_gain * e->run_best
+                      : e->run_best <= scripted_gain * e->steps_best;
+    e->state = e->uses ? SCRIPTED_USED : SCRIPTED_LEFT;
+    e->again = !e->again                            ? SCRIPTED_AGAIN
+               : 4 * e->again < SCRIPTED_AGAIN_MOST ? 4 * e->again
+                                                    : SCRIPTED_AGAIN_MOST;
+    cr_log_line("graph", 1, "%s: steps %.1f us, program %.1f us", f->qualified,
+                1e6 * e->steps_best, 1e6 * e->run_best);
+}
+
 typedef struct {
     bool records, program, timed;
 } scripted_way;
@@ -804,6 +838,8 @@ static scripted_way scripted_choose(scripted *s, scripted_entry *e)
         e->state = SCRIPTED_USED;
     if (e->state == SCRIPTED_WAITING && scripted_is_ready(e))
         e->state = SCRIPTED_TRIED;
+    else if (!always && scripted_is_due(e))
+        scripted_try_again(e);
     w.timed = e->state == SCRIPTED_TRIED;
     w.program = w.timed ? e->tries++ / SCRIPTED_TURN % 2 == 0 : e->state == SCRIPTED_USED;
     return w;
@@ -818,18 +854,20 @@ static void scripted_note_time(scripted *s, scripted_entry *e, const cr_sfunctio
     pthread_mutex_lock(&s->lock);
     *best = !(*timed)++ || seconds < *best ? seconds : *best;
     if (e->state == SCRIPTED_TRIED && e->runs_timed >= SCRIPTED_TIMED &&
-        e->steps_timed >= SCRIPTED_TIMED) {
-        e->state = e->run_best < e->steps_best ? SCRIPTED_USED : SCRIPTED_LEFT;
-        cr_log_line("graph", 1, "%s: steps %.1f us, program %.1f us", f->qualified,
-                    1e6 * e->steps_best, 1e6 * e->run_best);
-    }
+        e->steps_timed >= SCRIPTED_TIMED)
+        scripted_decide(e, f);
     pthread_mutex_unlock(&s->lock);
+}
+
+static bool scripted_is_useful(const scripted_entry *e)
+{
+    return e && (e->state == SCRIPTED_USED || e->uses);
 }
 
 static bool scripted_uses_any(const scripted *s)
 {
     for (int i = 0; i < SCRIPTED_ENTRIES; i++)
-        if (s->entry[i] && s->entry[i]->state == SCRIPTED_USED)
+        if (scripted_is_useful(s->entry[i]))
             return true;
     return false;
 }
@@ -838,7 +876,7 @@ static bool scripted_uses_any(const scripted *s)
  * those used longest ago. */
 static bool scripted_goes_before(const scripted_entry *a, const scripted_entry *b)
 {
-    bool a_used = a && a->state == SCRIPTED_USED, b_used = b && b->state == SCRIPTED_USED;
+    bool a_used = scripted_is_useful(a), b_used = scripted_is_useful(b);
 
     if (!a || !b)
         return !a && b;

@@ -363,7 +363,7 @@ class Case:
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
         space = {"__name__": f"case_{self.seed}"}
         made = sys.modules.setdefault(f"case_{self.seed}", type(sys)(f"case_{self.seed}"))
-        made.__dict__.update(space)
+        made.__dict__.update(space, __file__=name)
         exec(compile(text, name, "exec"), made.__dict__)
         self.space = made.__dict__
         self.torch.jit.script(self.space["Box"])
