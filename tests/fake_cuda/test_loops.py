@@ -46,6 +46,14 @@ def test_regions(dtype, samples):
     compare(lambda x: V.ps_roi_pool(x, regions[:2].to(x.device), 0.7, 2, 2), x)
 
 
+@pytest.mark.parametrize("samples", [1, 3, -1])
+def test_many_regions_of_many_channels(samples):
+    torch.manual_seed(11)
+    x, corners = torch.randn(3, 19, 6, 5), torch.rand(20, 2) * 12 - 3
+    regions = torch.cat([torch.randint(0, 3, (20, 1)).float(), corners, corners + torch.rand(20, 2) * 9], 1)
+    compare(lambda x: V.roi_align(x, regions.to(x.device), 0.6, 3, 2, samples, True), x)
+
+
 def test_a_region_of_no_image():
     with pytest.raises(IndexError, match="region 1 is of an image that does not exist"):
         V.roi_align(torch.randn(1, 2, 3, 3).cuda(), torch.tensor([[0., 0, 0, 1, 1], [3, 0, 0, 1, 1]]).cuda(), 1., 2, 2, 2,

@@ -6,6 +6,7 @@
 #include "kern/cpu/plane/roi.h"
 #include "base/memory.h"
 #include "kern/cpu/entries.h"
+#include "kern/cpu/plane/spread.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <stdio.h>
@@ -98,6 +99,46 @@ static cr_status roi_compute(cr_roi_call *c, const cr_view *out, bool back)
     return cr_loops_run(c->device, &spread, c->t, w->r.images * w->r.channels, 1, w);
 }
 
+/* Adds what `units` bins from bin w->list.from on send to the elements of their images. */
+static cr_status roi_spread_part(cr_roi_call *c, int64_t units)
+{
+    static const cr_loops list = CR_LOOPS(CR_LOOPS_ROI, roi_job, list);
+    static const cr_loops mark = CR_LOOPS(CR_LOOPS_ROI, roi_job, mark);
+    static const cr_loops gather = CR_LOOPS(CR_LOOPS_ROI, roi_job, gather_list);
+    roi_job *w = &c->job;
+    int64_t groups = (w->r.channels + SPREAD_CHANNELS - 1) / SPREAD_CHANNELS;
+    cr_spread memory;
+    cr_status st;
+
+    CR_GO(cr_spread_take(&memory, &w->list, c->device, c->t, units * cr_roi_sent(&w->r),
+                         w->r.images * cr_roi_plane(&w->r)));
+    CR_GO(cr_loops_run(c->device, &list, c->t, units, 1, w));
+    CR_GO(cr_spread_sort(&w->list, c->device));
+    CR_GO(cr_loops_run(c->device, &mark, c->t, w->list.n, 1, w));
+    CR_GO(cr_loops_run(c->device, &gather, c->t, w->list.places * groups, 1, w));
+done:
+    cr_spread_drop(&memory);
+    return st;
+}
+
+/* The derivative of bins that have the same number of samples. */
+static cr_status roi_spread_there(cr_roi_call *c, size_t bytes)
+{
+    roi_job *w = &c->job;
+    int64_t all = w->r.regions * cr_roi_bins(&w->r), each = CR_SPREAD_MOST / cr_roi_sent(&w->r);
+
+    CR_TRY(cr_dense_clear(&c->out, bytes));
+    for (w->list.from = 0; w->list.from < all; w->list.from += each)
+        CR_TRY(roi_spread_part(c, all - w->list.from < each ? all - w->list.from : each));
+    return CR_OK;
+}
+
+/* Whether a bin has few samples, as many as any other, and is of every channel. */
+static bool roi_lists(const cr_roi *r)
+{
+    return !r->sensitive && r->samples > 0 && r->samples <= ROI_SAMPLES;
+}
+
 /* A thread has a bin, or an element of the input, of several channels. */
 static cr_status roi_compute_there(cr_roi_call *c, bool back)
 {
@@ -114,7 +155,10 @@ static cr_status roi_compute_there(cr_roi_call *c, bool back)
     w->each = w->r.sensitive ? 1 : ROI_CHANNELS;
     w->by_bin = true;
     CR_GO(cr_loops_run(c->device, &measure, c->t, w->r.regions, 1, w));
-    if (back)
+    if (back && roi_lists(&w->r))
+        CR_GO(roi_spread_there(c, (size_t)(w->r.images * w->r.channels * cr_roi_plane(&w->r)) *
+                                      cr_dtype_size(c->t)));
+    else if (back)
         CR_GO(cr_loops_run(c->device, &gather, c->t,
                            w->r.images * cr_roi_groups(w) * cr_roi_plane(&w->r), 1, w));
     else

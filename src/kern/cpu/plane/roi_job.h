@@ -6,9 +6,9 @@
 #ifndef CR_KERN_ROI_JOB_H
 #define CR_KERN_ROI_JOB_H
 
-#include "kern/loops.h"
+#include "kern/cpu/plane/spread_job.h"
 
-enum { ROI_CHANNELS = 8 };
+enum { ROI_CHANNELS = 8, ROI_SAMPLES = 64 /* in a dimension, of lists */ };
 
 typedef struct {
     int64_t images, channels, rows, columns; /* the sizes of the input */
@@ -31,6 +31,7 @@ typedef struct {
     int64_t each;         /* channels of a unit, at most ROI_CHANNELS */
     bool by_bin;          /* a unit of `average` has one bin */
     void *measured;       /* the regions, as `measure` writes them on a device, or NULL */
+    spread_list list;     /* what bins send to elements, on a device */
     cr_loops_error error; /* a region of an image that does not exist */
     cr_loops_error wrong_argmax;
     /* What the host makes once for all channels; NULL on a device. */
@@ -46,6 +47,8 @@ static inline int64_t cr_roi_results(const cr_roi *r)
 {
     return r->sensitive ? r->channels / cr_roi_bins(r) : r->channels;
 }
+/* What a bin sends to elements: four numbers for each sample. */
+static inline int64_t cr_roi_sent(const cr_roi *r) { return 4 * r->samples * r->samples; }
 /* Whether a region's number is one of an image; -0.5 is image 0. */
 static inline bool cr_roi_has_image(const cr_roi *r, double number)
 {
