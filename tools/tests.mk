@@ -186,7 +186,7 @@ COVER_OF  = lex parse parse_literal parse_expression parse_statement parse_defin
 cover-scripts: $(B)/libcresset.a
 	@mkdir -p $(COVER)/src/script $(COVER)/src/io; rm -f $(COVER)/*.gcda $(COVER)/src/*/*.gcda
 	@printf '%s\n' $(COVER_SRC:.c=) | xargs -P$(JOBS) -I{} sh -c \
-	    '[ $(COVER)/{}.o -nt {}.c ] || $(CC) $(CFLAGS_ALL) -O0 --coverage -c {}.c -o $(COVER)/{}.o'
+	    '[ $(COVER)/{}.o -nt $< ] || $(CC) $(CFLAGS_ALL) -O0 --coverage -c {}.c -o $(COVER)/{}.o'
 	@$(CC) $(CFLAGS_ALL) --coverage tests/fuzz/script_fuzz.c $(COVER)/src/*/*.o $< -o $(COVER)/script_fuzz $(LIBS)
 	@seq $(or $(SEED),1) $$(($(or $(SEED),1) + $(JOBS) - 1)) | OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 xargs -P$(JOBS) -I{} \
 	    $(COVER)/script_fuzz 0 {} tests/data/script $$(($(or $(COUNT),100000) / $(JOBS)))

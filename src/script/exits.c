@@ -7,6 +7,7 @@
  * Invariant: between two nodes that may exit, the pair (exited, values) says what has happened
  * in the block so far. */
 #include "script/passes.h"
+#include <string.h>
 
 typedef enum { EXIT_NEVER, EXIT_MAYBE, EXIT_ALWAYS, EXIT_THROWS } exit_status;
 
@@ -309,22 +310,47 @@ static bool joined_constant(const cr_snode *n, int block, int i, bool *out)
     return true;
 }
 
-/* Copies the branch of `second` that is taken after branch i of `first` into it. */
-static void joined_copy(cr_snode *first, const cr_snode *second, int i, bool taken)
+/* Each join copies what follows, so their number is bounded; a graph with more stays as it is.
+ */
+enum { MOST_VALUES = 1 << 19 };
+
+/* The values that stand for others in a copy, by id: one table serves all copies of a graph,
+ * since a session frees nothing before its end. */
+typedef struct {
+    cr_svalue **map;
+    size_t cap;
+} joined;
+
+static cr_svalue **joined_map(joined *j, cr_sgraph *g)
 {
-    cr_sgraph *g = first->owner->graph;
-    cr_svalue **map = CR_NEW_N(g->session, cr_svalue *, g->values + 1);
+    size_t n = (size_t)g->values + 1;
+
+    if (n > j->cap) {
+        j->cap = 2 * n;
+        j->map = CR_NEW_N(g->session, cr_svalue *, j->cap);
+    } else {
+        memset(j->map, 0, n * sizeof *j->map);
+    }
+    return j->map;
+}
+
+/* Copies the branch of `second` that is taken after branch i of `first` into it. */
+static void joined_copy(joined *j, cr_snode *first, const cr_snode *second, int i, bool taken)
+{
+    cr_svalue **map = joined_map(j, first->owner->graph);
 
     for (int k = 0; k < first->output_count; k++)
         map[first->output[k]->id] = first->block[i]->output[k];
     cr_sblock_copy(first->block[i], second->block[taken ? 0 : 1], map);
 }
 
-static bool join_next_if(cr_snode *n)
+static bool join_next_if(joined *j, cr_snode *n)
 {
     cr_snode *second = n->next;
     bool value[2];
 
+    if (n->owner->graph->values > MOST_VALUES)
+        return false;
     if (n->prim != CR_SPRIM_IF || !second || second->prim != CR_SPRIM_IF ||
         second->input[0]->by != n)
         return false;
@@ -334,7 +360,7 @@ static bool join_next_if(cr_snode *n)
     if (value[0] == value[1])
         return false;
     for (int i = 0; i < 2; i++)
-        joined_copy(n, second, i, value[i]);
+        joined_copy(j, n, second, i, value[i]);
     for (int i = 0; i < second->output_count; i++)
         cr_svalue_replace(n->owner->graph, second->output[i],
                           cr_snode_output(n, second->output[i]->name, second->output[i]->type));
@@ -342,14 +368,14 @@ static bool join_next_if(cr_snode *n)
     return true;
 }
 
-static void join_ifs(cr_sblock *b)
+static void join_ifs(joined *j, cr_sblock *b)
 {
     for (cr_snode *n = b->first; n; n = n->next) {
         for (int i = 0; i < n->block_count; i++)
-            join_ifs(n->block[i]);
-        while (join_next_if(n))
+            join_ifs(j, n->block[i]);
+        while (join_next_if(j, n))
             for (int i = 0; i < n->block_count; i++)
-                join_ifs(n->block[i]);
+                join_ifs(j, n->block[i]);
     }
 }
 
@@ -373,6 +399,6 @@ void cr_spass_exits(cr_sgraph *g)
 {
     exits_of_kind(g, CR_SPRIM_CONTINUATION);
     exits_of_kind(g, CR_SPRIM_RETURN);
-    join_ifs(g->body);
+    join_ifs(&(joined){0}, g->body);
     flatten_withs(g->body);
 }

@@ -8,6 +8,7 @@ import collections
 import enum
 import inspect
 import math
+import re
 import sys
 import threading
 import types
@@ -664,6 +665,7 @@ def define_unit(source, functions, names):
     """Defines the functions of a source text, which sees `names`; `functions` gets them by name."""
     import ast
     tree = ast.parse(source)
+    lines = re.split("\r\n|\r|\n", source)
     made = []
     for node in tree.body:
         if not isinstance(node, ast.FunctionDef):
@@ -673,7 +675,8 @@ def define_unit(source, functions, names):
         _scopes[qualified] = _UnitScope(functions, names)
         made.append((node, qualified))
     for node, qualified in made:
-        text = ast.get_source_segment(source, node)
+        *whole, last = lines[node.lineno - 1:node.end_lineno]  # ast's own function copies a line for each character
+        text = "\n".join([*whole, last.encode()[:node.end_col_offset].decode()])
         text = text.replace(f"def {node.name}", f"def {qualified.rpartition('.')[2]}", 1)
         _C._script_define(qualified, None, text + "\n", None, node.lineno, 0)
     return {node.name: _C._script_compile(qualified) for node, qualified in made}
