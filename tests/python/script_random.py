@@ -423,7 +423,7 @@ class Case:
 
     def attributes(self, m):
         all = {}
-        for place, o, names in (("", m, ("k", "n", "s", "on", "pair", "maybe", "items", "parts", "named", "a", "b", "p", "q", "training")), ("one.", m.one, ("k", "w", "training")), ("two.", m.two, ("k", "w")), ("bn.", m.bn, ("running_mean", "num_batches_tracked"))):
+        for place, o, names in (("", m, ("k", "n", "s", "on", "pair", "maybe", "items", "parts", "named", "a", "b", "p", "q", "training")), ("one.", getattr(m, "one", None), ("k", "w", "training")), ("two.", getattr(m, "two", None), ("k", "w")), ("bn.", getattr(m, "bn", None), ("running_mean", "num_batches_tracked"))):
             for n in names:
                 try:
                     all[place + n] = getattr(o, n)
@@ -454,7 +454,7 @@ class Case:
         odd = list(pool)
         def one():
             if self.m is not None and r.random() < 0.05:
-                return r.choice([self.m.a, self.m.b, self.m.p, self.m.q])
+                return getattr(self.m, r.choice("abpq"), pool["c"])
             if r.random() < 0.03:
                 a = self.m.a
                 return r.choice([a.t(), a[:], a.detach()])
@@ -648,6 +648,11 @@ class Case:
         if r.random() < 0.7:
             self.m.eval()
         pool = self.pool()
+        if r.random() < 0.1:
+            try:
+                self.m = torch.jit.freeze(self.m.eval())
+            except Exception as e:
+                self.seen.append(("not frozen", type(e).__name__, self.clean(str(e))))
         modes = random.Random(self.seed + 2)
         torch.manual_seed(2)
         for _ in range(calls):

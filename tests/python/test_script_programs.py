@@ -339,7 +339,7 @@ def test_the_faster_way_is_chosen_and_may_be_forbidden():
     f = torch.jit.script(pointwise)
     x = torch.randn(1000)
     want = pointwise(x, x)
-    for _ in range(600):
+    for _ in range(1500):  # both ways are timed, and again
         assert torch.equal(f(x, x), want)
     assert program_of(f).startswith(("is used", "is left"))
     assert "group {" in program_of(f)

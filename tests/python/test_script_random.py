@@ -14,14 +14,14 @@ def settings():
 
 def test_cases_use_programs_and_make_results():
     used = results = 0
-    for seed in range(12):
+    for seed in range(11, 20):
         seen, n = script_random.observe(torch, seed, 2, calls=8)
         used += n
         results += sum(what[0] == "result" for what in seen)
-    assert used > 3 and results > 40
+    assert used > 5 and results > 40
 
 
-@pytest.mark.parametrize("first", range(100, 148, 8))
+@pytest.mark.parametrize("first", range(100, 132, 8))
 def test_programs_show_what_steps_show(first):
     for seed in range(first, first + 8):
         want, _ = script_random.observe(torch, seed, 0)
