@@ -181,3 +181,8 @@ class device_index:
         if self.index is not None:
             _set_current(self.before)
         return False
+
+
+def __getattr__(name):
+    from ._absent_names import missing
+    raise missing(__name__, name)

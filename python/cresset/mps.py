@@ -18,3 +18,8 @@ def manual_seed(seed):
 
 def empty_cache():
     """Does nothing."""
+
+
+def __getattr__(name):
+    from ._absent_names import missing
+    raise missing(__name__, name)

@@ -206,3 +206,8 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 DisableTorchFunctionSubclass = DisableTorchFunction = _C.DisableTorchFunctionSubclass
+
+
+def __getattr__(name):
+    from ._absent_names import missing
+    raise missing(__name__, name)

@@ -24,6 +24,24 @@ def test_a_missing_name_says_so():
         torch.nn.functional.nothing_of_torch
 
 
+def test_a_missing_name_of_a_module_says_so():
+    """Of every module that is there: the names of modules inside it, too."""
+    from cresset import _absent_names
+    tried = 0
+    for path in sorted(_absent_names.NAMES):
+        parent, _, name = path.rpartition(".")
+        try:
+            module = importlib.import_module(f"cresset.{parent}") if parent else torch
+        except ImportError:
+            continue
+        if not isinstance(module, types.ModuleType) or hasattr(module, name):
+            continue
+        with pytest.raises(AttributeError, match=f"torch.{path} is not part of Cresset yet"):
+            getattr(module, name)
+        tried += 1
+    assert tried > 50
+
+
 def test_types_of_torchscript():
     T = torch.TensorType.get()
     assert repr(torch.ListType(torch.IntType.get())) == "List[int]" and torch.ListType.ofInts().str() == "int[]"

@@ -65,3 +65,8 @@ class patch(Patch):
     """Sets other values temporarily; see Patch."""
 
     _owner = staticmethod(_owner)
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

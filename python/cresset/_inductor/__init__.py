@@ -45,3 +45,8 @@ def compile(gm, example_inputs, options=None):
     """Compiles a GraphModule to programs."""
     from .._dynamo.capture import compile_function
     return compile_function(gm.forward, None, "inductor", False, None, options_of(None, options or {}))
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -304,3 +304,8 @@ def _demangled(name):
 def load_nvprof(path):
     """The ranges that emit_nvtx made, from nvprof's database."""
     return EventList(parse_nvprof_trace(path), use_device="cuda")
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

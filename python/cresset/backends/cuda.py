@@ -232,3 +232,8 @@ class cuFFTPlanCacheManager:
 
 
 cufft_plan_cache = cuFFTPlanCacheManager()
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -70,3 +70,8 @@ class _Switches(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Switches
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -49,3 +49,8 @@ def flags(enabled=False, deterministic=False, allow_tf32=True, fp32_precision="n
         yield
     finally:
         set_flags(*before)
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -19,3 +19,8 @@ def is_macos_or_newer(major, minor):
 def is_macos13_or_newer(minor=0):
     """Whether the system is this macOS 13 or a later one."""
     return is_macos_or_newer(13, minor)
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

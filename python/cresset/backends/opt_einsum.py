@@ -12,3 +12,8 @@ def is_available():
 def get_opt_einsum():
     """The package that einsum uses, or None."""
     return None
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

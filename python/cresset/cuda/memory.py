@@ -7,3 +7,8 @@ from . import (MemPool, caching_allocator_alloc, caching_allocator_delete, get_a
                memory_stats_as_nested_dict, reset_accumulated_memory_stats,
                reset_max_memory_allocated, reset_max_memory_cached, reset_peak_memory_stats,
                set_per_process_memory_fraction)
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -50,4 +50,5 @@ def __getattr__(name):
         return import_module(f"{__name__}.{name}")
     if name in _NAMES:
         return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from .._absent_names import missing
+    raise missing(__name__, name)

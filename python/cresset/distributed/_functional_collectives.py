@@ -416,3 +416,8 @@ def _reduction_name(op):
     if not found:
         raise ValueError(f"the reduction {op} has no operator")
     return found[0]
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -1254,3 +1254,8 @@ def _flight_recorder(group=None):
     names = ("seq", "op", "elements", "dtype", "line", "state", "seconds")
     lines = _group_or_default_group(group)._need().history().splitlines()
     return [dict(zip(names, line.split("\t"))) for line in lines]
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -488,3 +488,8 @@ class strict_fusion:
 
     def __exit__(self, type, value, tb):
         pass
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -14,3 +14,8 @@ def is_bf16_supported(including_emulation=True):
 
 
 __all__ = sorted(name for name in globals() if name[0] != "_")
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

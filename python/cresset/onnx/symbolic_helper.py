@@ -42,3 +42,8 @@ def parse_args(*arg_descriptors):
         return wrapper
 
     return decorate
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -78,3 +78,8 @@ def is_from_package(obj):
     """Returns whether an object comes from a package: its module's name begins with <torch_package_."""
     name = getattr(obj, "__name__", None) if type(obj).__name__ == "module" else type(obj).__module__
     return bool(name) and name.startswith("<torch_package_")
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -141,3 +141,8 @@ for _kind in DTYPES:
         globals()[f"{_kind}Tensor"] = _SparseType(f"{_kind}Tensor", (), {
             "__module__": f"{_root.NAME}.sparse", "layout": _C.sparse_coo,
             "dtype": getattr(_C, {"Byte": "uint8", "Char": "int8"}.get(_kind, _kind.lower()))})
+
+
+def __getattr__(name):
+    from .._absent_names import missing
+    raise missing(__name__, name)

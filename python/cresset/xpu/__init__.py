@@ -15,4 +15,5 @@ def __getattr__(name):
     if name in ("random", "streams"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -36,3 +36,8 @@ class StateDictType(Enum):
     FULL_STATE_DICT = auto()
     LOCAL_STATE_DICT = auto()
     SHARDED_STATE_DICT = auto()
+
+
+def __getattr__(name):
+    from ..._absent_names import missing
+    raise missing(__name__, name)

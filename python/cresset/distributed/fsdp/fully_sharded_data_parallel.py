@@ -10,3 +10,8 @@ class FullyShardedDataParallel(Module):
     def __init__(self, *args, **kwargs):
         raise NotImplementedError("FullyShardedDataParallel: sharded parameters are not implemented; DistributedDataParallel "
                                   "has whole parameters at every rank")
+
+
+def __getattr__(name):
+    from ..._absent_names import missing
+    raise missing(__name__, name)

@@ -5,3 +5,8 @@ from .post_localSGD_optimizer import PostLocalSGDOptimizer
 from .zero_redundancy_optimizer import ZeroRedundancyOptimizer
 
 __all__ = ["PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"]
+
+
+def __getattr__(name):
+    from ..._absent_names import missing
+    raise missing(__name__, name)

@@ -5,3 +5,8 @@ from .placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty", "full", "ones",
            "rand", "randn", "zeros"]
+
+
+def __getattr__(name):
+    from ..._absent_names import missing
+    raise missing(__name__, name)

@@ -5,3 +5,8 @@ from .style import (ColwiseParallel, ParallelStyle, PrepareModuleInput, PrepareM
 
 __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput", "RowwiseParallel",
            "SequenceParallel", "parallelize_module"]
+
+
+def __getattr__(name):
+    from ...._absent_names import missing
+    raise missing(__name__, name)
