@@ -111,8 +111,9 @@ $(B)/gen/%.o: $(B)/gen/%.c
 	@mkdir -p $(B)/obj/gen
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MF $(B)/obj/gen/$*.d -c $(B)/gen/$*.c -o $@
 GEN_OBJ := $(GEN_NAMES:%=$(B)/gen/%.o)
-# A rule may compute what no other part of it reads.  Without lines for debuggers, which would take
-# more space than the code.
+# A rule may compute what no other part of it reads.  Small, and without lines for debuggers, because
+# there are functions of hundreds of entries.
+$(B)/gen/rules.o: OPT = -O2 -fno-tree-vectorize -fno-tree-loop-distribute-patterns -fno-align-functions -fno-align-loops -fno-align-jumps
 $(B)/gen/rules.o: WARN += -Wno-unused -Wno-unused-parameter -g0
 
 # --- library ---------------------------------------------------------------------

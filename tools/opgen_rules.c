@@ -372,11 +372,13 @@ static value write_neg(writer *w, const cr_rule *r)
 
 static value write_logic(writer *w, const cr_rule *r)
 {
-    const char *both;
+    const char *both = as_truth(w, write_rule(w, r->args[0]));
 
     if (r->builtin == CR_BUILTIN_not)
-        return of(IS_TRUTH, in_room(w, "!%s", as_truth(w, write_rule(w, r->args[0]))));
-    both = named(w, IS_TRUTH, "bool", as_truth(w, write_rule(w, r->args[0]))).c;
+        return of(IS_TRUTH, in_room(w, "!%s", both));
+    if (!strcmp(both, r->builtin == CR_BUILTIN_and ? "false" : "true"))
+        return of(IS_TRUTH, both); /* the other part may have no value */
+    both = named(w, IS_TRUTH, "bool", both).c;
     say(w, "if (%s%s) {", r->builtin == CR_BUILTIN_and ? "" : "!", both);
     w->depth++;
     say(w, "%s = %s;", both, as_truth(w, write_rule(w, r->args[1])));
@@ -654,6 +656,16 @@ static value write_size(writer *w, const cr_rule *r)
                     in_room(w, "rule_size(%s, %s", t, as_int(w, write_rule(w, r->args[1]))));
 }
 
+/* All sizes, when there is such a dim. */
+static value write_along(writer *w, const cr_rule *r)
+{
+    const char *t = as_tensor(w, write_rule(w, r->args[0]));
+
+    given_by(w, IS_INT, "int64_t",
+             in_room(w, "rule_size(%s, %s", t, as_int(w, write_rule(w, r->args[1]))));
+    return list_of(w, in_room(w, "%s.size", t), in_room(w, "%s.ndim", t));
+}
+
 static value write_len(writer *w, const cr_rule *r)
 {
     value v = write_rule(w, r->args[0]);
@@ -715,6 +727,7 @@ static value write_call(writer *w, const cr_rule *r)
     case CR_BUILTIN_promote: return write_promote(w, r);
     case CR_BUILTIN_dtype: return of(IS_DTYPE, dtype_of(w, write_rule(w, r->args[0])));
     case CR_BUILTIN_size: return write_size(w, r);
+    case CR_BUILTIN_along: return write_along(w, r);
     case CR_BUILTIN_ndim:
     case CR_BUILTIN_numel: return write_geometry(w, r);
     case CR_BUILTIN_dims:
@@ -896,7 +909,8 @@ static void put_sizes(rules_file *f, const cr_op *op)
 {
     writer w = {0};
 
-    if (!op->sizes.rule[0] || op->sizes.name || !cr_op_on_views(op))
+    if (!op->sizes.rule[0] || op->sizes.name ||
+        !(cr_op_on_views(op) || op->does == CR_DOES_FOLD))
         return;
     start(&w, op);
     for (int k = 0; k < op->result_count && !w.fails; k++) {

@@ -489,6 +489,15 @@ static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, 
     }
 }
 
+/* All sizes, when there is such a dim. */
+static cr_status sizes_along(const cr_value *v, cr_value *out)
+{
+    int64_t d;
+
+    CR_TRY(cr_wrap_dim(&d, v[1].i, value_ndim(v)));
+    return eval_size(v, 1, out);
+}
+
 static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     if (!value_is_tensor(&v[0]))
@@ -496,6 +505,7 @@ static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v
     switch (r->builtin) {
     case CR_BUILTIN_dims: return make_range(f, value_ndim(v), out);
     case CR_BUILTIN_numel: *out = cr_of_int(value_numel(v)); return CR_OK;
+    case CR_BUILTIN_along: return sizes_along(v, out);
     case CR_BUILTIN_reduced: return reduced_sizes(f, v, r->count, out);
     default: return reduced_count(v, out);
     }
@@ -657,6 +667,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_wrap:
     case CR_BUILTIN_wraps: return builtin_list(f, r, v, out);
     case CR_BUILTIN_dims:
+    case CR_BUILTIN_along:
     case CR_BUILTIN_numel:
     case CR_BUILTIN_reduced:
     case CR_BUILTIN_reduced_count: return builtin_tensor(f, r, v, out);
