@@ -81,12 +81,21 @@ typedef struct {
     uint64_t version;
 } kept_dict;
 
+/* A class or a namespace with what the node says, while it has this version. */
+typedef struct {
+    PyObject *object; /* the node's constant */
+    uint64_t version;
+    int node;
+} held_version;
+
 struct cr_guard {
     int count;
     node *at;
     PyObject *failed;
     kept_dict *kept; /* NULL: none are kept */
     int keeps;
+    held_version *holder; /* NULL: none are kept */
+    int holders;
     int *step; /* nodes to check: `firsts` before the kept dicts, the others after them */
     int firsts, steps; /* while no kept dict has changed, all other nodes hold */
     int vain;          /* checks in a row that found a kept dict changed */
@@ -274,6 +283,7 @@ void cr_guard_drop(cr_guard *g)
         PyMem_Free(g->at[i].facts.size);
     }
     PyMem_Free(g->kept);
+    PyMem_Free(g->holder);
     PyMem_Free(g->step);
     PyMem_Free(g->at);
     PyMem_Free(g);
@@ -740,19 +750,34 @@ static bool is_first(const node *d, const uint8_t *known, int i)
            (d->source != FROM_CONST || (PyDict_Check(d->seen) && is_open_dict(d)));
 }
 
+static uint64_t version_of(PyObject *o)
+{
+    return PyDict_Check(o) ? dict_version(o) : ((PyTypeObject *)o)->tp_version_tag;
+}
+
+/* Whether the version of the node's constant says that the node holds. */
+static bool is_held_by_version(const node *d)
+{
+    return d->source == FROM_CONST && (d->check == IS_HOLDING || d->check == IS_LACKING) &&
+           d->version && d->version == version_of(d->key);
+}
+
 static void keep_all(cr_guard *g, uint8_t *known)
 {
     for (int i = 0; i < g->count; i++) {
         known[i] = (uint8_t)knowledge_of(g, &g->at[i], known);
         g->at[i].kept = known[i] == KEPT;
-        if (i >= g->leading && is_first(&g->at[i], known, i))
+        if (is_held_by_version(&g->at[i]))
+            g->holder[g->holders++] = (held_version){g->at[i].key, g->at[i].version, i};
+        else if (i >= g->leading && is_first(&g->at[i], known, i))
             g->step[g->steps++] = i;
     }
     g->firsts = g->steps;
     for (int i = g->leading; i < g->count; i++) {
         if (known[i] && PyDict_Check(g->at[i].seen) && !is_open_dict(&g->at[i]))
             keep_dict(g, &g->at[i]);
-        if (!is_first(&g->at[i], known, i) && !(known[i] && holds_always(&g->at[i], known)))
+        if (!is_first(&g->at[i], known, i) && !is_held_by_version(&g->at[i]) &&
+            !(known[i] && holds_always(&g->at[i], known)))
             g->step[g->steps++] = i;
     }
 }
@@ -763,12 +788,14 @@ static void keep_dicts(cr_guard *g)
     size_t n = (size_t)g->count + 1;
     uint8_t *known = PyMem_Malloc(n);
 
-    g->keeps = g->steps = g->firsts = 0;
+    g->keeps = g->steps = g->firsts = g->holders = 0;
     if (!g->kept)
         g->kept = PyMem_Malloc(n * sizeof *g->kept);
+    if (!g->holder)
+        g->holder = PyMem_Malloc(n * sizeof *g->holder);
     if (!g->step)
         g->step = PyMem_Malloc(n * sizeof *g->step);
-    if (known && g->kept && g->step)
+    if (known && g->kept && g->holder && g->step)
         keep_all(g, known);
     PyMem_Free(known);
 }
@@ -783,6 +810,22 @@ static bool are_kept(const cr_guard *g)
             __builtin_prefetch(&((PyDictObject *)k[KEPT_AHEAD].dict)->ma_used);
         if ((k->owner && *k->owner != k->dict) || dict_version(k->dict) != k->version)
             return false;
+    }
+    return true;
+}
+
+/* Whether classes and namespaces hold what their nodes say.  Those of another version are
+ * compared. */
+static bool holders_hold(cr_guard *g)
+{
+    for (held_version *h = g->holder, *end = h + g->holders; h < end; h++) {
+        node *d = &g->at[h->node];
+        if (h->version && version_of(h->object) == h->version)
+            continue;
+        if (d->check == IS_HOLDING ? !holder_holds(d, h->object)
+                                   : !type_lacks(d, (PyTypeObject *)h->object))
+            return false;
+        h->version = d->version;
     }
     return true;
 }
@@ -841,7 +884,8 @@ static bool quick_check(cr_guard *g, PyObject *const *args, Py_ssize_t positiona
 {
     if (!g->keeps)
         return false;
-    if (steps_hold(g, 0, g->firsts, args, positional, input, number) && are_kept(g)) {
+    if (steps_hold(g, 0, g->firsts, args, positional, input, number) && are_kept(g) &&
+        holders_hold(g)) {
         g->vain = 0;
         return steps_hold(g, g->firsts, g->steps, args, positional, input, number);
     }
@@ -856,7 +900,7 @@ static void forget_steps(cr_guard *g)
     for (int k = 0; k < g->steps; k++)
         if (g->at[g->step[k]].check != IS_HOLDING) /* whose version stands for itself */
             g->at[g->step[k]].version = 0;
-    g->keeps = g->steps = 0;
+    g->keeps = g->steps = g->holders = 0;
 }
 
 /* Forgets all objects, so that the next check looks into unchanged dicts, too. */
