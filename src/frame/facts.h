@@ -34,6 +34,7 @@ typedef enum {
     FLOW_ITEM,
     FLOW_SET_ITEM,
     FLOW_DELETE_ITEM,
+    FLOW_IDENTITY,
     FLOW_UNPACK,
     FLOW_ITERATOR,
     FLOW_NEXT,

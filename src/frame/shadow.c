@@ -631,6 +631,7 @@ static void shadow_flow(cr_shadow *s, const shadow_step *x)
 
     switch ((cr_code_flow)x->step->flow) {
     case FLOW_LOST:
+    case FLOW_IDENTITY:
     case FLOW_CALL:
     case FLOW_CALL_SPREAD:
     case FLOW_FORMAT:
@@ -927,6 +928,19 @@ static void shadow_pattern_names(cr_shadow *s, PyObject *type, PyObject *keyword
     }
 }
 
+/* Numbers and strings that are equal may be one object in this call and two in the next. */
+static void shadow_identity(cr_shadow *s, const shadow_frame *f, int at, PyObject *a,
+                            PyObject *b)
+{
+    bool plain = PyLong_CheckExact(a) || PyFloat_CheckExact(a) || PyUnicode_CheckExact(a) ||
+                 PyBytes_CheckExact(a) || PyComplex_CheckExact(a);
+    int equal = plain && Py_TYPE(a) == Py_TYPE(b) ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
+
+    PyErr_Clear();
+    if (equal)
+        shadow_unnamed(s, f->code, at, "it asks whether two numbers or strings are one object");
+}
+
 /* Attributes and items that an instruction is about to read. */
 static void shadow_reads(cr_shadow *s, const shadow_frame *f, int at)
 {
@@ -937,6 +951,8 @@ static void shadow_reads(cr_shadow *s, const shadow_frame *f, int at)
 
     if (step->flow == FLOW_ITEM && PyUnicode_Check(top[0]) && !PyDict_Check(top[-1]))
         shadow_add_names(&(shadow_c_call){s, f, at, 1, top[-1]}, top[0]);
+    else if (step->flow == FLOW_IDENTITY)
+        shadow_identity(s, f, at, top[-1], top[0]);
     else if (step->flow == FLOW_ATTRIBUTE)
         shadow_space_of(s, f, at, top[0],
                         PyTuple_GET_ITEM(f->code->co_names, step->arg >> shifted));

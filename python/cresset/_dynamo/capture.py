@@ -7,6 +7,7 @@ backend.  Later calls use it when all objects that the function can read are unc
 (`guards.Walk`).  A call that fits no recording is recorded again, up to `config.recompile_limit`
 times.  Where the walk refuses, or a recording fails, all calls are deferred.
 """
+import builtins
 import functools
 import sys
 import warnings
@@ -16,7 +17,7 @@ from time import perf_counter
 
 from .. import Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from . import config
-from .guards import NotYet, Refused, Walk, may_vary, plain, tensor_facts
+from .guards import NotYet, Refused, Walk, asks_for_types, may_vary, plain, tensor_facts
 
 _INDUCTOR_CONFIG = f"{_root.NAME}._inductor.config"
 # Code of this package and of the standard library is assumed to read only its arguments.
@@ -35,6 +36,11 @@ def _is_trusted_file(path):
 # What happened in this process, as torch counts it (torch._dynamo.utils.counters): "frames" (recorded calls: "total",
 # "ok"), "stats" ("unique_graphs", "calls_captured"), "graph_break" and "unimplemented" (by reason).
 counters = defaultdict(Counter)
+
+# The builtins that code of this folder may use.  While the program has replaced one of them, no call is compiled.
+_BUILTINS = {name: x for name, x in builtins.__dict__.items()
+             if callable(x) and name not in ("print", "open", "input", "help", "exit", "quit", "breakpoint")}
+_BUILTINS_NOW = builtins.__dict__
 
 _NEEDS = "its calls run in the middle ({}); what it does next may depend on their values"
 _ATTEMPTS = 3  # attempts to record a function whose calls change objects that they read
@@ -65,6 +71,7 @@ class Compiler:
         # Names of attributes that observed calls computed, modules that they imported, and code that they ran.
         self.by_string, self.imported, self.ran = set(), set(), None
         self.library_names = set()  # in the code of trusted modules that observed calls ran
+        self.plain_only = False  # an observed call ran code that may tell symbols from numbers
         self.varying_sizes, self.varying = {}, set()
 
     @property
@@ -97,6 +104,9 @@ class Compiler:
     # --- a call that fits no entry ---
 
     def miss(self, compiled, args, kwargs):
+        for name in _BUILTINS:
+            if _BUILTINS_NOW.get(name) is not _BUILTINS[name]:
+                return compiled._function(*args, **kwargs)
         if "numpy" in sys.modules:
             from . import arrays
             if arrays.are_in(args, kwargs):
@@ -134,6 +144,7 @@ class Compiler:
         self.by_string |= seen.names
         self.ran = (self.ran or set()).union(seen.codes)
         self.library_names |= _names_of_library(seen.codes)
+        self.plain_only = self.plain_only or asks_for_types(seen.codes)
 
     @property
     def other_backend(self):
@@ -275,7 +286,7 @@ class _Recording:
         self.fn = compiled._watched if compiler.fullgraph and compiler.own_programs else compiled._function
         self.observation = None
         self.walk = Walk(compiled._function, list(kwargs), compiler.varying, compiler.by_string, compiler.ran,
-                         compiler.library_names)
+                         compiler.library_names, compiler.plain_only)
 
     def result(self):
         """Returns the function's result and makes the entry."""
@@ -562,11 +573,14 @@ class _Recording:
             if self.walk.makes_state():
                 self.try_again("the call makes state, for which it reads more than later calls")
             raise Refused(deferred[index][1], place=place)
-        from .classified import is_classified
+        from .classified import is_classified, state_reads
         for kind, what, owner, place in calls:
-            if not is_classified(kind, what, owner) and not _is_trusted_file(place[0].co_filename):
+            reads = state_reads(kind, what, owner)
+            if reads is None or not is_classified(kind, what, owner) and not _is_trusted_file(place[0].co_filename):
                 name = what if kind == "f" else what.__qualname__
                 raise Refused(f"it calls {name}(), which may read what no guard has", place=place)
+            for function, given in reads:
+                self.walk.add("const", -1, function, "returns", (given, function(*given)))
         deferred.clear()
 
     def try_again(self, why):
@@ -580,7 +594,7 @@ class _Recording:
         c, seen = self.compiler, self.observation
         if seen.unnamed is not None:
             raise Refused(seen.unnamed[0], place=seen.unnamed[1])
-        imported = _imports(calls)
+        imported, c.plain_only = _imports(calls), c.plain_only or asks_for_types(seen.codes)
         unvisited = self.walk.unvisited(x for x in seen.codes if not _is_trusted_file(x.co_filename))
         if len(sys.modules) > self.modules:
             c.learn(seen, imported)
@@ -642,6 +656,8 @@ class _Recording:
             if found:
                 self.walk.nodes[found[1]][5] = slot
         given = [found[0] if found else c for found, c in zip(inputs, constants)]
+        if differentiate and any(t.requires_grad for t in tensors) and not any(x.requires_grad for x in given):
+            raise Refused("it returns a result of a leaf that it makes")
         if self.marked:
             from . import marks
             marks.check(graph, given, tuple(value for _, value in self.walk.numbers), self.dynamic, self.marked)
@@ -825,6 +841,6 @@ def reset():
             seen.clear()
         compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False
         compiler.by_string, compiler.imported, compiler.ran = set(), set(), None
-        compiler.library_names = set()
+        compiler.library_names, compiler.plain_only = set(), False
         compiler.flushes.clear()
         compiler.unread = None

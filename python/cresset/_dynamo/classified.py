@@ -7,13 +7,13 @@ import collections
 import functools
 import types
 
-from .. import _root
+from .. import _C, _root
 
 _FUNCTIONS = {
     "builtins": frozenset(("abs", "all", "any", "callable", "chr", "delattr", "divmod", "getattr", "hasattr",
                            "isinstance", "issubclass", "iter", "len", "max", "min", "ord", "pow", "round", "setattr", "sorted", "sum", "__build_class__")),
     "math": None,  # all
-    "_operator": frozenset(("add", "and_", "contains", "eq", "floordiv", "ge", "getitem", "gt", "index", "is_", "is_not", "le",
+    "_operator": frozenset(("add", "and_", "contains", "eq", "floordiv", "ge", "getitem", "gt", "index", "le",
                             "length_hint", "lt", "mod", "mul", "ne", "neg", "not_", "or_", "sub", "truediv")),
     "_functools": frozenset(("reduce",)),
 }
@@ -26,6 +26,33 @@ _TEXT = frozenset(("format", "format_map", "__format__", "__repr__", "__str__", 
 
 
 _OF_NUMPY = ("ufunc", "_ArrayFunctionDispatcher")  # their objects are functions of their arguments
+
+
+# Of the functions of _C that are no operators: those that read their arguments and the modes that every recording has,
+# or whose effect the recording has, and those whose results a guard compares, with the arguments to ask for.
+_OF_C = frozenset((
+    "tensor", "as_tensor", "asarray", "from_numpy", "frombuffer", "from_dlpack", "detach_", "get_device", "numel", "is_tensor", "is_complex",
+    "is_conj", "is_floating_point", "is_inference", "is_neg", "is_signed", "can_cast", "promote_types", "result_type",
+    "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_default_dtype", "clear_autocast_cache",
+    "autocast_increment_nesting", "autocast_decrement_nesting", "get_rng_state", "set_rng_state",
+    "_apply_function", "_set_grad_enabled", "_run_backward", "_enter_autocast", "_exit_autocast", "_exit_saved_tensors_hooks",
+    "_push_saved_tensors_hooks", "_pop_saved_tensors_hooks", "_disable_saved_tensors_hooks", "_saved_hooks_active",
+    "_has_torch_function", "_disabled_torch_function_impl", "_disabled_torch_dispatch_impl", "_push_function_mode",
+    "_pop_function_mode", "_refuse_recording", "_break_graph", "_is_compiling", "_current_graph_task_id", "_compiled_off",
+    "_call_pulling", "_call_pushing", "_bump_version", "_increment_version", "_return_type", "_dtype_of_type", "_rebuild_tensor",
+    "_make_wrapper", "_is_fake", "_is_meta_or_subclass", "_at_backward_end", "_will_engine_execute_node", "_outline",
+    "_quicken_module", "_profile_enabled", "_profile_enter", "_profile_leave", "_log", "_log_wants", "_overloads",
+    "_tensor_elements", "_cuda_count", "_cuda_is_initialized", "_cuda_properties", "_cuda_set_current", "_backend_count"))
+_STATE_OF_C = {"is_autocast_cache_enabled": ((),), "get_autocast_dtype": (("cpu",), ("cuda",)), "get_num_threads": ((),),
+               "is_anomaly_enabled": ((),), "is_anomaly_check_nan_enabled": ((),), "_cuda_current": ((),)}
+
+
+def state_reads(kind, what, owner):
+    """[(function, arguments)] whose results the call of a function of _C read; None where the table does not state it.
+    Of other functions this says nothing."""
+    if kind != "f" or owner not in (f"{_root.NAME}._C", "torch._C", "_C") or what in _OF_C:
+        return ()
+    return [(getattr(_C, what), given) for given in _STATE_OF_C[what]] if what in _STATE_OF_C else None
 
 
 def _is_ours(module):

@@ -18,6 +18,7 @@ from _thread import _local as local
 from _weakref import ReferenceType
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
+from gc import get_referents
 from math import isfinite
 from operator import attrgetter, is_, methodcaller
 
@@ -55,7 +56,7 @@ _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm",
 # Types whose contents no guard checks, or which read objects that the walk does not see.
 _CACHED = type(functools.lru_cache(is_))
 _MUTABLE = (deque, bytearray, memoryview, local, ContextVar, ReferenceType, attrgetter,
-            methodcaller, types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
+            methodcaller, type({}.keys()), type({}.values()), type({}.items()))
 
 # Those of them that no C function compares by their contents.
 _BY_IDENTITY = (local, ContextVar, attrgetter, methodcaller)
@@ -112,6 +113,7 @@ _OF_FUNCTIONS = frozenset(("__code__", "__defaults__", "__kwdefaults__", "__clos
 _NOTHING = {}
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
 _FOLDER = __file__.removesuffix("_dynamo/guards.py")
+_COMPILER = f"{_FOLDER}_dynamo/"  # whose own state no result depends on
 _DERIVABLE = (int, float, complex, str, bytes)
 # Containers whose classes have no more than their contents.
 _CONTAINERS = frozenset((tuple, list, dict, OrderedDict, defaultdict, set, frozenset, Size))
@@ -165,6 +167,12 @@ def _module_of(file):
     if file not in _files:
         _files.update((getattr(m, "__file__", None), m) for m in list(sys.modules.values()) if m is not None)
     return _files.get(file)
+
+
+def asks_for_types(codes):
+    """Whether code of the standard library reads the builtin `type`, by which it may tell symbols from numbers."""
+    return any("type" in _facts_of_code(x)[0] and not x.co_filename.startswith(_FOLDER) and
+               _is_trusted(getattr(_module_of(x.co_filename), "__name__", None)) for x in codes)
 
 
 def _has_settings(module_name):
@@ -263,7 +271,7 @@ class Walk:
     """
 
     def __init__(self, function, keywords=(), varying=frozenset(), by_string=frozenset(), ran=None,
-                 library_names=frozenset()):
+                 library_names=frozenset(), plain_only=False):
         code = getattr(getattr(function, "forward", function), "__code__", None)
         self.parameters = code.co_varnames[hasattr(getattr(function, "forward", function), "__self__"):
                                            code.co_argcount] if code else ()
@@ -285,6 +293,8 @@ class Walk:
         self.ran = ran  # the code that earlier calls ran, None: unknown; other code is not visited
         self.classes = {}  # user classes whose code may run -> names looked up in them
         self.library_names = library_names  # names in the code of this package and of the standard library that ran
+        self.contents = set()  # ids of the library's objects that hold_contents() knows
+        self.looked_up = {}  # classes of `library` -> names of visited attributes
         self.held = set()  # those of `library` that the guard has
         self.library = set()  # classes of this package and of the standard library that the call may use
         self.reached = set()  # classes of which reach_class() knows the bases
@@ -297,7 +307,7 @@ class Walk:
         self.deferred = []  # (object, why): refuses the call if it reads the object
         self.may_defer = True
         self.has_hooks = False  # a module's call in C calls functions in C, which no instruction loads
-        self.plain_only = False  # no number becomes a symbol, because code may tell them apart
+        self.plain_only = plain_only  # no number becomes a symbol, because code may tell them apart
 
     def defer(self, x, why):
         """Refuses the call if it reads `x`, which no guard can hold.  The recorded call is observed."""
@@ -404,7 +414,7 @@ class Walk:
         """A later register() of an abstract base class changes what isinstance() returns."""
         if isinstance(t, ABCMeta) and not self.met_abstract:
             self.met_abstract = True
-            self.add("const", -1, get_cache_token, "returns", get_cache_token())
+            self.add("const", -1, get_cache_token, "returns", ((), get_cache_token()))
 
     def bound_slot(self, x, source, parent, key):
         self.visit_bound(x)
@@ -491,14 +501,10 @@ class Walk:
             self.defer(x, f"it reads an object of type {type(x).__name__}, which hides a slot")
             return
         self.slotted.append(x)
-        plain_only = _is_trusted_class(type(x))  # such as descriptions of a dataclass's fields
         for name in names:
             if not hasattr(x, name):
-                if plain_only:
-                    continue
                 raise Refused(f"it reads an object of type {type(x).__name__} whose {name} is not set")
-            if not plain_only or type(getattr(x, name)) in _VALUE_SET:
-                self.visit(getattr(x, name), "attr", node, name)
+            self.visit(getattr(x, name), "attr", node, name)
 
     def items(self, holder, source, node):
         """Adds plain values first, because a check skips them while their container is
@@ -602,7 +608,7 @@ class Walk:
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
         self.optimizers += 1
         inner = self.add("dict", node, None, "any")
-        for name in ("param_groups", "state"):
+        for name in [name for name in x.__dict__ if name in ("param_groups", "state", "defaults") or name.endswith("_hooks")]:
             self.visit(x.__dict__[name], "item", inner, name)
         return node
 
@@ -623,8 +629,11 @@ class Walk:
         if t is _CACHED:
             return self.unread(x, source, parent, key, "it calls a function of functools.lru_cache, which forgets its "
                                "results when the program says so")
-        if x is getattr(sys.modules.get("dataclasses"), "_EMPTY_METADATA", self):  # nothing changes what it shows
-            return self.add(source, parent, key, "is", x)
+        if type(x) is types.MappingProxyType:
+            node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+            for shown in get_referents(x):
+                self.visit(shown, "const", -1, shown)
+            return node
         if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)) or _has_state_in_c(t):
             why = f"it reads an object of type {t.__name__}"
             if isinstance(x, _BY_IDENTITY) or _root_of(t) not in _BY_CONTENTS:
@@ -659,7 +668,8 @@ class Walk:
         """Copies the contents of all containers before the call."""
         fixed = [*self.classes, *(m.__dict__ for m, _ in self.modules.values() if not _is_trusted(m.__name__))]
         holders = [*self.holders.items(), *((None, x) for x in fixed), *((None, x) for x in self.slotted)]
-        self.before = [(node, x, _contents(x) if x or not isinstance(x, dict) else _NOTHING) for node, x in holders]
+        self.before = [(node, x, _NOTHING if isinstance(x, dict) and not dict.__len__(x) else _contents(x))
+                       for node, x in holders]
         self.bare = [t for t, node in self.tensors if self.nodes[node][0] != "grad" and not t.__dict__]
 
     def stores(self):
@@ -818,6 +828,7 @@ class Walk:
                     done.add(name)
                     if name in module.__dict__:
                         self.module_attribute(module, node, name)
+            self.library_attributes()
             if before == len(self.nodes) + len(self.names) + len(self.codes):
                 break
         if not self.names.isdisjoint(_OF_FUNCTIONS):
@@ -840,21 +851,80 @@ class Walk:
             if not f.__dict__:
                 self.add("dict", self.add("const", -1, f, "any"), None, "mapping", (dict, ()))
         for module, _ in self.modules.values():
-            absent = tuple((names if "__getattr__" in module.__dict__ else by_string).difference(module.__dict__))
+            absent = tuple((names if "__getattr__" in module.__dict__ else {*by_string, "__getattr__"}).difference(module.__dict__))
             if absent:
                 self.add("const", -1, module.__dict__, "holds", (_NOTHING, absent, ()))
+
+    def library_attributes(self):
+        """Visits what attributes of the library's classes contain, where code uses their names."""
+        for t in list(self.library):
+            done = self.looked_up.setdefault(t, set())
+            for name in self.names.intersection(_dict_of(t)) - done:
+                done.add(name)
+                x = _dict_of(t)[name]
+                if type(x) not in _WITHOUT_CONTENTS and not isinstance(x, types.ModuleType) or isinstance(x, type):
+                    self.visit_or_defer(x, "type", self.add("const", -1, t, "any"), name)
+
+    def visit_or_defer(self, x, source, parent, key):
+        """Visits an object; if no guard can hold it, the call is refused when it reads the object."""
+        try:
+            self.visit(x, source, parent, key)
+        except NotYet:
+            raise
+        except Refused as why:
+            self.unread(x, source, parent, key, str(why))
 
     def hold_classes(self):
         """Guards that the program replaces no method or attribute of the library's classes."""
         for t in self.library - self.held:
             self.held.add(t)
             self.add("const", -1, t, "holds", (dict(_dict_of(t)), (), t.__mro__))
+            for name in self.library_names.intersection(_dict_of(t)):
+                self.hold_contents(_dict_of(t)[name])
+
+    def hold_contents(self, x, inner=False):
+        """Guards what a container or an object of the library's globals has now, and containers in it."""
+        if id(x) in self.contents or type(x) in _WITHOUT_CONTENTS or x is sys.modules or \
+           isinstance(x, (type, types.ModuleType, Tensor, local)):
+            return
+        self.contents.add(id(x))
+        self.kept.append(x)
+        state = x if isinstance(x, dict) else getattr(x, "__dict__", None) if type(x).__dictoffset__ and not inner else None
+        if isinstance(state, dict):
+            items = dict(dict.items(state))
+            self.add("const", -1, state, "holds", (items, (), (dict,)))
+            inside = items.values()
+        elif isinstance(x, (set, frozenset)):
+            self.add("const", -1, x, "set", (type(x), tuple(x)))
+            return
+        elif isinstance(x, (list, tuple)):
+            at = self.add("const", -1, x, "list", (type(x), len(x)))
+            inside = list(list.__iter__(x)) if isinstance(x, list) else tuple(tuple.__iter__(x))
+            for place, item in enumerate(inside):
+                self.add("at", at, place, "is", item)
+        else:
+            return
+        for item in inside:
+            self.hold_contents(item, True)
 
     def guard_library(self, codes):
         """Guards the globals, and the attributes of modules, that the library's code which ran looks up."""
-        found, absent, wanted = {}, {}, {}
+        absent = {}
+        for module, items in self.library_globals(codes, absent):
+            for x in items.values():
+                if isinstance(x, type):
+                    self.reach_class(x)
+                else:
+                    self.hold_contents(x)
+            self.add("const", -1, module.__dict__, "holds", (items, tuple(absent[id(module)]), ()))
+        self.hold_classes()
+
+    @staticmethod
+    def library_globals(codes, absent=None):
+        """[(module, its items that the library's code looks up)]; puts the names into `absent` that it lacks."""
+        found, absent, wanted = {}, {} if absent is None else absent, {}
         for code in codes:
-            module = _module_of(code.co_filename)
+            module = None if code.co_filename.startswith(_COMPILER) else _module_of(code.co_filename)
             if module is None:
                 continue
             loaded, names = _facts_of_code(code)
@@ -870,14 +940,10 @@ class Walk:
             absent.setdefault(id(module), set()).update(names.difference(module.__dict__))
             for name in names.intersection(module.__dict__).difference(items):
                 x = module.__dict__[name]
-                if isinstance(x, type):
-                    self.reach_class(x)
                 if isinstance(x, types.ModuleType):
                     work.append((x, names))
                 items[name] = x
-        for module, items in found.values():
-            self.add("const", -1, module.__dict__, "holds", (items, tuple(absent[id(module)]), ()))
-        self.hold_classes()
+        return list(found.values())
 
     def guard_descriptions(self):
         """Guards what functions and classes of the program say of themselves, if the call's code names it."""
@@ -951,12 +1017,7 @@ class Walk:
             self.add("item", self.add("dict", node, None, "any"), name, "is", x)
             self.visit(x, "const", -1, x)
         else:
-            try:
-                self.visit(x, "item", self.add("dict", node, None, "any"), name)
-            except NotYet:
-                raise
-            except Refused as why:
-                self.unread(x, "item", self.add("dict", node, None, "any"), name, str(why))
+            self.visit_or_defer(x, "item", self.add("dict", node, None, "any"), name)
 
     def special_methods(self, t):
         """The special methods that Python may call although no code names them."""
@@ -1017,7 +1078,9 @@ class Walk:
         """Adds nodes for .grad, for functions that read or write it."""
         made = []
         for t, node in list(self.tensors):
-            if t.requires_grad and t.is_leaf:
+            if t.is_leaf and not t.requires_grad:
+                self.visit(t.grad, "grad", node, "grad")
+            elif t.is_leaf:
                 made.append((t, node, t.grad, self.visit(t.grad, "grad", node, "grad")))
         return made
 

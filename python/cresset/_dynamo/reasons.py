@@ -78,7 +78,7 @@ def guard(walk, node):
     if check == "derived":
         return f"{name} == {_short(expected[1])}, of type {expected[0].__name__}"
     if check == "returns":
-        return f"{name}() == {expected}"
+        return f"{name}{expected[0]} == {expected[1]}"
     if check == "is":
         return f"{name} is {_short(expected)}"
     return f"{name} exists"

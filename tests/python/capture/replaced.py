@@ -2,13 +2,17 @@
 
 Each program calls a function several times, makes a change, and calls it again.  Changes of modules are undone.
 """
+import abc
 import builtins
 import collections
 import copy
+import copyreg
+import dataclasses
 import enum
 import fractions
 import functools
 import math
+import statistics
 import string
 import sys
 import types
@@ -351,3 +355,162 @@ def digits_that_are_printed(compile):
                 yield f(ones)
     finally:
         options.precision = before
+
+
+# --- builtins that compilation uses, too ---
+
+for _name, _use, _new in (("max", "x * max(1., 2.)", lambda *x: 7.), ("sum", "x * sum([1., 2.])", lambda x: 7.),
+                          ("sorted", "x * sorted([2., 1.])[0]", lambda x: [7.]), ("zip", "x * list(zip([1.], [2.]))[0][1]", lambda *x: [(7., 8.)]),
+                          ("enumerate", "x * list(enumerate([2.]))[0][1]", lambda x: [(0, 7.)])):
+    setting(f"builtin_{_name}_replaced", builtins, _name, [_new], read(_use))
+
+
+# --- identity of equal numbers and strings ---
+
+for _name, _first, _second in (("ints", int("1000"), int("1000")), ("floats", float("2.5"), float("2.5")), ("strings", "ab" * 3, "".join(["ab"] * 3))):
+    @changing(f"identity_of_equal_{_name}")
+    def _(first=_first, second=_second):
+        box = [first]
+        return read("x * (2 if box[0] is first else 3)", box=box, first=first)(), lambda: box.__setitem__(0, second)
+
+
+# --- objects inside of objects and registries of libraries ---
+
+@changing("list_in_a_slot_of_a_dataclass_field")
+def _():
+    field = dataclasses.field(default=[2.])
+    return read("x * field.default[-1]", field=field)(), lambda: field.default.append(3.), lambda: setattr(field, "default", [4.])
+
+
+@changing("list_in_a_slot_of_an_object_of_a_library")
+def _():
+    holder = statistics.NormalDist()
+    holder._mu = [2.]
+    return read("x * holder._mu[0]", holder=holder)(), lambda: holder._mu.__setitem__(0, 3.)
+
+
+@changing("truth_of_an_object_is_not_asked")
+def _():
+    holder = fractions.Fraction(1, 2)
+    holder._numerator = torch.ones(3)
+    return read("x * holder._numerator", holder=holder)(), lambda: holder._numerator.mul_(2)
+
+
+@changing("name_of_a_dataclass_field")
+def _():
+    x = dataclasses.make_dataclass("D", [("a", float, 2.)])(2.)
+    return (read("x * dataclasses.asdict(x0)['a']", dataclasses=dataclasses, x0=x)(), lambda: setattr(x, "a", 3.),
+            lambda: setattr(dataclasses.fields(x)[0], "name", "b"))
+
+
+@changing("getattr_of_a_module_that_gets_one")
+def _():
+    module = types.ModuleType("m")
+    return read("x * getattr(module, 'scale', 2.)", module=module)(), lambda: setattr(module, "__getattr__", lambda name: 8.)
+
+
+@changing("what_a_proxy_shows")
+def _():
+    items = {"a": 2.}
+    proxy = types.MappingProxyType(items)
+    return read("x * proxy['a'] * len(proxy)", proxy=proxy)(), lambda: items.update(a=3.), lambda: items.update(b=1.)
+
+
+@changing("defaults_of_an_optimizer")
+def _():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=.5)
+    return read("x * optimizer.defaults['lr']", optimizer=optimizer)(), lambda: optimizer.defaults.update(lr=.25)
+
+
+@changing("numbers_of_a_library_that_asks_for_types")
+def _():
+    numbers = [1., 2., 3.]
+    return (read("x * statistics.mean(numbers)", statistics=statistics, numbers=numbers)(), lambda: numbers.__setitem__(1, 2),
+            lambda: numbers.__setitem__(0, 5.), lambda: numbers.__setitem__(slice(None), [7., 2.]))
+
+
+@changing("gradient_of_a_tensor_that_requires_none")
+def _():
+    t = torch.ones(3)
+    return read("x * (2. if t.grad is None else t.grad)", t=t)(), lambda: setattr(t, "grad", torch.ones(3) * 3), lambda: t.grad.add_(1)
+
+
+@changing("result_of_a_parameter_that_the_call_makes")
+def _():
+    return read("x * nn.Parameter(torch.ones(3))")(), lambda: None
+
+
+@program(FAMILY)
+def list_in_an_attribute_of_a_class_of_the_package(compile):
+    nn.Linear.replaced_list = [2.]
+    f = compile(read("x * nn.Linear.replaced_list[0]")())
+    try:
+        for x in (2., 3.):
+            nn.Linear.replaced_list[0] = x
+            for _ in range(3):
+                yield f(ones)
+    finally:
+        del nn.Linear.replaced_list
+
+
+@program(FAMILY)
+def abstract_class_in_an_attribute_of_a_class_of_the_package(compile):
+    nn.Linear.replaced_class = abc.ABCMeta("A", (), {})
+    f = compile(read("x * (2. if isinstance(1., nn.Linear.replaced_class) else 3.)")())
+    try:
+        for _ in range(2):
+            for _ in range(3):
+                yield f(ones)
+            nn.Linear.replaced_class.register(float)
+    finally:
+        del nn.Linear.replaced_class
+
+
+@program(FAMILY)
+def registry_of_copy(compile):
+    x0 = type("T", (), {"scale": 2.})()
+    f = compile(read("x * copy.copy(x0).scale", x0=x0)())
+    try:
+        for _ in range(2):
+            for _ in range(3):
+                yield f(ones)
+            copyreg.pickle(type(x0), lambda x: (types.SimpleNamespace, (), {"scale": 7.}))
+    finally:
+        copyreg.dispatch_table.pop(type(x0), None)
+
+
+@program(FAMILY)
+def registry_of_trees(compile):
+    from cresset.utils import _pytree
+    t = type("T", (), {})
+    f = compile(read("x * len(_pytree.tree_leaves([x0, 1]))", _pytree=_pytree, x0=t())())
+    for _ in range(2):
+        for _ in range(3):
+            yield f(ones)
+        if t not in _pytree.SUPPORTED_NODES:
+            _pytree.register_pytree_node(t, lambda x: ([1, 2, 3], None), lambda children, context: t())
+
+
+@program(FAMILY)
+def checks_of_sparse_tensors(compile):
+    check = torch.sparse.check_sparse_tensor_invariants
+    f, before = compile(lambda x: x * (2 if check.is_enabled() else 3)), check.is_enabled()
+    try:
+        for on in (False, True, False):
+            (check.enable if on else check.disable)()
+            for _ in range(3):
+                yield f(ones)
+    finally:
+        (check.enable if before else check.disable)()
+
+
+@program(FAMILY)
+def dtype_of_autocast(compile):
+    f, before = compile(lambda x: x * (2 if torch.get_autocast_dtype("cpu") == torch.bfloat16 else 3)), torch.get_autocast_dtype("cpu")
+    try:
+        for dtype in (torch.bfloat16, torch.float16, torch.bfloat16):
+            torch.set_autocast_dtype("cpu", dtype)
+            for _ in range(3):
+                yield f(ones)
+    finally:
+        torch.set_autocast_dtype("cpu", before)

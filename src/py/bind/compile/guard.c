@@ -183,6 +183,10 @@ static int set_expected(node *d)
                    ? 0
                    : -1;
     case IS_DERIVED: return PyArg_ParseTuple(d->expected, "OO", &d->type, &d->base) ? 0 : -1;
+    case IS_RETURNING: {
+        PyObject *given, *wanted;
+        return PyArg_ParseTuple(d->expected, "O!O", &PyTuple_Type, &given, &wanted) ? 0 : -1;
+    }
     case IS_INSTANCE:
     case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
     case IS_TENSOR: /* the guard does not keep the tensor alive */
@@ -579,7 +583,10 @@ static bool holder_holds(node *d, PyObject *o)
 {
     if (PyDict_Check(o)) {
         uint64_t now = dict_version(o);
-        bool same = (now && now == d->version) || dict_holds(d, o);
+        bool exact = PyTuple_GET_SIZE(d->mro) > 0;
+        bool same = (now && now == d->version) ||
+                    ((!exact || PyDict_GET_SIZE(o) == PyDict_GET_SIZE(d->held_items)) &&
+                     dict_holds(d, o));
         d->version = same ? now : 0;
         return same;
     }
@@ -626,11 +633,14 @@ static bool is_derived(const node *d, PyObject *o)
     return equal;
 }
 
-/* True when a function in C returns the expected int.  It reads a counter of the process. */
+/* True when a function in C returns the expected object for these arguments.  It reads state of
+ * the process. */
 static bool function_returns(PyObject *function, PyObject *expected)
 {
-    PyObject *now = PyCFunction_Check(function) ? PyObject_CallNoArgs(function) : NULL;
-    bool same = now && equals(now, expected);
+    PyObject *now = PyCFunction_Check(function)
+                        ? PyObject_Call(function, PyTuple_GET_ITEM(expected, 0), NULL)
+                        : NULL;
+    bool same = now && equals(now, PyTuple_GET_ITEM(expected, 1));
 
     PyErr_Clear();
     Py_XDECREF(now);

@@ -43,12 +43,13 @@ typedef struct cr_guard cr_guard;
  *   "set"         (type, items)     has exactly this class, and these items in this order
  *   "lacks"       (mro, names)      is a class with this __mro__ that does not define these
  *                                   names
- *   "holds"       (items, names,    is a dict that has these items and none of these names, or
- *                  mro)             a class with this __mro__ that has just these items
+ *   "holds"       (items, names,    is a dict that has these items and none of these names
+ *                  mro)             (just these items, when mro is not empty), or a class with
+ *                                   this __mro__ that has just these items
  *   "derived"     (type, value)     has exactly this class, which derives from a class of
  *                                   numbers or strings, and this value
- *   "returns"     int               is a function in C that returns this number without
- *                                   arguments
+ *   "returns"     (arguments,       is a function in C that returns this object for these
+ *                  object)          arguments
  *   "tensor"      tensor            has its class, dtype, device, sizes, strides and
  *                                   requires_grad; it is input `slot`, or no input when slot is
  *                                   -1; dims in the mask `dims` may have any size but 0 and 1
