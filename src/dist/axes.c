@@ -172,7 +172,8 @@ static void read_part(part_reader *p, const cr_gnode *n)
         p->a->writes |= n->op->param[i].written;
     p->a->writes |= n->op->does == CR_DOES_INPLACE;
     to->call = cr_axes_of(p->m, n->op, arg);
-    p->failed = !to->call->rule || to->call->operands != operands ||
+    /* A call without axes needs its operands whole. */
+    p->failed = n->op->words & CR_WORD_RANDOM || to->call->operands != operands ||
                 to->call->results != n->result_count;
     p->a->parts++;
 }
@@ -401,6 +402,8 @@ static bool follow_part(const cr_axes *a, int i, int axis, uint8_t *state, cr_ax
     }
     if (reduces < 0)
         return false;
+    if (p->call->op->filled) /* its operands are not read */
+        split = partial = 0;
     if (split && reduces != CR_AXIS_ALONG) {
         if (partial != added || (*how && (int)*how != reduces))
             return false;
@@ -552,6 +555,17 @@ bool cr_axes_keep_partial(const cr_axes *a, uint32_t partial, cr_axis_how how)
 
 /* --- a call --- */
 
+static void forget_axes(cr_axes *a)
+{
+    a->count = 0;
+    for (int i = 0; i < a->operands; i++) {
+        a->operand[i].added = false;
+        memset(a->operand[i].axis, -1, sizeof a->operand[i].axis);
+    }
+    for (int k = 0; k < a->results; k++)
+        memset(a->result[k].axis, -1, sizeof a->result[k].axis);
+}
+
 cr_axes *cr_axes_of(cr_axes_maker *m, const cr_op *op, const cr_value *arg)
 {
     cr_axes *a = CR_NEW(m->session, cr_axes);
@@ -565,8 +579,6 @@ cr_axes *cr_axes_of(cr_axes_maker *m, const cr_op *op, const cr_value *arg)
         return a;
     for (int i = 0; i < op->param_count; i++)
         own[i] = own_arg(m, a, i, &arg[i]);
-    if (cr_op_reaches(a->op, CR_WORD_BIT_SIZED_BY_VALUES))
-        return a;
     outer = cr_recorder_pause();
     st = call_on_fakes(a, result, false);
     cr_recorder_resume(outer);
@@ -574,14 +586,13 @@ cr_axes *cr_axes_of(cr_axes_maker *m, const cr_op *op, const cr_value *arg)
     for (int k = 0; k < a->op->result_count; k++)
         set_result(m, a, &result[k]);
     cr_drop_values(result, a->op->result_count);
-    for (int i = 0; i < a->operands; i++)
-        memset(a->operand[i].axis, -1, sizeof a->operand[i].axis);
-    for (int k = 0; k < a->results; k++)
-        memset(a->result[k].axis, -1, sizeof a->result[k].axis);
+    forget_axes(a);
     cr_axes_by_rule(m, a);
     m->depth++;
     if (!a->rule && is_composite(a->op) && !(a->op->words & CR_WORD_SPARSE) && find_parts(m, a))
         find_axes(m, a);
     m->depth--;
+    if (!a->rule)
+        forget_axes(a);
     return a;
 }

@@ -351,6 +351,8 @@ static void axes_filled(cr_axes_maker *m, cr_axes *a)
             !memcmp(x->t->size, a->result[0].t->size, (size_t)x->t->ndim * sizeof *x->t->size);
         if (same)
             memcpy(x->axis, a->result[0].axis, sizeof x->axis);
+        else
+            axes_all_free(m, a, x);
     }
     a->rule = "word";
 }

@@ -1,8 +1,8 @@
 /* Strategies of calls.
  *
  * Each axis that is not whole makes one.  It is tried on the sizes that a rank has: the local
- * call must make the same parts, of the expected sizes, with the same numbers.  A call whose
- * numbers depend on sizes (a mean) is run as its parts, or not split. */
+ * call must make the same parts, of the expected sizes, with the same numbers, at every size.
+ * A call whose numbers depend on sizes (a mean) is run as its parts, or not split. */
 #include "dist/shard.h"
 #include "ops/ops.h"
 #include <string.h>
@@ -290,10 +290,13 @@ static void try_axis(attempt *t, cr_strategies *out)
     const cr_axes *a = t->a;
     cr_strategy *s = &out->strategy[out->count];
     bool operand = false, even = false;
+    bool reads_nothing = a->op->filled || a->op->words & CR_WORD_UNDEFINED;
     int how = a->axis[t->axis].how;
     int64_t size = axis_size(a, t->axis, &even);
 
-    even |= how >= CR_AXIS_PRODUCT;
+    /* The least element of a part without elements is an error. */
+    if (how >= CR_AXIS_MIN && (t->ranks - 1) * ((size + t->ranks - 1) / t->ranks) >= size)
+        return;
     if (size <= 1 || (even && !divides(a, t->axis, t->ranks)) ||
         out->count == (int)CR_LEN(out->strategy))
         return;
@@ -306,13 +309,19 @@ static void try_axis(attempt *t, cr_strategies *out)
     }
     for (int k = 0; k < a->results; k++)
         if (!place(t, &a->result[k], true, &s->result[k]) ||
-            (s->result[k] == CR_PLACE_REPLICATE && operand))
+            (s->result[k] == CR_PLACE_REPLICATE && operand && !reads_nothing))
             return;
     if (!works_locally(t))
         return;
-    t->rank = t->ranks - 1;
-    if (!divides(a, t->axis, t->ranks) && !works_locally(t))
-        return;
+    /* Other sizes: of the last rank that has a part, and of ranks without elements. */
+    if (!divides(a, t->axis, t->ranks)) {
+        t->rank = (int)(size / ((size + t->ranks - 1) / t->ranks));
+        if (t->rank < t->ranks && !works_locally(t))
+            return;
+        t->rank = t->ranks - 1;
+        if (!works_locally(t))
+            return;
+    }
     out->count++;
 }
 
@@ -452,8 +461,14 @@ cr_status cr_shard_strategies(cr_strategies *out, const cr_op *op, const cr_valu
     cr_thread.no_grad = cr_thread.fakes = true;
     st = cr_session_run(&session, find_strategies, &j);
     cr_thread = was;
-    if (!st)
+    if (st && st != CR_MEMORY) { /* the call itself says why, on whole tensors */
+        *out = (cr_strategies){.operands = placed_count, .count = 1};
+        out->strategy[0].sized = -1;
+        memset(out->strategy[0].operand, CR_PLACE_REPLICATE, CR_AXES_TENSORS);
+        st = CR_OK;
+    } else if (!st) {
         find_costs(&j);
+    }
     cr_axes_maker_drop(&j.maker);
     cr_session_drop(&session);
     return st;

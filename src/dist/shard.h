@@ -40,7 +40,8 @@ typedef struct {
 
 /* The strategies of a call for `ranks` ranks: that of replicated tensors first.  `placed` are
  * the present placements of the operands: calls that keep partial operands partial have this
- * strategy too.  Fails as the call itself does. */
+ * strategy too.  A call that fails, or that fakes cannot make, has one strategy, without
+ * results.  CR_MEMORY. */
 CR_MUST cr_status cr_shard_strategies(cr_strategies *out, const cr_op *op, const cr_value *arg,
                                       int ranks, const int8_t *placed, int placed_count);
 /* Index of the strategy with the lowest cost; of equal ones that with the fewest changes. */

@@ -248,18 +248,39 @@ cr_status cr_do_tensor_split_at(const cr_value *arg, cr_value *result)
     return st;
 }
 
-/* The error of reading a number of a tensor without bytes. */
-static cr_status refuse_places(cr_tensor *by)
+/* Number i of a tensor without bytes: a class that wraps tensors gives it, of a fake it is an
+ * error. */
+static cr_status place_of_item(int64_t *out, cr_tensor *by, int64_t i)
 {
-    cr_value first, arg[] = {cr_of_tensor(by), cr_of_int(0), cr_of_int(0)};
+    cr_value one, arg[] = {cr_of_tensor(by), cr_of_int(0), cr_of_int(i)};
     cr_scalar number;
+    cr_status st;
 
-    if (!by->ndim)
-        return cr_tensor_item(&number, by);
-    CR_TRY(cr_call_given(&first, cr_entry.select_int, arg, 3));
-    cr_status st = cr_tensor_item(&number, first.t);
-    cr_drop(first.t);
-    return st ? st : cr_fail(CR_RUNTIME, "tensor_split: the places have no elements here");
+    if (!by->ndim) {
+        CR_TRY(cr_tensor_item(&number, by));
+    } else {
+        CR_TRY(cr_call_given(&one, cr_entry.select_int, arg, 3));
+        st = cr_tensor_item(&number, one.t);
+        cr_drop(one.t);
+        CR_TRY(st);
+    }
+    *out = number.i;
+    return CR_OK;
+}
+
+/* The numbers of `by`, in at[numel]. */
+static cr_status read_places(int64_t *at, cr_tensor *by)
+{
+    cr_tensor *plain = NULL;
+
+    for (int64_t i = 0; !by->address && i < by->numel; i++)
+        CR_TRY(place_of_item(&at[i], by, i));
+    if (!by->address || !by->numel)
+        return CR_OK;
+    CR_TRY(cr_contiguous_plain(&plain, by));
+    memcpy(at, plain->address, (size_t)by->numel * sizeof *at);
+    cr_drop(plain);
+    return CR_OK;
 }
 
 static cr_status check_split_tensor(cr_tensor *by)
@@ -280,24 +301,28 @@ static cr_status check_split_tensor(cr_tensor *by)
             CR_RUNTIME,
             "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on %s",
             cr_device_print(by->device).text);
-    return !by->address && by->numel ? refuse_places(by) : CR_OK;
+    return CR_OK;
 }
 
 cr_status cr_do_tensor_split_tensor(const cr_value *arg, cr_value *result)
 {
-    cr_tensor *by = arg[1].t, *plain = NULL;
-    int64_t dim;
+    cr_tensor *by = arg[1].t;
+    int64_t dim, *at;
+    cr_status st;
 
     cr_sizes_of_values = true;
     CR_TRY(check_split(arg[0].t, arg[2].i, &dim));
     CR_TRY(check_split_tensor(by));
-    CR_TRY(cr_contiguous_plain(&plain, by));
-    const int64_t *at = (const int64_t *)(const void *)plain->address;
+    at = cr_alloc((size_t)by->numel * sizeof *at + 1);
+    if (!at)
+        return CR_MEMORY;
+    CR_GO(read_places(at, by));
     cr_value given[3] = {arg[0], cr_of_int(by->ndim ? 0 : *at), arg[2]};
     if (by->ndim)
         given[1] = cr_of_ints(at, (size_t)by->numel);
-    cr_status st = (by->ndim ? cr_do_tensor_split_at : cr_do_tensor_split)(given, result);
-    cr_drop(plain);
+    st = (by->ndim ? cr_do_tensor_split_at : cr_do_tensor_split)(given, result);
+done:
+    cr_free(at);
     return st;
 }
 

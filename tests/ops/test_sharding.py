@@ -53,6 +53,7 @@ class OnRanks(torch.Tensor):
     """A tensor whose parts are on fake ranks; calls take the cheapest strategy."""
 
     __torch_function__ = _C._disabled_torch_function_impl
+    gathered = False  # whether a call needed a split tensor in another placement
 
     @staticmethod
     def __new__(cls, parts, placement, shape, strides=None):
@@ -70,12 +71,23 @@ class OnRanks(torch.Tensor):
         ranks = next(len(x.parts) for x in flat if isinstance(x, cls))
         tensors = [k for k, x in enumerate(flat) if isinstance(x, torch.Tensor)]
         placed = tuple(flat[k].placement if isinstance(flat[k], cls) else REPLICATE for k in tensors)
+        mutable = [k for k, a in enumerate(func._schema.arguments) if a.is_write]
+        if "random" in func.words or any("Tensor" not in str(r.type) for r in func._schema.returns):
+            return cls.run_whole(func, flat, spec, mutable)
         rule, best, strategies, shapes = _C._shard(func._op, args, kwargs, ranks, placed)
+        if not shapes and not mutable:
+            return cls.run_whole(func, flat, spec, mutable)
+        if mutable:
+            kept = [s for s in strategies if s[5] >= 0 and all(s[0][k] == placed[k] for k in mutable)]
+            if not kept or mutable != [0]:
+                return cls.run_whole(func, flat, spec, mutable)
+            strategies, best = [min(kept, key=lambda s: s[5])], 0
         inputs, outputs, sized, parts, _, _ = strategies[best]
         local = []
         for k, placement in zip(tensors, inputs):
             x = flat[k]
             if not isinstance(x, cls) or x.placement != placement:
+                cls.gathered |= isinstance(x, cls) and x.placement >= 0
                 x = cls(split(x.whole() if isinstance(x, cls) else x, placement, ranks), placement, x.shape)
             local.append(x)
         if parts:
@@ -85,7 +97,25 @@ class OnRanks(torch.Tensor):
             with _C._ReentrantDispatch():
                 made = _C._call_parts(func._op, args, kwargs)
             return made[0] if len(made) == 1 else made
-        return cls.run(func, flat, spec, tensors, local, outputs, sized, ranks, shapes)
+        made = cls.run(func, list(flat), spec, tensors, local, outputs, sized, ranks, shapes)
+        return flat[0] if mutable else made
+
+    @classmethod
+    def run_whole(cls, func, flat, spec, written):
+        """Calls the operator on whole tensors."""
+        cls.gathered |= any(isinstance(x, cls) and x.placement != REPLICATE for x in flat)
+        wholes = [x.whole().clone() if isinstance(x, cls) else x for x in flat]
+        args, kwargs = tree_unflatten(wholes, spec)
+        made, ranks = func(*args, **kwargs), next(len(x.parts) for x in flat if isinstance(x, cls))
+        for x, y in zip(flat, wholes):
+            for part, new in zip(x.parts, split(y, x.placement, ranks)) if isinstance(x, cls) and written else ():
+                part.copy_(new)
+
+        def wrap(y):
+            return cls([y.clone() for _ in range(ranks)], REPLICATE, y.shape, y.stride()) if isinstance(y, torch.Tensor) else y
+        if written:
+            return flat[0]
+        return tuple(map(wrap, made)) if isinstance(made, (tuple, list)) else wrap(made)
 
     @classmethod
     def run(cls, func, flat, spec, tensors, local, outputs, sized, ranks, shapes):
@@ -95,8 +125,11 @@ class OnRanks(torch.Tensor):
                 flat[k] = x.parts[r]
             args, kwargs = tree_unflatten(flat, spec)
             args, kwargs = with_size(func, args, kwargs, sized, shapes[0][0], outputs, r, ranks)
-            run = torch.reshape if sized and "reshape" in func.words else func  # parts may have gaps
-            made.append(run(*args, **kwargs))
+            if sized and "reshape" in func.words:  # parts may have gaps
+                args = (args[0].contiguous(), *args[1:])
+            made.append(func(*args, **kwargs))
+        if func._schema.is_mutable:
+            return None
         results = [cls(list(parts), p, size, strides)
                    for parts, p, (size, strides, _) in zip(zip(*(list(leaves(x)) for x in made)), outputs, shapes)]
         return results[0] if isinstance(made[0], torch.Tensor) else results
@@ -195,3 +228,12 @@ def test_parts_make_the_whole(ranks):
     assert not failed, "\n".join(failed)
     print(len(split_ones), "of", len(drawn), "entries; on whole tensors:", *sorted(set(drawn) - set(split_ones)))
     assert len(split_ones) > 0.75 * len(drawn)
+
+
+def test_numbers_of_a_wrapped_tensor_are_read():
+    """tensor_split reads places of tensors that have no bytes of their own by their handler."""
+    x = torch.arange(12.0).view(6, 2)
+    for places in (torch.tensor(2), torch.tensor([1, 4])):
+        wrapped = OnRanks([places] * 2, REPLICATE, places.shape)
+        for got, want in zip(torch.tensor_split(OnRanks([x] * 2, REPLICATE, x.shape), wrapped), torch.tensor_split(x, places)):
+            same(got.whole(), want, places)

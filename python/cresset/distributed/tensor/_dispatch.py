@@ -73,8 +73,10 @@ def _make_plan(func, args, kwargs, mesh, specs):
         whole = (-1,) * len(specs)
         chosen = [(whole, (-1,) * len(metas), None, False, False, 0.0)] * mesh.ndim
     inputs = [tuple(placement_of(s[0][k]) for s in chosen) for k in range(len(specs))]
-    outputs = [tuple(placement_of(s[1][k]) for s in chosen) for k in range(len(metas))]
+    outputs = [tuple(placement_of(s[1][k]) for s in chosen) for k in range(len(metas) if all(s[1] for s in chosen) else 0)]
     sized = next((s[2] for s in chosen if s[2] is not None), None)
+    if any(not s[1] for s in chosen):
+        metas = []
     return _Plan(inputs, outputs, sized, any(s[3] for s in chosen), metas)
 
 
@@ -250,12 +252,14 @@ def dispatch(DTensor, func, args, kwargs):
     if "random" in func.words:
         return _random(func, flat, spec_tree, tensors, mesh, DTensor)
     results = func._schema.returns
-    if func._record["sized_by_values"] or not results or any("Tensor" not in str(r.type) for r in results):
+    if not results or any("Tensor" not in str(r.type) for r in results):
         return _whole_call(func, flat, spec_tree, tensors, mesh, DTensor)
     specs = [flat[k]._spec if isinstance(flat[k], DTensor) else None for k in tensors]
     plan = _plan_of(func, args, kwargs, flat, mesh, specs, spec_tree, DTensor)
     if plan is None:
         _refuse_write(func, flat, tensors)
+    if not plan.metas and not func._schema.is_mutable:
+        return _whole_call(func, flat, spec_tree, tensors, mesh, DTensor)
     changed = _redistributed(flat, tensors, plan, DTensor, mesh)
     if plan.parts:
         args, kwargs = tree_unflatten(changed, spec_tree)
@@ -266,8 +270,9 @@ def dispatch(DTensor, func, args, kwargs):
     args, kwargs = tree_unflatten(local, spec_tree)
     if plan.sized is not None:
         args, kwargs = _with_size(func, args, kwargs, plan.sized, _local_size(plan, mesh))
-    run = cresset.reshape if plan.sized and "reshape" in func.words else func  # parts may have gaps
-    made = run(*args, **kwargs)
+    if plan.sized and "reshape" in func.words:  # parts may have gaps
+        args = (args[0].contiguous(), *args[1:])
+    made = func(*args, **kwargs)
     if func._schema.is_mutable:
         return flat[tensors[_written(func)[0]]]
     return _wrapped(made, plan, mesh, DTensor)
