@@ -200,6 +200,21 @@ static void gather_counts(const cr_running *c, cr_frame *f)
         }
 }
 
+/* The further calls' buffers after the first one's. */
+static void gather_further(const cr_running *c, cr_frame *f)
+{
+    f->more = (uint32_t)c->further;
+    f->strict = c->further && !c->args->apart;
+    f->further = c->further ? 1469598103934665603u : 0;
+    for (int i = 1; i <= c->further && f->whole; i++) {
+        const cr_buffer *b = &c->args[i].out[0];
+        if (b->count)
+            memcpy(f->data + f->bytes, b->at, bytes_of(c, b->count));
+        f->bytes += (uint32_t)bytes_of(c, b->count);
+        f->further = (f->further ^ (uint64_t)b->count) * 1099511628211u;
+    }
+}
+
 static void gather_data(const cr_running *c, cr_frame *f)
 {
     int n;
@@ -247,6 +262,8 @@ static void describe_text(cr_text *out, const cr_frame *f, int rank)
         cr_text_printf(out, ", %s", cr_reduce_name((cr_reduce_op)(f->op % CR_REDUCE_COUNT)));
     if (f->root >= 0)
         cr_text_printf(out, ", root %d", f->root);
+    if (f->more)
+        cr_text_printf(out, ", and %u more", f->more);
     if (*f->where)
         cr_text_printf(out, " (%.*s)", CR_WHERE_BYTES - 1, f->where);
 }
@@ -290,7 +307,9 @@ static cr_status compare(const cr_running *c, int rank)
     bool same = f->sequence == own->sequence && f->kind == own->kind && f->op == own->op &&
                 f->dtype == own->dtype && f->root == own->root && f->sizes == own->sizes;
 
-    return same && counts_fit(c, f, rank) ? CR_OK : mismatch(c, f, rank);
+    bool further = f->further == own->further || (!f->strict && !own->strict);
+
+    return same && further && counts_fit(c, f, rank) ? CR_OK : mismatch(c, f, rank);
 }
 
 /* Whether this rank and `rank` exchange frames. */
@@ -346,6 +365,7 @@ static cr_status meet(const cr_running *c, bool *whole)
     g->other_frames = other;
     describe(c, frame_own(g));
     gather_data(c, frame_own(g));
+    gather_further(c, frame_own(g));
     st = expect_frames(c, g->frames);
     for (int k = 1; k < g->size && !st; k++) {
         int r = (g->rank + k) % g->size;
@@ -1051,6 +1071,26 @@ static cr_status scatter(const cr_running *c)
     return finish_all(c, &s, st);
 }
 
+/* Whether all ranks sent the same further calls. */
+static bool further_go(const cr_running *c)
+{
+    for (int r = 0; r < c->g->size; r++)
+        if (frame_of(c, r)->further != frame_own(c->g)->further)
+            return false;
+    return true;
+}
+
+static void further(const cr_running *c)
+{
+    size_t at = bytes_of(c, c->args->out[0].count);
+
+    for (int i = 1; i <= c->further; i++) {
+        const cr_buffer *b = &c->args[i].out[0];
+        fold_frames(c, b->at, at, b->count);
+        at += bytes_of(c, b->count);
+    }
+}
+
 static cr_status large(const cr_running *c)
 {
     const cr_call_args *a = c->args;
@@ -1071,14 +1111,19 @@ static cr_status large(const cr_running *c)
     }
 }
 
-cr_status cr_collective_run(const cr_running *c)
+cr_status cr_collective_run(const cr_running *c, bool *alone)
 {
     bool whole, did = false;
+
+    *alone = true;
 
     if (c->g->engine->run)
         CR_TRY(c->g->engine->run(c->g->link, c->args, left_ms(c), &did));
     if (did)
         return CR_OK;
     CR_TRY(meet(c, &whole));
+    *alone = !whole || !further_go(c);
+    if (!*alone)
+        further(c);
     return whole ? small(c) : large(c);
 }

@@ -50,6 +50,7 @@ typedef struct {
     double factor; /* of PREMUL_SUM */
     int ins, outs;
     const cr_buffer *in, *out;
+    bool apart; /* of an ALL_REDUCE: other ranks may make it in a work of other calls */
 } cr_call_args;
 
 /* How a link between the ranks of a group is opened.  Borrowed. */

@@ -477,9 +477,12 @@ static cr_running running_of(const cr_work *w, int i)
 {
     double now = cr_seconds();
 
-    return (cr_running){w->g,     &w->calls[i],
-                        w->where, w->sequence + (uint64_t)i,
-                        now,      now + 1e-3 * (double)w->timeout_ms};
+    return (cr_running){.g = w->g,
+                        .args = &w->calls[i],
+                        .where = w->where,
+                        .sequence = w->sequence + (uint64_t)i,
+                        .start = now,
+                        .end = now + 1e-3 * (double)w->timeout_ms};
 }
 
 static cr_status fail_broken(cr_comm *g, const cr_call_args *call, const char *where)
@@ -621,12 +624,11 @@ static void work_run(cr_work *w)
         work_end(w, work_watch(w));
         return;
     }
-    for (int i = 0, joined = 0; i < w->n && !st; i += joined) {
+    for (int i = 0, ran = 0; i < w->n && !st; i += ran) {
         cr_running c = running_of(w, i);
-        joined = cr_join_count(&c, w->n - i);
         if (is_broken(w->g))
             st = fail_broken(w->g, c.args, w->where);
-        else if ((st = cr_join_run(&c, joined)))
+        else if ((st = cr_join_run(&c, w->n - i, &ran)))
             st = call_failed(&c, st);
     }
     work_end(w, st);

@@ -21,9 +21,12 @@ enum {
  * used travel. */
 typedef struct {
     uint64_t sequence;
-    int64_t count;  /* elements that this rank contributes */
-    uint64_t sizes; /* a hash of counts that all ranks must state alike */
-    uint32_t bytes; /* of data */
+    int64_t count;    /* elements that this rank contributes */
+    uint64_t sizes;   /* a hash of counts that all ranks must state alike */
+    uint64_t further; /* a hash of the counts of further calls, whose data follow */
+    uint32_t more;    /* the number of further calls */
+    uint8_t strict;   /* all ranks must make the same ones */
+    uint32_t bytes;   /* of data */
     int32_t root;
     uint8_t kind, op, dtype, whole;
     char where[CR_WHERE_BYTES];
@@ -79,6 +82,7 @@ struct cr_comm {
 typedef struct {
     cr_comm *g;
     const cr_call_args *args;
+    int further; /* all_reduces after args[0] that go with it if the other ranks do the same */
     const char *where;
     uint64_t sequence;
     double start, end; /* end: the time limit */
@@ -90,16 +94,16 @@ static inline size_t cr_frame_bytes(const cr_comm *g)
     return sizeof(cr_frame) + g->frame_data;
 }
 
-/* Runs a call by messages, or by the engine (collective.c). */
-CR_MUST cr_status cr_collective_run(const cr_running *c);
+/* Runs a call by messages, or by the engine (collective.c).  *alone: the further calls were not
+ * run. */
+CR_MUST cr_status cr_collective_run(const cr_running *c, bool *alone);
 /* Compares a call with those of the other ranks, through the group's store, and waits for them.
  * c->sequence counts compared calls. */
 CR_MUST cr_status cr_collective_compare(const cr_running *c);
 /* A rank leaves the comparison; the last one deletes the remaining frames from the store. */
 void cr_collective_leave(cr_comm *g);
-/* How many of the first calls of c, which has n, travel as one; and runs them (join.c). */
-int cr_join_count(const cr_running *c, int n);
-CR_MUST cr_status cr_join_run(const cr_running *c, int n);
+/* Runs the first calls of c, which has n, that travel as one; *ran: how many (join.c). */
+CR_MUST cr_status cr_join_run(const cr_running *c, int n, int *ran);
 
 /* Waits for a transfer until the time `end`. */
 CR_MUST cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *from);

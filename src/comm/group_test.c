@@ -251,6 +251,55 @@ TEST(small_calls_that_travel_together_have_their_values)
     all_engines(2, 4, 20000, run_together);
 }
 
+enum { APART = 6, APART_MOST = 5 };
+
+/* Fractions whose sum depends on the order of addition. */
+static void apart_fill(cr_call_args *c, cr_buffer *b, float *at, int i, int rank)
+{
+    *b = (cr_buffer){at, i % APART_MOST};
+    for (int k = 0; k < APART_MOST; k++)
+        at[k] = 1.0f / (float)(rank * rank + i + k + 1);
+    *c = (cr_call_args){
+        .kind = CR_CALL_ALL_REDUCE, .dtype = CR_F32, .outs = 1, .out = b, .apart = true};
+}
+
+/* Works of `each` calls, which differs between ranks. */
+static void apart_run(cr_comm *g, const cr_call_args *calls, int each)
+{
+    cr_work *w = NULL;
+
+    for (int i = 0; i < APART; i += each) {
+        int n = i + each < APART ? each : APART - i;
+        MUST(!cr_comm_start(&w, g, calls + i, n, "here.py:3", -1, false));
+        MUST(!cr_work_wait(w, -1));
+        cr_work_drop(w);
+    }
+}
+
+static void run_apart(cr_comm *g)
+{
+    float alone[APART][APART_MOST], joined[APART][APART_MOST];
+    cr_call_args calls[APART];
+    cr_buffer b[APART];
+    int rank = cr_comm_rank(g);
+
+    for (int i = 0; i < APART; i++)
+        apart_fill(&calls[i], &b[i], alone[i], i, rank);
+    apart_run(g, calls, 1);
+    for (int each = 1; each <= APART; each++) {
+        for (int i = 0; i < APART; i++)
+            apart_fill(&calls[i], &b[i], joined[i], i, rank);
+        apart_run(g, calls, (each + rank) % APART + 1);
+        MUST(!memcmp(alone, joined, sizeof alone));
+    }
+    MUST(cr_comm_sequence(g) == APART * (APART + 1));
+}
+
+TEST(ranks_may_put_their_reductions_into_works_of_other_sizes)
+{
+    all_engines(2, 4, 20000, run_apart);
+}
+
 /* Rank r's part has per + r elements. */
 static void move_everything(cr_comm *g)
 {
@@ -539,7 +588,7 @@ static void report_without_store(cr_peers *peers)
     cr_store store = {1, &lost, 20000};
     cr_comm g = {.store = &store, .peers = peers, .size = 2, .name = "test"};
     cr_call_args args = {.kind = CR_CALL_ALL_REDUCE};
-    cr_running call = {&g, &args, "a.py:1", 1, cr_seconds(), cr_seconds() + 20};
+    cr_running call = {&g, &args, 0, "a.py:1", 1, cr_seconds(), cr_seconds() + 20};
 
     FAILS(CR_COMM, cr_report(&call, cr_fail(CR_COMM, "the connection is closed")));
     CHECK(strstr(cr_error_message(), "rank 1 (process") != NULL);
