@@ -1,7 +1,7 @@
 /* Groups of processes and data parallelism of the C API, over the rooms comm and dist. */
 #include "autograd/autograd.h"
 #include "base/env.h"
-#include "comm/group.h"
+#include "comm/named.h"
 #include "dist/reducer.h"
 #include "io/png.h"
 #include "io/safetensors.h"
@@ -32,6 +32,7 @@ struct cr_ddp {
 
 enum { HALF_AN_HOUR = 1800000, LAST_PORT = 65535 };
 static const char world_name[] = "default";
+static const char graph_name[] = "0"; /* of the first group, in graphs and plans */
 
 static cr_status dist_need(const void *p, const char *function, const char *what)
 {
@@ -155,9 +156,10 @@ static cr_status dist_make(cr_world *d, const meeting *m, cr_store *store)
                        own,        m->timeout_ms, "",      NULL};
     cr_status st = cr_comm_new(&d->comm, &how);
     cr_store_drop(own);
-    if (!st)
-        d->parts = cr_alloc((size_t)m->size * sizeof *d->parts);
-    return st ? st : d->parts ? CR_OK : CR_MEMORY;
+    if (st)
+        return st;
+    d->parts = cr_alloc((size_t)m->size * sizeof *d->parts);
+    return d->parts ? cr_comm_name(d->comm, graph_name) : CR_MEMORY;
 }
 
 /* Makes the group that `m` states. */
@@ -202,6 +204,7 @@ void cr_world_close(cr_world *d)
 {
     if (!d || --d->owners)
         return;
+    cr_comm_forget(d->comm);
     cr_comm_drop(d->comm);
     cr_free(d->parts);
     cr_free(d);

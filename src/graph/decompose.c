@@ -228,7 +228,7 @@ static bool splits_into_parts(const cr_gnode *n)
     if (op->does == CR_DOES_IS)
         return !op->fused && !cr_op_is_cheap(op);
     return op->does == CR_DOES_WHOLE && !op->differentiable &&
-           !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS));
+           !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS | CR_WORD_MEETS));
 }
 
 cr_graph *cr_graph_decompose(const cr_graph *g)

@@ -71,6 +71,9 @@ bool cr_op_reaches(const cr_op *op, int word)
     return remembered(facts[word], op, op_has_word, 1u << word);
 }
 
+/* A call between ranks, or the wait for one. */
+static bool op_meets(const cr_op *op) { return cr_op_reaches(op, CR_WORD_BIT_MEETS); }
+
 bool cr_op_draws(const cr_op *op) { return cr_op_reaches(op, CR_WORD_BIT_RANDOM); }
 
 /* True for entries that are not cheap, and that are no compositions of cheap ones. */
@@ -264,6 +267,7 @@ bool cr_gnode_draws(const cr_gnode *n)
 bool cr_gnode_has_effect(const cr_gnode *n)
 {
     if (n->kind == CR_GNODE_CALL)
-        return call_writes(n) || cr_op_draws(n->op) || (n->op->words & CR_WORD_UNDEFINED);
+        return call_writes(n) || cr_op_draws(n->op) || op_meets(n->op) ||
+               (n->op->words & CR_WORD_UNDEFINED);
     return any_inside(n, cr_gnode_has_effect);
 }

@@ -607,7 +607,7 @@ static bool has_parts(const cr_op *op)
         if (op->param[i].written)
             return false;
     return (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE) && !op->differentiable &&
-           !op->fused && !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS));
+           !op->fused && !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS | CR_WORD_MEETS));
 }
 
 cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);

@@ -42,7 +42,7 @@ static handling defer_classify(const cr_op *op)
     unsigned now = CR_WORD_SIZED_BY_VALUES | CR_WORD_RAISES_BY_VALUES | CR_WORD_RANDOM |
                    CR_WORD_SPARSE | CR_WORD_RESETS | CR_WORD_CHECKS;
 
-    if (op->custom)
+    if (op->custom || words & CR_WORD_MEETS)
         return OPAQUE;
     if (op->does == CR_DOES_MAP || (op->does == CR_DOES_WHOLE && words & CR_WORD_VIEW &&
                                     !(words & (now & ~CR_WORD_RAISES_BY_VALUES))))
@@ -753,6 +753,7 @@ cr_status cr_defer_by_parts(const cr_op *op, const cr_value *arg, cr_value *resu
     return st;
 }
 
+/* Calls of a program's operator wait as others do; an entry makes none. */
 static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_defer_entry = op;
@@ -760,7 +761,10 @@ static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *resu
     cr_defer_entry = NULL;
     CR_TRY(st);
     CR_TRY(cr_defer_settle_all(op, arg));
-    return cr_call_past(CR_STAGE_DEFER, op, arg, result);
+    cr_defer_pause(!op->custom);
+    st = cr_call_past(CR_STAGE_DEFER, op, arg, result);
+    cr_defer_pause(-!op->custom);
+    return st;
 }
 
 cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result)

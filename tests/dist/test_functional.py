@@ -19,3 +19,10 @@ def passes(name, size, backend):
 @pytest.mark.parametrize("name", ["values_and_derivatives", "calls_in_compiled_functions", "groups_waits_and_errors"])
 def test_operators(name, size, backend):
     passes(name, size, backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["every_call_every_way", "calls_that_no_graph_has", "calls_that_other_ranks_make_otherwise",
+                                  "calls_whose_results_nobody_reads", "errors_in_compiled_functions"])
+def test_ways(name, backend):
+    passes(name, 2, backend)

@@ -4,12 +4,11 @@ An operator `_c10d_functional.NAME` starts the call and returns; wait_tensor wai
 compiled program may compute in between.  The functions below wait.  Their derivatives are calls again: all_reduce of
 cotangents for all_reduce, reduce_scatter for all_gather and back, all_to_all for itself.
 """
-import threading
-
 import cresset
 
 from . import distributed_c10d as dist
-from ._groups import ReduceOp
+from ._gloo import ProcessGroupGloo
+from ._groups import ReduceOp, _Several
 
 __all__ = ["wait_tensor", "broadcast", "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
            "reduce_scatter_tensor_autograd", "all_reduce_coalesced", "all_gather_into_tensor_coalesced",
@@ -53,205 +52,52 @@ def _resolve_group_name(group, tag=""):
 
 
 # --- operators ---------------------------------------------------------------------------------------------------
+# They are entries of the operator table (collective.op): `_c10d_functional.NAME` starts a call, and wait_tensor waits for it.
 
 _REDUCTIONS = {"sum": ReduceOp.SUM, "avg": ReduceOp.AVG, "product": ReduceOp.PRODUCT, "min": ReduceOp.MIN, "max": ReduceOp.MAX,
                "band": ReduceOp.BAND, "bor": ReduceOp.BOR, "bxor": ReduceOp.BXOR}
-_pending = {}  # address of the result's bytes: (work, the result)
-_pending_lock = threading.Lock()
 
 
-def _reduction(name):
-    if name.lower() not in _REDUCTIONS:
-        raise ValueError(f"Unknown reduce operation: {name}")
-    return _REDUCTIONS[name.lower()]
+def _find(name, device):
+    """Returns the handle of the group's backend for a device, or None where the group is a program's class, and the rank."""
+    pg = _resolve_process_group(name)
+    own = pg._handle is not None and type(pg) in (dist.ProcessGroup, ProcessGroupGloo)
+    return pg._by_device.get(device, pg._handle) if own else None, pg.rank()
 
 
-def _started(result, work):
-    """Remembers the work of a result until wait_tensor."""
-    if work is not None and result.numel():
-        with _pending_lock:
-            before = _pending.pop(result.data_ptr(), None)
-            _pending[result.data_ptr()] = (work, result)
-        if before is not None:
-            before[0].wait()
-    elif work is not None:
-        work.wait()
-    return result
+def _start(kind, reduction, root, name, calls):
+    """Starts calls of a group that is a program's class; each is (input, output, rows for each rank, rows of each rank)."""
+    pg, works = _resolve_process_group(name), []
+    for x, out, ins, outs in calls:
+        if kind == "all_reduce":
+            works.append(dist.all_reduce(out, _REDUCTIONS[reduction.lower()], pg, async_op=True))
+        elif kind == "broadcast":
+            works.append(dist.broadcast(out, group=pg, group_src=root, async_op=True))
+        elif kind == "all_gather":
+            works.append(dist.all_gather_into_tensor(out, x, pg, async_op=True))
+        elif kind == "reduce_scatter":
+            works.append(dist.reduce_scatter_tensor(out, x, _REDUCTIONS[reduction.lower()], pg, async_op=True))
+        else:
+            works.append(dist.all_to_all_single(out, x, outs, ins, pg, async_op=True))
+    works = [work for work in works if work is not None]
+    return works[0] if len(works) == 1 else _Several(works) if works else None
+
+
+cresset._C._collective_set(_find, _start)
 
 
 def _register_work(tensor, work):
     """Makes wait_tensor of a tensor wait for a work."""
-    _started(tensor, work)
+    cresset._C._collective_register(tensor, work)
 
 
 def _get_work_registry_size():
     """Returns the number of calls that nobody has waited for."""
-    return len(_pending)
-
-
-def _wait(tensor):
-    with _pending_lock:
-        found = _pending.pop(tensor.data_ptr(), None) if tensor.numel() else None
-    if found is not None:
-        found[0].wait()
-
-
-_libraries = {name: cresset.library.Library(name, "DEF") for name in ("_c10d_functional", "_c10d_functional_autograd")}
-
-
-def _define(schema, run, fake, backward=None, setup=None, space="_c10d_functional"):
-    """Defines an operator: run(args) computes, fake(args) gives sizes alone, backward(ctx, grads) the derivative."""
-    name, library = schema.partition("(")[0], _libraries[space]
-    library.define(schema)
-    library.impl(name, run, "CompositeExplicitAutograd")
-    cresset.library.register_fake(f"{space}::{name}", fake)
-    cresset.library._find(f"{space}::{name}").make_opaque()
-    if backward is not None:
-        cresset.library.register_autograd(f"{space}::{name}", backward, setup_context=setup)
-
-
-def _keep_arguments(ctx, inputs, output):
-    ctx.arguments = inputs[1:]
+    return cresset._C._collective_pending()
 
 
 def _op(name):
     return getattr(cresset.ops._c10d_functional, name)
-
-
-def _like(x, rows=None):
-    return x.new_empty(x.shape if rows is None else (rows, *x.shape[1:]))
-
-
-def _contiguous(x):
-    return x.contiguous().resolve_conj().resolve_neg()
-
-
-# all_reduce
-def _run_all_reduce(x, reduce_op, group_name):
-    return _run_all_reduce_inplace(x.clone(memory_format=cresset.contiguous_format), reduce_op, group_name)
-
-
-def _run_all_reduce_inplace(x, reduce_op, group_name):
-    return _started(x, dist.all_reduce(x, _reduction(reduce_op), _resolve_process_group(group_name), async_op=True))
-
-
-def _all_reduce_backward(ctx, grad):
-    reduce_op, group_name = ctx.arguments
-    if reduce_op.lower() not in ("sum", "avg"):
-        raise RuntimeError(f"all_reduce with '{reduce_op}' has no derivative; 'sum' and 'avg' have")
-    return _finished(_op("all_reduce")(_contiguous(grad), reduce_op, group_name)), None, None
-
-
-_define("all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor", _run_all_reduce,
-        lambda x, reduce_op, group_name: _like(x), _all_reduce_backward, _keep_arguments)
-_define("all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)", _run_all_reduce_inplace,
-        lambda x, reduce_op, group_name: x)
-
-
-# all_gather and reduce_scatter, along dim 0
-def _run_all_gather(x, group_size, group_name):
-    out = _like(x, x.shape[0] * group_size) if x.dim() else x.new_empty((group_size,))
-    work = dist.all_gather_into_tensor(out, _contiguous(x), _resolve_process_group(group_name), async_op=True)
-    return _started(out, work)
-
-
-def _run_reduce_scatter(x, reduce_op, group_size, group_name):
-    if x.shape[0] % group_size:
-        raise RuntimeError(f"input dimension 0 ({x.shape[0]}) must be a multiple of group_size {group_size}")
-    out = _like(x, x.shape[0] // group_size)
-    work = dist.reduce_scatter_tensor(out, _contiguous(x), _reduction(reduce_op), _resolve_process_group(group_name),
-                                      async_op=True)
-    return _started(out, work)
-
-
-def _all_gather_backward(ctx, grad):
-    size, group_name = ctx.arguments
-    return _finished(_op("reduce_scatter_tensor")(_contiguous(grad), "sum", size, group_name)), None, None
-
-
-def _reduce_scatter_backward(ctx, grad):
-    reduce_op, size, group_name = ctx.arguments
-    if reduce_op.lower() not in ("sum", "avg"):
-        raise RuntimeError(f"reduce_scatter_tensor with '{reduce_op}' has no derivative; 'sum' and 'avg' have")
-    whole = _finished(_op("all_gather_into_tensor")(_contiguous(grad), size, group_name))
-    return whole / size if reduce_op.lower() == "avg" else whole, None, None, None
-
-
-def _fake_all_gather(x, group_size, group_name):
-    return _like(x, x.shape[0] * group_size) if x.dim() else x.new_empty((group_size,))
-
-
-def _fake_reduce_scatter(x, reduce_op, group_size, group_name):
-    return _like(x, x.shape[0] // group_size)
-
-
-# all_to_all, of rows
-def _run_all_to_all(x, output_split_sizes, input_split_sizes, group_name):
-    out = _like(x, sum(output_split_sizes))
-    work = dist.all_to_all_single(out, _contiguous(x), list(output_split_sizes), list(input_split_sizes),
-                                  _resolve_process_group(group_name), async_op=True)
-    return _started(out, work)
-
-
-def _all_to_all_backward(ctx, grad):
-    outs, ins, group_name = ctx.arguments
-    return _finished(_op("all_to_all_single")(_contiguous(grad), ins, outs, group_name)), None, None, None
-
-
-def _fake_all_to_all(x, output_split_sizes, input_split_sizes, group_name):
-    return _like(x, sum(output_split_sizes))
-
-
-for _space in _libraries:
-    _define("all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor", _run_all_gather,
-            _fake_all_gather, _all_gather_backward, _keep_arguments, _space)
-    _define("reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor",
-            _run_reduce_scatter, _fake_reduce_scatter, _reduce_scatter_backward, _keep_arguments, _space)
-    _define("all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes, str group_name) -> Tensor",
-            _run_all_to_all, _fake_all_to_all, _all_to_all_backward, _keep_arguments, _space)
-
-
-# broadcast
-def _run_broadcast(x, src, group_name):
-    return _run_broadcast_inplace(x.clone(memory_format=cresset.contiguous_format), src, group_name)
-
-
-def _run_broadcast_inplace(x, src, group_name):
-    return _started(x, dist.broadcast(x, group=_resolve_process_group(group_name), group_src=src, async_op=True))
-
-
-def _broadcast_backward(ctx, grad):
-    src, group_name = ctx.arguments
-    whole = _finished(_op("all_reduce")(_contiguous(grad), "sum", group_name))
-    return whole if _resolve_process_group(group_name).rank() == src else cresset.zeros_like(whole), None, None
-
-
-_define("broadcast(Tensor input, int src, str group_name) -> Tensor", _run_broadcast,
-        lambda x, src, group_name: _like(x), _broadcast_backward, _keep_arguments)
-_define("broadcast_(Tensor(a!) input, int src, str group_name) -> Tensor(a!)", _run_broadcast_inplace,
-        lambda x, src, group_name: x)
-
-
-# waiting
-def _run_wait(x):
-    _wait(x)
-    return x.view_as(x)
-
-
-_define("wait_tensor(Tensor tensor) -> Tensor", _run_wait, _like, lambda ctx, grad: grad)
-
-
-# lists
-def _run_list(run):
-    return lambda xs, *arguments: [run(x, *arguments) for x in xs]
-
-
-_define("all_reduce_coalesced(Tensor[] inputs, str reduce_op, str group_name) -> Tensor[]", _run_list(_run_all_reduce),
-        lambda xs, reduce_op, group_name: [_like(x) for x in xs])
-_define("all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> Tensor[]",
-        _run_list(_run_all_gather), lambda xs, size, group_name: [_fake_all_gather(x, size, group_name) for x in xs])
-_define("reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str group_name) -> Tensor[]",
-        _run_list(_run_reduce_scatter), lambda xs, op, size, group_name: [_fake_reduce_scatter(x, op, size, group_name) for x in xs])
 
 
 # --- functions ---------------------------------------------------------------------------------------------------
@@ -269,27 +115,19 @@ def wait_tensor(tensor):
     return _op("wait_tensor")(tensor)
 
 
-def _finished(tensor):
-    """Returns a result that is there: in a recorded program by an operator, else at once."""
-    if cresset.compiler.is_compiling():
-        return wait_tensor(tensor)
-    _wait(tensor)
-    return tensor
-
-
 def broadcast(self, src, group, tag=""):
     """Returns rank src's tensor; src is a number of the group."""
-    return _finished(_op("broadcast")(self, src, _resolve_group_name(group, tag)))
+    return wait_tensor(_op("broadcast")(self, src, _resolve_group_name(group, tag)))
 
 
 def all_reduce(self, reduceOp, group, tag=""):
     """Returns the reduction over all ranks; reduceOp is "sum", "avg", "min", ..."""
-    return _finished(_op("all_reduce")(self, reduceOp.lower(), _resolve_group_name(group, tag)))
+    return wait_tensor(_op("all_reduce")(self, reduceOp.lower(), _resolve_group_name(group, tag)))
 
 
 def _gathered(self, gather_dim, group, tag):
     pg = _resolve_group(group, tag)
-    result = _finished(_op("all_gather_into_tensor")(self.contiguous(), pg.size(), dist._world.pg_names[pg]))
+    result = wait_tensor(_op("all_gather_into_tensor")(self.contiguous(), pg.size(), dist._world.pg_names[pg]))
     return cresset.cat(result.chunk(pg.size(), 0), gather_dim) if gather_dim else result
 
 
@@ -309,7 +147,7 @@ def _scattered(self, reduceOp, scatter_dim, group, tag):
         raise AssertionError(f"input dimension {scatter_dim} ({self.size(scatter_dim)}) must be a multiple of group_size {pg.size()}")
     if scatter_dim:
         self = cresset.cat(self.chunk(pg.size(), scatter_dim))
-    return _finished(_op("reduce_scatter_tensor")(self, reduceOp.lower(), pg.size(), dist._world.pg_names[pg]))
+    return wait_tensor(_op("reduce_scatter_tensor")(self, reduceOp.lower(), pg.size(), dist._world.pg_names[pg]))
 
 
 def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
@@ -324,20 +162,20 @@ def reduce_scatter_tensor_autograd(self, reduceOp, scatter_dim, group, tag=""):
 
 def all_reduce_coalesced(self, reduceOp, group, tag=""):
     """Returns the reductions of several tensors."""
-    return [_finished(t) for t in _op("all_reduce_coalesced")(self, reduceOp.lower(), _resolve_group_name(group, tag))]
+    return [wait_tensor(t) for t in _op("all_reduce_coalesced")(self, reduceOp.lower(), _resolve_group_name(group, tag))]
 
 
 def all_gather_into_tensor_coalesced(self, group, tag=""):
     """Returns all ranks' tensors, for several tensors."""
     pg = _resolve_group(group, tag)
-    return [_finished(t) for t in _op("all_gather_into_tensor_coalesced")(self, pg.size(), dist._world.pg_names[pg])]
+    return [wait_tensor(t) for t in _op("all_gather_into_tensor_coalesced")(self, pg.size(), dist._world.pg_names[pg])]
 
 
 def reduce_scatter_tensor_coalesced(inputs, reduceOp, scatter_dim, group, tag=""):
     """Returns this rank's parts of the reductions of several tensors."""
     pg = _resolve_group(group, tag)
     inputs = [cresset.cat(x.chunk(pg.size(), dim)) if dim else x for x, dim in zip(inputs, scatter_dim)]
-    return [_finished(t) for t in _op("reduce_scatter_tensor_coalesced")(inputs, reduceOp.lower(), pg.size(),
+    return [wait_tensor(t) for t in _op("reduce_scatter_tensor_coalesced")(inputs, reduceOp.lower(), pg.size(),
                                                                          dist._world.pg_names[pg])]
 
 
@@ -348,7 +186,7 @@ def all_to_all_single(self, output_split_sizes, input_split_sizes, group, tag=""
         if output_split_sizes is not None or input_split_sizes is not None:
             raise AssertionError("output_split_sizes and input_split_sizes must either be specified together or both set to None")
         output_split_sizes = input_split_sizes = [self.shape[0] // pg.size()] * pg.size()
-    return _finished(_op("all_to_all_single")(self, output_split_sizes, input_split_sizes, dist._world.pg_names[pg]))
+    return wait_tensor(_op("all_to_all_single")(self, output_split_sizes, input_split_sizes, dist._world.pg_names[pg]))
 
 
 def all_to_all_single_autograd(self, output_split_sizes, input_split_sizes, group, tag=""):
@@ -406,6 +244,39 @@ def all_gather_inplace(tensor_list, tensor, group=None, async_op=False, tag=""):
     for part, made in zip(tensor_list, whole):
         part.copy_(made.view(part.shape))
     return tensor_list
+
+
+def reduce_scatter_inplace(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
+    """Fills output with the reduction of this rank's tensors of the lists."""
+    if any(t.shape != output.shape for t in input_list) or len(input_list) != _resolve_group(group).size():
+        return NotImplemented
+    whole = reduce_scatter_tensor(cresset.stack(list(input_list)), _reduction_name(op), 0, group)
+    return output.copy_(whole.view(output.shape))
+
+
+def all_to_all_lists(outputs, inputs, group=None):
+    """Returns the elements that all ranks give this one, for tensors of these sizes."""
+    flat = cresset.cat([t.reshape(-1) for t in inputs])
+    made = all_to_all_single(flat, [t.numel() for t in outputs], [t.numel() for t in inputs], group)
+    return [part.view(t.shape) for part, t in zip(made.split([t.numel() for t in outputs]), outputs)]
+
+
+def all_to_all_list_inplace(output_tensor_list, input_tensor_list, group=None, async_op=False):
+    """Fills a list with the tensors that all ranks give this one."""
+    n = _resolve_group(group).size()
+    if len(output_tensor_list) != n or len(input_tensor_list) != n:
+        return NotImplemented
+    for out, made in zip(output_tensor_list, all_to_all_lists(output_tensor_list, input_tensor_list, group)):
+        out.copy_(made)
+    return output_tensor_list
+
+
+def all_reduce_list_inplace(tensors, op=ReduceOp.SUM, group=None, async_op=False):
+    """Reduces tensors over all ranks, in place."""
+    tensors = [tensors] if isinstance(tensors, cresset.Tensor) else tensors
+    for tensor, made in zip(tensors, all_reduce_coalesced(list(tensors), _reduction_name(op), group)):
+        tensor.copy_(made)
+    return tensors
 
 
 def _reduction_name(op):

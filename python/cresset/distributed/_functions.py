@@ -43,21 +43,6 @@ class _ReduceScatter(Function):
         return (None, None, *all_gather(grad, ctx.group))
 
 
-class _AllToAll(Function):
-    """Parts for every rank: cotangents travel back in the same way."""
-
-    @staticmethod
-    def forward(ctx, group, sizes, *tensors):
-        ctx.group, ctx.sizes = group, [t.shape for t in tensors]
-        results = [cresset.empty(size, dtype=tensors[0].dtype) for size in sizes]
-        dist.all_to_all(results, [t.contiguous() for t in tensors], group)
-        return tuple(results)
-
-    @staticmethod
-    def backward(ctx, *grads):
-        return (None, None, *_AllToAll.apply(ctx.group, ctx.sizes, *grads))
-
-
 class _Reduce(Function):
     """A sum at one rank: its cotangent is copied to all."""
 
@@ -87,12 +72,16 @@ def all_gather(tensor, group=None):
 
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None):
     """Returns this rank's part of the sums."""
+    alike = len(input_list) == _group(group).size() and all(t.shape == input_list[0].shape for t in input_list)
+    if alike and (op == ReduceOp.SUM or op == ReduceOp.AVG):
+        whole = operators.reduce_scatter_tensor(cresset.stack(list(input_list)), operators._reduction_name(op), 0, _group(group))
+        return whole.view(input_list[0].shape)
     return _ReduceScatter.apply(op, _group(group), *input_list)
 
 
 def all_to_all(output_tensor_list, input_tensor_list, group=None):
     """Returns the tensors that all ranks gave this one."""
-    return _AllToAll.apply(_group(group), [t.shape for t in output_tensor_list], *input_tensor_list)
+    return tuple(operators.all_to_all_lists(output_tensor_list, input_tensor_list, _group(group)))
 
 
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None):

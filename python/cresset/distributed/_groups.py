@@ -395,6 +395,8 @@ class ProcessGroup:
         if self._coalesced is not None:
             self._coalesced.append((calls, results, after))
             return _Done(results)
+        if _are_without_elements(calls):
+            return _Done(results)
         timeout = getattr(options, "timeout", _UNSET)
         ms = milliseconds(timeout) if timeout is not None else -1
         now = not getattr(options, "asyncOp", True)
@@ -625,6 +627,22 @@ class ProcessGroup:
         return self
 
     unbox = boxed
+
+
+def wraps_others(x):
+    """Returns whether an object is a tensor of a class with __torch_dispatch__ that has no elements, but is no fake: vmap's."""
+    if not isinstance(x, cresset.Tensor) or type(x).__torch_dispatch__ is cresset.Tensor.__torch_dispatch__ or not _C._is_fake(x):
+        return False
+    from .._subclasses.fake_tensor import FakeTensor
+    return not isinstance(x, FakeTensor)
+
+
+def _are_without_elements(calls):
+    """Returns whether calls have fakes, or tensors on device meta, for which there is nothing to do."""
+    fakes = [_C._is_fake(t) and not wraps_others(t) for call in calls for part in call[5:] for t in part]
+    if any(fakes) and cresset.compiler.is_compiling():
+        raise RuntimeError(f"{_C._comm_calls[calls[0][0]].lower()}: this form of the call has no operator, so a graph cannot have it")
+    return any(fakes)
 
 
 def _write(tensor, copies):

@@ -19,7 +19,7 @@ from .. import _C
 from ._errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
 from ._groups import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions,
                       BarrierOptions, BroadcastOptions, GatherOptions, premul_sum as _make_nccl_premul_sum,
-                      ProcessGroup, ReduceOp, ReduceOptions, ReduceScatterOptions, ScatterOptions, Work)
+                      ProcessGroup, ReduceOp, ReduceOptions, ReduceScatterOptions, ScatterOptions, Work, wraps_others)
 from ._gloo import ProcessGroupGloo
 from ._stores import FileStore, HashStore, milliseconds, PrefixStore, Store, TCPStore
 from .constants import default_pg_nccl_timeout, default_pg_timeout
@@ -786,15 +786,19 @@ def _coalescing_manager(group=None, device=None, async_ops=False):
         manager.wait()
 
 
+def _wraps_others(x):
+    return any(map(wraps_others, x)) if isinstance(x, (list, tuple)) else wraps_others(x)
+
+
 def _in_graphs(name):
-    """Makes a call an operator in recorded programs, by a function of _functional_collectives.  With async_op the work cannot
-    be recorded, and the program is cut there."""
+    """Makes a call an operator in recorded programs, and for tensors that wrap others, by a function of
+    _functional_collectives.  With async_op the work cannot be recorded, and the program is cut there."""
     def decorate(call):
         signature = inspect.signature(call)
 
         @functools.wraps(call)
         def either(*args, **kwargs):
-            if cresset.compiler.is_compiling():
+            if cresset.compiler.is_compiling() or any(map(_wraps_others, args)):
                 bound = signature.bind(*args, **kwargs).arguments
                 if not bound.get("async_op") and not _rank_not_in_group(bound.get("group")):
                     from . import _functional_collectives
@@ -827,6 +831,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     return _finish(pg.allreduce([tensor], _with(AllreduceOptions(), async_op, reduceOp=op)), async_op)
 
 
+@_in_graphs("all_reduce_list_inplace")
 def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     """Reduces several tensors over all ranks."""
     tensors = [tensors] if isinstance(tensors, cresset.Tensor) else tensors
@@ -934,6 +939,7 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     return _list_of_root("scatter", tensor, scatter_list, src, group, async_op, group_src)
 
 
+@_in_graphs("reduce_scatter_inplace")
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
     """Reduces a list of tensors over all ranks; each rank gets one of them."""
     _check_single_tensor(output, "output")
@@ -982,6 +988,7 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
     return _finish(work, async_op)
 
 
+@_in_graphs("all_to_all_list_inplace")
 def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
     """Gives each rank one tensor and gets one from each."""
     pg = _group_or_default_group(group)

@@ -509,6 +509,7 @@ int cr_py_archive_start(PyObject *m);      /* archive.c */
 int cr_py_script_start(PyObject *m);       /* script.c */
 int cr_py_comm_store_start(PyObject *m);   /* comm/store.c */
 int cr_py_comm_group_start(PyObject *m);   /* comm/group.c */
+int cr_py_comm_named_start(PyObject *m);   /* comm/named.c */
 int cr_py_comm_reducer_start(PyObject *m); /* comm/reducer.c */
 int cr_py_comm_parts_start(PyObject *m);   /* comm/parts.c */
 int cr_py_comm_shard_start(PyObject *m);   /* comm/shard.c */
