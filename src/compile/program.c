@@ -38,6 +38,7 @@ static void prepare_one(cr_session *s, void *context)
     cr_program *p = context;
 
     prepare(s, p);
+    apply(p, cr_graph_overlap);
     if (!(p->how & CR_HOW_CALLS))
         apply(p, cr_compile_group);
     cr_show_graph("fusion", "with groups", p->g);
@@ -71,6 +72,7 @@ static void prepare_varying(cr_session *s, void *context)
     for (int i = 1; i < v->x->probes; i++)
         cr_graph_drop(v->probe[i].own);
     cr_session_check(s, st);
+    apply(v->p, cr_graph_overlap);
     if (!(v->p->how & CR_HOW_CALLS))
         apply(v->p, cr_compile_group);
     cr_show_graph("fusion", "with groups, for all sizes", v->p->g);

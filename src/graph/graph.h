@@ -227,8 +227,11 @@ cr_graph *cr_graph_functional(const cr_graph *g);
 /* Replaces composite nodes by the calls they make, except those that loops compute as one.  For
  * graphs that are differentiated already: gradients are those of entries. */
 cr_graph *cr_graph_decompose(const cr_graph *g);
-/* The pass called "dead", "common", "fold", "simplify", "functional" or "decompose"; NULL: no
- * such pass. */
+/* Moves calls between ranks up to their operands, waits for them down to their readers, and
+ * joins small calls (overlap.c). */
+cr_graph *cr_graph_overlap(const cr_graph *g);
+/* The pass called "dead", "common", "fold", "simplify", "functional", "decompose" or "overlap";
+ * NULL: no such pass. */
 typedef cr_graph *(*cr_graph_pass)(const cr_graph *g);
 cr_graph_pass cr_graph_find_pass(const char *name);
 
@@ -244,8 +247,8 @@ cr_origins cr_graph_lift(cr_graph *g);
 cr_graph *cr_graph_copy(cr_session *s, const cr_graph *g);
 
 /* --- facts about nodes --- */
-/* True when the node writes an argument or draws random numbers: passes keep it and its
- * position. */
+/* True when the node writes an argument, draws random numbers or is a call between ranks:
+ * passes keep it and its position. */
 bool cr_gnode_has_effect(const cr_gnode *n);
 /* True when the node, or one in its blocks, draws random numbers. */
 bool cr_gnode_draws(const cr_gnode *n);

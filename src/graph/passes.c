@@ -247,7 +247,8 @@ cr_graph_pass cr_graph_find_pass(const char *name)
                   {"fold", cr_graph_fold},
                   {"simplify", cr_graph_simplify},
                   {"functional", cr_graph_functional},
-                  {"decompose", cr_graph_decompose}};
+                  {"decompose", cr_graph_decompose},
+                  {"overlap", cr_graph_overlap}};
 
     for (size_t i = 0; i < CR_LEN(passes); i++)
         if (!strcmp(passes[i].name, name))
