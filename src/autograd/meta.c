@@ -1,6 +1,7 @@
 /* The autograd slots of tensors: history, edges, flags, .grad, retain_grad, detach. */
 #include "autograd/autograd_impl.h"
 #include "entry.h"
+#include "whole/collective.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -473,6 +474,7 @@ cr_status cr_autograd_start(void)
         return CR_OK;
     cr_grad_meta_drop = meta_drop;
     cr_autocast_start();
+    cr_collective_install();
     CR_TRY(cr_grad_pool_start());
     CR_TRY(cr_formula_start());
     return cr_record_start();

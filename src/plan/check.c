@@ -361,6 +361,17 @@ static cr_status check_library(const checker *c, const cr_library *l)
     return CR_OK;
 }
 
+static cr_status check_collective(const checker *c, const cr_plan_collective *m)
+{
+    if (!m->count)
+        return wrong(c, "there is no result");
+    for (int i = 0; i < m->ins; i++)
+        CR_TRY(check_array(c, &m->in[i]));
+    for (int i = 0; i < m->count; i++)
+        CR_TRY(check_result(c, &m->out[i]));
+    return CR_OK;
+}
+
 /* --- plans --- */
 
 static cr_status check_command(const checker *c, const cr_command *m)
@@ -373,6 +384,7 @@ static cr_status check_command(const checker *c, const cr_command *m)
     case CR_COMMAND_COMBINE: return check_indexed(c, &m->indexed);
     case CR_COMMAND_WINDOWS: return check_windows(c, &m->windows);
     case CR_COMMAND_LIBRARY: return check_library(c, &m->library);
+    case CR_COMMAND_COLLECTIVE: return check_collective(c, &m->collective);
     case CR_COMMAND_COPY: return check_copy(c, &m->copy);
     case CR_COMMAND_WAIT:
     case CR_COMMAND_KINDS: break;

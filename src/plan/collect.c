@@ -173,6 +173,13 @@ static const char *collect_library(int index, const cr_library *l)
     return add(&c);
 }
 
+cr_status cr_collect_collective(const cr_plan_collective *c)
+{
+    cr_command made = {.kind = CR_COMMAND_COLLECTIVE, .collective = *c};
+
+    return cr_device_status(add(&made));
+}
+
 static const char *collect_synchronize(int index)
 {
     cr_command c = {.kind = CR_COMMAND_WAIT};

@@ -14,6 +14,8 @@ CR_MUST cr_status cr_collect_start(cr_plan *into, const cr_executor *by);
 cr_device cr_collect_device(void);
 /* The buffer of an address is filled by the caller of a run; until then by `bytes`. */
 CR_MUST cr_status cr_collect_input(const char *address, const void *bytes, size_t n);
+/* Adds a call between ranks, with the collecting device's addresses. */
+CR_MUST cr_status cr_collect_collective(const cr_plan_collective *c);
 /* Ends it; tensors on the device must have been dropped. */
 void cr_collect_end(void);
 

@@ -822,6 +822,76 @@ static void pass_copy(pass *p, cr_plan_copy *c)
     c->n = (size_t)pass_integer(p, (int64_t)c->n);
 }
 
+/* A list of arrays in brackets. */
+static const cr_array *pass_arrays(pass *p, const cr_array *list, int *count)
+{
+    cr_array *made = pass_structs(p, list, (size_t)*count, MOST_ITEMS, sizeof *made);
+    size_t i;
+
+    pass_sign(p, "(");
+    for (i = 0; pass_item(p, i, (size_t)*count, MOST_ITEMS, ")"); i++) {
+        cr_array a = pass_array(p, p->way == READS ? (cr_array){0} : list[i]);
+        if (made && p->way != PRINTS)
+            made[i] = a;
+    }
+    *count = (int)i;
+    return made;
+}
+
+static const char *pass_word(pass *p, const char *s)
+{
+    size_t n = p->way == READS ? 0 : strlen(s);
+
+    return pass_string(p, s, &n, 1);
+}
+
+static void pass_rows(pass *p, cr_plan_collective *c)
+{
+    int64_t in = c->parts, out = c->parts;
+
+    if (!pass_flag(p, " rows ", c->in_rows)) {
+        c->in_rows = c->out_rows = NULL;
+        return;
+    }
+    c->in_rows = pass_list(p, c->in_rows, &in, false);
+    pass_sign(p, " to ");
+    c->out_rows = pass_list(p, c->out_rows, &out, false);
+    if (in != out)
+        pass_fail(p, "as many rows of each rank as for each");
+    c->parts = in;
+}
+
+static void pass_collective(pass *p, cr_plan_collective *c)
+{
+    int outs = c->count;
+
+    c->wait = pass_flag(p, " wait ", c->wait);
+    if (c->wait) {
+        c->out = pass_arrays(p, c->out, &outs);
+        c->count = outs;
+        c->call = c->group = c->reduce = "";
+        c->ins = 0;
+        c->in = NULL;
+        c->in_rows = c->out_rows = NULL;
+        return;
+    }
+    pass_sign(p, " ");
+    c->call = pass_name(p, c->call);
+    pass_sign(p, " ");
+    c->reduce = pass_word(p, c->reduce);
+    pass_sign(p, " of ");
+    c->group = pass_word(p, c->group);
+    c->root = pass_count(p, " root ", c->root);
+    pass_sign(p, " ");
+    c->in = pass_arrays(p, c->in, &c->ins);
+    pass_sign(p, " -> ");
+    c->out = pass_arrays(p, c->out, &outs);
+    if (c->ins && c->ins != outs)
+        pass_fail(p, "as many results as operands");
+    c->count = outs;
+    pass_rows(p, c);
+}
+
 static void pass_members(pass *p, cr_command *c)
 {
     switch (c->kind) {
@@ -845,6 +915,7 @@ static void pass_members(pass *p, cr_command *c)
     case CR_COMMAND_COMBINE: pass_indexed(p, &c->indexed); break;
     case CR_COMMAND_WINDOWS: pass_windows(p, &c->windows); break;
     case CR_COMMAND_LIBRARY: pass_library(p, &c->library); break;
+    case CR_COMMAND_COLLECTIVE: pass_collective(p, &c->collective); break;
     case CR_COMMAND_COPY: pass_copy(p, &c->copy); break;
     case CR_COMMAND_WAIT:
     case CR_COMMAND_KINDS: break;

@@ -127,15 +127,6 @@ static cr_keeping run_keeping(cr_plan_run *r)
     return (cr_keeping){.map = run_address, .context = r, .get = by_alloc};
 }
 
-void cr_plan_end(cr_plan_run *r)
-{
-    for (size_t i = 0; i < r->memory.len; i++)
-        if (r->memory.at[i].at && r->memory.at[i].block)
-            r->by->ops->release(r->by->index, r->memory.at[i].at, r->memory.at[i].block);
-    cr_vec_drop(&r->memory);
-    cr_vec_drop(&r->code);
-}
-
 /* --- executing --- */
 
 static cr_status find_code(void **code, cr_plan_run *r, const cr_plan_kernel *k)
@@ -173,6 +164,15 @@ static const char *run_lacks(cr_command_kind kind)
     return cr_error_message();
 }
 
+const char *(*cr_plan_collective_run)(int kind, int index, const cr_plan_collective *c);
+
+static const char *run_collective(const cr_executor *by, const cr_plan_collective *c)
+{
+    if (!cr_plan_collective_run)
+        return run_lacks(CR_COMMAND_COLLECTIVE);
+    return cr_plan_collective_run(by->kind, by->index, c);
+}
+
 #define RUN(function, ...)                                                                     \
     (ops->function ? ops->function(index, __VA_ARGS__) : run_lacks(c->kind))
 
@@ -190,11 +190,39 @@ static const char *run_command(cr_plan_run *r, cr_command *c)
     case CR_COMMAND_COMBINE: return RUN(combine, &c->indexed);
     case CR_COMMAND_WINDOWS: return RUN(windows, &c->windows);
     case CR_COMMAND_LIBRARY: return RUN(library, &c->library);
+    case CR_COMMAND_COLLECTIVE: return run_collective(r->by, &c->collective);
     case CR_COMMAND_COPY: return run_copy(r->by, &c->copy);
     case CR_COMMAND_WAIT: return ops->synchronize ? ops->synchronize(index) : NULL;
     case CR_COMMAND_KINDS: break;
     }
     return NULL;
+}
+
+/* The memory of calls that nothing has waited for is still in use. */
+static void end_collectives(cr_plan_run *r)
+{
+    for (size_t i = 0; i < r->done; i++) {
+        const cr_command *c = r->plan->command.at[i];
+        if (c->kind != CR_COMMAND_COLLECTIVE || c->collective.wait)
+            continue;
+        cr_command wait = {.kind = CR_COMMAND_COLLECTIVE, .collective = c->collective};
+        wait.collective.wait = true;
+        cr_keeping how = run_keeping(r);
+        cr_command *placed = cr_command_keep(&wait, &how);
+        if (placed)
+            run_command(r, placed);
+        cr_free(placed);
+    }
+}
+
+void cr_plan_end(cr_plan_run *r)
+{
+    end_collectives(r);
+    for (size_t i = 0; i < r->memory.len; i++)
+        if (r->memory.at[i].at && r->memory.at[i].block)
+            r->by->ops->release(r->by->index, r->memory.at[i].at, r->memory.at[i].block);
+    cr_vec_drop(&r->memory);
+    cr_vec_drop(&r->code);
 }
 
 cr_status cr_plan_execute(cr_plan_run *r)

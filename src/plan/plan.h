@@ -47,6 +47,23 @@ typedef struct {
     _Alignas(16) char element[16];
 } cr_plan_fill;
 
+/* A call between the ranks of a group, which engines of the room comm run and no device does.
+ * Arrays are row-major.  `rows`: rows for each rank and of each, of a call that exchanges parts
+ * of other sizes, else NULL.  With `wait` the call that makes out[0] has ended afterwards, and
+ * the other members are empty. */
+typedef struct {
+    bool wait;
+    const char *call;   /* "all_reduce" */
+    const char *group;  /* its name */
+    const char *reduce; /* "sum"; "" without a reduction */
+    int64_t root;       /* -1: none */
+    int count;          /* of calls that start as one */
+    int ins;            /* count; or 0: `out` is both operand and result */
+    const cr_array *in, *out;
+    int64_t parts; /* numbers in each list of rows */
+    const int64_t *in_rows, *out_rows;
+} cr_plan_collective;
+
 typedef struct {
     cr_command_kind kind;
     union {
@@ -56,6 +73,7 @@ typedef struct {
         cr_indexed indexed; /* INDEXED and COMBINE */
         cr_windows windows;
         cr_library library;
+        cr_plan_collective collective;
         cr_plan_copy copy;
     };
 } cr_command;
@@ -94,6 +112,10 @@ static inline int64_t cr_plan_offset_of(const char *address)
 {
     return address - cr_plan_address(cr_plan_buffer_of(address), 0);
 }
+
+/* What executes calls between ranks on memory of a device; set once, by a room above.  A run
+ * that ends waits for its calls. */
+extern const char *(*cr_plan_collective_run)(int kind, int index, const cr_plan_collective *c);
 
 /* --- building --- */
 
@@ -140,7 +162,7 @@ typedef struct {
 
 typedef struct {
     const cr_device_ops *ops;
-    int index; /* of the device */
+    int kind, index; /* of the device; 0: the host */
     /* Builds a kernel for the device; NULL: its `launch` takes kernels of plans. */
     const char *(*build)(const cr_device_ops *ops, int index, const cr_plan_kernel *k,
                          void **code);

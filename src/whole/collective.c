@@ -2,9 +2,9 @@
  *
  * Results whose call may be in progress are in one list, found by the address of their first
  * element.  A work of several calls has an entry for each result. */
-#include "whole/collective.h"
 #include "base/memory.h"
 #include "tensor/profile.h"
+#include "whole/collective_plan.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -94,6 +94,8 @@ cr_status cr_collective_wait(const cr_tensor *t)
 
     if (!cr_has_bytes(t->device) || !t->numel)
         return CR_OK;
+    if (t->device.kind == CR_LAZY)
+        return cr_collective_collect_wait(t);
     CR_TRY(cr_reach(&at, t));
     return wait_at(at);
 }
@@ -192,15 +194,16 @@ static cr_status put_whole(starting *s, const cr_buffer **list, int *count, cr_t
 static cr_status check_parts(const cr_collective *c, int n)
 {
     const cr_tensor *cut = c->kind == CR_CALL_ALL_GATHER ? c->out : c->in;
+    const cr_tensor *part = c->kind == CR_CALL_ALL_GATHER ? c->in : c->out;
 
     if (c->kind == CR_CALL_ALL_TO_ALL)
         return c->in_parts == n && c->out_parts == n
                    ? CR_OK
                    : cr_fail(CR_RUNTIME, "Number of tensor splits not equal to group size");
-    if (c->in && cut->numel % n)
-        return cr_fail(CR_VALUE,
-                       "a tensor of %lld elements does not divide equally among %d ranks",
-                       (long long)cut->numel, n);
+    if (c->in && (cut->numel % n || cut->numel / n != part->numel))
+        return cr_fail(CR_RUNTIME,
+                       "%lld elements are not %d parts of %lld elements, one for each rank",
+                       (long long)cut->numel, n, (long long)part->numel);
     return CR_OK;
 }
 
@@ -319,6 +322,8 @@ cr_status cr_collective_start(const char *group, const cr_collective *c, int n)
         CR_TRY(cr_reduce_named(&op, c[0].reduce));
     if (!n || !cr_has_bytes(c[0].out->device))
         return CR_OK;
+    if (c[0].out->device.kind == CR_LAZY)
+        return cr_collective_collect(group, c, n);
     CR_TRY(cr_comm_find(&g, group, (cr_device_kind)c[0].out->device.kind));
     started_work *w = cr_alloc_zero(sizeof *w);
     if (!w) {

@@ -26,6 +26,8 @@ typedef struct {
 CR_MUST cr_status cr_collective_start(const char *group, const cr_collective *call, int n);
 /* Waits for the call that makes the elements of t; at once without such a call. */
 CR_MUST cr_status cr_collective_wait(const cr_tensor *t);
+/* Makes plans execute calls; called once, at start-up. */
+void cr_collective_install(void);
 /* The number of results that no wait was for. */
 size_t cr_collective_pending(void);
 
