@@ -1,9 +1,11 @@
 /* Axes of loops.
  *
- * A dim of a tensor that is indexed by an axis alone is a dim of this axis.  An axis that takes
- * part in any other expression is whole: its parts would have other indices. */
+ * A dim of a tensor that is indexed by an axis alone is a dim of this axis, also where an
+ * expression has the axis's value at all its places (a flip along other dims).  An axis that
+ * takes part in any other expression is whole: its parts would have other indices. */
 #include "dist/axes.h"
 #include "ops/ops.h"
+#include "tensor/stated_dims.h"
 #include <string.h>
 
 typedef struct {
@@ -11,6 +13,7 @@ typedef struct {
     cr_axes *a;
     int width[CR_LOOP_AXES];            /* the number of axes of a pack, or 1 */
     int id[CR_LOOP_AXES][CR_AXES_DIMS]; /* axes of the call */
+    uint32_t stay[CR_LOOP_AXES];        /* by name: its axes that the rule at hand leaves */
     bool failed;
 } loop_axes;
 
@@ -59,26 +62,68 @@ static int pack_of(const loop_axes *l, const cr_rule *r)
 
 static void walk(loop_axes *l, const cr_rule *r);
 
-/* Gives the dims of a tensor the axes of its indices; indices that are no axis are walked. */
+/* Walks an index or a guard, in which the axes of bits `stay` of name k are as good as alone.
+ */
+static void walk_staying(loop_axes *l, const cr_rule *r, int k, uint32_t stay)
+{
+    uint32_t was = k < 0 ? 0 : l->stay[k];
+
+    if (k >= 0)
+        l->stay[k] |= stay;
+    walk(l, r);
+    if (k >= 0)
+        l->stay[k] = was;
+}
+
+/* One index, for `wide` dims of t from `at` on. */
+static void put_index(loop_axes *l, cr_axes_tensor *t, const cr_rule *index, int at, int wide)
+{
+    bool bare = is_bare_axis(l, index);
+    int k = bare ? axis_of_slot(l, index->slot) : pack_of(l, index);
+    uint32_t stay = bare ? UINT32_MAX : 0;
+
+    for (int j = 0; j < wide && k >= 0; j++) {
+        cr_loop_along along = {index, false, l->width, k, j, t->t->size[at + j]};
+        if (bare || cr_loop_stays(l->a->op, l->a->arg, &along)) {
+            stay |= (uint32_t)1 << j;
+            cr_axes_put(l->a, t, at + j, l->id[k][j]);
+        }
+    }
+    if (!bare)
+        walk_staying(l, index, k, stay);
+}
+
+/* Gives the dims of a tensor the axes of its indices. */
 static void put_indices(loop_axes *l, cr_axes_tensor *t, cr_rule *const *index, unsigned n)
 {
     int at = 0;
 
     for (unsigned i = 0; i < n; i++) {
         int pack = pack_of(l, index[i]), wide = pack < 0 ? 1 : l->width[pack];
-        bool bare = is_bare_axis(l, index[i]);
-        int k = bare ? axis_of_slot(l, index[i]->slot) : -1;
         if (at + wide > t->t->ndim) {
             l->failed = true;
             return;
         }
-        for (int j = 0; j < wide && bare; j++)
-            cr_axes_put(l->a, t, at + j, l->id[k][j]);
-        if (!bare)
-            walk(l, index[i]);
+        put_index(l, t, index[i], at, wide);
         at += wide;
     }
     l->failed |= at != t->t->ndim;
+}
+
+/* A condition that holds along an axis does not depend on it. */
+static void walk_guard(loop_axes *l, const cr_rule *r)
+{
+    const cr_axes_tensor *y = &l->a->result[0];
+    uint32_t stay = 0;
+    int k = pack_of(l, r);
+
+    for (int j = 0; k >= 0 && j < l->width[k]; j++)
+        for (int d = 0; d < y->t->ndim; d++) {
+            cr_loop_along along = {r, true, l->width, k, j, y->t->size[d]};
+            if (y->axis[d] == l->id[k][j] && cr_loop_stays(l->a->op, l->a->arg, &along))
+                stay |= (uint32_t)1 << j;
+        }
+    walk_staying(l, r, k, stay);
 }
 
 /* An element of a tensor, of each tensor of a list, or an item of a list of numbers. */
@@ -105,7 +150,8 @@ static void put_element(loop_axes *l, const cr_rule *r)
         walk(l, of->args[1]);
 }
 
-/* Axes that take part in an expression are whole; elements in it have axes of their own. */
+/* Axes that take part in an expression are whole, but for those that stay; elements in it have
+ * axes of their own. */
 static void walk(loop_axes *l, const cr_rule *r)
 {
     int k = r->kind == CR_RULE_NAME ? axis_of_slot(l, r->slot) : -1;
@@ -113,14 +159,17 @@ static void walk(loop_axes *l, const cr_rule *r)
 
     if (k >= 0)
         for (int j = 0; j < l->width[k]; j++)
-            l->a->axis[l->id[k][j]].whole = true;
+            l->a->axis[l->id[k][j]].whole |= !(l->stay[k] >> j & 1);
     else if (let)
         walk(l, let);
     else if (r->kind == CR_RULE_INDEX)
         put_element(l, r);
     else
         for (unsigned i = 0; i < r->count; i++)
-            walk(l, r->args[i]);
+            if (r->kind == CR_RULE_CHOOSE && i == 0)
+                walk_guard(l, r->args[i]);
+            else
+                walk(l, r->args[i]);
 }
 
 /* --- the number of axes --- */

@@ -148,6 +148,34 @@ static bool values_fit(const attempt *t, const cr_axes *local)
     return true;
 }
 
+static bool keeps_axis(const attempt *t, const cr_axes_tensor *whole, const cr_axes *local,
+                       const cr_axes_tensor *part, const int16_t *as)
+{
+    for (int d = 0; d < part->t->ndim; d++) {
+        int k = whole->axis[d];
+        if (k < 0 || (as ? as[k] : k) != t->axis || part->t->size[d] <= 1)
+            continue;
+        if (part->axis[d] < 0 || local->axis[part->axis[d]].whole)
+            return false;
+    }
+    return true;
+}
+
+/* Dims along the axis are computed independently in the local call too: an index may leave
+ * places of one size, and move those of another.  `as`: axes of the whole call, as numbered in
+ * its composition. */
+static bool keeps_axes(const attempt *t, const cr_axes *whole, const cr_axes *local,
+                       const int16_t *as)
+{
+    for (int i = 0; i < whole->operands; i++)
+        if (!keeps_axis(t, &whole->operand[i], local, &local->operand[i], as))
+            return false;
+    for (int k = 0; k < whole->results; k++)
+        if (!keeps_axis(t, &whole->result[k], local, &local->result[k], as))
+            return false;
+    return true;
+}
+
 static bool same_parts(const attempt *t, const cr_axes *local)
 {
     const cr_axes *a = t->a;
@@ -156,7 +184,8 @@ static bool same_parts(const attempt *t, const cr_axes *local)
         return false;
     for (int i = 0; i < a->parts; i++)
         if (memcmp(a->part[i].operand, local->part[i].operand, sizeof a->part[i].operand) ||
-            !same_call(a->part[i].call, local->part[i].call))
+            !same_call(a->part[i].call, local->part[i].call) ||
+            !keeps_axes(t, a->part[i].call, local->part[i].call, a->part_axis[i]))
             return false;
     return values_fit(t, local);
 }
@@ -213,7 +242,7 @@ static bool works_locally(attempt *t)
         arg[i] = local_arg(t, &operand, &t->a->arg[i]);
     t->m->calls = 0;
     ran = !cr_session_run(t->m->session, find_local, &c);
-    if (ran && results_fit(t, c.made))
+    if (ran && results_fit(t, c.made) && (t->a->part || keeps_axes(t, t->a, c.made, NULL)))
         return !t->a->part || same_parts(t, c.made) || (t->s->parts = true);
     sized = sizes_param(t->a);
     if (sized >= 0) {
@@ -226,7 +255,8 @@ static bool works_locally(attempt *t)
         ran = !cr_session_run(t->m->session, find_local, &c);
         t->s->sized = sized;
         t->s->parts = false;
-        return ran && results_fit(t, c.made) && (!t->a->part || same_parts(t, c.made));
+        return ran && results_fit(t, c.made) &&
+               (t->a->part ? same_parts(t, c.made) : keeps_axes(t, t->a, c.made, NULL));
     }
     return false;
 }

@@ -230,6 +230,32 @@ def test_parts_make_the_whole(ranks):
     assert len(split_ones) > 0.75 * len(drawn)
 
 
+# Calls that move places along some dims: the operator, its arguments, the sizes of its operand, and the dims that can be split.
+MOVED = [
+    ("flip", ([1],), (4, 6, 3), {0, 2}), ("flip", ([0, -1],), (4, 6, 3), {1}), ("flip", ([],), (4, 6), {0, 1}),
+    ("roll", ([2], [1]), (4, 6, 3), {0, 2}), ("roll", ([1, 1], [0, 1]), (4, 6, 3), {2}), ("roll", ([6], [0]), (6, 2), {0, 1}),
+    # Turned by its own size a dim stays, but parts of it do not: 5 places are 3 and 2.
+    ("_roll", ([5], [0]), (5, 2), {1}),
+    ("repeat", ([2, 1, 3],), (4, 6), {0}), ("repeat", ([1, 1],), (4, 6), {0, 1}), ("tile", ([2],), (4, 6), {0}),
+    ("constant_pad_nd", ([1, 2],), (4, 6, 3), {0, 1}), ("constant_pad_nd", ([0, 0, -1, 1],), (4, 6, 3), {0, 2}),
+    ("reflection_pad1d", ([1, 2],), (4, 8, 5), {0, 1}), ("reflection_pad2d", ([1, 2, 0, 0],), (4, 4, 8, 5), {0, 1, 2}),
+    ("replication_pad1d", ([1, 2],), (4, 8, 5), {0, 1}), ("_pad_circular", ([1, 2],), (4, 6, 5), {0, 1}),
+    ("tril", (), (4, 6, 5), {0}), ("unfold_backward", ([4, 6, 8], 1, 2, 2), None, {0, 2}),
+]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name, more, sizes, dims", MOVED)
+def test_dims_whose_places_stay_are_split(name, more, sizes, dims, ranks):
+    x = torch.arange(float(torch.Size(sizes).numel())).view(sizes) if sizes else torch.arange(4.0 * 3 * 8 * 2).view(4, 3, 8, 2)
+    func = getattr(torch.ops.aten, name).default
+    want = [func(x, *more)]
+    _, _, strategies, shapes = _C._shard(func._op, (x, *more), None, ranks, ())
+    assert {s[0][0] for s in strategies if s[0][0] >= 0} == dims
+    for s in strategies:
+        check(func, (x, *more), {}, s, want, ranks, shapes, (name, more, s))
+
+
 def test_numbers_of_a_wrapped_tensor_are_read():
     """tensor_split reads places of tensors that have no bytes of their own by their handler."""
     x = torch.arange(12.0).view(6, 2)
