@@ -327,7 +327,7 @@ static void try_axis(attempt *t, cr_strategies *out)
     /* The least element of a part without elements is an error. */
     if (how >= CR_AXIS_MIN && (t->ranks - 1) * ((size + t->ranks - 1) / t->ranks) >= size)
         return;
-    if (size <= 1 || (even && !divides(a, t->axis, t->ranks)) ||
+    if (size < 1 || (even && !divides(a, t->axis, t->ranks)) ||
         out->count == (int)CR_LEN(out->strategy))
         return;
     *s = (cr_strategy){.sized = -1, .even = even};

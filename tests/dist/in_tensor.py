@@ -122,6 +122,42 @@ def values(rank, size):
     assert all(isinstance(v, DTensor) for v in net.state_dict().values())
 
 
+def clipped_gradients(rank, size):
+    """clip_grad_norm_ of gradients with all placements equals that of one process, and reduces one number a mesh dimension."""
+    mesh = init_device_mesh("cpu", (size,)) if size < 4 else init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+    copy_ = Replicate()
+    kinds = [(Shard(0),), (Shard(1),), (copy_,)]
+    if mesh.ndim == 2:
+        kinds = [(Shard(0), copy_), (copy_, Shard(1)), (Shard(0), Shard(1)), (Shard(0), Shard(0)), (copy_, copy_)]
+    sizes = [(5, 3), (4, 6), (1, 2), (7, 1)]
+    for norm in (2.0, 1.0, 3.5, -2.0, float("inf"), float("-inf"), 0.0):
+        for kept in (kinds, kinds[:1], kinds[-1:]):
+            plain, divided = [], []
+            for k, s in enumerate(sizes[k % 4] for k in range(2 * len(kept))):
+                x = nn.Parameter(torch.zeros(s))
+                x.grad = numbers(*s) - 0.9 * k
+                plain.append(x)
+                y = nn.Parameter(distribute_tensor(x.detach(), mesh, kept[k % len(kept)]))
+                y.grad = distribute_tensor(x.grad, mesh, kept[k % len(kept)])
+                divided.append(y)
+            calls, c10d = [], dist.distributed_c10d
+            all_reduce, gather = c10d.all_reduce, c10d.all_gather_into_tensor
+            c10d.all_reduce = lambda x, *more, **named: (calls.append(x.numel()), all_reduce(x, *more, **named))[1]
+            c10d.all_gather_into_tensor = lambda *more, **named: (calls.append(None), gather(*more, **named))[1]
+            try:
+                got = nn.utils.clip_grad_norm_(divided, 0.5, norm)
+            finally:
+                c10d.all_reduce, c10d.all_gather_into_tensor = all_reduce, gather
+            dims = {i for p in kept for i, q in enumerate(p) if isinstance(q, Shard)}
+            assert not norm or calls == [1] * len(dims), (norm, calls)
+            want = nn.utils.clip_grad_norm_(plain, 0.5, norm)
+            torch.testing.assert_close(got.full_tensor(), want)
+            for x, y in zip(plain, divided):
+                torch.testing.assert_close(y.grad.full_tensor(), x.grad)
+    x = DTensor.from_local(torch.full((2, 3), 1.0 + rank), init_device_mesh("cpu", (size,)), [Partial()])
+    torch.testing.assert_close(nn.utils.get_total_norm([x]).full_tensor(), torch.tensor(6.0 ** 0.5 * size * (size + 1) / 2))
+
+
 def refusals(rank, size):
     """Errors in torch's words."""
     mesh, x = init_device_mesh("cpu", (size,)), numbers(4, 2)

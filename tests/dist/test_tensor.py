@@ -29,6 +29,11 @@ def test_derivatives(size):
     passes("gradients", size)
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_clipped_gradients(size):
+    passes("clipped_gradients", size)
+
+
 @pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs"])
 def test_interface(name):
     passes(name, 2)

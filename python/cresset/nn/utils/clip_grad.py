@@ -1,4 +1,5 @@
 """Clipping of gradients."""
+import sys
 import types
 import warnings
 
@@ -21,18 +22,32 @@ def _as_one(tensors):
         for t in tensors)
 
 
+def _norm_of_parts(tensors, norm_type):
+    """Returns the norm of tensors that are divided over ranks, of the parts; None for others."""
+    distributed = sys.modules.get("cresset.distributed.tensor")
+    if distributed is None or not isinstance(tensors[0], distributed.DTensor):
+        return None
+    from ...distributed.tensor._norm import has_total_norm, total_norm
+    return total_norm(tensors, norm_type) if has_total_norm(tensors, norm_type) else None
+
+
+def _norms(tensors, norm_type):
+    """Returns the norm of each tensor."""
+    if norm_type == 2 and _as_one(tensors):
+        return cresset._C.ops._norms(tensors)
+    device = tensors[0].device
+    return cresset.stack([cresset.linalg.vector_norm(t, norm_type).to(device) for t in tensors])
+
+
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """Returns the norm of all tensors as if they were one vector."""
     tensors, norm_type = _as_list(tensors), float(norm_type)
     if not tensors:
         return cresset.tensor(0.0)
-    device = tensors[0].device
     with cresset.no_grad():
-        if norm_type == 2 and _as_one(tensors):
-            norms = cresset._C.ops._norms(tensors)
-        else:
-            norms = cresset.stack([cresset.linalg.vector_norm(t, norm_type).to(device) for t in tensors])
-        total = cresset.linalg.vector_norm(norms, norm_type)
+        total = _norm_of_parts(tensors, norm_type)
+        if total is None:
+            total = cresset.linalg.vector_norm(_norms(tensors, norm_type), norm_type)
     if error_if_nonfinite and not total.isfinite():
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
