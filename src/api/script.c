@@ -1,10 +1,14 @@
 /* The C API of TorchScript programs: include/cresset_script.h. */
+#include "io/safetensors.h"
 #include "io/source.h"
 #include "nn/nn.h"
 #include "script/archive.h"
 #include "script/execute.h"
 #include <string.h>
 
+#define cr_view cr_view_operator /* `cr_view` is a type here and an operator in the header */
+#include "cresset.h"
+#undef cr_view
 #include "cresset_script.h"
 
 static cr_status script_need(const void *p, const char *function, const char *what,
@@ -17,8 +21,44 @@ static cr_status script_need(const void *p, const char *function, const char *wh
 
 /* --- values --- */
 
-cr_ivalue cr_ivalue_hold(cr_ivalue v) { return cr_ivalue_keep(v); }
-void cr_ivalue_free(cr_ivalue v) { cr_ivalue_drop(v); }
+/* Whether the value has what its kind refers to: callers may fill in the struct by hand. */
+static bool script_is_whole(const cr_ivalue *v)
+{
+    switch ((cr_iv_kind)v->kind) {
+    case CR_IV_TENSOR:
+    case CR_IV_STRING:
+    case CR_IV_LIST:
+    case CR_IV_TUPLE:
+    case CR_IV_DICT:
+    case CR_IV_OBJECT:
+    case CR_IV_ENUM:
+    case CR_IV_GENERATOR: return v->t != NULL;
+    default: return v->kind < CR_IV_KIND_COUNT;
+    }
+}
+
+static const char *script_kind(const cr_ivalue *v)
+{
+    return v->kind >= CR_IV_KIND_COUNT ? "?"
+           : script_is_whole(v)        ? cr_ivalue_kind_name(v)
+                                       : "NoneType";
+}
+
+static cr_status script_need_whole(const cr_ivalue *v, size_t count, const char *function)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!script_is_whole(&v[i]))
+            return cr_fail(CR_TYPE, "%s(): value %zu has no content: it is a %s", function, i,
+                           script_kind(&v[i]));
+    return CR_OK;
+}
+
+cr_ivalue cr_ivalue_hold(cr_ivalue v) { return script_is_whole(&v) ? cr_ivalue_keep(v) : v; }
+void cr_ivalue_free(cr_ivalue v)
+{
+    if (script_is_whole(&v))
+        cr_ivalue_drop(v);
+}
 
 cr_status cr_ivalue_of_text(cr_ivalue *out, const char *text)
 {
@@ -40,6 +80,7 @@ static cr_status script_items(cr_ivalue *out, const cr_ivalue *items, size_t cou
 
     CR_TRY(script_need(out, "list", "out", "a value"));
     CR_TRY(script_need(count ? items : out, "list", "items", "a list"));
+    CR_TRY(script_need_whole(items, count, "list"));
     CR_TRY(tuple ? cr_ituple_new(&made, NULL, count) : cr_ilist_new(&made, NULL, count));
     for (size_t i = 0; i < count; i++) {
         cr_ivalue item = cr_ivalue_keep(items[i]);
@@ -87,6 +128,8 @@ cr_status cr_ivalue_dict(cr_ivalue *out, const cr_ivalue *keys, const cr_ivalue 
     CR_TRY(script_need(out, "dict", "out", "a value"));
     CR_TRY(script_need(count ? keys : out, "dict", "keys", "a list"));
     CR_TRY(script_need(count ? values : out, "dict", "values", "a list"));
+    CR_TRY(script_need_whole(keys, count, "dict"));
+    CR_TRY(script_need_whole(values, count, "dict"));
     CR_TRY(cr_idict_new(&made, NULL));
     for (size_t i = 0; !st && i < count; i++)
         st = script_is_key(&keys[i])
@@ -100,7 +143,7 @@ cr_status cr_ivalue_dict(cr_ivalue *out, const cr_ivalue *keys, const cr_ivalue 
 
 const char *cr_ivalue_string(const cr_ivalue *v, size_t *len)
 {
-    if (!v || v->kind != CR_IV_STRING)
+    if (!v || v->kind != CR_IV_STRING || !v->string)
         return NULL;
     if (len)
         *len = v->string->len;
@@ -109,7 +152,7 @@ const char *cr_ivalue_string(const cr_ivalue *v, size_t *len)
 
 size_t cr_ivalue_count(const cr_ivalue *v)
 {
-    if (!v)
+    if (!v || !script_is_whole(v))
         return 0;
     return v->kind == CR_IV_LIST || v->kind == CR_IV_TUPLE ? v->list->len
            : v->kind == CR_IV_DICT                         ? v->dict->len
@@ -125,12 +168,12 @@ const cr_ivalue *cr_ivalue_item(const cr_ivalue *v, size_t i)
 
 const cr_ivalue *cr_ivalue_key(const cr_ivalue *v, size_t i)
 {
-    return v && v->kind == CR_IV_DICT && i < v->dict->len ? &v->dict->at[i].key : NULL;
+    return v && v->kind == CR_IV_DICT && i < cr_ivalue_count(v) ? &v->dict->at[i].key : NULL;
 }
 
 const cr_ivalue *cr_ivalue_find(const cr_ivalue *v, const char *key)
 {
-    for (size_t i = 0; key && v && v->kind == CR_IV_DICT && i < v->dict->len; i++) {
+    for (size_t i = 0; key && v && v->kind == CR_IV_DICT && i < cr_ivalue_count(v); i++) {
         const char *name = cr_ivalue_string(&v->dict->at[i].key, NULL);
         if (name && !strcmp(name, key))
             return &v->dict->at[i].value;
@@ -157,6 +200,7 @@ cr_status cr_ivalue_text(char **out, const cr_ivalue *v)
 
     CR_TRY(script_need(out, "str", "out", "a string"));
     CR_TRY(script_need(v, "str", "value", "a value"));
+    CR_TRY(script_need_whole(v, 1, "str"));
     return script_give(out, &text, cr_ivalue_print(&text, v));
 }
 
@@ -166,6 +210,7 @@ static cr_status script_read(cr_script **out, cr_source *source)
 {
     cr_ivalue v;
 
+    CR_TRY(cr_init()); /* without operators, sources of archives mean other things */
     CR_TRY(cr_sarchive_read(&v, source, NULL));
     if (v.kind != CR_IV_OBJECT) {
         cr_ivalue_drop(v);
@@ -388,11 +433,11 @@ cr_status cr_script_set(cr_script *m, const char *path, const cr_ivalue *v)
 
     CR_TRY(script_need(v, "setattr", "value", "a value"));
     CR_TRY(script_find_slot(&slot, m, path, &attribute));
-    cr_ivalue held = cr_ivalue_keep(*v);
-    if (!cr_ivalue_fit(&held, attribute->type)) {
-        cr_ivalue_drop(held);
+    cr_ivalue held = cr_ivalue_hold(*v);
+    if (!script_is_whole(v) || !cr_ivalue_fit(&held, attribute->type)) {
+        cr_ivalue_free(held);
         return cr_fail(CR_TYPE, "Could not cast attribute '%s' to type %s: it is a %s", path,
-                       cr_stype_annotation(attribute->type), cr_ivalue_kind_name(v));
+                       cr_stype_annotation(attribute->type), script_kind(v));
     }
     cr_islot_set(slot, held);
     return CR_OK;
@@ -438,7 +483,7 @@ static cr_status script_refuse_value(const cr_sfunction *f, int i, const cr_ival
                    "Expected a value of type '%s' for argument '%s' but instead found type "
                    "'%s'.\nPosition: %d\n",
                    cr_stype_annotation(f->schema.param[i].type), f->schema.param[i].name,
-                   cr_ivalue_kind_name(v), i);
+                   script_kind(v), i);
     cr_status st = script_refuse(f, cr_text_str(&text));
     cr_text_drop(&text);
     return st;
@@ -449,9 +494,9 @@ static cr_status script_check_count(const cr_sfunction *f, size_t count)
     const cr_sschema *s = &f->schema;
     cr_text text = {0};
 
-    if (count + 1 > (size_t)s->param_count)
+    if (count >= (size_t)s->param_count)
         cr_text_printf(&text, "expected at most %d argument(s) but received %zu argument(s). ",
-                       s->param_count, count + 1);
+                       s->param_count, count + (count < SIZE_MAX));
     for (int i = (int)count + 1; !text.len && i < s->param_count; i++)
         if (!s->param[i].preset)
             cr_text_printf(&text, "is missing value for argument '%s'. ", s->param[i].name);
@@ -478,7 +523,8 @@ cr_status cr_script_call(cr_ivalue *out, cr_script *m, const char *method,
         bool whole =
             args[i].kind == CR_IV_INT && f->schema.param[1 + i].type->kind == CR_STYPE_FLOAT;
         all[1 + i] = whole ? cr_iv_float((double)args[i].i) : args[i];
-        if (!cr_ivalue_fit(&all[1 + i], f->schema.param[1 + i].type))
+        if (!script_is_whole(&args[i]) ||
+            !cr_ivalue_fit(&all[1 + i], f->schema.param[1 + i].type))
             st = script_refuse_value(f, (int)i + 1, &args[i]);
     }
     st = st ? st : cr_sfunction_run(out, f, all, (int)count + 1, NULL);

@@ -36,6 +36,12 @@ static void values(void)
     cr_free(text);
     REFUSED(CR_TYPE, "unhashable type: 'Dict'", cr_ivalue_dict(&b, &dict, &dict, 1));
     REFUSED(CR_TYPE, "NoneType", cr_ivalue_of_text(&b, NULL));
+    const cr_ivalue hollow = cr_iv_of(CR_IV_LIST); /* a kind without its content */
+    REFUSED(CR_TYPE, "NoneType", cr_ivalue_list(&b, &hollow, 1));
+    REFUSED(CR_TYPE, "NoneType", cr_ivalue_dict(&b, keys, &hollow, 1));
+    REFUSED(CR_TYPE, "NoneType", cr_ivalue_text(&text, &hollow));
+    CHECK(!cr_ivalue_count(&hollow) && !cr_ivalue_item(&hollow, 0));
+    cr_ivalue_free(cr_ivalue_hold(hollow));
     CHECK(!cr_ivalue_string(&list, NULL) && !cr_ivalue_count(&a) && !cr_ivalue_item(NULL, 0));
     cr_ivalue_free(dict);
     cr_ivalue_free(list);
@@ -114,6 +120,23 @@ static void calls(cr_script *m)
     cr_ivalue_free(args[0]);
 }
 
+/* Values of every kind, with and without content, are refused with the declaration. */
+static void kinds(cr_script *m)
+{
+    cr_ivalue out = cr_iv_int(9), x;
+
+    for (int kind = 0; kind <= CR_IV_KIND_COUNT; kind++) {
+        x = cr_iv_of((cr_iv_kind)kind);
+        REFUSED(CR_RUNTIME, "Expected a value of type 'Tensor' for argument 'x'",
+                cr_script_call(&out, m, "forward", &x, 1));
+        CHECK(strstr(cr_error_message(), "Declaration: forward("));
+        REFUSED(CR_TYPE, "to type List[str]", cr_script_set(m, "names", &x));
+    }
+    REFUSED(CR_RUNTIME, "Declaration: forward(",
+            cr_script_call(&out, m, "forward", &x, (size_t)-1));
+    CHECK(out.kind == CR_IV_INT && out.i == 9);
+}
+
 /* A step of training as a program, and as a module. */
 static void training(cr_script *m, const char *copy)
 {
@@ -172,7 +195,7 @@ int main(int argc, char **argv)
 {
     cr_script *m = NULL;
 
-    if (argc != 3 || cr_init() || cr_script_load(&m, argv[1])) {
+    if (argc != 3 || cr_script_load(&m, argv[1])) {
         printf("%s\n", cr_error_message());
         return 1;
     }
@@ -180,6 +203,7 @@ int main(int argc, char **argv)
     inspect(m);
     attributes(m);
     calls(m);
+    kinds(m);
     training(m, argv[2]);
     modes(m);
     cr_script_drop(m);
