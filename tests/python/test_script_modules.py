@@ -1,5 +1,8 @@
 """Modules and containers in compiled code: hooks, properties, interfaces, calls of Python, shared lists and dicts."""
+import copy
+import gc
 import io
+import weakref
 import zipfile
 from typing import Dict, List, Tuple, Union
 
@@ -70,6 +73,79 @@ def test_hooks_properties_and_calls_of_python():
     assert s.n == 5
     with pytest.raises(RuntimeError, match="Could not export Python function call 'note'"):
         s.save_to_buffer()
+
+
+class Shifts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((2,), 2.))
+
+    @torch.jit.ignore
+    def shift(self, x) -> torch.Tensor:
+        return x + self.weight
+
+    def forward(self, x):
+        return self.shift(x)
+
+
+class HasShifts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Shifts()
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+class MadeInPlace(torch.jit.ScriptModule):
+    def __init__(self):
+        super().__init__()
+        self.inner = Shifts()
+
+    @torch.jit.script_method
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+def scripted(made):
+    return torch.jit.script(made)
+
+
+def traced(made):
+    made.inner = torch.jit.script(made.inner)
+    return torch.jit.trace(made, torch.ones(2))
+
+
+WAYS = {
+    "module": lambda s: s, "method": lambda s: s.forward, "inner module": lambda s: lambda x: s.inner(x) * 2,
+    "inner module alone": lambda s: (lambda inner: lambda x: inner(x) * 2)(s.inner),
+    "frozen": lambda s: torch.jit.freeze(s.eval()),
+    "copy": copy.copy, "inner module of a copy": lambda s: (lambda inner: lambda x: inner(x) * 2)(copy.copy(s).inner),
+    "inside of another": lambda s: torch.jit.script(nn.Sequential(s)),
+}
+
+
+@pytest.mark.parametrize("make", [scripted, traced])
+@pytest.mark.parametrize("way", WAYS)
+def test_programs_keep_the_modules_whose_methods_stay_in_python(way, make):
+    original = HasShifts()
+    gone = weakref.ref(original.inner)
+    program = WAYS[way](make(original))
+    del original
+    gc.collect()
+    assert program(torch.ones(2)).tolist() == [6, 6]
+    del program
+    gc.collect()
+    assert gone() is None
+
+
+def test_modules_that_compile_themselves_are_freed():
+    made = MadeInPlace()
+    gone = weakref.ref(made)
+    assert made(torch.ones(2)).tolist() == [6, 6]
+    del made
+    gc.collect()
+    assert gone() is None
 
 
 def test_hooks_of_the_outer_module_run_and_are_saved():

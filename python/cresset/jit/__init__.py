@@ -223,6 +223,7 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
     from . import _frontend
     with _frontend.attempt():
         made = mod._c.freeze(*(preserved_attrs or ()))
+        _frontend.share_original(made, [part._c for part in mod.modules() if _builtin_isinstance(part, ScriptModule)])
         if optimize_numerics:
             made.optimize()
         return RecursiveScriptModule(made)

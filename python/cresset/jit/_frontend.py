@@ -24,7 +24,7 @@ _functions = {}    # function -> qualified name, of functions that are defined
 _scopes = {}       # qualified name of a function -> how its names are looked up
 _classes = {}      # class -> qualified name
 _modules = {}      # qualified name of a module's class -> one of its modules, weakly
-_originals = weakref.WeakKeyDictionary()  # object of a program -> the module that it was made from
+_originals = {}    # number of a program's object -> [what it was made from, how many of Python's objects stand for it]
 _shared = {}       # what makes a module's class -> its qualified name
 _objects = []      # objects by handle
 _handles = {}      # id -> handle
@@ -44,7 +44,37 @@ def keep_module(name, module, object=None):
     if module_of(name) is None:
         _modules[name] = weakref.ref(module)
     if object is not None:
-        _originals[object] = module
+        keep_original(object, module)
+
+
+def keep_original(object, original):
+    """Keeps what a program's object was made from, as long as one of Python's objects stands for it."""
+    number = hash(object)  # one program's object has one number
+    _originals.setdefault(number, [original, 0])[1] += 1
+    weakref.finalize(object, _forget_original, number).atexit = False
+
+
+def _forget_original(number):
+    entry = _originals.get(number, [None, 1])
+    entry[1] -= 1
+    if not entry[1]:
+        _originals.pop(number, None)
+
+
+def has_original(object):
+    return hash(object) in _originals
+
+
+def keeps_itself(object):
+    """The object is that of the module that it was made from."""
+    _originals.pop(hash(object), None)
+
+
+def share_original(object, others):
+    """The object keeps what these were made from."""
+    kept = [_originals[hash(other)] for other in others if hash(other) in _originals]
+    if kept:
+        keep_original(object, [entry[0] for entry in kept])
 
 
 # --- names and sources ---
@@ -361,9 +391,9 @@ def join_overloads(names):
         _C._script_overload(name, following)
 
 
-def define_python(fn, qualified=None):
+def define_python(fn, qualified=None, called=None):
     """Defines a function that programs call in Python, or one that they lack because `unused` marks it; returns its
-    qualified name.  Parameters without an annotation, and such results, are tensors."""
+    qualified name.  Parameters without an annotation, and such results, are tensors.  `called`: what runs in its place."""
     key = fn if qualified is None else qualified
     if key in _functions:
         return _functions[key]
@@ -381,7 +411,7 @@ def define_python(fn, qualified=None):
     qualified = qualified or qualified_name(fn)
     _functions[key] = define(form, qualified=qualified)
     dropped = getattr(fn, "_torchscript_modifier", "").startswith("unused")
-    _C._script_call_python(qualified, None if dropped else fn)
+    _C._script_call_python(qualified, None if dropped else called or fn)
     return qualified
 
 

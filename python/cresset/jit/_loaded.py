@@ -94,14 +94,18 @@ class ScriptModule(Module, metaclass=_CompilesItself):
 
     def _adopt(self, object):
         """Makes this the module of a program's object."""
+        from . import _frontend
         made = self.__dict__
         made["_c"] = object
         made["_plain"] = set()
         made["_constant_values"] = object.constants()
+        inner = []
         for name, _, parameter, buffer, module in object.attributes():
             value = object.get(name)
             if module:
+                _frontend.share_original(value, [value])
                 self._modules[name] = self._inner(value)
+                inner.append(value)
             elif parameter:
                 self._parameters[name] = value
             elif buffer:
@@ -110,6 +114,8 @@ class ScriptModule(Module, metaclass=_CompilesItself):
                 made["training"] = value
             else:
                 made["_plain"].add(name)
+        if not _frontend.has_original(object):
+            _frontend.share_original(object, inner)
         made["_method_names"] = frozenset(object.methods())
         if "forward" in made["_method_names"]:
             made["forward"] = LoadedMethod(object, "forward")
@@ -230,7 +236,10 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         return True
 
     def __copy__(self):
-        return LoadedModule(self._c.copy())
+        from . import _frontend
+        object = self._c.copy()
+        _frontend.share_original(object, [self._c])
+        return LoadedModule(object)
 
     def __deepcopy__(self, memo):
         copied = LoadedModule(_C._script_load(self.save_to_buffer())[0])

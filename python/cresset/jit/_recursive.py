@@ -261,6 +261,18 @@ def _define_overloads(cls, module, name):
     return names
 
 
+def _weakly_bound(fn, module):
+    """A call of a method that does not keep its module: the program's objects do (_frontend.keep_original)."""
+    own = weakref.ref(module)
+
+    def call(*args):
+        module = own()
+        if module is None:
+            raise RuntimeError(f"the module whose method '{fn.__name__}' the program calls is gone")
+        return fn(module, *args)
+    return call
+
+
 def member(cls, module, name):
     """A member of a module's class that the compiler asks for."""
     if name in ("children", "named_children") and not _overrides(module, name):
@@ -302,8 +314,10 @@ def member(cls, module, name):
         return why and ("refused", why)
     modifier = getattr(fn, "_torchscript_modifier", "")
     if modifier.startswith(("ignore", "unused")):
-        bound = fn if isinstance(static, staticmethod) else types.MethodType(fn, module)
-        return "function", _frontend.define_python(bound, f"{cls}.{name}")
+        if isinstance(static, staticmethod):
+            return "function", _frontend.define_python(fn, f"{cls}.{name}")
+        bound = types.MethodType(fn, module)
+        return "function", _frontend.define_python(bound, f"{cls}.{name}", _weakly_bound(fn, module))
     if isinstance(static, staticmethod):
         return "function", _frontend.define(fn)
     return "function", _frontend.define(fn, cls, name)
@@ -405,8 +419,9 @@ def script_module(module):
                     _C._script_compile(f"{name}.{accessor}")
         _frontend._shared[key] = name
     values = {**shape.values, **{n: c._c for n, c in shape.children}}
-    made = LoadedModule(_C._script_new(name, values))
-    _frontend.keep_module(name, module, made._c)
+    object = _C._script_new(name, values)
+    _frontend.keep_module(name, module, object)
+    made = LoadedModule(object)
     _copy_ignored(module, made, shape)
     return made
 
@@ -488,6 +503,7 @@ def compile_in_place(module):
     for name in ("_c", "_plain", "_constant_values", "_method_names"):
         module.__dict__[name] = made.__dict__[name]
     module._modules = made._modules
+    _frontend.keeps_itself(module._c)
     for name in _exported(module):
         module.__dict__[name] = LoadedMethod(module._c, name)
 
