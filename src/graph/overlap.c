@@ -2,7 +2,9 @@
  *
  * A call starts as soon as its operands are made, and the wait for it comes as late as its
  * first reader.  Readers of calls are postponed behind nodes that read none.  A node that
- * writes ends a part of the graph, across which nothing moves.
+ * writes ends a part of the graph, across which nothing moves.  So does a wait for elements
+ * that other nodes can reach: the wait is the only reader of a call's own result, or readers of
+ * the result, of the call's argument and of their views would have to be found.
  *
  * All ranks must start their calls in one order, and their graphs may differ in other nodes.
  * So calls keep their order, and so do draws.  The results of calls in progress have at most
@@ -24,6 +26,8 @@ typedef struct {
 
 typedef struct {
     const cr_graph *g;
+    bool *own;       /* by value id: a call's own result, whose only reader is a wait */
+    bool *wall_at;   /* by index of the node: nothing moves across it */
     bool *made;      /* by value id: by a node of `order`, or an input */
     bool *late;      /* by value id: a reader is postponed */
     bool *done;      /* by index of the node */
@@ -51,11 +55,36 @@ static bool is_wait(const cr_gnode *n) { return has_meets(n) && n->op->words & C
 
 static bool is_start(const cr_gnode *n) { return has_meets(n) && !is_wait(n); }
 
-/* Nothing moves across the node. */
-static bool is_wall(const cr_gnode *n)
+/* A composition of calls and waits. */
+static bool has_meets_inside(const cr_gnode *n)
 {
-    return cr_gnode_writes(n) ||
+    return n->kind == CR_GNODE_CALL && !has_meets(n) && cr_op_reaches(n->op, CR_WORD_BIT_MEETS);
+}
+
+/* Nothing moves across the node. */
+static bool is_wall(const overlapping *x, const cr_gnode *n)
+{
+    return cr_gnode_writes(n) || has_meets_inside(n) ||
+           (is_wait(n) && !x->own[n->arg[0].value->id]) ||
            (n->kind != CR_GNODE_CALL && cr_gnode_has_effect(n) && !cr_gnode_draws(n));
+}
+
+static void count_read(void *context, cr_gvalue *v) { ((unsigned *)context)[v->id]++; }
+
+/* Finds the results that only waits read, and the walls. */
+static void find_walls(overlapping *x)
+{
+    const cr_gblock *b = x->g->body;
+    unsigned *reads = CR_NEW_N(x->g->session, unsigned, x->g->values);
+
+    cr_gblock_each_read(b, count_read, reads);
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gvalue *v = is_wait(b->at[i]) ? b->at[i]->arg[0].value : NULL;
+        if (v && v->by && is_start(v->by) && !cr_gnode_writes(v->by))
+            x->own[v->id] = reads[v->id] == 1;
+    }
+    for (size_t i = 0; i < b->len; i++)
+        x->wall_at[i] = is_wall(x, b->at[i]);
 }
 
 static int64_t type_bytes(const cr_gtype *t)
@@ -99,12 +128,12 @@ static reading read_of(const cr_gnode *n, const bool *of)
 
 /* --- small calls --- */
 
-static bool is_small(const cr_gnode *n)
+static bool is_small(const overlapping *x, const cr_gnode *n)
 {
     const cr_gtype *t = is_start(n) ? &n->result[0]->type : NULL;
 
-    return t && n->op == cr_entry._c10d_functional_all_reduce && t->known &&
-           cr_is_host(t->device) && type_bytes(t) <= JOIN_BYTES;
+    return t && n->op == cr_entry._c10d_functional_all_reduce && x->own[n->result[0]->id] &&
+           t->known && cr_is_host(t->device) && type_bytes(t) <= JOIN_BYTES;
 }
 
 static bool same_text(const cr_garg *a, const cr_garg *b)
@@ -171,18 +200,18 @@ static bool is_dear(const cr_gnode *n)
 
 static void emit(overlapping *x, const cr_gnode *n)
 {
-    if (is_small(n)) {
+    if (is_small(x, n)) {
         hold(x, n);
     } else {
-        if (has_meets(n) || is_dear(n) || is_wall(n) || read_of(n, x->late).any)
+        if (has_meets(n) || is_dear(n) || is_wall(x, n) || read_of(n, x->late).any)
             release_held(x); /* also before what reads their results */
         push(x, &x->order, n);
     }
     for (int k = 0; k < n->result_count; k++) {
         unsigned id = n->result[k]->id;
         x->made[id] = true;
-        x->late[id] = is_start(n); /* only its wait reads the result in time */
-        x->in_flight[id] = is_start(n) ? type_bytes(&n->result[k]->type) : 0;
+        x->late[id] = x->own[id]; /* its wait is late */
+        x->in_flight[id] = x->own[id] ? type_bytes(&n->result[k]->type) : 0;
         x->ahead += x->in_flight[id];
     }
     if (is_wait(n))
@@ -287,23 +316,30 @@ static void place(overlapping *x, const cr_gnode *n)
         emit(x, n);
 }
 
-/* The index of the first node from *at and i on that passes the test; *at only grows. */
-static size_t next_node(const cr_gblock *b, size_t *at, size_t i,
-                        bool (*test)(const cr_gnode *))
+/* The indices of the first wall and of the first start from node i on; they only grow. */
+static size_t next_wall(overlapping *x, size_t i)
 {
-    *at = *at < i ? i : *at;
-    while (*at < b->len && !test(b->at[*at]))
-        ++*at;
-    return *at;
+    x->wall = x->wall < i ? i : x->wall;
+    while (x->wall < x->g->body->len && !x->wall_at[x->wall])
+        x->wall++;
+    return x->wall;
+}
+
+static size_t next_start(overlapping *x, size_t i)
+{
+    x->start = x->start < i ? i : x->start;
+    while (x->start < x->g->body->len && !is_start(x->g->body->at[x->start]))
+        x->start++;
+    return x->start;
 }
 
 /* Starts the next calls whose operands are made, before node i, up to the next wall. */
 static void start_early(overlapping *x, size_t i)
 {
     const cr_gblock *b = x->g->body;
-    size_t wall = next_node(b, &x->wall, i, is_wall);
+    size_t wall = next_wall(x, i);
 
-    while (next_node(b, &x->start, i, is_start) < wall) {
+    while (next_start(x, i) < wall) {
         const cr_gnode *n = b->at[x->start];
         if (!read_of(n, x->made).all || must_wait(x, n) ||
             (x->ahead && x->ahead + bytes_made(n) > AHEAD_BYTES))
@@ -321,7 +357,7 @@ static void order_nodes(overlapping *x)
         start_early(x, i);
         if (x->done[i])
             continue;
-        if (is_wall(b->at[i])) {
+        if (x->wall_at[i]) {
             emit_postponed(x, true);
             emit(x, b->at[i]);
         } else {
@@ -341,7 +377,7 @@ static size_t joined_at(overlapping *x, size_t i)
 
     x->held.len = 0;
     x->held_bytes = 0;
-    while (i + n < x->order.len && is_small(x->order.at[i + n]) &&
+    while (i + n < x->order.len && is_small(x, x->order.at[i + n]) &&
            (!n || joins_held(x, x->order.at[i + n])))
         hold(x, x->order.at[i + n++]);
     return n;
@@ -404,12 +440,15 @@ cr_graph *cr_graph_overlap(const cr_graph *g)
 
     if (!any_start(g->body))
         return (cr_graph *)(uintptr_t)g;
+    x.own = CR_NEW_N(s, bool, g->values);
+    x.wall_at = CR_NEW_N(s, bool, g->body->len);
     x.made = CR_NEW_N(s, bool, g->values);
     x.late = CR_NEW_N(s, bool, g->values);
     x.in_flight = CR_NEW_N(s, int64_t, g->values);
     x.done = CR_NEW_N(s, bool, g->body->len);
     for (int i = 0; i < g->input_count; i++)
         x.made[g->input[i]->id] = true;
+    find_walls(&x);
     order_nodes(&x);
     return cr_rewrite_run(&w);
 }

@@ -316,6 +316,71 @@ def calls_whose_results_nobody_reads(rank, n):
             assert group._get_sequence_number_for_group() == before + 1
 
 
+def in_place(call):
+    """Programs that wait for the call's result, for its argument, and read both and a view made before."""
+    ops = torch.ops._c10d_functional
+
+    def result(x):
+        y = x * 3
+        ops.wait_tensor(call(y))
+        return y, y + 1
+
+    def argument(x):
+        y = x * 3
+        call(y)
+        ops.wait_tensor(y)
+        return y + 1, y @ y.t()
+
+    def view(x):
+        y = x * 3
+        v = y.view(-1)
+        s = call(y)
+        ops.wait_tensor(s)
+        return v + 1, v.sum(), s * 2
+
+    def input_itself(x):
+        ops.wait_tensor(call(x))
+        return x + 1, x
+    return [result, argument, view, input_itself]
+
+
+def functional(call):
+    """Programs that read the call's own result behind the wait, also by a view."""
+    ops = torch.ops._c10d_functional
+
+    def result(x):
+        s = call(x)
+        ops.wait_tensor(s)
+        return s + 1, s
+
+    def view(x):
+        s = call(x)
+        v = s.view(-1)
+        ops.wait_tensor(s)
+        return v * 2, x @ x.t()
+    return [result, view]
+
+
+def results_that_are_read_behind_waits(rank, n):
+    """The last rank starts late, so a result that is read too early is another one."""
+    import time
+    ops = torch.ops._c10d_functional
+    programs = (in_place(lambda x: ops.all_reduce_(x, "sum", "0")) + in_place(lambda x: ops.broadcast_(x, n - 1, "0"))
+                + functional(lambda x: ops.all_reduce(x, "sum", "0"))
+                + functional(lambda x: ops.all_gather_into_tensor(x, n, "0"))
+                + functional(lambda x: ops.broadcast(x, n - 1, "0")))
+    for program in programs:
+        wanted = program(own(rank))
+        compiled = torch.compile(program, fullgraph=True)
+        for _ in range(4):
+            x = own(rank)
+            dist.barrier()
+            if rank == n - 1:
+                time.sleep(0.05)
+            for got, want in zip(compiled(x), wanted):
+                assert torch.equal(got, want), (program.__qualname__, got, want)
+
+
 def calls_that_other_ranks_make_otherwise(rank, n):
     """Small calls are one work where a program's graph allows it, and ranks' programs may differ there."""
     def program(a, b):

@@ -23,6 +23,7 @@ def test_operators(name, size, backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["every_call_every_way", "calls_that_no_graph_has", "calls_that_other_ranks_make_otherwise",
-                                  "calls_whose_results_nobody_reads", "errors_in_compiled_functions"])
+                                  "calls_whose_results_nobody_reads", "results_that_are_read_behind_waits",
+                                  "errors_in_compiled_functions"])
 def test_ways(name, backend):
     passes(name, 2, backend)
