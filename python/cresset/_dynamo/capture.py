@@ -537,6 +537,7 @@ class _Recording:
         if _C._saved_hooks_active():
             raise Refused("saved-tensor hooks are active")
         w.snapshot()
+        w.snapshot_library([x for x in self.compiler.ran or () if _is_trusted_file(x.co_filename)])
 
     # --- after the call ---
 
@@ -603,6 +604,11 @@ class _Recording:
         unknown = library - self.walk.library_names
         if imported <= c.imported and not self.walk.add_names(seen.names) and not unvisited and \
            not self.walk.hold_attributes(unknown):
+            changed = self.walk.changes_library()
+            if changed is not None:
+                c.learn(seen, imported)
+                self.try_again(f"the call changes globals of {changed}, which later calls read")
+                raise Refused(f"each call changes globals of {changed}")
             self.walk.guard_library([x for x in seen.codes if _is_trusted_file(x.co_filename)])
             return
         c.learn(seen, imported)

@@ -187,8 +187,20 @@ def _may_read_state(root):
 
 
 def _has_state_in_c(t):
-    """Whether a class of the program derives from a class in C of the standard library, as arrays of ctypes do."""
-    return any(base.__module__.startswith("_") and _may_read_state(_root_of(base)) for base in t.__mro__[1:-1])
+    """Whether a class of the program derives from a class in C of another module, as arrays of ctypes and of NumPy do."""
+    return any(base.__module__.startswith("_") and _may_read_state(_root_of(base)) or _is_stateful_c(base)
+               for base in t.__mro__[1:-1])
+
+
+def _is_stateful_c(t):
+    """Whether a class in C, which makes its objects, may keep in them what no guard compares."""
+    return type(_dict_of(t).get("__new__")) is types.BuiltinFunctionType and _root_of(t) not in _PURE_MODULES and \
+        not _is_ours(_root_of(t))
+
+
+def _is_by_contents(t):
+    """Whether C functions compare objects of the class by their contents."""
+    return any(_root_of(base) in _BY_CONTENTS for base in t.__mro__[:-1]) or hasattr(t, "__array__")
 
 
 def _is_unknown_c(x):
@@ -242,6 +254,29 @@ def _contents(holder):
     return {name: getattr(holder, name) for name in _slots(type(holder)) if hasattr(holder, name)}
 
 
+def _kept_in(items):
+    """[(name, container)] of those globals that are containers or objects with attributes."""
+    for name, x in items.items():
+        if x is sys.modules or type(x) in _WITHOUT_CONTENTS or isinstance(x, (type, types.ModuleType, Tensor, local)):
+            continue
+        state = x if isinstance(x, (dict, list, set)) else getattr(x, "__dict__", None) if type(x).__dictoffset__ else None
+        if isinstance(state, (dict, list, set)):
+            yield name, state
+
+
+def _copy_of(x):
+    return dict(dict.items(x)) if isinstance(x, dict) else list(list.__iter__(x)) if isinstance(x, list) else set(set.__iter__(x))
+
+
+def _is_copy(x, before):
+    """Whether a container has the objects of its copy."""
+    if len(x) != len(before):
+        return False
+    if isinstance(x, dict):
+        return all(dict.get(x, key, before) is value for key, value in before.items())
+    return set(x) == before if isinstance(x, set) else all(map(is_, list.__iter__(x), before))
+
+
 def _hides_slot(t):
     """Whether a class defines an attribute by the name of a base's slot, which getattr then finds."""
     return any(type(getattr(t, name, None)) is not types.MemberDescriptorType for name in _slots(t))
@@ -281,6 +316,7 @@ class Walk:
         self.numbers = []  # (node, value) of these numbers
         self.holders = {}  # node -> its dict, list or cell
         self.slotted = []  # objects with attributes outside __dict__
+        self.library_before = []  # from snapshot_library(): (module, its items, name -> (container, copy of its contents))
         self.before = []  # from snapshot(): (node or None, container, copy of its contents)
         self.overwritten = None  # the node of a varying number that the call replaced
         self.paths = {}  # node -> path
@@ -336,7 +372,9 @@ class Walk:
             raise Refused(f"it reads a class whose class {meta.__name__} defines __getattribute__")
         if isinstance(x, type) and t is not type:
             self.reach_class(t)  # the metaclass
-            return self.atom(x, source, parent, key)
+            node = self.atom(x, source, parent, key)
+            self.hold_metaclass(x)
+            return node
         if t in _ATOM_SET:
             return self.atom(x, source, parent, key)
         if t in _VALUE_SET:
@@ -380,6 +418,11 @@ class Walk:
         self.attributes(x, node)
         self.reach_class(t)
         return node
+
+    def hold_metaclass(self, t):
+        """Guards the class of a class, which a program may replace if it is not `type`."""
+        if type(t) is not type and not _is_trusted_class(t):
+            self.add("class", self.add("const", -1, t, "any"), "__class__", "is", type(t))
 
     def atom(self, x, source, parent, key):
         node = self.add(source, parent, key, "is", x)
@@ -606,10 +649,17 @@ class Walk:
 
     def optimizer(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        self.add("class", node, "__class__", "is", type(x))
         self.optimizers += 1
-        inner = self.add("dict", node, None, "any")
-        for name in [name for name in x.__dict__ if name in ("param_groups", "state", "defaults") or name.endswith("_hooks")]:
-            self.visit(x.__dict__[name], "item", inner, name)
+        state = x.__dict__
+        inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
+        self.holders[inner] = state
+        for name, value in state.items():
+            if name in ("param_groups", "state", "defaults") or name.endswith("_hooks"):
+                self.visit(value, "item", inner, name)
+            else:
+                self.visit_or_defer(value, "item", inner, name)
+        self.reach_class(type(x))
         return node
 
     def object(self, x, source, parent, key):
@@ -636,7 +686,7 @@ class Walk:
             return node
         if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)) or _has_state_in_c(t):
             why = f"it reads an object of type {t.__name__}"
-            if isinstance(x, _BY_IDENTITY) or _root_of(t) not in _BY_CONTENTS:
+            if isinstance(x, _BY_IDENTITY) or not _is_by_contents(t):
                 return self.unread(x, source, parent, key, why)
             raise Refused(why)
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
@@ -671,6 +721,20 @@ class Walk:
         self.before = [(node, x, _NOTHING if isinstance(x, dict) and not dict.__len__(x) else _contents(x))
                        for node, x in holders]
         self.bare = [t for t, node in self.tensors if self.nodes[node][0] != "grad" and not t.__dict__]
+
+    def snapshot_library(self, codes):
+        """Copies what the library's code keeps in its modules."""
+        self.library_before = [(module, items, {name: (kept, _copy_of(kept)) for name, kept in _kept_in(items)})
+                               for module, items in self.library_globals(codes)]
+
+    def changes_library(self):
+        """The name of a module of the library whose globals the call changed, or None: its recording has not what the
+        next call reads."""
+        for module, items, kept in self.library_before:
+            if any(module.__dict__.get(name, self) is not x for name, x in items.items()) or \
+               any(not _is_copy(x, before) for x, before in kept.values()):
+                return module.__name__
+        return None
 
     def stores(self):
         """Returns the tensors that the call stored: [(kind, node of the container, key, tensor)].
@@ -834,6 +898,8 @@ class Walk:
         if not self.names.isdisjoint(_OF_FUNCTIONS):
             for f in list(self.unrun):
                 self.visit_parts(f)
+        for t in self.classes:
+            self.hold_metaclass(t)
         self.guard_descriptions()
         self.guard_absence(self.names | self.library_names | _SPECIAL, self.by_string)
         for t in {Tensor, *(type(x) for x, _ in self.tensors)}:

@@ -3,20 +3,25 @@
 Each program calls a function several times, makes a change, and calls it again.  Changes of modules are undone.
 """
 import abc
+import array
 import builtins
 import collections
 import copy
 import copyreg
 import dataclasses
+import decimal
 import enum
 import fractions
 import functools
 import math
+import mmap
 import statistics
 import string
 import sys
 import types
 import typing
+
+import numpy
 
 import cresset as torch
 from cresset import nn
@@ -514,3 +519,131 @@ def dtype_of_autocast(compile):
                 yield f(ones)
     finally:
         torch.set_autocast_dtype("cpu", before)
+
+
+# --- optimizers, parametrizations, metaclasses and classes in C ---
+
+def _training(optimizer, *changes, scale="1."):
+    """A program whose calls train a network of one layer, and changes of its optimizer and network."""
+    def run(compile):
+        net = nn.Linear(3, 2)
+        with torch.no_grad():
+            for p in net.parameters():
+                p.fill_(.25)
+        o = optimizer(net.parameters())
+        factor = eval(f"lambda o: {scale}")
+
+        def step(x):
+            o.zero_grad()
+            loss = net(x).pow(2).sum() * factor(o)
+            loss.backward()
+            o.step()
+            return loss.detach()
+        step = compile(step)
+        for change in (lambda net, o: None, *changes):
+            change(net, o)
+            for _ in range(4):
+                yield attempt(step, ones)
+        yield net.weight.detach().clone()
+    return run
+
+
+def _sgd(parameters):
+    o = torch.optim.SGD(parameters, lr=.01)
+    o.scale = 2.
+    return o
+
+
+def _wrap_step(net, o):
+    before = o.step
+
+    def step():
+        net.bias.data.add_(1)
+        return before()
+    o.step = step
+
+
+def _derived_sgd(parameters):
+    return type("S", (torch.optim.SGD,), {})(parameters, lr=.01)
+
+
+def _replace_step(net, o):
+    type(o).step = lambda self: net.weight.data.add_(1)
+
+
+for _name, _run in {
+        "step_of_an_optimizer": _training(_sgd, _wrap_step, lambda net, o: delattr(o, "step")),
+        "zero_grad_of_an_optimizer": _training(_sgd, lambda net, o: setattr(o, "zero_grad", lambda: None)),
+        "attribute_of_an_optimizer": _training(_sgd, lambda net, o: setattr(o, "scale", 5.), scale="o.scale"),
+        "step_of_a_class_of_optimizers": _training(_derived_sgd, _replace_step),
+        "class_of_an_optimizer": _training(_derived_sgd, lambda net, o: setattr(o, "__class__", type(
+            "T", (torch.optim.SGD,), {"step": lambda self: net.weight.data.add_(1)})))}.items():
+    _run.__name__ = _name
+    program(FAMILY)(_run)
+
+
+def _parametrized(compile, blocks):
+    class Twice(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    net = nn.Linear(3, 2, bias=False)
+    net.weight.data.fill_(.5)
+    parametrize = nn.utils.parametrize
+    parametrize.register_parametrization(net, "weight", Twice())
+    f = compile(lambda x: net(x))
+    for cached in blocks:
+        with parametrize.cached() if cached else torch.enable_grad():
+            for _ in range(2):
+                yield f(ones).detach()
+                net.parametrizations.weight.original.data.add_(1.)
+
+
+@program(FAMILY)
+def cache_of_parametrizations(compile):
+    yield from _parametrized(compile, (False, False, True, True, False, True, True, True))
+
+
+@program(FAMILY)
+def cache_of_parametrizations_in_all_calls(compile):
+    yield from _parametrized(compile, (True,) * 6)
+
+
+_META = {"attribute": ("x * x0.k", {"k": 2.}, {"k": 5.}),
+         "method": ("x * x0.k()", {"k": lambda c: 2.}, {"k": lambda c: 5.}),
+         "call": ("x * x0().k", {}, {"__call__": lambda c: types.SimpleNamespace(k=9.)}),
+         "instancecheck": ("x * (2. if isinstance(3, x0) else 3.)", {}, {"__instancecheck__": lambda c, x: True}),
+         "class_of_an_object": ("x * type(x0()).m", {"m": 2.}, {"m": 5.})}
+
+
+def _metaclass(name, expression, first, second):
+    def make():
+        cls = type("M", (type,), first)("A", (), {"k": 3.} if name == "call" else {})
+        return read(expression, x0=cls)(), lambda: setattr(cls, "__class__", type("N", (type,), second))
+    changing(f"metaclass_with_another_{name}")(make)
+
+
+for _name, _what in _META.items():
+    _metaclass(_name, *_what)
+
+_IN_C = {"array": (array.array, lambda t: t("d", [2.]), "x * x0[0]", lambda x: x.__setitem__(0, 9.)),
+         "array_and_its_length": (array.array, lambda t: t("d", [2.]), "x * len(x0)", lambda x: x.append(9.)),
+         "array_in_a_list": (array.array, lambda t: t("d", [2.]), "x * (2. if box == [given] else 3.)",
+                             lambda x: x.append(9.)),
+         "mmap": (mmap.mmap, lambda t: t(-1, 16), "x * x0[0]", lambda x: x.__setitem__(0, 9)),
+         "context": (decimal.Context, lambda t: t(prec=4), "x * x0.prec", lambda x: setattr(x, "prec", 9)),
+         "ndarray": (numpy.ndarray, lambda t: numpy.ones((2, 3)).view(t), "x * float(x0[0, 0])",
+                     lambda x: x.__setitem__((0, 0), 9.)),
+         "shape_of_ndarray": (numpy.ndarray, lambda t: numpy.ones((2, 3)).view(t), "x * x0.shape[0]",
+                              lambda x: setattr(x, "shape", (3, 2)))}
+
+
+def _of_class_in_c(name, base, new, expression, change):
+    def make():
+        x = new(type("T", (base,), {}))
+        return read(expression.replace("x0", "box[0]"), box=[x], given=array.array("d", [2.]))(), lambda: change(x)
+    changing(f"state_in_c_of_a_class_derived_from_{name}")(make)
+
+
+for _name, _what in _IN_C.items():
+    _of_class_in_c(_name, *_what)
