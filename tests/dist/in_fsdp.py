@@ -6,9 +6,11 @@ import cresset as torch
 import cresset.distributed as dist
 import cresset.distributed.checkpoint as dcp
 from cresset import nn
+from cresset.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from cresset.distributed.device_mesh import init_device_mesh
 from cresset.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from cresset.distributed.tensor import DTensor, Replicate, Shard
+from cresset.utils.checkpoint import checkpoint
 
 
 def raises(kind, text, call):
@@ -115,6 +117,10 @@ def two_dims(rank, size):
     model = sharded(mesh)
     assert model.head.weight.placements == (Replicate(), Shard(0))
     close(steps(model, mine(rank, size), mean=average), steps(made()))
+    model = fully_shard(Choice(), mesh=mesh)
+    raises(RuntimeError, "the ranks have gradients of different parameters", lambda: model(torch.ones(4), rank == 3).sum().backward())
+    model(torch.ones(4) * rank, True).sum().backward()
+    assert model.b.grad is None and torch.equal(model.a.grad.full_tensor(), torch.full((4,), 1.5))
 
 
 def mixed_precision(rank, size):
@@ -140,12 +146,150 @@ def memory(rank, size):
     assert wholes[0].untyped_storage().nbytes() == 0 and isinstance(model.layers[2][1].weight, DTensor)
     loss.backward()
     model.unshard()
-    assert type(model.tokens.weight) is torch.Tensor and model.tokens.weight.shape == (13, 8)
+    assert isinstance(model.tokens.weight, nn.Parameter) and not isinstance(model.tokens.weight, DTensor)
+    assert model.tokens.weight.shape == (13, 8)
     model.reshard()
     assert isinstance(model.tokens.weight, DTensor)
     with torch.no_grad():
         out = model(x)
     torch.testing.assert_close(out, made()(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+class Block(nn.Module):
+    """Two layers; forward computes them again in backward where `inside` says so."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.first, self.second, self.inside = nn.Linear(6, 10), nn.Linear(10, 6), inside
+
+    def layers(self, x):
+        return self.second(torch.tanh(self.first(x)))
+
+    def forward(self, x):
+        return self.layers(x) if self.inside is None else checkpoint(self.layers, x, use_reentrant=self.inside)
+
+
+class Blocks(nn.Module):
+    """Blocks and a head; `around` computes whole blocks again, `both` two of them as one function."""
+
+    def __init__(self, inside=None, around=None, both=None):
+        super().__init__()
+        torch.manual_seed(3)
+        self.blocks, self.head = nn.ModuleList(Block(inside) for _ in range(2)), nn.Linear(6, 3)
+        self.around, self.both = around, both
+
+    def forward(self, x):
+        if self.both is not None:
+            return self.head(checkpoint(lambda y: self.blocks[1](self.blocks[0](y)), x, use_reentrant=self.both))
+        for block in self.blocks:
+            x = block(x) if self.around is None else checkpoint(block, x, use_reentrant=self.around)
+        return self.head(x)
+
+
+def recomputed(rank, size):
+    """Gradients of parts of forward that run again in backward equal those of one process."""
+    torch.manual_seed(1)
+    inputs = torch.randn(4, 6)
+    plain = Blocks()
+    plain(inputs).pow(2).sum().backward()
+    want = {n: p.grad / size for n, p in plain.named_parameters()}
+
+    def agrees(model):
+        x = inputs.chunk(size)[rank].clone().requires_grad_()
+        for k in (1, 2):
+            model(x).pow(2).sum().backward()
+            for n, p in model.named_parameters():
+                name = n.replace("_checkpoint_wrapped_module.", "")
+                assert isinstance(p, DTensor) and p.grad is not None, n
+                torch.testing.assert_close(p.grad.full_tensor(), want[name] * k, rtol=1e-5, atol=1e-5)
+    for reshard in (None, True, False):
+        for reentrant in (False, True):
+            for option in ("inside", "around", "both"):
+                model = Blocks(**{option: reentrant})
+                for block in model.blocks:
+                    fully_shard(block, reshard_after_forward=reshard)
+                agrees(fully_shard(model, reshard_after_forward=reshard))
+        model = Blocks()
+        for block in model.blocks:
+            block.first = checkpoint_wrapper(block.first)
+            fully_shard(block, reshard_after_forward=reshard)
+        agrees(fully_shard(model, reshard_after_forward=reshard))
+        agrees(fully_shard(Blocks(inside=True), reshard_after_forward=reshard))  # one call for all
+
+
+def changed_weights(rank, size):
+    """Weights that change between forward and backward: autograd's error; a changed bias is not needed."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
+    fully_shard(model[0])
+    fully_shard(model)
+    for change in (lambda p: p.mul_(100), lambda p: p.to_local().mul_(2)):
+        x = torch.ones(2, 3, requires_grad=True)
+        y = model(x)
+        with torch.no_grad():
+            change(model[0].weight)
+        raises(RuntimeError, "one of the variables needed for gradient computation has been modified by an inplace operation: "
+               "[torch.FloatTensor [3, 3]] is at version 1; expected version 0 instead.", lambda: y.sum().backward())
+        assert x.grad is None
+    y = model(x)
+    assert all(isinstance(p, DTensor) for p in model.parameters())
+    with torch.no_grad():
+        model[0].bias.zero_()
+    y.sum().backward()
+    weights = [p.detach().full_tensor() for p in (model[1].weight, model[0].weight)]
+    torch.testing.assert_close(x.grad, (torch.ones(2, 2) @ weights[0]) @ weights[1])
+
+
+class Choice(nn.Module):
+    """Two parameters of one size; forward uses one of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4))
+
+    def forward(self, x, first):
+        assert isinstance(self.a, nn.Parameter) and [n for n, _ in self.named_parameters()] == ["a", "b"]
+        return x * (self.a if first else self.b)
+
+
+def without_gradient(rank, size):
+    """Parameters that have no gradient get None, and optimizers leave them alone; the ranks must agree."""
+    model = fully_shard(Choice())
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1, weight_decay=0.5)
+    model(torch.ones(4), True).sum().backward()
+    optimizer.step()
+    assert model.b.grad is None and len(optimizer.state) == 1
+    assert torch.equal(model.b.full_tensor(), torch.ones(4)) and not torch.equal(model.a.full_tensor(), torch.ones(4))
+    optimizer.zero_grad()
+    before = model.a.full_tensor()
+    model.set_requires_gradient_sync(False)
+    model(torch.ones(4) * (rank + 1), False).sum().backward()
+    assert model.a.grad is None and model.b.grad is None
+    optimizer.step()
+    assert torch.equal(model.a.full_tensor(), before) and torch.equal(model.b.full_tensor(), torch.ones(4))
+    model.set_requires_gradient_sync(True)
+    model(torch.ones(4), True).sum().backward()
+    mean = sum(range(1, size + 1)) / size
+    assert torch.equal(model.a.grad.full_tensor(), torch.ones(4)) and torch.equal(model.b.grad.full_tensor(), torch.full((4,), mean))
+    raises(RuntimeError, "the ranks have gradients of different parameters", lambda: model(torch.ones(4), rank == 0).sum().backward())
+    model(torch.ones(4), True)
+    assert isinstance(model.a, DTensor)
+    with torch.no_grad():
+        model.unshard()
+    optimizer.zero_grad()
+    model(torch.ones(4), True).sum().backward()
+    assert torch.equal(model.a.grad.full_tensor(), torch.ones(4))
+
+
+def clipped(rank, size):
+    """Gradients of DTensors beside plain ones are refused before one is changed."""
+    model, plain = fully_shard(nn.Linear(4, 4)), nn.Parameter(torch.ones(2))
+    (model(torch.ones(1, 4)).sum() + plain.sum()).backward()
+    for params in ([*model.parameters(), plain], [plain, *model.parameters()]):
+        raises(RuntimeError, "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
+               "distributed operators!", lambda: nn.utils.clip_grad_norm_(params, 0.1))
+        raises(RuntimeError, "got mixed torch.Tensor and DTensor",
+               lambda: nn.utils.clip_grads_with_norm_(params, 0.1, torch.tensor(4.0)))
+        assert torch.equal(model.weight.grad.full_tensor(), torch.ones(4, 4)) and torch.equal(plain.grad, torch.ones(2))
 
 
 def checkpoints(rank, size):

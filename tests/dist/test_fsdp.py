@@ -24,7 +24,8 @@ def test_a_mesh_of_two_dimensions():
     passes("two_dims", 4)
 
 
-@pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "memory", "interface"])
+@pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "memory", "interface", "recomputed", "changed_weights",
+                                  "without_gradient", "clipped"])
 def test_behaviour(name):
     passes(name, 2)
 

@@ -3,7 +3,8 @@
 The parameters of a module are DTensors divided along dim 0.  Before forward one call collects the parts of all of them.  The
 whole parameters are results of a Function whose derivative is the reverse: the gradients are added over the ranks and divided,
 in one call, when backward has all of them.  After forward the bytes of whole parameters are freed (reshard_after_forward) and
-collected again when the gradient of the module's output comes.
+collected again when the gradient of the module's output comes; until the gradients of the parameters are there the module has
+these whole parameters, so that a forward pass that checkpointing repeats uses them.
 """
 import functools
 
@@ -11,6 +12,7 @@ import cresset
 
 from ... import nn
 from ...autograd import Function
+from ...autograd.graph import increment_version
 from ...utils._pytree import tree_flatten, tree_unflatten
 from .. import distributed_c10d as dist
 from .._composable.contract import contract
@@ -39,7 +41,6 @@ class _Param:
         if offload is not None:
             made = DTensor(made._local_tensor.cpu(), made._spec)
         self.sharded = nn.Parameter(made, param.requires_grad)
-        self.whole = None
 
     def register(self, value):
         """Makes a tensor the parameter of the modules."""
@@ -56,33 +57,53 @@ class _Param:
 
 
 class _Whole(Function):
-    """Whole parameters of local parts; the cotangents of parts are those of the whole, added over the ranks and divided."""
+    """Whole parameters of DTensors; the cotangents of DTensors are those of the whole, added over the ranks and divided."""
 
     @staticmethod
-    def forward(ctx, group, *parts):
-        ctx.group = group
+    def forward(ctx, group, key, *params):
+        ctx.group, ctx.key = group, key
         ctx.set_materialize_grads(False)
-        return tuple(group.collect(parts))
+        return tuple(group.collect([p._local_tensor for p in params]))
 
     @staticmethod
     def backward(ctx, *grads):
-        return (None, *ctx.group.reduce(grads))
+        parts = ctx.group.reduce(grads)
+        ctx.group.leave_backward(ctx.key)
+        return (None, None, *parts)
+
+
+class _Wholes:
+    """The whole parameters of one forward pass, and the parts of which they are made."""
+
+    def __init__(self, key, tensors, params):
+        self.key, self.tensors, self.versions = key, tensors, [_version(p) for p in params]
+
+    def changed(self, params):
+        """Tells for each parameter whether its elements are others by now."""
+        return [old[0] is not p.sharded or old[1:] != _version(p.sharded)[1:] for old, p in zip(self.versions, params)]
+
+
+def _version(param):
+    """What changes with each assignment to the elements of a DTensor."""
+    return param, param._version, param._local_tensor._version
 
 
 class _Group:
     """The parameters that one call of fully_shard divides."""
 
-    def __init__(self, params, mesh, policy, offload, reshard):
-        self.params, self.mesh, self.policy, self.offload = params, mesh, policy, offload
+    def __init__(self, params, mesh, policy, reshard):
+        self.params, self.mesh, self.policy = params, mesh, policy
         self.reshard_after_forward, self.is_root = reshard, None
         self.shard_group = mesh.get_group(mesh.ndim - 1)
         self.repeat_group = mesh.get_group(0) if mesh.ndim == 2 else None
         self.ranks, self.rank = mesh.size(mesh.ndim - 1), mesh.get_coordinate()[-1]
-        self.sync, self.all_reduce, self.reshard_after_backward, self.factor = True, True, True, None
+        self.sync, self.all_reduce, self.factor = True, True, None
         self.device = cresset.device(mesh.device_type, cresset.cuda.current_device()) if mesh.device_type == "cuda" else \
             cresset.device(mesh.device_type)
         self.kept = [None] * len(params)  # gradients that wait for the next synchronization
-        self.state = "sharded"
+        self.wholes = None  # of the forward pass that runs
+        self.has_graph = False  # whether backward comes from self.wholes to the DTensors
+        self.waiting, self.run = [], None  # wholes whose gradients backward computes now, and the number of this backward
 
     # --- parameters ---
     def _dtype(self, param):
@@ -115,60 +136,106 @@ class _Group:
 
     def unshard(self):
         """Registers whole parameters."""
-        if self.state == "whole":
+        if self.waiting:
             return
-        for p in self.params:
-            p.follow()
-        wholes = _Whole.apply(self, *(p.sharded.to_local() for p in self.params))
+        if self.wholes is None:
+            for p in self.params:
+                p.follow()
+        elif (self.has_graph or not cresset.is_grad_enabled()) and not any(self.wholes.changed(self.params)):
+            return
+        params, key = [p.sharded for p in self.params], object()
+        made = list(_Whole.apply(self, key, *params))
+        made = [x.detach() if x.requires_grad and not p.requires_grad else x for x, p in zip(made, params)]
+        self.wholes, self.has_graph = _Wholes(key, made, params), cresset.is_grad_enabled()
+        self._register(made)
+
+    def _register(self, wholes):
         for p, whole in zip(self.params, wholes):
-            p.whole = whole if p.sharded.requires_grad or not whole.requires_grad else whole.detach()
-            p.register(p.whole)
-        self.state = "whole"
+            whole._is_param = True  # isinstance(whole, Parameter) holds
+            p.register(whole)
 
     def reshard(self):
         """Registers the DTensors."""
-        if self.state == "whole":
+        if self.wholes is not None or self.waiting:
             for p in self.params:
                 p.register(p.sharded)
-                p.whole = None
-        self.state = "sharded"
+        self.wholes, self.waiting, self.run = None, [], None
+
+    # --- backward ---
+    def enter_backward(self, wholes):
+        """Registers the whole parameters of a forward pass again, for the backward pass that comes to its output."""
+        self.fill(wholes)
+        self.waiting = [w for w in self.waiting if w is not wholes] + [wholes]
+        self.run = cresset._C._current_graph_task_id()
+        self._register(wholes.tensors)
+        cresset._C._at_backward_end(self.reshard)
+
+    def leave_backward(self, key):
+        """Ends that; a backward pass inside another one leaves it to the outer one, which may repeat more of the forward pass."""
+        if not self.waiting or self.run != cresset._C._current_graph_task_id():
+            return
+        left = [w for w in self.waiting if w.key is not key]
+        if left:
+            self.waiting = left
+            self._register(left[-1].tensors)
+        else:
+            self.reshard()
 
     # --- bytes ---
     def free(self, wholes):
         """Frees the bytes of whole parameters that backward needs again."""
-        for x in wholes:
+        for x in wholes.tensors:
             x.untyped_storage().resize_(0)
 
     def fill(self, wholes):
-        """Collects them again into the same tensors."""
-        if not wholes or all(x.untyped_storage().nbytes() for x in wholes):
+        """Collects them again into the same tensors.  Those of changed DTensors count as changed, which autograd refuses."""
+        tensors = wholes.tensors
+        if not tensors or all(x.untyped_storage().nbytes() for x in tensors):
             return
         with cresset.no_grad():
-            for x in wholes:
+            for x in tensors:
                 x.untyped_storage().resize_(x.numel() * x.element_size())
-            self.collect([p.sharded._local_tensor for p in self.params], [x.data for x in wholes])
+            self.collect([p.sharded._local_tensor for p in self.params], [x.data for x in tensors])
+            for x, changed in zip(tensors, wholes.changed(self.params)):
+                if changed:
+                    increment_version(x)
 
     # --- gradients ---
     def reduce(self, grads):
-        """Returns this rank's parts of the averages of gradients over the ranks; None until they are synchronized."""
+        """Returns this rank's parts of the averages of gradients over the ranks; None until they are synchronized, and for those
+        parameters that have no gradient."""
         grads = [g if old is None else old if g is None else old + g for g, old in zip(grads, self.kept)]
         self.kept = [None] * len(self.params)
         if not self.sync:
             self.kept = list(grads)
             return [None] * len(grads)
-        used = [k for k, p in enumerate(self.params) if p.sharded.requires_grad]
+        with cresset.no_grad():
+            self._agree(grads)
+            return self._averages(grads)
+
+    def _agree(self, grads):
+        """Refuses gradients that other ranks do not have: their sums would be those of other parameters."""
+        has = [g is not None for g, p in zip(grads, self.params) if p.sharded.requires_grad]
+        if all(has):
+            return
+        mine = every = cresset.tensor(has, dtype=cresset.uint8, device=self.device)
+        for group in (self.shard_group, self.repeat_group if self.all_reduce else None):
+            if group is not None:
+                sent, every = every, every.new_empty((dist.get_world_size(group) * every.numel(),))
+                dist.all_gather_into_tensor(every, sent, group)
+        if not (every.view(-1, len(has)) == mine).all():
+            raise RuntimeError("fully_shard: the ranks have gradients of different parameters; all ranks must use the same "
+                               "parameters of a module in forward")
+
+    def _averages(self, grads):
         kinds, out = {}, [None] * len(grads)
-        for k in used:
-            p = self.params[k]
-            dtype = self.policy.reduce_dtype or (grads[k].dtype if grads[k] is not None else self._dtype(p))
-            kinds.setdefault(dtype, []).append(k)
+        for k, g in enumerate(grads):
+            if g is not None:
+                kinds.setdefault(self.policy.reduce_dtype or g.dtype, []).append(k)
         total = self.ranks * (self.mesh.size(0) if self.repeat_group is not None else 1)
         for dtype, numbers in kinds.items():
-            rows = []
-            for k in numbers:
-                p = self.params[k]
-                g = grads[k] if grads[k] is not None else cresset.zeros(p.shape, dtype=dtype, device=self.device)
-                rows.append(_padded(g.to(dtype), p.dim, p.length * self.ranks).view(self.ranks, p.count))
+            rows = [_padded(grads[k].to(dtype), self.params[k].dim, self.params[k].length * self.ranks).view(
+                self.ranks, self.params[k].count) for k in numbers]
             every = cresset.cat(rows, 1).contiguous()
             halves = dtype in (cresset.float16, cresset.bfloat16)
             every = every / total if halves and self.factor is None else every
@@ -186,7 +253,8 @@ class _Group:
             p = self.params[k]
             n, _ = Shard.local_shard_size_and_offset(p.shape[p.dim], self.ranks, self.rank)
             part = mine[at:at + p.count].view(p.padded)[:n].movedim(0, p.dim)
-            out[k] = part.to(p.sharded._local_tensor.device, p.sharded.dtype).contiguous()
+            part = part.to(p.sharded._local_tensor.device, p.sharded.dtype).contiguous()
+            out[k] = DTensor(part, p.sharded._spec)
             at += p.count
 
 
@@ -198,7 +266,7 @@ class _State:
 
     def begin(self, modules, group):
         """Adds the hooks to the modules of one call."""
-        self.modules, self.group, self.left = modules, group, 0
+        self.modules, self.group = modules, group
         for module in modules:
             module.register_forward_pre_hook(self.before, prepend=True, with_kwargs=True)
             module.register_forward_hook(self.after)
@@ -208,6 +276,8 @@ class _State:
         group = self.group
         if group.is_root is None:
             _find_roots(module)
+        if group.waiting and cresset._C._current_graph_task_id() == -1:
+            group.reshard()  # an error has ended that backward pass
         group.unshard()
         lower = group.policy.param_dtype
         if lower is None or not group.policy.cast_forward_inputs:
@@ -221,20 +291,23 @@ class _State:
         flat, spec = tree_flatten(output)
         if group.policy.output_dtype is not None:
             flat = [x.to(group.policy.output_dtype) if isinstance(x, cresset.Tensor) and x.is_floating_point() else x for x in flat]
-        wholes = [p.whole for p in group.params]
+        wholes = group.wholes
+        if group.waiting or wholes is None:
+            return tree_unflatten(flat, spec)  # a repeated forward pass: the first one has the hooks
         outputs = [x for x in flat if isinstance(x, cresset.Tensor) and x.requires_grad]
         for x in outputs:
             x.register_hook(functools.partial(_before_backward, group, wholes))
         if module is self.modules[-1]:
             group.reshard()
             frees = group.reshard_after_forward if group.reshard_after_forward is not None else not group.is_root
-            if frees and outputs:
+            # inside of backward the pass is repeated for tensors that backward needs now
+            if frees and outputs and cresset._C._current_graph_task_id() == -1:
                 group.free(wholes)
         return tree_unflatten(flat, spec)
 
 
 def _before_backward(group, wholes, grad):
-    group.fill(wholes)
+    group.enter_backward(wholes)
     return grad
 
 
@@ -384,7 +457,7 @@ def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placemen
     # a number of ranks to divide by after forward: parameters stay whole, which needs more memory and no further group
     reshard = reshard_after_forward if reshard_after_forward is None or isinstance(reshard_after_forward, bool) else \
         reshard_after_forward > 1
-    group = _Group(params, mesh, mp_policy, offload, reshard)
+    group = _Group(params, mesh, mp_policy, reshard)
     for p in params:
         p.register(p.sharded)
     fully_shard.state(modules[0]).begin(modules, group)

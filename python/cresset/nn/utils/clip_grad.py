@@ -39,11 +39,20 @@ def _norms(tensors, norm_type):
     return cresset.stack([cresset.linalg.vector_norm(t, norm_type).to(device) for t in tensors])
 
 
+def _check_mixed(tensors, name):
+    """Refuses DTensors beside plain tensors before one of them is changed."""
+    distributed = sys.modules.get("cresset.distributed.tensor")
+    if distributed is not None and len({isinstance(t, distributed.DTensor) for t in tensors}) == 2:
+        raise RuntimeError(f"aten.{name} got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
+                           "calling distributed operators!")
+
+
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """Returns the norm of all tensors as if they were one vector."""
     tensors, norm_type = _as_list(tensors), float(norm_type)
     if not tensors:
         return cresset.tensor(0.0)
+    _check_mixed(tensors, "_foreach_norm.Scalar")
     with cresset.no_grad():
         total = _norm_of_parts(tensors, norm_type)
         if total is None:
@@ -59,6 +68,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Scales the gradients, whose norm is `total_norm`, so that the norm is at most `max_norm`."""
     grads = [p.grad for p in _as_list(parameters) if p.grad is not None]
+    _check_mixed(grads, "_foreach_mul_.Tensor")
     with cresset.no_grad():
         # Multiplying by one is cheaper than reading the factor.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
