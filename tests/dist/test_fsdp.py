@@ -1,8 +1,11 @@
 """fully_shard in several processes: losses of one process, policies, memory, checkpoints, refusals."""
 import os
+import subprocess
+import sys
 
 import pytest
 
+import cresset
 import cresset.distributed as dist
 import ranks
 
@@ -32,3 +35,28 @@ def test_behaviour(name):
 
 def test_checkpoints(tmp_path):
     passes("checkpoints", 2, RANKS_FOLDER=str(tmp_path))
+
+
+AS_TORCH = """
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, distribute_tensor
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+plain, whole = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+whole = torch.nn.Parameter(distribute_tensor(whole.detach(), init_device_mesh("cpu", (1,)), [Replicate()]))
+(plain.sum() + whole.sum().to_local()).backward()
+try:
+    torch.nn.utils.clip_grad_norm_([whole, plain], 0.1)
+except RuntimeError as error:
+    print(error, whole.grad.to_local().tolist())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif("gloo" not in BACKENDS, reason="needs gloo")
+def test_clipping_under_the_name_torch():
+    package = os.path.dirname(cresset.__file__)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.join(package, "_as_torch"), os.path.dirname(package)])}
+    done = subprocess.run([sys.executable, "-c", AS_TORCH], capture_output=True, text=True, env=env, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("aten._foreach_norm.Scalar got mixed torch.Tensor and DTensor"), done
+    assert done.stdout.endswith("[1.0, 1.0]\n")

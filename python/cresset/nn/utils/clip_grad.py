@@ -22,10 +22,15 @@ def _as_one(tensors):
         for t in tensors)
 
 
+def _are_distributed(tensors):
+    """Tells for each tensor whether it is a DTensor; loads no module, also where the package has the name torch."""
+    module = sys.modules.get(f"{__name__.partition('.')[0]}.distributed.tensor")
+    return [module is not None and isinstance(t, module.DTensor) for t in tensors]
+
+
 def _norm_of_parts(tensors, norm_type):
     """Returns the norm of tensors that are divided over ranks, of the parts; None for others."""
-    distributed = sys.modules.get("cresset.distributed.tensor")
-    if distributed is None or not isinstance(tensors[0], distributed.DTensor):
+    if not _are_distributed(tensors[:1])[0]:
         return None
     from ...distributed.tensor._norm import has_total_norm, total_norm
     return total_norm(tensors, norm_type) if has_total_norm(tensors, norm_type) else None
@@ -41,8 +46,7 @@ def _norms(tensors, norm_type):
 
 def _check_mixed(tensors, name):
     """Refuses DTensors beside plain tensors before one of them is changed."""
-    distributed = sys.modules.get("cresset.distributed.tensor")
-    if distributed is not None and len({isinstance(t, distributed.DTensor) for t in tensors}) == 2:
+    if len(set(_are_distributed(tensors))) == 2:
         raise RuntimeError(f"aten.{name} got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
                            "calling distributed operators!")
 
