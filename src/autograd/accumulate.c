@@ -47,6 +47,16 @@ static bool may_adopt(const cr_tensor *grad, const cr_tensor *leaf)
            accumulate_same_strides(grad, wanted_strides(leaf, room));
 }
 
+/* The same for a tensor of a class whose calls Python answers: its bytes are not seen here. */
+static bool may_detach(const cr_tensor *grad, const cr_tensor *leaf)
+{
+    int64_t room[CR_MAX_DIMS];
+
+    return !cr_recording() && grad->ndim == leaf->ndim &&
+           atomic_load_explicit(&grad->count, memory_order_acquire) == 1 &&
+           accumulate_same_strides(grad, wanted_strides(leaf, room));
+}
+
 cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
 {
     int64_t room[CR_MAX_DIMS];
@@ -70,8 +80,8 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
 static cr_status first_grad(cr_tensor **out, cr_tensor *leaf, cr_tensor *grad)
 {
     if (CR_UNLIKELY(cr_goes_to_python(grad)))
-        return cr_recording() ? cr_call_unary(out, cr_entry.clone, grad)
-                              : cr_detached(out, grad);
+        return may_detach(grad, leaf) ? cr_detached(out, grad)
+                                      : cr_call_unary(out, cr_entry.clone, grad);
     if (!may_adopt(grad, leaf))
         return cr_clone_like(out, grad, leaf);
     *out = cr_keep(grad);

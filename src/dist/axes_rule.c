@@ -280,12 +280,15 @@ static void axes_map(cr_axes_maker *m, cr_axes *a, const cr_op *op)
     for (int e = 0; e < g.ndim; e++)
         if (!g.stride[e] && g.size[e] > 1)
             cr_axes_put(a, y, e, cr_axes_add(m, a, CR_AXIS_ALONG));
+    /* A new dim of 1 has the stride of the dim of 1 that follows it: the last one counts. */
     for (int d = 0; d < x->t->ndim; d++)
-        for (int e = 0; e < g.ndim; e++)
-            if (g.stride[e] == stride[d] && g.size[e] == x->t->size[d] && g.size[e] > 1) {
+        for (int e = g.ndim - 1; e >= 0; e--)
+            if (g.stride[e] == stride[d] && g.size[e] == x->t->size[d] && g.size[e]) {
                 int k = cr_axes_add(m, a, CR_AXIS_ALONG);
                 cr_axes_put(a, x, d, k);
                 cr_axes_put(a, y, e, k);
+                if (g.size[e] == 1)
+                    break;
             }
     a->rule = "map";
 }
@@ -297,12 +300,10 @@ static void reshape_group(cr_axes_maker *m, cr_axes *a, int first, int from, int
     cr_axes_tensor *x = &a->operand[0], *y = &a->result[0];
     int k;
 
-    while (first < from && x->t->size[first] == 1)
+    while (first < from - 1 && x->t->size[first] == 1)
         first++;
-    while (first_out < to && y->t->size[first_out] == 1)
+    while (first_out < to - 1 && y->t->size[first_out] == 1)
         first_out++;
-    if (first == from || first_out == to)
-        return;
     k = cr_axes_add(m, a, CR_AXIS_ALONG);
     a->axis[k].divided = x->t->size[first] != y->t->size[first_out];
     cr_axes_put(a, x, first, k);

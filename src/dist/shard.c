@@ -30,6 +30,8 @@ typedef struct {
     cr_axes_maker *m;
     const cr_axes *a;
     int ranks, rank, axis;
+    const int8_t *placed;
+    int placed_count;
     cr_strategy *s;
 } attempt;
 
@@ -315,6 +317,17 @@ static bool divides(const cr_axes *a, int axis, int ranks)
     return true;
 }
 
+/* Whether an operand is placed along the axis. */
+static bool is_placed(const attempt *t)
+{
+    for (int i = 0; i < t->a->operands && i < t->placed_count; i++) {
+        int d = t->placed[i];
+        if (d >= 0 && d < t->a->operand[i].t->ndim && t->a->operand[i].axis[d] == t->axis)
+            return true;
+    }
+    return false;
+}
+
 static void try_axis(attempt *t, cr_strategies *out)
 {
     const cr_axes *a = t->a;
@@ -327,7 +340,8 @@ static void try_axis(attempt *t, cr_strategies *out)
     /* The least element of a part without elements is an error. */
     if (how >= CR_AXIS_MIN && (t->ranks - 1) * ((size + t->ranks - 1) / t->ranks) >= size)
         return;
-    if (size < 1 || (even && !divides(a, t->axis, t->ranks)) ||
+    /* A dim of 1 stays with the rank that has it; no other tensor is divided along it. */
+    if ((size <= 1 && !is_placed(t)) || (even && !divides(a, t->axis, t->ranks)) ||
         out->count == (int)CR_LEN(out->strategy))
         return;
     *s = (cr_strategy){.sized = -1, .even = even};
@@ -433,7 +447,12 @@ static void find_strategies(cr_session *s, void *context)
     if (!a->rule)
         return;
     for (int k = 0; k < a->count; k++) {
-        attempt t = {.m = &j->maker, .a = a, .ranks = j->ranks, .axis = k};
+        attempt t = {.m = &j->maker,
+                     .a = a,
+                     .ranks = j->ranks,
+                     .axis = k,
+                     .placed = j->placed,
+                     .placed_count = j->placed_count};
         if (!a->axis[k].whole)
             try_axis(&t, j->out);
     }

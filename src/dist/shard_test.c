@@ -62,6 +62,20 @@ TEST(a_sum_of_partial_tensors_is_partial_and_their_product_is_not)
     cr_drop(b);
 }
 
+TEST(a_dim_of_one_is_divided_only_where_an_operand_is)
+{
+    cr_tensor *a = fake(2, (int64_t[]){1, 6}), *b = fake(2, (int64_t[]){1, 6});
+    int8_t placed[] = {0, CR_PLACE_REPLICATE};
+
+    find("add", a, b, NULL);
+    EQ(has(0, 0, 0), false);
+    find("add", a, b, placed);
+    EQ(has(0, 0, 0), true);
+    EQ(found.strategy[cr_shard_cheapest(&found)].operand[0], 0);
+    cr_drop(a);
+    cr_drop(b);
+}
+
 TEST(a_scan_needs_its_dim_whole)
 {
     cr_tensor *a = fake(2, (int64_t[]){4, 6});

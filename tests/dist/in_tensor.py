@@ -1,6 +1,8 @@
 """Functions that tests of DTensor run in every rank (ranks.py)."""
 import copy
+import io
 import pickle
+import warnings
 
 import cresset as torch
 import cresset.distributed as dist
@@ -162,7 +164,7 @@ def refusals(rank, size):
     """Errors in torch's words."""
     mesh, x = init_device_mesh("cpu", (size,)), numbers(4, 2)
     d = distribute_tensor(x, mesh, [Shard(0)])
-    raises(RuntimeError, "aten.add.Tensor: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
+    raises(RuntimeError, "aten.add.Tensor got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
            "calling distributed operators!", lambda: d + x)
     raises(ValueError, "`placements` must have the same length as `device_mesh.ndim`! Found placements length: 2, and "
            "device_mesh.ndim: 1.", lambda: distribute_tensor(x, mesh, [Shard(0), Shard(1)]))
@@ -174,13 +176,134 @@ def refusals(rank, size):
            lambda: DTensor.from_local(3, mesh, [Replicate()]))
     raises(ValueError, "Cannot distribute a DTensor with placements (Shard(dim=0),) to a different placements",
            lambda: distribute_tensor(d, mesh, [Replicate()]))
-    raises(RuntimeError, "in-place operations that require placement changes are not supported", lambda: d.cumsum_(0))
+    raises(RuntimeError, "in-place operations that require placement changes are not supported. The input has placement "
+           "(Shard(dim=0),), but no valid strategy preserves this placement.", lambda: d.cumsum_(0))
+    raises(NotImplementedError, "Cross device mesh comm not supported yet!",
+           lambda: d.redistribute(init_device_mesh("cpu", (size,), mesh_dim_names=("z",)), [Replicate()]))
+    raises(RuntimeError, "the local_tensor argument only accepts torch.Tensor but got", lambda: DTensor.from_local(d, mesh, [Shard(0)]))
+    raises(RuntimeError, "Sharding dim 3 greater than tensor ndim 1 for placement number 0",
+           lambda: DTensor.from_local(torch.ones(2), mesh, [Shard(3)]))
+    raises(IndexError, "Dimension out of range (expected to be in range of [-1, 0], but got 1)",
+           lambda: distribute_tensor(torch.ones(4), mesh, [Shard(1)]))
+    raises(AssertionError, "Expected tensor.dim() > 0, got 0", lambda: distribute_tensor(torch.tensor(1.), mesh, [Shard(0)]))
+    raises(ValueError, "Inconsistent tensor metadata (including shape and stride) across ranks.",
+           lambda: DTensor.from_local(torch.ones(2 + rank, 3), mesh, [Shard(0)], run_check=True))
+    # Parts of sizes that from_local does not allow: the product is refused on all ranks, and the group stays usable.
+    net = nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 4))
+    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    raises(RuntimeError, "shapes cannot be multiplied (2x", lambda: net(torch.ones(2, 4)))
+    assert torch.equal(d.full_tensor(), x)
     raises(RuntimeError, "distribute_module should only be called once on a module",
            lambda: distribute_module(distribute_module(nn.Linear(2, 2), mesh), mesh))
     raises(NotImplementedError, "ColwiseParallel currently only support nn.Linear and nn.Embedding!",
            lambda: parallelize_module(nn.ReLU(), mesh, ColwiseParallel()))
     raises(RuntimeError, "should be used to distribute leaf tensors", lambda: distribute_tensor(x.requires_grad_() * 2, mesh, [Shard(0)]))
     raises(RuntimeError, "Mesh should not be bigger than default world size", lambda: init_device_mesh("cpu", (size + 1,)))
+
+
+def small_dims(rank, size):
+    """A divided dim of 1 element stays divided: the first rank has it."""
+    mesh, x = init_device_mesh("cpu", (size,)), numbers(1, 3)
+    d = distribute_tensor(x, mesh, [Shard(0)])
+    assert d.to_local().shape == (1 if rank == 0 else 0, 3)
+    for call in (nn.Parameter, lambda y: y.detach(), lambda y: y.clone(), lambda y: y * 2, lambda y: y + y, lambda y: y.double(),
+                 torch.zeros_like, lambda y: y.relu(), lambda y: y.softmax(1), lambda y: y.sum(1), lambda y: y[:, 1:],
+                 lambda y: y.view(1, 3, 1), lambda y: y.reshape(1, 1, 3), lambda y: y.unsqueeze(1), lambda y: y @ y.t()):
+        got, want = call(d), call(x)
+        assert got.placements == (Shard(0),), got
+        torch.testing.assert_close(got.full_tensor(), want)
+    assert d.t().placements == (Shard(1),) and torch.equal(d.t().full_tensor(), x.t())
+    assert torch.equal(d.unsqueeze(0).full_tensor(), x.unsqueeze(0)) and torch.equal(d[0].full_tensor(), x[0])
+    torch.testing.assert_close(d.sum(0).full_tensor(), x.sum(0))
+    y = d.clone()
+    y.mul_(2)
+    torch.testing.assert_close(y.full_tensor(), x * 2)
+    assert y.zero_().placements == (Shard(0),) and not y.full_tensor().any()
+    torch.manual_seed(0)
+    one = nn.Linear(8, 1)
+    net = copy.deepcopy(one)
+    parallelize_module(net, mesh, ColwiseParallel(output_layouts=Replicate()))
+    assert net.weight.placements == (Shard(0),)
+    for model in (one, net):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(numbers(2, 8)).pow(2).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    torch.testing.assert_close(net.weight.full_tensor(), one.weight)
+    torch.testing.assert_close(net.bias.full_tensor(), one.bias)
+
+
+def written_views(rank, size):
+    """What is written through a view is in the base, or the call is refused: nothing is lost."""
+    mesh, x = init_device_mesh("cpu", (size,)), numbers(4, 6)
+    writes = [lambda y: y.view(24).zero_(), lambda y: y.flatten().mul_(2), lambda y: y[:, 0].zero_(), lambda y: y[0].zero_(),
+              lambda y: y[0:2].mul_(0), lambda y: y.narrow(0, 1, 2).add_(100), lambda y: y.__setitem__(1, 0.), lambda y: y.t().zero_(),
+              lambda y: y.view(8, 3).zero_(), lambda y: y.view(2, 2, 6).zero_(), lambda y: y.split(2)[0].zero_(),
+              lambda y: y.chunk(2)[1].zero_(), lambda y: y.split(2, 1)[0].zero_(), lambda y: y.diagonal().zero_(),
+              lambda y: y.unbind(1)[0].zero_(), lambda y: y.__setitem__((slice(None), 2), 0.), lambda y: y[::2][0].zero_()]
+    refused = []
+    for k, write in enumerate(writes):
+        want = x.clone()
+        write(want)
+        for p in (Shard(0), Shard(1), Replicate()):
+            d = distribute_tensor(x, mesh, [p])
+            try:
+                write(d)
+            except RuntimeError as error:
+                assert "in-place operations that require placement changes are not supported" in str(error), error
+                assert torch.equal(d.full_tensor(), x), k
+                refused.append((k, p))
+            else:
+                assert torch.equal(d.full_tensor(), want), (k, p)
+    assert (0, Shard(1)) in refused and (3, Shard(0)) in refused
+    assert not {(0, Shard(0)), (2, Shard(0)), (3, Shard(1)), (7, Shard(0)), (7, Shard(1))} & set(refused)
+    assert not any(p == Replicate() for _, p in refused)
+    got = distribute_tensor(x, mesh, [Shard(1)]).requires_grad_()
+    got.view(24).mul(2).sum().backward()  # derivatives of views that moved are values
+    got.grad.mul_(2)
+    assert torch.equal(got.grad.full_tensor(), torch.full((4, 6), 4.0))
+
+
+def own_gradients(rank, size):
+    """First gradients have the leaf's strides and memory of their own; attributes and gradients are copied."""
+    mesh = init_device_mesh("cpu", (size,))
+    d = distribute_tensor(numbers(4, 2), mesh, [Shard(0)]).requires_grad_()
+    d.sum().backward()
+    assert d.grad.to_local().stride() == (2, 1)
+    d.sum().backward()
+    d.grad.mul_(2)
+    assert torch.equal(d.grad.full_tensor(), torch.full((4, 2), 4.0))
+    a, b = (distribute_tensor(numbers(3), mesh, [Replicate()]).requires_grad_() for _ in range(2))
+    (a + b).sum().backward()
+    a.grad.to_local().mul_(5)
+    assert torch.equal(b.grad.full_tensor(), torch.ones(3)) and torch.equal(a.grad.full_tensor(), torch.full((3,), 5.0))
+    p = nn.Parameter(distribute_tensor(numbers(4, 2), mesh, [Shard(0)]))
+    p.kind, p.grad = [3], distribute_tensor(numbers(4, 2), mesh, [Shard(0)])
+    q = copy.deepcopy(p)
+    assert isinstance(q, nn.Parameter) and q.kind == [3] and q.kind is not p.kind and q.grad is not p.grad
+    assert torch.equal(q.grad.full_tensor(), numbers(4, 2))
+    raises(RuntimeError, "Only Tensors created explicitly by the user (graph leaves)", lambda: copy.deepcopy(p * 2))
+    file = io.BytesIO()
+    torch.save({"p": p, "d": d.detach()}, file)
+    file.seek(0)
+    made = torch.load(file, weights_only=True)
+    assert isinstance(made["p"], nn.Parameter) and made["p"].placements == (Shard(0),) and made["p"].device_mesh == mesh
+    assert torch.equal(made["d"].to_local(), d.detach().to_local())
+    e = distribute_tensor(numbers(4, 2), mesh, [Shard(0)]).requires_grad_()
+    r = e.redistribute(placements=[Replicate()], forward_dtype=torch.float64, backward_dtype=torch.bfloat16)
+    assert r.dtype == torch.float64
+    (r * 1.001).sum().backward()
+    assert e.grad.dtype == torch.float32 and torch.equal(e.grad.full_tensor(), torch.ones(4, 2))  # 1.001 as bfloat16
+    t = DTensor.from_local(numbers(3, 2).t(), mesh, [Shard(0)])
+    assert t.stride() == (1, 2 * size) and not t.is_contiguous() and t.contiguous().to_local().stride() == (3, 1)
+    raises(RuntimeError, "view size is not compatible", lambda: t.view(-1))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.equal((d.detach() * torch.ones(1)).full_tensor(), numbers(4, 2))
+    assert any("numel=1 and ndim!=0" in str(w.message) for w in caught)
+    spec = distribute_tensor(numbers(5, 3), mesh, [Shard(0)])._spec
+    assert str(spec) == "Spec(f32[5, 3](S(0)))" and spec.dim_map == [0, -1] and spec.num_shards_map == [size, 1] and spec.sums == []
 
 
 class Block(nn.Module):

@@ -34,7 +34,7 @@ def test_clipped_gradients(size):
     passes("clipped_gradients", size)
 
 
-@pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs"])
+@pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs", "small_dims", "written_views", "own_gradients"])
 def test_interface(name):
     passes(name, 2)
 

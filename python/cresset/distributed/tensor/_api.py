@@ -1,4 +1,5 @@
 """DTensor: a tensor whose parts are in several processes."""
+import copy
 import inspect
 import warnings
 
@@ -11,7 +12,7 @@ from .. import distributed_c10d as dist
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ._dispatch import _synchronize, dispatch
 from ._redistribute import part_of, redistribute_local
-from ._spec import DTensorSpec, TensorMeta, checked, row_major
+from ._spec import DTensorSpec, TensorMeta, checked, row_major, strides_of_whole
 from ._utils import compute_local_shape_and_global_offset
 from .placement_types import Partial, Replicate, Shard
 
@@ -53,27 +54,33 @@ class _FromLocal(Function):
 
 
 class _Redistribute(Function):
-    """Other placements; the cotangent goes back to the old ones."""
+    """Other placements, in a dtype; the cotangent goes back to the old ones, and is sent in a dtype of its own."""
 
     @staticmethod
-    def forward(ctx, x, placements):
-        ctx.placements = _without_partial(x.placements)
-        return _moved(x, placements)
+    def forward(ctx, x, placements, dtype, backward_dtype):
+        ctx.placements, ctx.dtype, ctx.backward_dtype = _without_partial(x.placements), x.dtype, backward_dtype
+        return _moved(x, placements, dtype)
 
     @staticmethod
     def backward(ctx, grad):
-        return _moved(grad, ctx.placements), None
+        moved = _Redistribute.apply(grad, ctx.placements, ctx.backward_dtype or ctx.dtype, None)
+        return moved.to(ctx.dtype), None, None, None
 
 
-def _moved(x, placements):
-    local = redistribute_local(x._local_tensor, x.shape, x.device_mesh, x.placements, placements)
-    return DTensor(local.view_as(local) if local is x._local_tensor else local, x._spec.placed(placements))
+def _moved(x, placements, dtype=None):
+    spec, local = x._spec.placed(placements), x._local_tensor
+    if dtype is not None and dtype != local.dtype:
+        local, meta = local.to(dtype), spec.tensor_meta
+        spec = DTensorSpec(spec.mesh, spec.placements, TensorMeta(meta.shape, meta.stride, dtype))
+    local = redistribute_local(local, x.shape, x.device_mesh, x.placements, placements)
+    return DTensor(local.view_as(local) if local is x._local_tensor else local, spec)
 
 
 class DTensor(_C.Tensor):
     """A tensor that is divided or repeated over the ranks of a mesh."""
 
     __torch_function__ = _C._disabled_torch_function_impl
+    _copied_from = None  # of a view whose base had to be redistributed: the base's DTensorSpec
 
     @staticmethod
     def __new__(cls, local_tensor, spec, *, requires_grad=False):
@@ -103,10 +110,17 @@ class DTensor(_C.Tensor):
         return _rebuild, (self._local_tensor, self._spec, self.requires_grad, isinstance(self, Parameter))
 
     def __deepcopy__(self, memo):
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
         if id(self) not in memo:
-            made = DTensor(self._local_tensor.clone(), self._spec, requires_grad=False)
+            made = DTensor(copy.deepcopy(self._local_tensor, memo), self._spec, requires_grad=False)
             made = Parameter(made, self.requires_grad) if isinstance(self, Parameter) else made.requires_grad_(self.requires_grad)
             memo[id(self)] = made
+            if self.grad is not None:
+                made.grad = copy.deepcopy(self.grad, memo)
+            for name, value in self.__dict__.items():
+                if name not in made.__dict__:
+                    made.__dict__[name] = copy.deepcopy(value, memo)
         return memo[id(self)]
 
     @property
@@ -122,13 +136,16 @@ class DTensor(_C.Tensor):
     @staticmethod
     def from_local(local_tensor, device_mesh=None, placements=None, *, run_check=False, shape=None, stride=None, grad_placements=None):
         """Returns a DTensor of the parts that the ranks give; parts have equal sizes unless shape and stride are given."""
-        if not isinstance(local_tensor, cresset.Tensor):
+        if not isinstance(local_tensor, cresset.Tensor) or isinstance(local_tensor, DTensor):
             raise RuntimeError(f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value.")
         mesh = device_mesh or _mesh_resources.get_current_mesh()
         placements = checked(placements, mesh)
         if (shape is None) != (stride is None):
             raise RuntimeError(f"Found shape:{shape}, stride:{stride}.", "Please pass both shape and stride at the same time.")
         ndim = local_tensor.dim() if shape is None else len(shape)
+        for i, p in enumerate(placements):
+            if isinstance(p, Shard) and not -ndim <= p.dim < ndim:
+                raise RuntimeError(f"Sharding dim {p.dim} greater than tensor ndim {ndim} for placement number {i}")
         placements = checked(placements, mesh, ndim)
         if len(placements) != mesh.ndim:
             raise ValueError("`placements` must have the same length as `device_mesh.ndim`! "
@@ -139,7 +156,7 @@ class DTensor(_C.Tensor):
         for i, p in enumerate(placements if shape is None else ()):
             if isinstance(p, Shard):
                 sizes[p.dim] *= mesh.size(i)
-        strides = row_major(sizes) if stride is None else tuple(stride)
+        strides = strides_of_whole(local_tensor, mesh, placements) if stride is None else tuple(stride)
         spec = DTensorSpec(mesh, placements, TensorMeta(cresset.Size(sizes), strides, local_tensor.dtype))
         grads = checked(grad_placements, mesh, ndim) if grad_placements is not None else None
         return _FromLocal.apply(local_tensor, spec, grads)
@@ -152,9 +169,14 @@ class DTensor(_C.Tensor):
         return _ToLocal.apply(self, grads)
 
     def redistribute(self, device_mesh=None, placements=None, *, async_op=False, forward_dtype=None, backward_dtype=None):
-        """Returns the tensor with other placements."""
+        """Returns the tensor with other placements.
+
+        Parts are sent as forward_dtype, which the result has; cotangents as backward_dtype, and have the tensor's dtype after
+        that.  The result is complete on return, also with async_op."""
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
+        if device_mesh is not None and device_mesh != self.device_mesh:
+            raise NotImplementedError("Cross device mesh comm not supported yet!")
         placements = checked(placements, self.device_mesh, self.dim())
         if len(placements) != self.device_mesh.ndim:
             raise ValueError("`placements` must have the same length as `device_mesh.ndim`! Found placements length: "
@@ -162,8 +184,7 @@ class DTensor(_C.Tensor):
         for old, new in zip(self.placements, placements):
             if new.is_partial() and old != new:
                 raise RuntimeError(f"Can not redistribute from {old} to {new}, redistributing to Partial is for internal use only!")
-        x = self.to(forward_dtype) if forward_dtype is not None else self
-        return _Redistribute.apply(x, placements)
+        return _Redistribute.apply(self, placements, forward_dtype, backward_dtype)
 
     def full_tensor(self, *, grad_placements=None):
         """Returns the whole tensor."""
@@ -209,14 +230,14 @@ def _rebuild(local, spec, requires_grad, is_param):
 
 
 def _checked_parts(local, mesh, placements):
-    """Checks that parts have one size and dtype; repeated parts become those of the first rank."""
-    facts = (tuple(local.shape), str(local.dtype))
+    """Checks that parts have one size, stride and dtype; repeated parts become those of the first rank."""
+    facts = (tuple(local.shape), local.stride(), str(local.dtype))
     for i, p in enumerate(placements):
         group = mesh.get_group(i)
         found = [None] * mesh.size(i)
         dist.all_gather_object(found, facts, group)
         if any(f != facts for f in found):
-            raise ValueError(f"Found mismatched shapes or dtypes across ranks of mesh dimension {i}: {found}")
+            raise ValueError(f"Inconsistent tensor metadata (including shape and stride) across ranks. They are {found}.")
         if isinstance(p, Replicate):
             local = local.contiguous().clone()
             dist.broadcast(local, group=group, group_src=0)

@@ -4,6 +4,8 @@ The strategies of a call come from the operator's entry in the table (src/dist/s
 cheapest is taken, operands are redistributed to it, and the operator is called on the parts.  An entry without strategies is
 called on whole tensors.
 """
+import warnings
+
 import cresset
 
 from ... import _C
@@ -104,15 +106,41 @@ def _plan_of(func, args, kwargs, flat, mesh, specs, spec_tree, DTensor):
 
 def _refuse_write(func, flat, tensors):
     """An operator would have to change the placement of the tensor that it writes."""
-    k = tensors[_written(func)[0]]
-    raise RuntimeError(f"{func}: in-place operations that require placement changes are not supported. The input has placements "
-                       f"{flat[k].placements}; call redistribute() first.")
+    _refuse_placement(func, flat[tensors[_written(func)[0]]])
+
+
+def _refuse_placement(func, x):
+    raise RuntimeError(f"{func}: in-place operations that require placement changes are not supported. The input has placement "
+                       f"{x.placements}, but no valid strategy preserves this placement. Please use the out-of-place version of "
+                       "this operation instead.")
+
+
+def _refuse_copies(func, args, kwargs, DTensor):
+    """Raises where an operator writes a view whose base had to be redistributed: the base would not change."""
+    for k in _written(func):
+        x = args[k] if k < len(args) else kwargs.get(func._schema.arguments[k].name)
+        for y in x if isinstance(x, (list, tuple)) else (x,):
+            if isinstance(y, DTensor) and y._copied_from is not None:
+                _refuse_placement(func, y._copied_from)
+
+
+def _is_view(func):
+    """Whether a caller may write the first operand of an operator by writing its results: those of a derivative are values."""
+    return ("identity" not in func.words and not func._schema.is_mutable and _C._current_graph_task_id() < 0 and
+            any(r.alias_info is not None for r in func._schema.returns))
+
+
+def _marked(made, x, DTensor):
+    """Marks views of a DTensor that had to be redistributed; returns them."""
+    for y in made if isinstance(made, (tuple, list)) else (made,):
+        if isinstance(y, DTensor) and y is not x:
+            y._copied_from = x._spec if x._copied_from is None else x._copied_from
+    return made
 
 
 def _mixed(func):
-    raise RuntimeError(f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
-                       "distributed operators! Please see https://docs.pytorch.org/docs/main/distributed.tensor.html"
-                       "#mixed-tensor-and-dtensor-operations for more details.")
+    raise RuntimeError(f"{func} got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
+                       "distributed operators!")
 
 
 def _local_size(plan, mesh):
@@ -215,6 +243,19 @@ def _whole_call(func, flat, spec_tree, tensors, mesh, DTensor):
     return tuple(map(wrap, made)) if isinstance(made, (tuple, list)) else wrap(made)
 
 
+def _check_call(func, flat, spec_tree, DTensor):
+    """Raises the operator's error where it does not accept the whole sizes, before any rank sends parts."""
+    if any(w in func.words for w in ("sized_by_values", "sparse")):
+        return
+    fakes = [cresset.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta") if isinstance(x, DTensor) else
+             x.to("meta") if isinstance(x, cresset.Tensor) else x for x in flat]
+    args, kwargs = tree_unflatten(fakes, spec_tree)
+    try:
+        func(*args, **kwargs)
+    except NotImplementedError:  # results that depend on values
+        pass
+
+
 def _redistributed(flat, tensors, plan, DTensor, mesh):
     """Returns the arguments with operands as the plan places them."""
     changed = list(flat)
@@ -243,8 +284,14 @@ def dispatch(DTensor, func, args, kwargs):
             if x.device_mesh != mesh:
                 raise RuntimeError(f"{func}: DTensor does not support cross-mesh operation yet! Got meshes: {mesh} {x.device_mesh}. "
                                    "Please make sure all the arguments have the same DeviceMesh.")
-        elif (x.numel() != 1 or x.dim() != 0) and not each:
+        elif x.numel() != 1 and not each:
             _mixed(func)
+        elif x.dim() == 1 and not each:
+            warnings.warn("Found a non-scalar tensor with numel=1 and ndim!=0, we are implicitly creating a replicated DTensor for it. "
+                          "However, please consider changing it to a scalar tensor or explicitly create a DTensor under distributed "
+                          "environment.", stacklevel=2)
+    if func._schema.is_mutable:
+        _refuse_copies(func, args, kwargs, DTensor)
     if mesh.get_coordinate() is None:
         return _outside(func, flat, spec_tree, mesh, DTensor)
     if each:
@@ -258,24 +305,32 @@ def dispatch(DTensor, func, args, kwargs):
     plan = _plan_of(func, args, kwargs, flat, mesh, specs, spec_tree, DTensor)
     if plan is None:
         _refuse_write(func, flat, tensors)
+    view = flat[tensors[0]] if _is_view(func) and isinstance(flat[tensors[0]], DTensor) else None
     if not plan.metas and not func._schema.is_mutable:
-        return _whole_call(func, flat, spec_tree, tensors, mesh, DTensor)
+        _check_call(func, flat, spec_tree, DTensor)
+        made = _whole_call(func, flat, spec_tree, tensors, mesh, DTensor)
+        whole = view is None or all(p.is_replicate() for p in view.placements)
+        return made if whole and (view is None or view._copied_from is None) else _marked(made, view, DTensor)
     changed = _redistributed(flat, tensors, plan, DTensor, mesh)
+    copied = view is not None and (view._copied_from is not None or changed[tensors[0]] is not view)
     if plan.parts:
         args, kwargs = tree_unflatten(changed, spec_tree)
         with _C._ReentrantDispatch():
             made = _C._call_parts(func._op, args, kwargs)
-        return made[0] if len(made) == 1 else made
+        made = made[0] if len(made) == 1 else made
+        return _marked(made, view, DTensor) if copied else made
     local = [x._local_tensor if isinstance(x, DTensor) else x for x in changed]
     args, kwargs = tree_unflatten(local, spec_tree)
     if plan.sized is not None:
         args, kwargs = _with_size(func, args, kwargs, plan.sized, _local_size(plan, mesh))
     if plan.sized and "reshape" in func.words:  # parts may have gaps
-        args = (args[0].contiguous(), *args[1:])
+        part = args[0].contiguous()
+        copied, args = copied or part is not args[0], (part, *args[1:])
     made = func(*args, **kwargs)
     if func._schema.is_mutable:
         return flat[tensors[_written(func)[0]]]
-    return _wrapped(made, plan, mesh, DTensor)
+    made = _wrapped(made, plan, mesh, DTensor)
+    return _marked(made, view, DTensor) if copied and view is not None else made
 
 
 def _wrapped(made, plan, mesh, DTensor):

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 
 import cresset
 
+from ...utils._dtype_abbrs import dtype_abbrs
 from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
 
@@ -59,7 +60,31 @@ class DTensorSpec:
         return DTensorSpec(self.mesh, tuple(placements), self.tensor_meta)
 
     def __str__(self):
-        return f"Spec({''.join(map(str, self.placements))} on {tuple(self.shape)})"
+        meta = self.tensor_meta
+        return f"Spec({dtype_abbrs[meta.dtype]}{list(meta.shape)}({''.join(map(str, self.placements))}))"
+
+    @property
+    def dim_map(self):
+        """For each dim of the tensor, the dimension of the mesh that divides it, or -1."""
+        found = [-1] * self.ndim
+        for i, p in enumerate(self.placements):
+            if isinstance(p, Shard):
+                found[p.dim] = i
+        return found
+
+    @property
+    def num_shards_map(self):
+        """For each dim of the tensor, the number of its parts."""
+        found = [1] * self.ndim
+        for i, p in enumerate(self.placements):
+            if isinstance(p, Shard):
+                found[p.dim] *= self.mesh.size(i)
+        return found
+
+    @property
+    def sums(self):
+        """The dimensions of the mesh along which the tensor is partial."""
+        return [i for i, p in enumerate(self.placements) if isinstance(p, Partial)]
 
 
 def row_major(sizes):
@@ -68,6 +93,16 @@ def row_major(sizes):
     for n in reversed(tuple(sizes)):
         strides.insert(0, step)
         step *= max(n, 1)
+    return tuple(strides)
+
+
+def strides_of_whole(part, mesh, placements):
+    """Returns the strides of the whole of equal parts: those of the part, without the other ranks' elements between them."""
+    strides = list(part.stride())
+    for i, p in enumerate(placements):
+        if isinstance(p, Shard):
+            own = strides[p.dim]
+            strides = [n * mesh.size(i) if d != p.dim and n >= own else n for d, n in enumerate(strides)]
     return tuple(strides)
 
 
@@ -83,8 +118,10 @@ def checked(placements, mesh, ndim=None):
     for p in placements:
         if isinstance(p, Shard):
             dim = p.dim + ndim if p.dim < 0 else p.dim
+            if ndim == 0:
+                raise AssertionError("Expected tensor.dim() > 0, got 0")
             if not 0 <= dim < ndim:
-                raise IndexError(f"Sharding dim {p.dim} greater than tensor ndim {ndim}")
+                raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {p.dim})")
             p = Shard(dim) if dim != p.dim else p
         found.append(p)
     return tuple(found)
