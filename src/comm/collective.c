@@ -1111,17 +1111,32 @@ static cr_status large(const cr_running *c)
     }
 }
 
+/* The part that stays at this rank has one size. */
+static cr_status check_own_part(const cr_running *c)
+{
+    const cr_call_args *a = c->args;
+    int me = c->g->rank;
+
+    if (a->kind != CR_CALL_ALL_TO_ALL || a->in[me].count == a->out[me].count)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "all_to_all: rank %d gives itself %lld elements and takes %lld",
+                   me, (long long)a->in[me].count, (long long)a->out[me].count);
+}
+
 cr_status cr_collective_run(const cr_running *c, bool *alone)
 {
     bool whole, did = false;
 
     *alone = true;
 
-    if (c->g->engine->run)
+    if (c->g->engine->run) {
+        CR_TRY(check_own_part(c));
         CR_TRY(c->g->engine->run(c->g->link, c->args, left_ms(c), &did));
+    }
     if (did)
         return CR_OK;
     CR_TRY(meet(c, &whole));
+    CR_TRY(check_own_part(c)); /* behind the comparison, which names all ranks' sizes */
     *alone = !whole || !further_go(c);
     if (!*alone)
         further(c);

@@ -131,9 +131,11 @@ cr_status cr_graph_run_plan(const cr_plan *p, const cr_executor *by, cr_tensor *
         st = cr_plan_execute(&r);
     for (; !st && made < p->output.len; made++)
         st = plan_output(&output[made], &r, storage, &p->output.at[made]);
-    for (size_t i = 0; st && i + 1 < made; i++)
+    size_t whole = st && made ? made - 1 : made; /* the last one failed */
+    cr_status ended = cr_plan_end(&r);
+    st = st ? st : ended;
+    for (size_t i = 0; st && i < whole; i++)
         cr_drop(output[i]);
-    cr_plan_end(&r);
     for (size_t b = 0; storage && b < p->buffer.len; b++)
         if (storage[b])
             cr_storage_drop(storage[b]);

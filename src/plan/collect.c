@@ -320,7 +320,7 @@ void cr_collect_end(void)
 {
     if (!now)
         return;
-    cr_plan_end(&now->run);
+    (void)cr_plan_end(&now->run);
     cr_free(now);
     now = NULL;
 }

@@ -199,8 +199,11 @@ static const char *run_command(cr_plan_run *r, cr_command *c)
 }
 
 /* The memory of calls that nothing has waited for is still in use. */
-static void end_collectives(cr_plan_run *r)
+static cr_status end_collectives(cr_plan_run *r, bool *ended)
 {
+    cr_status st = r->failed;
+
+    *ended = true;
     for (size_t i = 0; i < r->done; i++) {
         const cr_command *c = r->plan->command.at[i];
         if (c->kind != CR_COMMAND_COLLECTIVE || c->collective.wait)
@@ -209,20 +212,25 @@ static void end_collectives(cr_plan_run *r)
         wait.collective.wait = true;
         cr_keeping how = run_keeping(r);
         cr_command *placed = cr_command_keep(&wait, &how);
-        if (placed)
-            run_command(r, placed);
+        cr_status of = placed ? cr_device_status(run_command(r, placed)) : CR_MEMORY;
+        *ended = *ended && placed;
+        st = st ? st : of;
         cr_free(placed);
     }
+    return st;
 }
 
-void cr_plan_end(cr_plan_run *r)
+cr_status cr_plan_end(cr_plan_run *r)
 {
-    end_collectives(r);
-    for (size_t i = 0; i < r->memory.len; i++)
+    bool ended;
+    cr_status st = end_collectives(r, &ended);
+
+    for (size_t i = 0; ended && i < r->memory.len; i++)
         if (r->memory.at[i].at && r->memory.at[i].block)
             r->by->ops->release(r->by->index, r->memory.at[i].at, r->memory.at[i].block);
     cr_vec_drop(&r->memory);
     cr_vec_drop(&r->code);
+    return st;
 }
 
 cr_status cr_plan_execute(cr_plan_run *r)

@@ -210,7 +210,9 @@ CR_MUST cr_status cr_plan_check(const cr_plan *p, const cr_executor *by, size_t 
 /* Executes the commands that have not been, in order, after all of them have passed
  * cr_plan_check. */
 CR_MUST cr_status cr_plan_execute(cr_plan_run *r);
-void cr_plan_end(cr_plan_run *r);
+/* Waits for the calls that no command waited for, and frees the memory; what a call may still
+ * use stays.  The run's failure, or the first one of these waits. */
+cr_status cr_plan_end(cr_plan_run *r);
 
 /* An executor that computes one element after another on the host, as each command is defined:
  * the reference of tests.  Rooms above add the kernels and the calls of operators. */

@@ -133,8 +133,11 @@ cr_status cr_collective_register(cr_tensor *t, void *work)
     }
     *w = (started_work){.count = 1, .other = work};
     st = t->numel ? wait_at(at) : started_wait(w);
-    if (!st && t->numel)
+    if (!st && t->numel) {
         st = pending_add(at, NULL, t, w);
+        if (st)
+            (void)started_wait(w); /* it writes t until then */
+    }
     started_drop(w);
     return st;
 }
@@ -207,14 +210,25 @@ static cr_status check_parts(const cr_collective *c, int n)
     return CR_OK;
 }
 
+static cr_status check_root(const cr_collective *c, const cr_comm *group)
+{
+    bool gloo = !strcmp(cr_comm_engine(group), "gloo");
+
+    if (c->kind != CR_CALL_BROADCAST || (c->root >= 0 && c->root < cr_comm_size(group)))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "%sbroadcast: invalid root rank: %lld",
+                   gloo ? "ProcessGroupGloo::" : "", (long long)c->root);
+}
+
 static cr_status put_call(starting *s, cr_call_args *to, const cr_collective *c)
 {
     bool gathers = c->kind == CR_CALL_ALL_GATHER, cuts = c->in && !gathers;
 
+    CR_TRY(check_root(c, s->group));
     *to = (cr_call_args){.kind = c->kind,
                          .dtype = (cr_dtype)c->out->dtype,
                          .device = c->out->device,
-                         .root = c->root,
+                         .root = (int)c->root,
                          .factor = 1,
                          .apart = c->kind == CR_CALL_ALL_REDUCE};
     CR_TRY(check_parts(c, cr_comm_size(s->group)));
@@ -302,6 +316,28 @@ static cr_status remember(started_work *w, const cr_collective *c, int n)
     return CR_OK;
 }
 
+/* A call that cannot be remembered ends first: it uses the tensors. */
+static cr_status remember_or_end(started_work *w, const cr_collective *c, int n)
+{
+    cr_status st = remember(w, c, n);
+    char *at;
+
+    if (st)
+        (void)started_wait(w);
+    for (int i = 0; st && i < n; i++)
+        if (!cr_reach(&at, c[i].out))
+            (void)wait_at(at);
+    return st;
+}
+
+static cr_status check_devices(const cr_collective *c, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (!cr_same_device(c[i].out->device, c[0].out->device))
+            return cr_fail(CR_RUNTIME, "the tensors of one call are on different devices");
+    return CR_OK;
+}
+
 /* A call that makes one of the results, and may be in progress, ends first. */
 static cr_status wait_for_earlier(const cr_collective *c, int n)
 {
@@ -320,6 +356,7 @@ cr_status cr_collective_start(const char *group, const cr_collective *c, int n)
 
     if (n && c[0].reduce)
         CR_TRY(cr_reduce_named(&op, c[0].reduce));
+    CR_TRY(check_devices(c, n));
     if (!n || !cr_has_bytes(c[0].out->device))
         return CR_OK;
     if (c[0].out->device.kind == CR_LAZY)
@@ -335,7 +372,7 @@ cr_status cr_collective_start(const char *group, const cr_collective *c, int n)
     if (!st)
         st = g.comm ? start_by_comm(w, c, n) : pending.classes->start(&w->other, group, c, n);
     if (!st && (w->work || w->other))
-        st = remember(w, c, n);
+        st = remember_or_end(w, c, n);
     started_drop(w);
     return st;
 }

@@ -12,9 +12,9 @@
 typedef struct {
     cr_call_kind kind;  /* BROADCAST, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL */
     const char *reduce; /* "sum"; NULL: no reduction */
-    int root;
-    cr_tensor *in;  /* NULL: `out` is both */
-    cr_tensor *out; /* ALL_GATHER, REDUCE_SCATTER: the first dim has the ranks' parts */
+    int64_t root;       /* -1: none */
+    cr_tensor *in;      /* NULL: `out` is both */
+    cr_tensor *out;     /* ALL_GATHER, REDUCE_SCATTER: the first dim has the ranks' parts */
     /* ALL_TO_ALL: the rows for each rank, and those of each; `rows` numbers each. */
     const int64_t *in_rows, *out_rows;
     int in_parts, out_parts;

@@ -70,8 +70,13 @@ static cr_status make_gathered(cr_collective *c, cr_tensor *t, const cr_value *f
     c->root = -1;
     if (ranks < 1)
         return cr_fail(CR_VALUE, "a group has at least one rank, not %lld", (long long)ranks);
+    int64_t rows = ranks;
+    if (t->ndim && CR_MUL_OVERFLOW(t->size[0], ranks, &rows))
+        return cr_fail(CR_RUNTIME,
+                       "Storage size calculation overflowed with %lld parts of %lld rows",
+                       (long long)ranks, (long long)t->size[0]);
     CR_TRY(cr_contiguous_plain(&c->in, t));
-    return new_rows(&c->out, t, t->ndim ? CR_WRAP_MUL(t->size[0], ranks) : ranks);
+    return new_rows(&c->out, t, rows);
 }
 
 static cr_status make_scattered(cr_collective *c, cr_tensor *t, const cr_value *further)
@@ -94,7 +99,10 @@ static cr_status sum_rows(int64_t *out, const cr_value *list)
     for (uint32_t i = 0; i < list->len; i++) {
         if (list->ints[i] < 0)
             return cr_fail(CR_RUNTIME, "a split of %lld rows", (long long)list->ints[i]);
-        *out = CR_WRAP_ADD(*out, list->ints[i]);
+        if (CR_ADD_OVERFLOW(*out, list->ints[i], out))
+            return cr_fail(CR_RUNTIME,
+                           "Storage size calculation overflowed with the rows of %u parts",
+                           list->len);
     }
     return CR_OK;
 }
@@ -120,7 +128,7 @@ static cr_status make_exchanged(cr_collective *c, cr_tensor *t, const cr_value *
 static cr_status make_broadcast(cr_collective *c, cr_tensor *t, const cr_value *further)
 {
     c->kind = CR_CALL_BROADCAST;
-    c->root = (int)further[0].i;
+    c->root = further[0].i;
     return copy_of(&c->out, t);
 }
 
@@ -230,7 +238,7 @@ cr_status cr_do_broadcast_start(const cr_value *arg, cr_value *result)
 
 cr_status cr_do_broadcast_start_(const cr_value *arg, cr_value *result)
 {
-    cr_collective c = {.kind = CR_CALL_BROADCAST, .root = (int)arg[1].i};
+    cr_collective c = {.kind = CR_CALL_BROADCAST, .root = arg[1].i};
 
     return run_inplace(arg, result, c, &arg[2], NULL);
 }

@@ -92,7 +92,7 @@ static cr_status make_call(cr_collective *to, const cr_plan_collective *c, int i
                            cr_device device)
 {
     to->reduce = *c->reduce ? c->reduce : NULL;
-    to->root = (int)c->root;
+    to->root = c->root;
     to->in_rows = c->in_rows;
     to->out_rows = c->out_rows;
     to->in_parts = to->out_parts = c->in_rows ? (int)c->parts : 0;

@@ -32,7 +32,7 @@ static const char plan_text[] =
     "  COLLECTIVE all_reduce \"sum\" of \"0\" root -1 () -> (%1:float32[4])\n"
     "  %2 = buffer 16\n"
     "  COLLECTIVE all_to_all \"\" of \"0\" root -1 (%0:float32[4]) -> (%2:float32[4]) rows [1, "
-    "3] to [3, 1]\n"
+    "3] to [1, 3]\n"
     "  COLLECTIVE wait (%1:float32[4])\n"
     "  return %1:float32[4]\n"
     "}\n";
@@ -54,7 +54,8 @@ static cr_status run_plan(const char *text, float *out)
         st = cr_plan_place(&at, &r, p.output.at[0].data);
     if (!st)
         memcpy(out, at, sizeof x);
-    cr_plan_end(&r);
+    cr_status ended = cr_plan_end(&r);
+    st = st ? st : ended;
     cr_plan_drop(&p);
     return st;
 }
@@ -95,7 +96,7 @@ TEST(plans_of_calls_that_cannot_be_are_refused)
     refuses("all_reduce", "barrier", "a plan has no call barrier");
     refuses("() -> (%1", "(%0:float32[4]) -> (%1", "not those of the call all_reduce");
     refuses("[1, 3]", "[2, 3]", "the rows of parts are not those of their tensor");
-    refuses("[3, 1]", "[5, -1]", "the rows of parts are not those of their tensor");
+    refuses("to [1, 3]", "to [5, -1]", "the rows of parts are not those of their tensor");
     refuses("(%0:float32[4]) -> (%2:float32[4]) rows",
             "(%0:float64[4]) -> (%2:float32[4]) rows", "elements are outside their buffer");
     refuses("-> (%2:float32[4])", "-> ()", "as many results as operands");

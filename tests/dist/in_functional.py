@@ -115,13 +115,33 @@ def groups_waits_and_errors(rank, n):
             (lambda: op.all_reduce(torch.ones(1), "sum", "no such group"), RuntimeError, "no such group"),
             (lambda: fc.reduce_scatter_tensor(torch.ones(n + 1), "sum", 0, dist.group.WORLD), AssertionError, "multiple of group_size"),
             (lambda: fc.all_reduce(torch.ones(1, requires_grad=True), "max", dist.group.WORLD).sum().backward(), RuntimeError,
-             "all_reduce backward only supports 'sum' reduction, got 'max'")):
+             "all_reduce backward only supports 'sum' reduction, got 'max'"),
+            (lambda: op.broadcast(torch.ones(3), 2**32, "0"), RuntimeError, "broadcast: invalid root rank: 4294967296"),
+            (lambda: op.broadcast_(torch.ones(3), -1, "0"), RuntimeError, "broadcast: invalid root rank: -1"),
+            (lambda: torch.compile(lambda x: op.broadcast(x, n, "0"))(torch.ones(3)), RuntimeError, f"invalid root rank: {n}"),
+            (lambda: op.all_gather_into_tensor(torch.ones(4, device="meta"), 2**62, "0"), RuntimeError,
+             "Storage size calculation overflowed"),
+            (lambda: op.all_to_all_single(torch.ones(4, device="meta"), [2**62] * 4, [4], "0"), RuntimeError,
+             "Storage size calculation overflowed"),
+            (lambda: op.all_reduce_coalesced([torch.ones(3, device="meta"), torch.ones(3)], "sum", "0"), RuntimeError,
+             "different devices"),
+            (lambda: op.all_reduce_coalesced([torch.ones(3), torch.ones(3, device="meta")], "sum", "0"), RuntimeError,
+             "different devices")):
         try:
             call()
         except kind as error:
             assert words in str(error), error
         else:
             raise AssertionError(words)
+    alone = [dist.new_group([r]) for r in range(n)][rank]
+    assert fc.all_to_all_single(torch.arange(4.0), [4], [4], alone).tolist() == [0, 1, 2, 3]
+    for rows in (5, 3):
+        try:
+            fc.all_to_all_single(torch.ones(4), [rows], [4], alone).sum().item()
+        except RuntimeError as error:
+            assert f"gives itself 4 elements and takes {rows}" in str(error) or "is closed" in str(error), error
+        else:
+            raise AssertionError(rows)
     meta = op.all_gather_into_tensor(torch.empty(2, 3, device="meta"), 8, "0")
     assert meta.shape == (16, 3) and meta.device.type == "meta"
 

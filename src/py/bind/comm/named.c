@@ -100,8 +100,8 @@ static cr_status named_class_start(void **work, const char *group, const cr_coll
     PyGILState_STATE locked = PyGILState_Ensure();
     PyObject *calls = named_calls(c, n);
     PyObject *made =
-        calls ? PyObject_CallFunction(named_start, "szisO", cr_call_kind_name(c->kind),
-                                      c->reduce, c->root, group, calls)
+        calls ? PyObject_CallFunction(named_start, "szLsO", cr_call_kind_name(c->kind),
+                                      c->reduce, (long long)c->root, group, calls)
               : NULL;
 
     Py_XDECREF(calls);
