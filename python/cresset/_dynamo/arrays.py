@@ -1,7 +1,15 @@
 """Compiled functions that are called with NumPy's arrays: the function of tensors is compiled (_numpy/calls.py)."""
+from .._C import Tensor
 from .._numpy.calls import are_in, call as call_with_tensors, with_tensors
 
-__all__ = ["are_in", "call"]
+__all__ = ["are_in", "call", "have_tensors"]
+
+
+def have_tensors(args, kwargs):
+    """Whether arguments, or lists, tuples and dicts in them, have a tensor.  Operations of tensors with arrays have
+    results and errors that tensors in place of the arrays do not have."""
+    return any(isinstance(x, Tensor) or type(x) in (list, tuple) and have_tensors(x, {}) or
+               type(x) is dict and have_tensors((), x) for x in (*args, *kwargs.values()))
 
 
 def call(compiler, args, kwargs):

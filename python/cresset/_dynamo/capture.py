@@ -110,6 +110,8 @@ class Compiler:
         if "numpy" in sys.modules:
             from . import arrays
             if arrays.are_in(args, kwargs):
+                if arrays.have_tensors(args, kwargs):
+                    return self.in_parts(compiled, args, kwargs)
                 return arrays.call(self, args, kwargs)
         if _stance != "default" and self.stays_eager(compiled, args, kwargs):
             return compiled._function(*args, **kwargs)

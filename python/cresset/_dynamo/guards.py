@@ -455,7 +455,11 @@ class Walk:
 
     def reach_abstract(self, t):
         """A later register() of an abstract base class changes what isinstance() returns."""
-        if isinstance(t, ABCMeta) and not self.met_abstract:
+        if isinstance(t, ABCMeta):
+            self.hold_registrations()
+
+    def hold_registrations(self):
+        if not self.met_abstract:
             self.met_abstract = True
             self.add("const", -1, get_cache_token, "returns", ((), get_cache_token()))
 
@@ -464,6 +468,8 @@ class Walk:
         return self.add(source, parent, key, "is", x)
 
     def value(self, x, source, parent, key):
+        if x != x:  # a container with a NaN has this object
+            return self.add(source, parent, key, "is", x)
         node = self.add(source, parent, key, "equal", x)
         if self.varying and may_vary(x) and self.path(node) in self.varying and self.can_replace(node):
             self.nodes[node][3:] = ["number", type(x), len(self.numbers)]
@@ -819,8 +825,10 @@ class Walk:
         node = self.add("const", -1, f, "any") if node is None else node
         code = f.__code__
         self.add("code", node, None, "is", code)
-        loaded, names = _facts_of_code(code)
+        loaded, names, matches = _facts_of_code(code)
         self.names |= names
+        if matches:  # register() of an abstract base class makes a class a sequence or a mapping
+            self.hold_registrations()
         if not loaded.isdisjoint(_BY_NAME):
             texts = {x for x in code.co_consts if type(x) is str and x.isidentifier()}
             self.by_string |= texts
@@ -993,7 +1001,7 @@ class Walk:
             module = None if code.co_filename.startswith(_COMPILER) else _module_of(code.co_filename)
             if module is None:
                 continue
-            loaded, names = _facts_of_code(code)
+            loaded, names, _ = _facts_of_code(code)
             wanted.setdefault(id(module), (module, set()))[1].update(loaded)
             for name in loaded:
                 x = module.__dict__.get(name)

@@ -647,3 +647,86 @@ def _of_class_in_c(name, base, new, expression, change):
 
 for _name, _what in _IN_C.items():
     _of_class_in_c(_name, *_what)
+
+
+# --- what instructions ask for without a name ---
+
+def _match_sequence(x, box):
+    match box:
+        case [_, second]:
+            return x * second
+    return x * 3
+
+
+def _match_mapping(x, box):
+    match box:
+        case {"k": value}:
+            return x * value
+    return x * 3
+
+
+_METHODS_TO_MATCH = {"__len__": lambda self: 2, "__getitem__": lambda self, i: i + 1., "get": lambda self, k, d=None: 5.,
+                     "keys": lambda self: ["k"]}
+for _name, _f, _abstract in (("sequence", _match_sequence, collections.abc.Sequence),
+                             ("mapping", _match_mapping, collections.abc.Mapping)):
+    def _matched(f=_f, abstract=_abstract):
+        box = type("A", (), _METHODS_TO_MATCH)()
+        return lambda x: f(x, box), lambda: abstract.register(type(box))
+    changing(f"class_that_becomes_a_{_name}")(_matched)
+
+
+@program(FAMILY)
+def builder_of_classes(compile):
+    def f(x):
+        class A:
+            k = 2.
+        return x * A.k
+    f, before = compile(f), builtins.__build_class__
+
+    def build(body, name, *bases, **keywords):
+        return types.SimpleNamespace(k=7.) if name == "A" else before(body, name, *bases, **keywords)
+    try:
+        for builder in (before, build, before):
+            builtins.__build_class__ = builder
+            for _ in range(3):
+                yield f(ones)
+    finally:
+        builtins.__build_class__ = before
+
+
+_OF_NAN = {"index": "x * (box.index(nan) if nan in box else 5)", "count": "x * box.count(nan)", "in": "x * (2. if nan in box else 3.)",
+           "equal_list": "x * (2. if [nan] == box else 3.)", "equal_tuple": "x * (2. if (nan,) == tuple(box) else 3.)",
+           "key": "x * {nan: 2.}.get(box[0], 3.)", "set": "x * len({nan, box[0]})"}
+
+
+def _of_nan(name, expression, new, change):
+    def make():
+        nan = new()
+        box = [nan]
+        return read(expression, nan=nan, box=box)(), lambda: change(box, new()), lambda: change(box, nan)
+    changing(f"another_nan_and_{name}")(make)
+
+
+for _name, _what in _OF_NAN.items():
+    _of_nan(_name, _what, lambda: float("nan"), lambda box, x: box.__setitem__(0, x))
+_of_nan("complex_numbers", _OF_NAN["in"], lambda: complex(1., float("nan")), lambda box, x: box.__setitem__(0, x))
+
+
+# --- a tensor and an array as arguments ---
+
+def _with_array(name, f):
+    def run(compile):
+        g = compile(f)
+        for i in range(4):
+            out = attempt(lambda x: g(x, (numpy.arange(6.) + i)[::2]), ones)
+            yield type(out).__name__
+            yield out
+    run.__name__ = name
+    program(FAMILY)(run)
+
+
+for _name, _f in {"array_times_a_tensor": lambda x, v: v * x, "tensor_times_an_array": lambda x, v: x * v,
+                  "tensor_and_a_sum_of_an_array": lambda x, v: x + v.sum(), "sum_of_an_array_and_of_a_tensor": lambda x, v: v.sum() + x.sum(),
+                  "comparison_of_a_tensor_with_an_array": lambda x, v: x > v.max(), "ufunc_of_a_tensor_and_an_array": lambda x, v: numpy.add(x, v),
+                  "sum_of_tensors_of_arrays": lambda x, v: x + torch.from_numpy(v)}.items():
+    _with_array(_name, _f)

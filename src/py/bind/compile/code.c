@@ -2,8 +2,30 @@
 #include "py/bind/compile/compiled.h"
 #include <opcode.h>
 
-/* Adds to the set the name of every global that the instructions load. */
-static int add_globals(PyObject *set, PyObject *raw, PyObject *names)
+typedef struct {
+    PyObject *globals, *names;
+    bool matches; /* a match statement asks whether a class is a sequence or a mapping */
+} facts;
+
+static int add_global(facts *f, PyObject *names, unsigned at)
+{
+    return at < (unsigned)PyTuple_GET_SIZE(names)
+               ? PySet_Add(f->globals, PyTuple_GET_ITEM(names, at))
+               : 0;
+}
+
+/* A class statement loads a builtin that the code object does not name. */
+static int add_class_builder(facts *f)
+{
+    PyObject *name = PyUnicode_InternFromString("__build_class__");
+    int status = name ? PySet_Add(f->globals, name) : -1;
+
+    Py_XDECREF(name);
+    return status;
+}
+
+/* Adds what the instructions read: the name of every global, and types that they ask for. */
+static int add_instructions(facts *f, PyObject *raw, PyObject *names)
 {
     const unsigned char *at = (const unsigned char *)PyBytes_AS_STRING(raw);
     unsigned arg = 0;
@@ -23,43 +45,46 @@ static int add_globals(PyObject *set, PyObject *raw, PyObject *names)
             || op == LOAD_FROM_DICT_OR_GLOBALS
 #endif
         ) {
-            if (arg < (unsigned)PyTuple_GET_SIZE(names) &&
-                PySet_Add(set, PyTuple_GET_ITEM(names, arg)) < 0)
+            if (add_global(f, names, arg) < 0)
                 return -1;
         }
+        if (op == LOAD_BUILD_CLASS && add_class_builder(f) < 0)
+            return -1;
+        f->matches = f->matches || op == MATCH_SEQUENCE || op == MATCH_MAPPING;
         arg = 0;
     }
     return 0;
 }
 
-static int add_facts(PyObject *globals, PyObject *all, PyCodeObject *code)
+static int add_facts(facts *f, PyCodeObject *code)
 {
     PyObject *raw = PyObject_GetAttrString((PyObject *)code, "co_code");
-    int status = raw ? add_globals(globals, raw, code->co_names) : -1;
+    int status = raw ? add_instructions(f, raw, code->co_names) : -1;
 
     Py_XDECREF(raw);
     for (Py_ssize_t i = 0; !status && i < PyTuple_GET_SIZE(code->co_names); i++)
-        status = PySet_Add(all, PyTuple_GET_ITEM(code->co_names, i));
+        status = PySet_Add(f->names, PyTuple_GET_ITEM(code->co_names, i));
     for (Py_ssize_t i = 0; !status && i < PyTuple_GET_SIZE(code->co_consts); i++) {
         PyObject *inner = PyTuple_GET_ITEM(code->co_consts, i);
 
         if (PyCode_Check(inner))
-            status = add_facts(globals, all, (PyCodeObject *)inner);
+            status = add_facts(f, (PyCodeObject *)inner);
     }
     return status;
 }
 
 PyObject *cr_py_code_facts(PyObject *module, PyObject *code)
 {
-    PyObject *globals = PySet_New(NULL), *all = PySet_New(NULL), *both = NULL;
+    facts f = {PySet_New(NULL), PySet_New(NULL), false};
+    PyObject *made = NULL;
 
     (void)module;
     if (!PyCode_Check(code))
         PyErr_Format(PyExc_TypeError, "a code object is expected, not %s",
                      Py_TYPE(code)->tp_name);
-    else if (globals && all && add_facts(globals, all, (PyCodeObject *)code) == 0)
-        both = PyTuple_Pack(2, globals, all);
-    Py_XDECREF(globals);
-    Py_XDECREF(all);
-    return both;
+    else if (f.globals && f.names && add_facts(&f, (PyCodeObject *)code) == 0)
+        made = PyTuple_Pack(3, f.globals, f.names, f.matches ? Py_True : Py_False);
+    Py_XDECREF(f.globals);
+    Py_XDECREF(f.names);
+    return made;
 }

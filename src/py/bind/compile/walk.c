@@ -3,6 +3,7 @@
  * A module contains dozens of numbers, names, tuples of numbers and empty dicts of hooks, and
  * the first call of a function waits for the walk.  guards.py handles other contents. */
 #include "py/bind/compile/compiled.h"
+#include <math.h>
 
 typedef struct {
     PyObject *nodes, *source, *node; /* node: the container's */
@@ -31,10 +32,13 @@ static int walk_add_node(walk *w, PyObject *source, PyObject *parent, PyObject *
     return append(w->nodes, made);
 }
 
+/* A NaN is none: it is in a container, or equal to another, if it is the same object. */
 static bool is_value(PyObject *x)
 {
-    return PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyUnicode_CheckExact(x) ||
-           PyComplex_CheckExact(x) || PyBytes_CheckExact(x);
+    return PyLong_CheckExact(x) || PyUnicode_CheckExact(x) || PyBytes_CheckExact(x) ||
+           (PyFloat_CheckExact(x) && !isnan(PyFloat_AS_DOUBLE(x))) ||
+           (PyComplex_CheckExact(x) && !isnan(PyComplex_RealAsDouble(x)) &&
+            !isnan(PyComplex_ImagAsDouble(x)));
 }
 
 static bool walk_is_plain(const walk *w, PyObject *x)
