@@ -264,6 +264,11 @@ bool cr_gnode_draws(const cr_gnode *n)
     return n->kind == CR_GNODE_CALL ? cr_op_draws(n->op) : any_inside(n, cr_gnode_draws);
 }
 
+bool cr_gnode_meets(const cr_gnode *n)
+{
+    return n->kind == CR_GNODE_CALL ? op_meets(n->op) : any_inside(n, cr_gnode_meets);
+}
+
 bool cr_gnode_has_effect(const cr_gnode *n)
 {
     if (n->kind == CR_GNODE_CALL)

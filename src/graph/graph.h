@@ -252,6 +252,8 @@ cr_graph *cr_graph_copy(cr_session *s, const cr_graph *g);
 bool cr_gnode_has_effect(const cr_gnode *n);
 /* True when the node, or one in its blocks, draws random numbers. */
 bool cr_gnode_draws(const cr_gnode *n);
+/* True when the node, or one in its blocks, is a call between ranks or the wait for one. */
+bool cr_gnode_meets(const cr_gnode *n);
 /* True when the node, or one in its blocks, writes elements or sizes of an argument. */
 bool cr_gnode_writes(const cr_gnode *n);
 /* True when the entry, or one that its composition calls, has the word (CR_WORD_BIT_RANDOM,

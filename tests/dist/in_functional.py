@@ -445,3 +445,30 @@ def errors_in_compiled_functions(rank, n):
             else:
                 raise AssertionError("the group was destroyed")
     assert fc.all_reduce(torch.ones(1), "sum", "0").item() == n
+
+
+def calls_of_failed_functions(rank, n):
+    """A function whose second call fails has made its first call once: the ranks without the second one stay in step."""
+    pair = dist.new_group([0, 1])
+
+    def program(x, y):
+        return fc.all_reduce(x, "sum", dist.group.WORLD), fc.all_reduce(y, "sum", pair)
+    for how in (torch.compile(program), torch.compile(program, backend="eager")):
+        for step in range(5):
+            x = torch.ones(3)
+            if rank < 2 and step < 4:
+                assert how(x, torch.ones(4))[0].tolist() == [n] * 3
+            elif rank < 2:
+                try:
+                    how(x, torch.ones(4 + rank))
+                except RuntimeError as error:
+                    assert "the ranks' calls differ" in str(error), error
+                else:
+                    raise AssertionError("the sizes differ")
+            else:
+                fc.all_reduce(x, "sum", dist.group.WORLD)
+        for k in (1., 10.):
+            y = torch.full((3,), k * (rank + 1))
+            dist.all_reduce(y)
+            assert y.tolist() == [k * n * (n + 1) / 2] * 3, y
+        pair = dist.new_group([0, 1])

@@ -27,3 +27,8 @@ def test_operators(name, size, backend):
                                   "errors_in_compiled_functions"])
 def test_ways(name, backend):
     passes(name, 2, backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_failed_calls(backend):
+    passes("calls_of_failed_functions", 3, backend)

@@ -544,9 +544,9 @@ class _Recording:
     # --- after the call ---
 
     def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, puts, heavy,
-              draws, graph):
+              once, graph):
         return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
-                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers), draws,
+                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers), once,
                                 graph)
 
     def check_unchanged(self):
@@ -674,7 +674,7 @@ class _Recording:
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
                            _origins(keys) if graph.writes else None, returns, plain, places, unflatten, puts,
-                           graph.size > 2 or sum(x.numel() for x in given) > 30_000, graph.draws,
+                           graph.size > 2 or sum(x.numel() for x in given) > 30_000, graph.once,
                            graph if graph.numbers else None)
         self.walk.operators = graph.size
         self.walk.tensors.clear()

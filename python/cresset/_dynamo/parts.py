@@ -3,8 +3,8 @@
 A call that cannot be skipped as a whole runs its Python code each time, and its operators are recorded.  A
 part ends where the program needs a value, and with the call.  The backend gets the graph of each part that it
 has not compiled.  The operators of the call are deferred, so that the backend's function makes the results of a
-part that Python still holds, with their histories.  A part that draws random numbers, or writes to its inputs,
-is run by the operators themselves, and so is a part with a result that shares memory with anything else.
+part that Python still holds, with their histories.  A part that draws random numbers, makes calls between ranks,
+or writes to its inputs, is run by the operators themselves, and so is a part with a result that shares memory with anything else.
 """
 import inspect
 import sys
@@ -129,7 +129,7 @@ class Parts:
                 return
             plan = self.compiler.parts[key] = self.compile(graph, inputs, order)
         self.count += 1
-        if self.deferred and not graph.draws and self.writes_nothing(graph, inputs):
+        if self.deferred and not graph.once and self.writes_nothing(graph, inputs):
             self.supply(plan, inputs, made)
 
     def may_compile(self, graph):

@@ -286,7 +286,7 @@ typedef struct {
     int puts;
     put *put;
     bool heavy; /* large enough to release the interpreter lock */
-    bool draws; /* draws random numbers */
+    bool once;  /* a second run would not be like the first */
     int64_t calls;
 } entry;
 
@@ -406,20 +406,20 @@ static int read_origins(entry *e, PyObject *origins)
 }
 
 /* CompiledEntry(guard, positional, names, runner, constants, origins, returns, leaves, places,
- * unflatten, puts, heavy, numbers, draws, graph) */
+ * unflatten, puts, heavy, numbers, once, graph) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *puts,
         *graph;
     Py_ssize_t positional;
-    int how, heavy, numbers, draws;
+    int how, heavy, numbers, once;
     entry *e;
 
     if (kwargs ||
         !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pipO", &PyList_Type, &guard, &positional,
                           &names, &runner, &PyList_Type, &constants, &origins, &how,
                           &PyList_Type, &leaves, &PyList_Type, &places, &unflatten,
-                          &PyList_Type, &puts, &heavy, &numbers, &draws, &graph))
+                          &PyList_Type, &puts, &heavy, &numbers, &once, &graph))
         return PyErr_Occurred()
                    ? NULL
                    : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
@@ -439,7 +439,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->unflatten = Py_NewRef(unflatten);
     e->heavy = heavy;
     e->numbers = numbers;
-    e->draws = draws;
+    e->once = once;
     e->guard = cr_guard_new(guard);
     if (e->guard && e->fitting && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 &&
         read_origins(e, origins) == 0)
@@ -770,7 +770,7 @@ static PyObject *entry_run(entry *e, match *m)
     Py_INCREF(e);
     uint64_t versions = input_versions(e, m);
     if (entry_compute(e, m, target, output) < 0) {
-        m->undone = m->call && !e->draws && versions == input_versions(e, m);
+        m->undone = m->call && !e->once && versions == input_versions(e, m);
         entry_drop_tensors(output, e->outputs);
     } else if (put_all(e, target, output) == 0) {
         out = entry_pack(e, output);

@@ -523,15 +523,15 @@ static PyObject *graph_guards(PyObject *x, void *unused)
     return out;
 }
 
-static PyObject *graph_draws(PyObject *x, void *unused)
+static PyObject *graph_once(PyObject *x, void *unused)
 {
     const cr_gblock *b = ((graph_object *)x)->g->body;
-    bool draws = false;
+    bool once = false;
 
     (void)unused;
     for (size_t i = 0; i < b->len; i++)
-        draws = draws || cr_gnode_draws(b->at[i]);
-    return PyBool_FromLong(draws);
+        once = once || cr_gnode_draws(b->at[i]) || cr_gnode_meets(b->at[i]);
+    return PyBool_FromLong(once);
 }
 
 static PyObject *graph_writes(PyObject *x, void *unused)
@@ -851,7 +851,10 @@ static PyGetSetDef graph_getset[] = {
     {"guards", graph_guards, NULL,
      "The conditions on symbols: (test, index, index, whether it holds).", NULL},
     {"writes", graph_writes, NULL, "True when a node writes to a tensor.", NULL},
-    {"draws", graph_draws, NULL, "True when a node draws random numbers.", NULL},
+    {"once", graph_once, NULL,
+     "True when a second run would not be like the first: a node draws random numbers or is a "
+     "call between ranks.",
+     NULL},
     {"sources", graph_sources, NULL, "The C text of every fusion group.", NULL},
     {"built", graph_built, NULL, "Number of programs that compile() built.", NULL},
     {0}};
