@@ -701,6 +701,11 @@ class Walk:
             for part in (x.__origin__, *x.__args__):
                 self.visit(part, "const", -1, part)
             return node
+        if t is slice:
+            node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+            for part in (x.start, x.stop, x.step):
+                self.visit(part, "const", -1, part)
+            return node
         if isinstance(x, BaseException):
             return self.unread(x, source, parent, key, f"it reads an object of type {t.__name__}")
         slots = _slots(t) if t.__flags__ & _HEAP_TYPE else ()

@@ -730,3 +730,9 @@ for _name, _f in {"array_times_a_tensor": lambda x, v: v * x, "tensor_times_an_a
                   "comparison_of_a_tensor_with_an_array": lambda x, v: x > v.max(), "ufunc_of_a_tensor_and_an_array": lambda x, v: numpy.add(x, v),
                   "sum_of_tensors_of_arrays": lambda x, v: x + torch.from_numpy(v)}.items():
     _with_array(_name, _f)
+
+
+@changing("list_in_a_slice")
+def _list_in_a_slice():
+    held = slice([2.], None)
+    return read("x * sum(held.start)", held=held)(), lambda: held.start.append(8.)
