@@ -453,7 +453,7 @@ def calls_of_failed_functions(rank, n):
 
     def program(x, y):
         return fc.all_reduce(x, "sum", dist.group.WORLD), fc.all_reduce(y, "sum", pair)
-    for how in (torch.compile(program), torch.compile(program, backend="eager")):
+    for how in (torch.compile(program), torch.compile(program, backend="eager"), torch.compile(program, backend="aot_eager")):
         for step in range(5):
             x = torch.ones(3)
             if rank < 2 and step < 4:

@@ -271,3 +271,14 @@ def test_a_long_chain_is_partitioned_in_time():
     graph = _C.RecordedGraph(f"graph(%x: float32[2], %g: float32[2]) {{ {body} return %v{n - 1}, %b{n - 1} }}")
     forward, backward, saved, nbytes, twice = graph.partition(1, 1)
     assert saved == 1 and nbytes == 0 and twice == n  # recomputed from the input alone
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "eager", "inductor"])
+def test_a_backend_writes_to_arguments_once(backend):
+    def f(x):
+        x.add_(1)
+        return x * 1
+    compiled = torch.compile(f, backend=backend)
+    for n in (3, 3, 4, 3, 5):
+        x = torch.zeros(n)
+        assert compiled(x).tolist() == x.tolist() == [1.] * n

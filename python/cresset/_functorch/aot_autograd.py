@@ -88,8 +88,9 @@ class _Compiled:
     def __init__(self, fn, inputs, options):
         self.options = options
         needs = [x.requires_grad for x in inputs]
-        # Records with separate leaves, so that the caller's graph is not involved.
-        own = [x.detach().requires_grad_(need) for x, need in zip(inputs, needs)]
+        # Records with separate leaves, so that the caller's graph is not involved, and with copies, because the recorded
+        # calls run: a write to an argument is made by the compiled graph alone.
+        own = [x.detach().clone().requires_grad_(need) for x, need in zip(inputs, needs)]
         if is_grad_enabled() and any(needs):
             self._with_backward(fn, own)
         else:
@@ -180,7 +181,7 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partiti
     """Runs `fn` as graphs compiled by fw_compiler(module, example_inputs) and bw_compiler.
 
     Arguments are tensors, numbers and containers of them.  A new signature is compiled
-    separately.  A function that writes to its arguments raises RuntimeError.
+    separately.  With gradients, a function that writes to its arguments raises RuntimeError.
     """
     if decompositions:
         raise RuntimeError("aot_function: decompositions need a retraced joint graph, which this build does "

@@ -11,6 +11,8 @@ class AotAutograd:
     def __call__(self, gm, example_inputs, **kwargs):
         from ..capture import counters
         from ...functorch.compile import aot_function
+        if any(getattr(node.target, "namespace", "").startswith(("_c10d", "c10d")) for node in gm.graph.nodes):
+            return gm.forward  # recording makes the calls, and other ranks may not record
         counters["aot_autograd"]["total"] += 1
         try:
             made = aot_function(gm.forward, **self.kwargs)
