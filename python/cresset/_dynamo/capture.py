@@ -135,18 +135,20 @@ class Compiler:
         seen = _observation([])
         if seen is None:
             return function(*args, **kwargs)
+        modules = len(sys.modules)
         try:
             return function(*args, **kwargs)
         finally:
             seen.stop()
-            self.learn(seen, _imports(seen.calls()))
+            self.learn(seen, _imports(seen.calls()), len(sys.modules) > modules)
 
-    def learn(self, seen, imported):
+    def learn(self, seen, imported, imports):
+        """Notes what ran in an observed call.  `imports`: with code of imported modules, which later calls do not run."""
         self.imported |= imported
         self.by_string |= seen.names
         self.ran = (self.ran or set()).union(seen.codes)
         self.library_names |= _names_of_library(seen.codes)
-        self.plain_only = self.plain_only or asks_for_types(seen.codes)
+        self.plain_only = self.plain_only or not imports and asks_for_types(seen.codes)
 
     @property
     def other_backend(self):
@@ -597,10 +599,11 @@ class _Recording:
         c, seen = self.compiler, self.observation
         if seen.unnamed is not None:
             raise Refused(seen.unnamed[0], place=seen.unnamed[1])
-        imported, c.plain_only = _imports(calls), c.plain_only or asks_for_types(seen.codes)
+        imported, imports = _imports(calls), len(sys.modules) > self.modules
+        c.plain_only = c.plain_only or not imports and asks_for_types(seen.codes)
         unvisited = self.walk.unvisited(x for x in seen.codes if not _is_trusted_file(x.co_filename))
-        if len(sys.modules) > self.modules:
-            c.learn(seen, imported)
+        if imports:
+            c.learn(seen, imported, imports)
             self.try_again("the call imports modules, whose code reads more than later calls")
         library = _names_of_library(seen.codes)
         unknown = library - self.walk.library_names
@@ -608,12 +611,12 @@ class _Recording:
            not self.walk.hold_attributes(unknown):
             changed = self.walk.changes_library()
             if changed is not None:
-                c.learn(seen, imported)
+                c.learn(seen, imported, imports)
                 self.try_again(f"the call changes globals of {changed}, which later calls read")
                 raise Refused(f"each call changes globals of {changed}")
             self.walk.guard_library([x for x in seen.codes if _is_trusted_file(x.co_filename)])
             return
-        c.learn(seen, imported)
+        c.learn(seen, imported, imports)
         self.try_again("the call runs code, computes names of attributes or imports modules that its guard lacks")
         if unvisited:
             raise Refused(f"it runs {unvisited[0].co_qualname}(), which it finds where no guard can look")

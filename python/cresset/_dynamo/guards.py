@@ -170,8 +170,9 @@ def _module_of(file):
 
 
 def asks_for_types(codes):
-    """Whether code of the standard library reads the builtin `type`, by which it may tell symbols from numbers."""
-    return any("type" in _facts_of_code(x)[0] and not x.co_filename.startswith(_FOLDER) and
+    """Whether code of the standard library, but that of import statements, reads the builtin `type`, by which it may tell
+    symbols from numbers."""
+    return any("type" in _facts_of_code(x)[0] and not x.co_filename.startswith((_FOLDER, "<frozen importlib")) and
                _is_trusted(getattr(_module_of(x.co_filename), "__name__", None)) for x in codes)
 
 
