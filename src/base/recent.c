@@ -1,4 +1,4 @@
-/* Tables that keep what was used lately. */
+/* recent.c - tables that drop the entries which were not used for the longest time. */
 #include "base/recent.h"
 #include "base/memory.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* recent.h - a table from byte strings to pointers that keeps what was used lately.
+/* recent.h - a table from byte strings to pointers that drops entries which are not used.
  *
  * Entries are in one of two generations.  A used one is in the young, which becomes the old
  * when it has `most` entries; the entries of the old are dropped then.  So the last `most`

@@ -49,7 +49,7 @@ static cr_tensor *fake_of(cr_axes_maker *m, const cr_tensor *t)
     return fake_like(m, &type);
 }
 
-/* Each tensor of an argument becomes a fake of its own, an operand of the call. */
+/* Makes a fake tensor for each tensor among the arguments; these are the operands. */
 static cr_value own_arg(cr_axes_maker *m, cr_axes *a, int param, const cr_value *v)
 {
     cr_value out = *v, *list;

@@ -294,7 +294,7 @@ const char *cr_cuda_graph_begin(cr_cuda_graph *g, int index, const char *mode,
     return error;
 }
 
-/* Ends the capture that the graph has begun; a graph without what was captured has no pool. */
+/* Ends the capture that the graph began.  A graph whose capture failed has no pool. */
 static const char *capture_stop(cr_cuda_graph *g)
 {
     const char *error = cr_cuda_use(g->index);
