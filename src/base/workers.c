@@ -13,9 +13,9 @@
  * sleep on a futex.  libgomp's threads spin for milliseconds, in which the processor is lost to
  * the thread that they wait for when programs share processors. */
 #include "base/workers.h"
+#include "base/thread.h"
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -212,26 +212,6 @@ static void workers_after_fork(void)
 
 static void workers_install(void) { pthread_atfork(NULL, NULL, workers_after_fork); }
 
-static bool worker_start(int id)
-{
-    static const int mistakes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    pthread_attr_t how;
-    pthread_t thread;
-    sigset_t all, before;
-    int failed;
-
-    sigfillset(&all);
-    for (size_t i = 0; i < CR_LEN(mistakes); i++)
-        sigdelset(&all, mistakes[i]);
-    pthread_attr_init(&how);
-    pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&thread, &how, worker_run, (void *)(intptr_t)id);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&how);
-    return !failed;
-}
-
 /* Starts workers until there are n, or as many as the system allows. */
 static void workers_start(int n)
 {
@@ -241,7 +221,8 @@ static void workers_start(int n)
         return;
     pthread_once(&once, workers_install);
     pthread_mutex_lock(&starting);
-    while (atomic_load(&started) < n && worker_start(atomic_load(&started) + 1))
+    while (atomic_load(&started) < n &&
+           !cr_thread_start(NULL, worker_run, (void *)(intptr_t)(atomic_load(&started) + 1)))
         atomic_fetch_add(&started, 1);
     pthread_mutex_unlock(&starting);
 }

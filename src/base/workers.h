@@ -1,8 +1,7 @@
 /* workers.h - the threads that share the parts of parallel regions.
  *
  * They start when a region first has parts for them, sleep between regions and stay until the
- * process ends.  A forked child starts its own.  Signals are for the program's threads: workers
- * block all of them except those that a fault in the worker raises. */
+ * process ends.  A forked child starts its own. */
 #ifndef CR_BASE_WORKERS_H
 #define CR_BASE_WORKERS_H
 

@@ -1,6 +1,7 @@
 /* Groups, and the order of their calls. */
 #include "base/env.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "comm/group_impl.h"
 #include "comm/net.h"
 #include "comm/wait.h"
@@ -766,7 +767,7 @@ static cr_status group_enqueue(cr_work *w)
     cr_comm *g = w->g;
 
     if (!g->has_thread) {
-        if (pthread_create(&g->thread, NULL, group_thread, g))
+        if (cr_thread_start(&g->thread, group_thread, g))
             return cr_fail(CR_COMM, "no thread for the calls of a group");
         g->has_thread = true;
     }
@@ -883,8 +884,6 @@ static void *transfer_thread(void *at)
  * keeps the group, whose link the transfer needs. */
 static void transfer_watch(cr_work *w)
 {
-    pthread_t thread;
-
     pthread_mutex_lock(&w->g->lock);
     bool starts = w->transfer && !w->fetched && !w->watched && w->state == WORK_RUNS;
     w->watched |= starts;
@@ -893,10 +892,8 @@ static void transfer_watch(cr_work *w)
         return;
     work_keep(w);
     cr_comm *g = cr_comm_keep(w->g);
-    if (!pthread_create(&thread, NULL, transfer_thread, w)) {
-        pthread_detach(thread);
+    if (!cr_thread_start(NULL, transfer_thread, w))
         return;
-    }
     cr_work_drop(w);
     cr_comm_drop(g);
 }

@@ -2,8 +2,8 @@
 #include "comm/late.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "comm/wait.h"
-#include <pthread.h>
 #include <stdio.h>
 
 typedef struct {
@@ -63,7 +63,6 @@ static cr_status limited_start(limited **out, cr_status (*work)(void *), void *c
                                void (*drop)(void *))
 {
     limited *l = cr_alloc_zero(sizeof *l);
-    pthread_t thread;
 
     if (!l)
         return CR_MEMORY;
@@ -72,11 +71,10 @@ static cr_status limited_start(limited **out, cr_status (*work)(void *), void *c
     l->work = work;
     l->drop = drop;
     l->context = context;
-    if (pthread_create(&thread, NULL, limited_thread, l)) {
+    if (cr_thread_start(NULL, limited_thread, l)) {
         limited_free(l);
         return cr_fail(CR_COMM, "no thread for a call with a time limit");
     }
-    pthread_detach(thread);
     *out = l;
     return CR_OK;
 }

@@ -4,10 +4,10 @@
  * of the table, and refused at its time limit.  A client sends one request at a time.  Where
  * the environment has CR_STORE_KEY, a connection's first request must bring the same text. */
 #include "base/env.h"
+#include "base/thread.h"
 #include "comm/net.h"
 #include "comm/store_impl.h"
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -289,7 +289,7 @@ static cr_status server_open(cr_store_server *s, const cr_store_tcp_options *o)
     if (s->poll < 0 || s->wake < 0 || epoll_ctl(s->poll, EPOLL_CTL_ADD, s->fd, &listen) ||
         epoll_ctl(s->poll, EPOLL_CTL_ADD, s->wake, &wake))
         return server_system("epoll");
-    errno = pthread_create(&s->thread, NULL, server_run, s);
+    errno = cr_thread_start(&s->thread, server_run, s);
     return errno ? server_system("pthread_create") : CR_OK;
 }
 

@@ -18,6 +18,7 @@
 #include "base/isa.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/thread.h"
 #include "jit/cache.h"
 #include "jit/compiler.h"
 #include "jit/vocabulary.h"
@@ -25,7 +26,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -500,26 +500,12 @@ static int most_workers(void)
 }
 
 /* Starts another worker when allowed.  False when there is no worker at all.  The caller holds
- * the lock.  Workers block signals, which are for the program's own threads, except those that
- * a fault in the worker raises. */
+ * the lock. */
 static bool start_worker(void)
 {
-    static const int mistakes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    pthread_attr_t how;
-    pthread_t thread;
-    sigset_t all, before;
-
     if (running >= most_workers())
         return true;
-    sigfillset(&all);
-    for (size_t i = 0; i < CR_LEN(mistakes); i++)
-        sigdelset(&all, mistakes[i]);
-    pthread_attr_init(&how);
-    pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    running += !pthread_create(&thread, &how, worker, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&how);
+    running += !cr_thread_start(NULL, worker, NULL);
     return running > 0;
 }
 

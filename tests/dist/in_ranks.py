@@ -275,7 +275,20 @@ def objects_and_averages(rank, size):
     assert parameter.tolist() == [(size - 1) / 2] * 2
 
 
+def threads_block_signals(rank, size):
+    """A signal is taken by any thread that does not block it; the program's thread would stay in its sleep."""
+    dist.all_reduce(torch.ones(100_000), async_op=True).wait()
+    unblocked = []
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/status") as file:
+            blocked = next(int(line.split()[1], 16) for line in file if line.startswith("SigBlk"))
+        if not all(blocked >> (number - 1) & 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)):
+            unblocked.append(int(thread))
+    assert unblocked == [os.getpid()], unblocked
+
+
 def everything(rank, size):
+    threads_block_signals(rank, size)
     for part in (reductions, movements, sparse_sums_and_events, messages, groups, meshes, derivatives, objects_and_averages,
                  several_tensors_of_a_rank):
         part(rank, size)

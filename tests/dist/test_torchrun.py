@@ -12,9 +12,11 @@ import time
 import pytest
 
 PROGRAM = """
-import os, sys, time
+import faulthandler, os, signal, sys, time
 import torch, torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
+
+faulthandler.register(signal.SIGUSR1)  # prints stacks
 
 @record
 def main():
@@ -58,6 +60,16 @@ def lives(pid):
         return False
 
 
+def stacks(run, pids):
+    """Ends the launcher and returns what its workers that live do."""
+    states = [f"{pid} lives: {lives(pid)}\n" for pid in pids]
+    for pid in filter(lives, pids):
+        os.kill(pid, signal.SIGUSR1)
+    time.sleep(1)  # in which they print
+    run.kill()
+    return "".join(states) + run.communicate()[0]
+
+
 def all_gone(pids, limit=10.0):
     end = time.monotonic() + limit
     while any(map(lives, pids)) and time.monotonic() < end:
@@ -96,7 +108,10 @@ def test_workers_end_with_the_launcher(program, number):
     pids = [pid for line in lines for pid in pids_of(line)]
     assert len(pids) == 2, lines
     run.send_signal(number)
-    run.wait(20)
+    try:
+        run.wait(40)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"the launcher {run.pid} still runs; its workers:\n{stacks(run, pids)}")
     run.stdout.close()
     assert run.returncode != 0 and all_gone(pids)
 

@@ -18,6 +18,8 @@
 #include <gloo/transport/unbound_buffer.h>
 #include <memory>
 #include <mutex>
+#include <pthread.h>
+#include <signal.h>
 #include <stdexcept>
 #include <string>
 #include <sys/eventfd.h>
@@ -174,12 +176,28 @@ struct Context {
     std::unique_ptr<Starter> starter;
 };
 
+// Signals are for the program's threads: the device's thread starts with all of them blocked.
+std::shared_ptr<gloo::transport::Device> make_device(const char *host)
+{
+    struct Blocked {
+        Blocked()
+        {
+            sigset_t all;
+            sigfillset(&all);
+            pthread_sigmask(SIG_SETMASK, &all, &before);
+        }
+        ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+        sigset_t before;
+    } blocked;
+    gloo::transport::tcp::attr where(host);
+    return gloo::transport::tcp::CreateDevice(where);
+}
+
 int open(void **out, int rank, int size, const char *host, const cr_shim_store *store,
          long timeout_ms, char *error)
 {
     return guarded(error, [&] {
-        gloo::transport::tcp::attr where(host);
-        auto device = gloo::transport::tcp::CreateDevice(where);
+        auto device = make_device(host);
         std::unique_ptr<Context> made(new Context);
         made->c = std::make_shared<gloo::rendezvous::Context>(rank, size);
         made->c->setTimeout(ms(timeout_ms));

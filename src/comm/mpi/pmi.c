@@ -6,9 +6,9 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "comm/net.h"
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,7 +212,6 @@ static void *pmi_run(void *at)
 cr_status cr_pmi_serve(int size, bool everywhere, int *port)
 {
     pmi_server *s = cr_alloc_zero(sizeof *s);
-    pthread_t thread;
     cr_status st = CR_MEMORY;
 
     if (!s)
@@ -227,11 +226,9 @@ cr_status cr_pmi_serve(int size, bool everywhere, int *port)
         st = cr_net_listen(&s->listen, everywhere ? "0.0.0.0" : "127.0.0.1", 0);
     if (!st)
         *port = cr_net_port(s->listen);
-    if (!st && pthread_create(&thread, NULL, pmi_run, s))
+    if (!st && cr_thread_start(NULL, pmi_run, s))
         st = cr_fail(CR_COMM, "no thread for MPI's start");
     if (st)
         pmi_free(s);
-    else
-        pthread_detach(thread);
     return st;
 }
