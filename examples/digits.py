@@ -3,14 +3,17 @@
     python examples/digits.py [--epochs N] [--out FOLDER] [--device cuda]
 
 Trains twice from the same initial weights: eagerly, and with the training step compiled.
-Prints the loss and the time of every epoch, whether all losses are equal, and the accuracy on
-the test set (a fifth of the data).  Writes to FOLDER: digits.safetensors (the weights, reloaded
+Prints the loss and the time of every epoch, whether all losses are equal, the accuracy on the
+test set (a fifth of the data), and what compile() reports of a function that prints, branches on a
+value and calls NumPy.  Writes to FOLDER: digits.safetensors (the weights, reloaded
 and checked), loss.png (the loss of every step), misread.png (the misclassified test digits) and
 step.svg (the fused graph of the compiled step).
 """
 import argparse
 import os
 import time
+
+import numpy as np
 
 import cresset as torch
 import cresset.nn as nn
@@ -114,6 +117,21 @@ def predict(model, data):
         return model(images).argmax(1), labels
 
 
+def count_misread(model, data):
+    """Returns how often each digit is misread, by a compiled function that does what Python allows, and its report."""
+    @torch.compile
+    def misread(images, labels):
+        wrong = model(images).argmax(1) != labels
+        counts = np.bincount(labels[wrong].cpu().numpy(), minlength=10)
+        if wrong.any():
+            print(f"misread {int(wrong.sum())} of {len(labels)}, most often {counts.argmax()}")
+        return counts
+
+    with torch.no_grad():
+        counts = sum(misread(images, labels) for images, labels in DataLoader(data, batch_size=90))
+    return counts, torch.compiler.report(misread)
+
+
 def save_and_check(model, folder):
     """Writes the weights, loads them into a new network, and compares."""
     from cresset.safetensors import load_file, save_file
@@ -177,6 +195,10 @@ def main():
     read, labels = predict(model, held_back)
     draw(losses, held_back.tensors[0].cpu(), read, labels, args.out)
     accuracy = (read == labels).float().mean().item()
+    counts, report = count_misread(model, held_back)
+    if counts.sum() != (read != labels).sum().item():
+        raise RuntimeError(f"the compiled function counts {counts.sum()} misread digits, not {(read != labels).sum()}")
+    print(report, end="")
     print(f"held-back accuracy: {accuracy * 100:.1f} %")
 
 
