@@ -76,10 +76,36 @@ static bool sums_by_threads(const cr_dnnl_table *d, dnnl_primitive_desc_t desc)
            strstr(name, "1x1") || strstr(name, "gemm");
 }
 
-/* Takes the kernel that oneDNN chose.  False when it is refused; *desc is NULL then. */
-static bool accept(const cr_dnnl_table *d, dnnl_primitive_desc_t *desc)
+/* oneDNN 2.6 computes the gradient of x wrongly with AMX in two cases, which its source shows:
+ * - The kernel copies rows of y, with the stride's zeros between the elements, to rows of at
+ *   least extent + 17 columns.  A larger stride leaves a row without an element of y; then the
+ *   number of columns is negative, and the copy writes over all memory behind the row.
+ * - Of two tiles of 16 columns, the kernel stores the first while it computes the second.  A
+ *   plane of the depth behind the last window has no products, and its first tile is not
+ *   stored. */
+static bool amx_input_gradient_fails(const cr_conv *c)
 {
-    if (!sums_by_threads(d, *desc))
+    int64_t last = c->dims - 1, extent = (c->kernel[last] - 1) * c->dilation[last] + 1;
+    int64_t depth = (c->out[0] - 1) * c->stride[0] + (c->kernel[0] - 1) * c->dilation[0] + 1;
+
+    return c->stride[last] > extent + 17 ||
+           (c->dims == 3 && c->in[0] + c->pad[0] > depth && c->in[last] > 16);
+}
+
+static bool fails_with_amx(const cr_dnnl_table *d, dnnl_primitive_desc_t desc,
+                           const conv_key *key)
+{
+    const char *name = NULL;
+
+    return key->kind == CR_CONV_X && amx_input_gradient_fails(&key->conv) &&
+           (d->dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) ||
+            strstr(name, "amx"));
+}
+
+/* Takes the kernel that oneDNN chose.  False when it is refused; *desc is NULL then. */
+static bool accept(const cr_dnnl_table *d, const conv_key *key, dnnl_primitive_desc_t *desc)
+{
+    if (!sums_by_threads(d, *desc) && !fails_with_amx(d, *desc, key))
         return true;
     d->dnnl_primitive_desc_destroy(*desc);
     *desc = NULL;
@@ -95,7 +121,7 @@ static bool make_y(const cr_dnnl_table *d, const conv_key *key, problem *p, cr_d
             key->bias ? &p->bias.plain : NULL, &p->y.any, p->stride, p->dilation, p->before,
             p->after) ||
         d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, NULL) ||
-        !accept(d, &out->desc))
+        !accept(d, key, &out->desc))
         return false;
     cr_dnnl_operand(out, DNNL_ARG_SRC, false, &p->x.plain);
     cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &p->w.plain);
@@ -118,7 +144,7 @@ static dnnl_primitive_desc_t forward_hint(const cr_dnnl_table *d, problem *p)
     return hint;
 }
 
-static bool make_x(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
+static bool make_x(const cr_dnnl_table *d, const conv_key *key, problem *p, cr_dnnl_recipe *out)
 {
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t hint = forward_hint(d, p);
@@ -130,7 +156,7 @@ static bool make_x(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
              &desc, dnnl_convolution_direct, &p->x.any, &p->w.any, &p->y.any, p->stride,
              p->dilation, p->before, p->after) &&
          !d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, hint) &&
-         accept(d, &out->desc);
+         accept(d, key, &out->desc);
     d->dnnl_primitive_desc_destroy(hint);
     cr_dnnl_operand(out, DNNL_ARG_DIFF_SRC, true, &p->x.plain);
     cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &p->w.plain);
@@ -166,7 +192,7 @@ static bool conv_make_recipe(const cr_dnnl_table *d, const void *bytes, cr_dnnl_
         return false;
     switch ((cr_conv_kind)key->kind) {
     case CR_CONV_Y: return make_y(d, key, &p, out);
-    case CR_CONV_X: return make_x(d, &p, out);
+    case CR_CONV_X: return make_x(d, key, &p, out);
     default: return make_w(d, &p, out);
     }
 }

@@ -289,6 +289,78 @@ TEST(random_convolutions_agree_with_the_definition)
     }
 }
 
+/* Gives a dim `out` windows with `room` elements behind the last.  False when there is no such
+ * dim, or when padding alone fills a window. */
+static bool spread_conv(cr_conv *c, int64_t d, int64_t out, int64_t room)
+{
+    int64_t extent = (c->kernel[d] - 1) * c->dilation[d] + 1;
+
+    c->out[d] = out;
+    c->in[d] = (out - 1) * c->stride[d] + extent - 2 * c->pad[d] + room;
+    return c->in[d] > 0 && c->pad[d] < extent && room < c->stride[d];
+}
+
+static void check_spread(const cr_conv *c)
+{
+    static const cr_dtype types[] = {CR_F32, CR_BF16, CR_F16, CR_F64};
+    char text[400];
+
+    name_conv(c, text, sizeof text);
+    for (size_t t = 0; t < CR_LEN(types); t++)
+        for (int which = CR_CONV_Y; which <= CR_CONV_W; which++) {
+            cr_test_compared();
+            double wrong = check(c, types[t], which, false);
+            if (!(wrong <= (types[t] == CR_BF16 ? 1.6e-2 : 2e-3)))
+                cr_test_failed(__FILE__, __LINE__, "%s, map %d, %s: %g",
+                               cr_dtype_name(types[t]), which, text, wrong);
+        }
+}
+
+TEST(strides_may_be_longer_than_kernel_and_rows)
+{
+    /* kernel, dilation, stride, windows, padding, elements behind the last window */
+    static const int64_t rows[][6] = {
+        {3, 1, 1000, 3, 0, 0}, {1, 1, 19, 2, 0, 0}, {1, 1, 40, 3, 0, 39}, {3, 1, 18, 3, 1, 0},
+        {3, 1, 21, 3, 1, 20},  {3, 2, 22, 3, 0, 1}, {3, 2, 23, 4, 2, 22}, {2, 9, 64, 2, 3, 5},
+        {5, 1, 7, 5, 2, 6},    {2, 1, 2, 17, 0, 1}};
+
+    for (size_t i = 0; i < CR_LEN(rows); i++)
+        for (int64_t dims = 1; dims <= CR_CONV_DIMS; dims++)
+            for (int64_t channels = 1; channels <= 17; channels += 16) {
+                const int64_t *r = rows[i];
+                cr_conv c = {
+                    .dims = dims, .batch = 1, .groups = 1, .ic = channels, .oc = channels};
+                bool fits = true;
+                for (int64_t d = 0; d < dims; d++) {
+                    bool last = d == dims - 1;
+                    c.kernel[d] = last ? r[0] : 2, c.dilation[d] = last ? r[1] : 1;
+                    c.stride[d] = last ? r[2] : 3 + d, c.pad[d] = last ? r[4] : 0;
+                    fits = spread_conv(&c, d, last ? r[3] : 2, last ? r[5] : 1) && fits;
+                }
+                if (fits)
+                    check_spread(&c);
+            }
+}
+
+TEST(strides_of_rows_and_planes_may_be_longer_than_the_kernel)
+{
+    static const int64_t strides[] = {5, 11, 23, 100};
+
+    for (size_t i = 0; i < CR_LEN(strides); i++)
+        for (int64_t dims = 2; dims <= CR_CONV_DIMS; dims++)
+            for (int64_t d = 0; d < dims - 1; d++) {
+                cr_conv c = {.dims = dims, .batch = 2, .groups = 1, .ic = 5, .oc = 3};
+                bool fits = true;
+                for (int64_t k = 0; k < dims; k++) {
+                    c.kernel[k] = 2, c.dilation[k] = 1, c.pad[k] = k == d;
+                    c.stride[k] = k == d ? strides[i] : 1;
+                    fits = spread_conv(&c, k, k == d ? 3 : 2, k == d ? 4 : 0) && fits;
+                }
+                CHECK(fits);
+                check_spread(&c);
+            }
+}
+
 /* The layers of a ResNet, with fewer channels, and the size of their input. */
 TEST(ordinary_layers_have_the_librarys_weight_gradient)
 {
