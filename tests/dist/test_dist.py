@@ -31,8 +31,8 @@ def alarm():
         raise InterruptedError("alarm")
 
     def run(call):
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
         with pytest.raises(InterruptedError, match="alarm"):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
             call()
 
     before = signal.signal(signal.SIGALRM, handler)
