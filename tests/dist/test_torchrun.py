@@ -31,7 +31,8 @@ def main():
     if sys.argv[1] == "raise" and dist.get_rank() == 1:
         raise ValueError("no luck")
     if sys.argv[1] == "sleep":
-        time.sleep(60)
+        for _ in range(600):  # a signal that arrives just before a sleep is handled after it
+            time.sleep(0.1)
     dist.barrier()
     dist.destroy_process_group()
 
