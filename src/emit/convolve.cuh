@@ -1,9 +1,10 @@
-/* convolve.cuh - convolutions of integers and complex numbers on an NVIDIA GPU, which its
- * libraries lack, and their transposes in the input and in the weight.
+/* convolve.cuh - convolutions on an NVIDIA GPU that its libraries lack (of integers, of complex
+ * numbers, of sizes without an algorithm), and their transposes in the input and in the weight.
  *
  * Follows move.cuh.  CC_ITEM is the type of elements.  A thread adds up the products of one
  * element of the result.  Sums of integers are those of unsigned numbers, in which any order
- * has the same bits; complex numbers are multiplied and added as they are. */
+ * has the same bits; complex numbers are multiplied and added as they are; sums of floats are in
+ * float64, rounded once. */
 #ifndef CR_EMIT_CONVOLVE_CUH
 #define CR_EMIT_CONVOLVE_CUH
 
@@ -45,6 +46,21 @@ template <class T> struct cc_number {
     };
 CC_DEFINE_COMPLEX(cm_c64)
 CC_DEFINE_COMPLEX(cm_c128)
+#define CC_DEFINE_FLOAT(T)                                                                     \
+    template <> struct cc_number<T> {                                                          \
+        typedef double sum;                                                                    \
+        CV_FN sum none() { return 0; }                                                         \
+        CV_FN sum plus(sum s, T x) { return s + (double)cm_real(x); }                          \
+        CV_FN sum plus(sum s, T a, T b)                                                        \
+        {                                                                                      \
+            return s + (double)cm_real(a) * (double)cm_real(b);                                \
+        }                                                                                      \
+        CV_FN T back(sum s) { return cm_to<T>::of(s); }                                        \
+    };
+CC_DEFINE_FLOAT(cm_f16)
+CC_DEFINE_FLOAT(cm_bf16)
+CC_DEFINE_FLOAT(cm_f32)
+CC_DEFINE_FLOAT(cm_f64)
 typedef cc_number<CC_ITEM> cc_of;
 typedef cc_of::sum cc_sum;
 

@@ -155,8 +155,21 @@ void run(void *h, const tensor &x, const tensor &w, const tensor &y, const convo
     fake_cuda_enqueue(((handle *)h)->stream, &job);
 }
 
-int find(int *n, void *out, const convolution *c)
+/* The sizes of y are those that x, w and the convolution give. */
+bool fits(const tensor &x, const tensor &w, const tensor &y, const convolution &c)
 {
+    for (int d = 0; d < c.n; d++) {
+        long room = (long)x.size[d + 2] + 2 * c.pad[d] - (long)(w.size[d + 2] - 1) * c.dilation[d] - 1;
+        if (room / c.stride[d] + 1 != y.size[d + 2])
+            return false;
+    }
+    return true;
+}
+
+int find(int *n, void *out, const void *x, const void *w, const void *y, const convolution *c)
+{
+    if (!fits(*(const tensor *)x, *(const tensor *)w, *(const tensor *)y, *c))
+        return BAD_PARAM;
     found all[2];
     memset(all, 0, sizeof all);
     all[0].algorithm = 7; /* faster, but not deterministic */
@@ -231,17 +244,17 @@ API cudnnSetConvolutionMathType(void *c, int math)
     return ((convolution *)c)->math = math, math >= 0 && math <= FMA ? OK : BAD_PARAM;
 }
 
-API cudnnGetConvolutionForwardAlgorithm_v7(void *, void *, void *, void *c, void *, int, int *n, void *out)
+API cudnnGetConvolutionForwardAlgorithm_v7(void *, void *x, void *w, void *c, void *y, int, int *n, void *out)
 {
-    return find(n, out, (convolution *)c);
+    return find(n, out, x, w, y, (convolution *)c);
 }
-API cudnnGetConvolutionBackwardDataAlgorithm_v7(void *, void *, void *, void *c, void *, int, int *n, void *out)
+API cudnnGetConvolutionBackwardDataAlgorithm_v7(void *, void *w, void *y, void *c, void *x, int, int *n, void *out)
 {
-    return find(n, out, (convolution *)c);
+    return find(n, out, x, w, y, (convolution *)c);
 }
-API cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *, void *, void *, void *c, void *, int, int *n, void *out)
+API cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *, void *x, void *y, void *c, void *w, int, int *n, void *out)
 {
-    return find(n, out, (convolution *)c);
+    return find(n, out, x, w, y, (convolution *)c);
 }
 
 API cudnnConvolutionForward(void *h, const void *, void *x, const void *px, void *w, const void *pw, void *c, int algorithm,

@@ -1290,6 +1290,31 @@ def test_transposed_convolution_and_other_layouts():
     assert torch.allclose(got.cpu(), torch.nn.functional.conv2d(x, w.transpose(2, 3), b[:4]), atol=1e-5)
 
 
+SIZES_WITHOUT_ALGORITHM = [((2, 4, 5), (4, 3, 3), dict(dilation=2, output_padding=1)),
+                           ((2, 4, 5, 6), (4, 3, 3, 2), dict(dilation=2, output_padding=1, padding=1)),
+                           ((1, 4, 5, 6), (4, 2, 1, 3), dict(stride=(1, 2), dilation=(4, 3), output_padding=(3, 2), groups=2)),
+                           ((1, 2, 3, 4, 3), (2, 2, 2, 1, 2), dict(dilation=3, output_padding=(2, 0, 1)))]
+
+
+@pytest.mark.parametrize("size, kernel, how", SIZES_WITHOUT_ALGORITHM)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_transposed_convolutions_without_an_algorithm_of_cudnn(size, kernel, how, dtype):
+    """An output padding of the stride or more leaves elements that no convolution of these sizes has."""
+    torch.manual_seed(7)
+    f = {3: torch.nn.functional.conv_transpose1d, 4: torch.nn.functional.conv_transpose2d,
+         5: torch.nn.functional.conv_transpose3d}[len(size)]
+    channels = kernel[1] * how.get("groups", 1)
+    x, w, b = (torch.randint(-3, 4, n).to(dtype) for n in (size, kernel, (channels,)))
+    results = []
+    for device in ("cuda", "cpu"):
+        leaves = [t.to(device).requires_grad_() for t in (x, w, b)]
+        y = f(*leaves, **how)
+        (y * torch.arange(y.numel(), device=device).view(y.shape).remainder(3).to(dtype)).sum().backward()
+        results.append([y.detach().cpu()] + [t.grad.cpu() for t in leaves])
+    for a, b in zip(*results):
+        assert torch.equal(a, b)
+
+
 def test_pinned_memory():
     x = torch.arange(24.0).reshape(4, 6).t()
     assert not x.is_pinned()

@@ -9,7 +9,9 @@
  *
  * Arrays that are channels_last are computed in the library's channels-last layout, others row
  * by row: an engine turns them where that is faster.  A convolution without an engine in one
- * layout is tried in the other.  Arrays of another layout are copied. */
+ * layout is tried in the other, and computed by the library's own kernel (convolve.c) where
+ * cuDNN has none in both: cuDNN has no transposed convolutions with an output padding of the
+ * stride or more.  Arrays of another layout are copied. */
 #include "base/memory.h"
 #include "base/recent.h"
 #include "device/cuda/cuda.h"
@@ -528,9 +530,7 @@ static const char *conv_run(int index, conv_call *c)
         return error;
     key.last = !key.last;
     error = conv_run_as(&key, *c);
-    return error == cr_command_declines
-               ? CR_LACKS("cuDNN has no algorithm for this convolution.")
-               : error;
+    return error == cr_command_declines ? cr_conv_direct(index, c) : error;
 }
 
 /* --- entries --- */

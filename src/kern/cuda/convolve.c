@@ -1,5 +1,5 @@
-/* Convolutions of integers and complex numbers on NVIDIA devices; the kernels are in
- * emit/convolve.cuh. */
+/* Convolutions that cuDNN lacks on NVIDIA devices: of integers, of complex numbers, of sizes
+ * without an algorithm.  The kernels are in emit/convolve.cuh. */
 #include "jit/cuda.h"
 #include "kern/cuda/cudnn.h"
 #include "num/dtype.h"

@@ -44,7 +44,8 @@ typedef struct {
  * `fill`.  One number is that of all dims.  False for numbers that do not fit. */
 bool cr_conv_steps(int32_t *out, const cr_given *g, int real, int dims, int64_t fill);
 
-/* A convolution of integers or complex numbers, which the library lacks (convolve.c). */
+/* A convolution of integers, of complex numbers, or of sizes for which the library has no
+ * algorithm (convolve.c). */
 const char *cr_conv_direct(int index, const conv_call *c);
 
 /* The arrays are x (input), w (weight) and y (output), all in one layout: row-major, or with
