@@ -3,8 +3,8 @@
  *
  * Follows move.cuh.  CC_ITEM is the type of elements.  A thread adds up the products of one
  * element of the result.  Sums of integers are those of unsigned numbers, in which any order
- * has the same bits; complex numbers are multiplied and added as they are; sums of floats are in
- * float64, rounded once. */
+ * has the same bits; complex numbers are multiplied and added as they are.  Sums of floats are
+ * in float64 and rounded once. */
 #ifndef CR_EMIT_CONVOLVE_CUH
 #define CR_EMIT_CONVOLVE_CUH
 
