@@ -264,6 +264,28 @@ def test_a_kept_graph(tmp_path):
     assert (tmp_path / "g.dot").read_text().startswith("digraph")
 
 
+def test_graphs_of_the_accelerator():
+    x = torch.arange(5., device="cuda")
+    warm(lambda: x.mul(2))
+    g = torch.accelerator.Graph()
+    with torch.cuda.Stream(), g:
+        y = x * 2
+    other = torch.accelerator.Graph(True, pool=g.pool(), capture_error_mode="relaxed")
+    with torch.cuda.Stream(), other:
+        z = y + x
+    x.add_(1)
+    g.replay()
+    other.instantiate()
+    other.replay()
+    assert other.pool() == g.pool() and z.tolist() == [3., 6., 9., 12., 15.]
+    g.reset()
+    with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+        g.replay()
+    g.capture_error_mode = "strict"
+    with pytest.raises(RuntimeError, match="Unknown capture error mode"), torch.cuda.Stream(), g:
+        pass
+
+
 @pytest.mark.parametrize("unused", [False, True])
 def test_callables(unused):
     torch.manual_seed(1)

@@ -81,7 +81,7 @@ def test_compiled_programs_make_tensors_on_the_named_device():
 def test_without_an_accelerator():
     a = torch.accelerator
     assert not a.is_available() and a.device_count() == 0 and a.current_accelerator() is None
-    for call in (a.current_device_index, lambda: a.set_device_index(0), a.current_stream, a.synchronize, a.empty_cache,
+    for call in (a.current_device_index, lambda: a.set_device_index(0), a.current_stream, a.synchronize, a.empty_cache, a.Graph,
                  a.device_index(0).__enter__):
         with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available."):
             call()

@@ -1,21 +1,22 @@
 """The accelerator: the device that a backend registers (utils.load_backend), CUDA, or none."""
 import warnings
 
-from . import _C
-from .utils import backend_registration as _backend
+from .. import _C
+from ..utils import backend_registration as _backend
+from .graphs import Graph
 
 __all__ = ["is_available", "device_count", "current_accelerator", "current_device_index", "current_device_idx",
            "set_device_index", "set_device_idx", "current_stream", "set_stream", "synchronize", "device_index",
            "empty_cache", "empty_host_cache", "memory_stats", "memory_allocated", "max_memory_allocated", "memory_reserved",
            "max_memory_reserved", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "get_memory_info",
-           "get_device_capability"]
+           "get_device_capability", "Graph"]
 
 
 def _cuda():
     """The module torch.cuda if CUDA is the accelerator, else None."""
     if _C._backend_count() or not _C._cuda_count():
         return None
-    from . import cuda
+    from .. import cuda
     return cuda
 
 
@@ -184,5 +185,5 @@ class device_index:
 
 
 def __getattr__(name):
-    from ._absent_names import missing
+    from .._absent_names import missing
     raise missing(__name__, name)
