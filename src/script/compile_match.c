@@ -812,12 +812,16 @@ static cr_snode *match_call_node(matching *m, cr_sfunction *f)
     cr_svalue *callee;
     cr_snode *n;
 
-    if (f->owner && !f->is_hook) {
-        n = cr_snode_new(m->c->block, CR_SPRIM_CALL_METHOD, m->range);
+    cr_sconstant value = {.type = cr_stype_function(m->c->unit, f), .function = f};
+
+    if (f->caller || (f->owner && !f->is_hook)) {
+        n = cr_snode_new(m->c->block, f->caller ? CR_SPRIM_PYTHON : CR_SPRIM_CALL_METHOD,
+                         m->range);
         n->name = f->name;
+        if (f->caller)
+            n->value = cr_session_copy(m->c->s, &value, sizeof value);
         return n;
     }
-    cr_sconstant value = {.type = cr_stype_function(m->c->unit, f), .function = f};
     callee = compile_constant(m->c, &value, (cr_srange){0});
     n = cr_snode_new(m->c->block, CR_SPRIM_CALL_FUNCTION, m->range);
     cr_snode_input(n, callee);
@@ -853,7 +857,8 @@ static cr_svalue *call_dropped(compiler *c, const cr_sfunction *f, cr_srange ran
     static const char why[] =
         "This Python function is annotated to be ignored and cannot be run";
     cr_sconstant text = {.type = CR_STYPE_OF(STR), .s = why, .len = sizeof why - 1};
-    cr_svalue *both[] = {compile_constant(c, &text, range), compile_none(c, range)};
+    cr_srange none = {0};
+    cr_svalue *both[] = {compile_constant(c, &text, none), compile_none(c, none)};
 
     compile_one(c, "prim::RaiseException", range, 2, both);
     return compile_construct(c, CR_SPRIM_UNINITIALIZED, f->schema.result->type, 0, NULL, range);

@@ -169,6 +169,7 @@ static cr_status exec_prepare_step(exec_preparer *p, exec_step *s)
         if (n->input[0]->by && n->input[0]->by->prim == CR_SPRIM_CONSTANT)
             s->callee = n->input[0]->by->value->function;
         break;
+    case CR_SPRIM_PYTHON: s->callee = n->value ? n->value->function : NULL; break;
     default: break;
     }
     return CR_OK;
@@ -962,11 +963,12 @@ static cr_status exec_constant(exec_frame *f, const exec_step *s)
     return CR_OK;
 }
 
-static cr_status exec_function(exec_frame *f, const exec_step *s)
+/* `from`: the first input that is an argument. */
+static cr_status exec_function(exec_frame *f, const exec_step *s, int from)
 {
     if (!s->callee)
         return cr_fail(CR_RUNTIME, "a value that is not a function is called");
-    return exec_call_step(f, s, s->callee, 1);
+    return exec_call_step(f, s, s->callee, from);
 }
 
 static cr_status exec_step_run(exec_frame *f, const exec_step *s)
@@ -982,7 +984,8 @@ static cr_status exec_step_run(exec_frame *f, const exec_step *s)
     case CR_SPRIM_SET_ATTR: return exec_set_attribute(f, s);
     case CR_SPRIM_CALL_METHOD:
     case CR_SPRIM_INTERFACE_METHOD: return exec_method(f, s);
-    case CR_SPRIM_CALL_FUNCTION: return exec_function(f, s);
+    case CR_SPRIM_CALL_FUNCTION: return exec_function(f, s, 1);
+    case CR_SPRIM_PYTHON: return exec_function(f, s, 0);
     case CR_SPRIM_CREATE_OBJECT: return exec_new_object(f, s);
     case CR_SPRIM_LIST_CONSTRUCT: return exec_list(f, s);
     case CR_SPRIM_TUPLE_CONSTRUCT: return exec_tuple(f, s);

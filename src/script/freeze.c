@@ -219,6 +219,7 @@ static void freeze_node(freezer *f, const cr_snode *n)
         for (int i = 0; i < n->input_count; i++)
             freeze_keep_sites(f, n->input[i]);
         return;
+    case CR_SPRIM_PYTHON: return; /* torch keeps no attribute for it */
     default: break;
     }
     for (int k = 0; k < n->output_count && !n->block_count; k++)

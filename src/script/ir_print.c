@@ -196,6 +196,8 @@ static void print_attributes(graph_printer *p, const cr_snode *n)
 {
     if (n->prim == CR_SPRIM_CONSTANT)
         print_value(p, n->value);
+    else if (n->prim == CR_SPRIM_PYTHON)
+        cr_text_printf(p->out, "^%s[]()", n->name);
     else if (n->prim == CR_SPRIM_TUPLE_SLICE)
         cr_text_printf(p->out, "[beg=%lld, end=%lld]", (long long)n->begin, (long long)n->end);
     else if (n->prim == CR_SPRIM_IS_INSTANCE)
@@ -252,7 +254,7 @@ static void print_node(graph_printer *p, const cr_snode *n, int level)
         cr_text_put(p->out, i ? ", " : "");
         print_definition(p, n->output[i]);
     }
-    cr_text_printf(p->out, " = %s", cr_snode_kind(n));
+    cr_text_printf(p->out, " = %s", n->prim == CR_SPRIM_PYTHON ? "" : cr_snode_kind(n));
     print_attributes(p, n);
     print_uses(p, n->input, n->input_count);
     if (n->scope)

@@ -57,6 +57,21 @@ static cr_status save_type(saver *s, const cr_stype *t)
     return t->cls ? save_class(s, t->cls) : CR_OK;
 }
 
+static cr_status save_refuse_python(const cr_snode *n)
+{
+    cr_text where = {0};
+
+    cr_srange_mark(&where, n->range);
+    cr_status st = cr_fail(
+        CR_RUNTIME,
+        "\nCould not export Python function call '%s'. Remove calls to Python functions "
+        "before export. Did you forget to add @script or @script_method annotation? If "
+        "this is a nn.ModuleList, add it to __constants__:\n%s",
+        n->name, cr_text_str(&where));
+    cr_text_drop(&where);
+    return st;
+}
+
 static cr_status save_block(saver *s, const cr_sblock *b)
 {
     for (const cr_snode *n = b->first; n; n = n->next) {
@@ -64,6 +79,8 @@ static cr_status save_block(saver *s, const cr_sblock *b)
             CR_TRY(save_type(s, n->output[i]->type));
         for (int i = 0; i < n->type_count; i++)
             CR_TRY(save_type(s, n->types[i]));
+        if (n->prim == CR_SPRIM_PYTHON)
+            return save_refuse_python(n);
         if (n->prim == CR_SPRIM_CONSTANT && n->value->type->kind == CR_STYPE_FUNCTION)
             CR_TRY(n->value->function->owner ? save_class(s, n->value->function->owner)
                                              : save_function(s, n->value->function));
@@ -139,13 +156,6 @@ static cr_status save_function(saver *s, const cr_sfunction *f)
                        "'%s' cannot be saved: it stands for an operator that was "
                        "read from another archive",
                        f->qualified);
-    if (f->caller)
-        return cr_fail(CR_RUNTIME,
-                       "Could not export Python function call '%s'. Remove calls to Python "
-                       "functions before export. Did you forget to add @script or "
-                       "@script_method annotation? If this is a nn.ModuleList, add it to "
-                       "__constants__",
-                       f->name);
     CR_TRY(save_signature(s, f));
     return save_put_item(s, (save_item){.function = f}, f, f->qualified);
 }
@@ -159,7 +169,8 @@ static cr_status save_class(saver *s, const cr_sclass *c)
     for (size_t i = 0; i < c->attribute_count; i++)
         CR_TRY(save_type(s, c->attribute[i].type));
     for (size_t i = 0; i < c->method_count; i++)
-        CR_TRY(save_signature(s, c->method[i]));
+        if (!c->method[i]->caller)
+            CR_TRY(save_signature(s, c->method[i]));
     return save_put_item(s, (save_item){.cls = c}, c, c->name);
 }
 

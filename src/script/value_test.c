@@ -48,6 +48,50 @@ TEST(an_object_keeps_its_unit)
     cr_ivalue_drop(o);
 }
 
+TEST(a_deep_copy_has_one_copy_of_what_several_places_hold)
+{
+    cr_ivalue list, object, dict, copy;
+
+    OK(cr_ilist_new(&list, NULL, 0));
+    OK(cr_ilist_append(list.list, cr_iv_int(4)));
+    OK(cr_idict_new(&dict, NULL));
+    OK(cr_idict_set(dict.dict, text("key"), cr_ivalue_keep(list)));
+    OK(cr_iobject_new(&object, NULL, NULL, 3));
+    object.object->slot[0] = list;
+    object.object->slot[1] = dict;
+    object.object->slot[2] = cr_ivalue_keep(object);
+    OK(cr_ivalue_deepcopy(&copy, &object));
+    cr_ivalue *slot = copy.object->slot;
+    OK(cr_ilist_append(slot[0].list, cr_iv_int(5)));
+    EQ(slot[0].list->len, 2);
+    EQ(list.list->len, 1);
+    EQ(slot[1].dict->at[0].value.list, slot[0].list);
+    EQ(slot[2].object, copy.object);
+    CHECK(copy.object != object.object);
+    cr_iobject_clear(copy.object);
+    cr_iobject_clear(object.object);
+    cr_ivalue_drop(copy);
+    cr_ivalue_drop(object);
+}
+
+TEST(a_deep_copy_of_a_chain_of_a_million_objects_needs_no_recursion)
+{
+    cr_ivalue first = cr_iv_none(), next;
+    int count = 0;
+
+    for (int i = 0; i < 1000000; i++) {
+        OK(cr_iobject_new(&next, NULL, NULL, 1));
+        next.object->slot[0] = first;
+        first = next;
+    }
+    OK(cr_ivalue_deepcopy(&next, &first));
+    for (cr_ivalue *v = &next; v->kind == CR_IV_OBJECT; v = &v->object->slot[0])
+        count++;
+    EQ(count, 1000000);
+    cr_ivalue_drop(first);
+    cr_ivalue_drop(next);
+}
+
 TEST(a_list_inserts_takes_and_owns)
 {
     cr_ivalue l, s = text("a");

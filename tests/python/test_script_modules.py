@@ -67,7 +67,7 @@ def test_hooks_properties_and_calls_of_python():
     m.inner.register_forward_hook(after)
     s = torch.jit.script(m)
     x = torch.ones(2)
-    assert torch.equal(m(x), s(x)) and m.seen == 2
+    assert torch.equal(m(x), s(x)) and (m.seen, s.seen) == (1, 1)
     assert s.pair == 6 and s.n == 3
     s.pair = 10
     assert s.n == 5
@@ -119,8 +119,7 @@ def traced(made):
 WAYS = {
     "module": lambda s: s, "method": lambda s: s.forward, "inner module": lambda s: lambda x: s.inner(x) * 2,
     "inner module alone": lambda s: (lambda inner: lambda x: inner(x) * 2)(s.inner),
-    "frozen": lambda s: torch.jit.freeze(s.eval()),
-    "copy": copy.copy, "inner module of a copy": lambda s: (lambda inner: lambda x: inner(x) * 2)(copy.copy(s).inner),
+    "copy": copy.copy, "deep copy": copy.deepcopy, "inner module of a copy": lambda s: (lambda inner: lambda x: inner(x) * 2)(copy.copy(s).inner),
     "inside of another": lambda s: torch.jit.script(nn.Sequential(s)),
 }
 
@@ -137,6 +136,147 @@ def test_programs_keep_the_modules_whose_methods_stay_in_python(way, make):
     del program
     gc.collect()
     assert gone() is None
+
+
+class Counts(nn.Module):
+    """A module whose methods of Python read and change what they find in `self`."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 2
+        self.weight = nn.Parameter(torch.ones(2))
+        self.register_buffer("total", torch.ones(1))
+        self.note = object()
+
+    @torch.jit.ignore
+    def change(self, x, n: int) -> torch.Tensor:
+        self.count += 1
+        self.total += 1
+        self.extra = 3
+        assert isinstance(self, torch.jit.ScriptModule) and not hasattr(self, "note")
+        return x + n + self.product(x)
+
+    @torch.jit.export
+    def product(self, x):
+        return x * self.count
+
+    @torch.jit.unused
+    def never(self, x: int) -> int:
+        return x
+
+    def forward(self, x, flag: bool = False):
+        if flag:
+            return x + self.never(1)
+        return self.change(x, 3) + self.change(x, 4)
+
+
+class HasCounts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Counts()
+        self.factor = 5
+
+    def forward(self, x):
+        return self.inner(x) * self.factor
+
+
+def test_methods_of_python_see_the_script_module():
+    """Results of torch 2.13, which gives such a method a script module over the program's object."""
+    x, original = torch.ones(2), Counts()
+    first, second = torch.jit.script(original), torch.jit.script(Counts())
+    assert first(x).tolist() == [16, 16] and second(x).tolist() == [16, 16]
+    assert (first.count, second.count, original.count, first.total.item()) == (4, 4, 2, 3)
+    assert not hasattr(first, "extra") and first._c.name == second._c.name
+    assert first.never(7) == 7
+    with pytest.raises(torch.jit.Error, match="annotated to be ignored and cannot be run"):
+        first(x, True)
+    outer = torch.jit.script(HasCounts())
+    assert outer(x).tolist() == [80, 80] and outer.inner.count == 4
+    assert first.code == """def forward(self,
+    x: Tensor,
+    flag: bool=False) -> Tensor:
+  _0 = "This Python function is annotated to be ignored and cannot be run"
+  if flag:
+    ops.prim.RaiseException(_0)
+  else:
+    pass
+  _1 = torch.add(^change()(self, x, 3), ^change()(self, x, 4))
+  return _1
+"""
+
+
+def test_deep_copies_of_modules_with_methods_of_python():
+    """torch copies what the attributes hold, and keeps the class."""
+    x, made = torch.ones(2), torch.jit.script(Counts())
+    shared, deep = copy.copy(made), copy.deepcopy(made)
+    made(x)
+    assert (made.count, shared.count, deep.count) == (4, 2, 2)
+    assert (made.total.item(), shared.total.item(), deep.total.item()) == (3, 3, 1)
+    assert deep(x).tolist() == [16, 16] and deep.total.item() == 3 and deep._c.name == made._c.name
+    assert deep.weight.requires_grad and deep.weight.is_leaf and deep.weight is not made.weight
+    assert not hasattr(deep, "change")
+    outer = copy.deepcopy(torch.jit.script(HasCounts()))
+    assert outer(x).tolist() == [80, 80]
+
+
+class Holds(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.tied = self.weight
+        self.register_buffer("buffer", torch.zeros(4))
+        self.lists = {"a": [self.buffer, torch.ones(4)], "b": [torch.ones(2)]}
+        self.pairs = (1, [2, 3])
+        self.fixed = nn.Parameter(torch.ones(1), requires_grad=False)
+        self.inner = Inner()
+
+    def forward(self, x):
+        self.lists["b"].append(x)
+        return self.inner(x) * self.weight + len(self.lists["b"]) + self.pairs[1][0]
+
+
+def test_deep_copies_keep_what_is_the_same():
+    made = torch.jit.script(Holds()).eval()
+    deep = copy.deepcopy(made)
+    deep(torch.ones(2))
+    assert deep.weight is deep.tied and not deep.training and not deep.fixed.requires_grad
+    assert deep.lists["a"][0] is deep.buffer and deep.buffer is not made.buffer
+    assert len(deep.lists["b"]) == 2 and len(made.lists["b"]) == 1 and deep.pairs == (1, [2, 3])
+    deep.inner.eval()
+    with torch.no_grad():
+        deep.buffer.add_(1)
+    assert made.buffer.tolist() == [0] * 4 and deep.lists["a"][0].tolist() == [1] * 4
+    deep(torch.ones(2)).sum().backward()
+    assert deep.weight.grad.tolist() == [2, 2] and made.weight.grad is None
+
+
+def test_frozen_modules_lack_attributes_that_only_python_reads():
+    """As in torch: the program keeps those that its graphs read."""
+    frozen = torch.jit.freeze(torch.jit.script(Shifts()).eval())
+    with pytest.raises(RuntimeError, match="AttributeError: 'RecursiveScriptModule' object has no attribute 'weight'"):
+        frozen(torch.ones(2))
+
+
+@torch.jit.ignore
+def raises(x, n: int) -> int:
+    return [1, 2][n]
+
+
+@torch.jit.script
+def calls_raises(x, n: int):
+    return raises(x, n) + 1
+
+
+def test_exceptions_of_functions_of_python_are_errors_of_the_program():
+    assert calls_raises(torch.ones(1), 1) == 3 and "^raises()(x, n)" in calls_raises.code
+    assert ": int = ^raises[]()(" in str(calls_raises.graph)
+    [node] = calls_raises.graph.findAllNodes("prim::PythonOp")
+    assert node.pyname() == "raises" and len(list(node.inputs())) == 2
+    with pytest.raises(RuntimeError) as e:
+        calls_raises(torch.ones(1), 2)
+    assert str(e.value).startswith("The following operation failed in the TorchScript interpreter.\n")
+    assert "    return raises(x, n) + 1\n           ~~~~~~ <--- HERE\nRuntimeError: IndexError: list index out of range\n\nAt:\n  " in str(e.value)
+    assert f"{__file__}(" in str(e.value) and "): raises\n" in str(e.value)
 
 
 def test_modules_that_compile_themselves_are_freed():

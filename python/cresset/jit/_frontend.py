@@ -391,9 +391,10 @@ def join_overloads(names):
         _C._script_overload(name, following)
 
 
-def define_python(fn, qualified=None, called=None):
+def define_python(fn, qualified=None, owner=None, called=None):
     """Defines a function that programs call in Python, or one that they lack because `unused` marks it; returns its
-    qualified name.  Parameters without an annotation, and such results, are tensors.  `called`: what runs in its place."""
+    qualified name.  Parameters without an annotation, and such results, are tensors.  `owner`: the class of which it is a
+    method.  `called`: what runs in its place."""
     key = fn if qualified is None else qualified
     if key in _functions:
         return _functions[key]
@@ -405,11 +406,12 @@ def define_python(fn, qualified=None, called=None):
         hint = hints.get(name, cresset.Tensor)
         return annotation(scope.evaluate(hint) if isinstance(hint, str) else hint)
     params = [name for name, p in signature.parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    source = f"def {fn.__name__}({', '.join(f'{p}: {text_of(p)}' for p in params)}) -> {text_of('return')}:\n    pass\n"
+    typed = [p if owner is not None and p is params[0] else f"{p}: {text_of(p)}" for p in params]
+    source = f"def {fn.__name__}({', '.join(typed)}) -> {text_of('return')}:\n    pass\n"
     form = _forms.Form(fn.__name__, fn.__module__, source, 1, inspect.getsourcefile(getattr(fn, "__func__", fn)),
                        scope.globals)
     qualified = qualified or qualified_name(fn)
-    _functions[key] = define(form, qualified=qualified)
+    _functions[key] = define(form, owner, qualified.rpartition(".")[2], qualified=qualified)
     dropped = getattr(fn, "_torchscript_modifier", "").startswith("unused")
     _C._script_call_python(qualified, None if dropped else called or fn)
     return qualified

@@ -124,6 +124,7 @@ class Node:
         self._kind, self._block = kind, block
         self._inputs, self._outputs, self._blocks = [], [], []
         self._attributes, self._attribute_texts, self._place = {}, {}, ""
+        self._shown, self._scalars = kind, None
 
     def kind(self):
         """The operator, such as aten::add."""
@@ -208,6 +209,12 @@ class Node:
 
     i = f = s = c = t = is_ = fs = ss = ts = _attribute
 
+    def pyname(self):
+        """The name of the function of Python that it calls."""
+        if not self._shown.startswith("^"):
+            raise RuntimeError(f"{self._kind} calls no function of Python")
+        return self._shown[1:]
+
     def sourceRange(self):
         """The place in the source: file, line and column."""
         return self._place
@@ -235,7 +242,9 @@ class Node:
         attributes = ", ".join(f"{name}={text}" for name, text in self._attribute_texts.items())
         inputs = ", ".join(f"%{value._name}" for value in self._inputs)
         place = f" # {self._place}" if self._place else ""
-        yield f"{indent}{left}{' = ' if left else ''}{self._kind}{f'[{attributes}]' if attributes else ''}({inputs}){place}\n"
+        scalars = f"({self._scalars})" if self._scalars is not None else ""
+        attributes = f"[{attributes}]" if attributes or scalars else ""
+        yield f"{indent}{left}{' = ' if left else ''}{self._shown}{attributes}{scalars}({inputs}){place}\n"
         for i, block in enumerate(self._blocks):
             yield from block._lines(indent + "  ", f"block{i}")
 
@@ -340,7 +349,9 @@ class _Reader:
         found = _KIND.match(right)
         if found is None:
             raise RuntimeError(f"expected an operator in {line!r}")
-        node, rest = Node(found.group(1), block), right[found.end():]
+        kind, rest = found.group(1), right[found.end():]
+        node = Node("prim::PythonOp" if kind.startswith("^") else kind, block)
+        node._shown = kind
         self.define(left, node)
         if rest.startswith("["):
             end = _closing(rest, 0)
@@ -348,6 +359,9 @@ class _Reader:
                 name, _, text = part.partition("=")
                 node._attribute_texts[name], node._attributes[name] = text, _number(text)
             rest = rest[end + 1:]
+        if kind.startswith("^"):
+            end = _closing(rest, 0)
+            node._scalars, rest = rest[1:end], rest[end + 1:]
         end = _closing(rest, 0)
         self.read(rest[1:end], node)
         node._place = rest[end + 1:].partition("#")[2].strip()

@@ -242,9 +242,10 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         return LoadedModule(object)
 
     def __deepcopy__(self, memo):
-        copied = LoadedModule(_C._script_load(self.save_to_buffer())[0])
-        copied.train(self.training)
-        return copied
+        from . import _frontend
+        object = self._c.__deepcopy__(memo)
+        _frontend.share_original(object, [self._c])
+        return LoadedModule(object)
 
     def __getstate__(self):
         raise RuntimeError(f"Tried to serialize object {self._c.name} which does not have a __getstate__ method defined!")

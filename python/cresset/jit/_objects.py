@@ -11,6 +11,19 @@ from . import _frontend
 from ._graph import graph_of  # noqa: F401  (a ScriptFunction asks for it)
 
 
+def error_text(error):
+    """What a program's error says of an exception that a function of Python raised: the class, the text and the calls."""
+    text, trace = f"{type(error).__name__}: {error}", error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    frame, lines = trace and trace.tb_frame, []
+    while frame is not None:
+        line = trace.tb_lineno if not lines else frame.f_lineno
+        lines.append(f"  {frame.f_code.co_filename}({line}): {frame.f_code.co_name}\n")
+        frame = frame.f_back
+    return text + "\n\nAt:\n" + "".join(lines) if lines else text
+
+
 def python_class(qualified):
     """The Python class that was compiled under this name, or None."""
     for cls, name in _frontend._classes.items():

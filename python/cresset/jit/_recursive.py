@@ -111,19 +111,6 @@ class _Identity:
         return id(self.object)
 
 
-class _WeakIdentity:
-    """The same for an object that a key does not keep: unequal to all once it is gone."""
-
-    def __init__(self, object):
-        self.object, self.number = weakref.ref(object), id(object)
-
-    def __eq__(self, other):
-        return isinstance(other, _WeakIdentity) and self.object() is not None and self.object() is other.object()
-
-    def __hash__(self):
-        return self.number
-
-
 def _constant_key(value):
     """Unequal for constants that compiled code can tell apart."""
     if isinstance(value, (list, tuple)):
@@ -133,11 +120,6 @@ def _constant_key(value):
     if isinstance(value, cresset.Tensor):
         return _Identity(value)
     return type(value), repr(value)
-
-
-def _calls_python(cls):
-    """Whether a method of the class is left to Python, so the compiled class has one module."""
-    return any(getattr(getattr(cls, name, None), "_torchscript_modifier", "").startswith("ignore") for name in dir(cls))
 
 
 class _Shape:
@@ -208,10 +190,9 @@ class _Shape:
     def key(self, module):
         constants = tuple((k, _constant_key(self.constants[k])) for k in sorted(self.constants))
         hooks = tuple((_Identity(hook), before) for hook, before in _hooks_of(module))
-        own = _WeakIdentity(module) if _calls_python(type(module)) else None
         methods = {n: m.__func__ for n, m in vars(module).items() if isinstance(m, types.MethodType) and m.__self__ is module}
         called = tuple((n, _Identity(f)) for n, f in vars(module).items() if n in self.failed and n not in methods and callable(f))
-        return (type(module), hooks, own, tuple(methods.items()), called, tuple(self.attributes), constants,
+        return (type(module), hooks, tuple(methods.items()), called, tuple(self.attributes), constants,
                 tuple((n, c._c.name) for n, c in self.children), getattr(module, "_script_distinct", None))
 
 
@@ -261,14 +242,24 @@ def _define_overloads(cls, module, name):
     return names
 
 
-def _weakly_bound(fn, module):
-    """A call of a method that does not keep its module: the program's objects do (_frontend.keep_original)."""
-    own = weakref.ref(module)
+def _marked(cls):
+    """(name, function) of the class's methods that stay in Python."""
+    for name in dir(cls):
+        static = inspect.getattr_static(cls, name, None)
+        if getattr(static, "_torchscript_modifier", "").startswith(("ignore", "unused")):
+            yield name, static
 
-    def call(*args):
-        module = own()
-        if module is None:
-            raise RuntimeError(f"the module whose method '{fn.__name__}' the program calls is gone")
+
+def _called_with_module(fn, cls, constants):
+    """A call of a method that stays in Python: `self` is a script module over the program's object, with the methods of
+    `cls` that stay in Python and its constants.  Attributes that the program lacks are those of the original only."""
+    def call(object, *args):
+        from ._loaded import RecursiveScriptModule
+        module = RecursiveScriptModule(object)
+        for name, static in _marked(cls):
+            module.__dict__[name] = static.__func__ if isinstance(static, staticmethod) else types.MethodType(static, module)
+        for name, value in constants.items():
+            module.__dict__.setdefault(name, value)
         return fn(module, *args)
     return call
 
@@ -316,8 +307,7 @@ def member(cls, module, name):
     if modifier.startswith(("ignore", "unused")):
         if isinstance(static, staticmethod):
             return "function", _frontend.define_python(fn, f"{cls}.{name}")
-        bound = types.MethodType(fn, module)
-        return "function", _frontend.define_python(bound, f"{cls}.{name}", _weakly_bound(fn, module))
+        return "function", _frontend.define_python(fn, f"{cls}.{name}", cls, _called_with_module(fn, type(module), {}))
     if isinstance(static, staticmethod):
         return "function", _frontend.define(fn)
     return "function", _frontend.define(fn, cls, name)
@@ -439,10 +429,8 @@ def _properties(module):
 
 def _copy_ignored(module, made, shape):
     """Gives the compiled module the methods and attributes that only Python sees."""
-    for name in dir(type(module)):
-        static = inspect.getattr_static(type(module), name, None)
-        if getattr(static, "_torchscript_modifier", "").startswith(("ignore", "unused")):
-            made.__dict__[name] = types.MethodType(static, made)
+    for name, static in _marked(type(module)):
+        made.__dict__[name] = static.__func__ if isinstance(static, staticmethod) else types.MethodType(static, made)
     for name in getattr(module, "__jit_ignored_attributes__", ()):
         made.__dict__[name] = getattr(module, name)
 

@@ -670,9 +670,13 @@ class _Writer:
         return last
 
     def module_path(self, module, child):
-        for path, m in module.named_modules(remove_duplicate=False):
+        for path, m in () if module is None else module.named_modules(remove_duplicate=False):
             if m is child:
                 return path
+        if isinstance(child, cresset.jit.ScriptModule):
+            raise RuntimeError(f"Tried to trace <{child._c.name} object at {id(child._c):#x}> but it is not part of the active "
+                               "trace. Modules that are called during a trace must be registered as submodules of the thing "
+                               "being traced.")
         raise RuntimeError(f"the traced code calls a module of type '{type(child).__name__}' that is not a submodule")
 
 

@@ -1168,6 +1168,8 @@ static PyObject *script_methods(PyObject *self, PyObject *unused)
 
     (void)unused;
     for (size_t i = 0; made && i < cls->method_count; i++) {
+        if (cls->method[i]->caller || cls->method[i]->dropped)
+            continue; /* a method of Python */
         PyObject *name = PyUnicode_FromString(cls->method[i]->name);
         if (!name || PyList_Append(made, name) < 0)
             Py_CLEAR(made);
@@ -1493,6 +1495,19 @@ static PyObject *script_copy(PyObject *self, PyObject *unused)
     return wrapped;
 }
 
+static PyObject *script_deepcopy(PyObject *self, PyObject *memo)
+{
+    cr_ivalue from = {.kind = CR_IV_OBJECT, .object = script_of(self)}, made;
+    cr_status st = cr_ivalue_deepcopy(&made, &from);
+
+    (void)memo;
+    if (st)
+        return cr_py_raise(st);
+    PyObject *wrapped = script_wrap(made);
+    cr_ivalue_drop(made);
+    return wrapped;
+}
+
 /* _programs(name): those of a method */
 static PyObject *script_object_programs(PyObject *self, PyObject *name)
 {
@@ -1522,6 +1537,7 @@ static PyMethodDef script_object_methods[] = {
     {"optimize", script_optimize, METH_NOARGS,
      "Joins batch norms of a frozen module with convolutions."},
     {"copy", script_copy, METH_NOARGS, "Another object with the same attributes."},
+    {"__deepcopy__", script_deepcopy, METH_O, "Another object with copies of the attributes."},
     {"hasattr", script_has, METH_O, "Whether the object has an attribute."},
     {"save", script_save, METH_VARARGS, "The bytes of an archive: save(folder, extra)."},
     {"code", script_code, METH_O, "The source text of a method."},
@@ -1962,6 +1978,29 @@ static cr_status script_refuse_result(const cr_stype *type, PyObject *x)
     return st;
 }
 
+/* An exception of a Python function becomes an error of the program, as in torch; those that
+ * end Python stay. */
+static cr_status script_call_failed(void)
+{
+    PyObject *type, *error, *trace, *text;
+    cr_status st = CR_PYTHON;
+
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
+        return st;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace)
+        PyException_SetTraceback(error, trace);
+    text = script_ask("error_text", "(O)", error);
+    if (text && PyUnicode_AsUTF8(text))
+        st = cr_fail(CR_RUNTIME, "%s", PyUnicode_AsUTF8(text));
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+    return st;
+}
+
 static cr_status script_call_out(const cr_sfunction *f, const cr_ivalue *args, int count,
                                  cr_ivalue *out)
 {
@@ -1970,7 +2009,10 @@ static cr_status script_call_out(const cr_sfunction *f, const cr_ivalue *args, i
     const cr_stype *type = f->schema.result->type;
     int done = x ? script_from_python(x, type, out) : -1;
 
-    cr_status st = done > 0 ? CR_OK : done ? CR_PYTHON : script_refuse_result(type, x);
+    cr_status st = done > 0 ? CR_OK
+                   : !x     ? script_call_failed()
+                   : done   ? CR_PYTHON
+                            : script_refuse_result(type, x);
     Py_XDECREF(x);
     PyGILState_Release(state);
     return st;

@@ -1,0 +1,156 @@
+/* Deep copies of values: of objects with all that they hold.
+ *
+ * A container's copy is made empty and noted before its items are copied, so values that
+ * several places hold have one copy, and cycles end.  Items are copied from a list of jobs,
+ * because chains of objects may be long.
+ *
+ * Invariant: every copy that is noted is held by a place of the result. */
+#include "autograd/autograd.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "entry.h"
+#include "script/unit.h"
+#include "script/value.h"
+
+/* A value of the original, owned, and the place of its copy. */
+typedef struct {
+    cr_ivalue from, *to;
+} copy_job;
+
+typedef struct {
+    cr_map made; /* by address of a tensor or box: its copy, borrowed */
+    size_t len, cap;
+    copy_job *at; /* what is left to copy */
+} copier;
+
+static cr_status copy_note(copier *c, const void *from, void *made)
+{
+    return cr_map_set(&c->made, (const char *)&from, sizeof from, made);
+}
+
+static void *copy_known(const copier *c, const void *from)
+{
+    return cr_map_get(&c->made, (const char *)&from, sizeof from);
+}
+
+/* Leaves stay leaves; other tensors have the copied tensor as their input. */
+static cr_status copy_tensor(cr_tensor **out, cr_tensor *t)
+{
+    cr_value arg = cr_of_tensor(t), result;
+    cr_tensor *detached = NULL;
+    bool leaf = cr_is_leaf(t);
+    cr_status st;
+
+    if (leaf) {
+        CR_GO(cr_detached(&detached, t));
+        arg = cr_of_tensor(detached);
+    }
+    CR_GO(cr_call(cr_entry.clone, &arg, &result));
+    *out = result.t;
+    if (leaf && t->requires_grad)
+        st = cr_set_requires_grad(*out, true);
+done:
+    cr_drop(detached);
+    return st;
+}
+
+static cr_status copy_later(copier *c, const cr_ivalue *from, cr_ivalue *to)
+{
+    CR_TRY(cr_vec_reserve(c, 1));
+    cr_vec_put(c, ((copy_job){.from = cr_ivalue_keep(*from), .to = to}));
+    return CR_OK;
+}
+
+/* The copy takes its place before its items are copied: a failure then frees it. */
+static cr_status copy_list(copier *c, const cr_ilist *from, cr_ivalue *to)
+{
+    bool tuple = from->box.kind == CR_IV_TUPLE;
+
+    CR_TRY(tuple ? cr_ituple_new(to, from->type, from->len)
+                 : cr_ilist_new(to, from->type, from->len));
+    for (size_t i = 0; !tuple && i < from->len; i++)
+        CR_TRY(cr_ilist_append(to->list, cr_iv_none()));
+    for (size_t i = from->len; i-- > 0;)
+        CR_TRY(copy_later(c, &from->at[i], &to->list->at[i]));
+    return CR_OK;
+}
+
+static cr_status copy_one(copier *c, const cr_ivalue *from, cr_ivalue *to);
+
+/* Keys have no items. */
+static cr_status copy_dict(copier *c, const cr_idict *from, cr_ivalue *to)
+{
+    CR_TRY(cr_idict_new(to, from->type));
+    for (size_t i = 0; i < from->len; i++) {
+        cr_ivalue key = cr_iv_none();
+        CR_TRY(copy_one(c, &from->at[i].key, &key));
+        CR_TRY(cr_idict_set(to->dict, key, cr_iv_none()));
+    }
+    for (size_t i = from->len; i-- > 0;)
+        CR_TRY(copy_later(c, &from->at[i].value, &to->dict->at[i].value));
+    return CR_OK;
+}
+
+static cr_status copy_object(copier *c, cr_iobject *from, cr_ivalue *to)
+{
+    CR_TRY(cr_iobject_new(to, from->type, from->unit, from->len));
+    for (size_t i = from->len; i-- > 0;) {
+        cr_ivalue now = cr_islot_get(&from->slot[i]);
+        cr_status st = copy_later(c, &now, &to->object->slot[i]);
+        cr_ivalue_drop(now);
+        CR_TRY(st);
+    }
+    return CR_OK;
+}
+
+static cr_status copy_one(copier *c, const cr_ivalue *from, cr_ivalue *to)
+{
+    void *known;
+
+    switch ((cr_iv_kind)from->kind) {
+    case CR_IV_TENSOR:
+        if ((known = copy_known(c, from->t))) {
+            *to = cr_iv_tensor(cr_keep(known));
+            return CR_OK;
+        }
+        *to = cr_iv_tensor(NULL);
+        CR_TRY(copy_tensor(&to->t, from->t));
+        to->kind = CR_IV_TENSOR;
+        return copy_note(c, from->t, to->t);
+    case CR_IV_LIST:
+    case CR_IV_TUPLE:
+    case CR_IV_DICT:
+    case CR_IV_OBJECT:
+        if ((known = copy_known(c, from->box))) {
+            *to = cr_ivalue_keep((cr_ivalue){.kind = from->kind, .box = known});
+            return CR_OK;
+        }
+        CR_TRY(from->kind == CR_IV_DICT     ? copy_dict(c, from->dict, to)
+               : from->kind == CR_IV_OBJECT ? copy_object(c, from->object, to)
+                                            : copy_list(c, from->list, to));
+        return copy_note(c, from->box, to->box);
+    default: *to = cr_ivalue_keep(*from); return CR_OK;
+    }
+}
+
+cr_status cr_ivalue_deepcopy(cr_ivalue *out, const cr_ivalue *v)
+{
+    copier c = {0};
+    cr_ivalue made = cr_iv_none();
+    cr_status st = copy_one(&c, v, &made);
+
+    while (!st && c.len) {
+        copy_job job = c.at[--c.len];
+        st = copy_one(&c, &job.from, job.to);
+        cr_ivalue_drop(job.from);
+    }
+    while (c.len)
+        cr_ivalue_drop(c.at[--c.len].from);
+    cr_vec_drop(&c);
+    cr_map_drop(&c.made);
+    if (st)
+        cr_ivalue_drop(made);
+    else
+        *out = made;
+    return st;
+}
