@@ -2,7 +2,7 @@
  *
  * A value per column is a vector of as many lanes as fit.  Cheap loops are unrolled, with one
  * masked step for the remainder; costly loops have one body, masked in the last step. */
-#include "emit/dialect.h"
+#include "emit/stages.h"
 
 /* --- elements --- */
 
@@ -173,8 +173,9 @@ static void c_heavy_loop(cr_printer *p, const char *end)
     const char *name = cr_spell_vector(p, p->lane);
 
     c_try_random_loop(p, end);
-    c_single_steps(p, CR_ACCESS_EITHER, end,
-                   reduces ? cr_session_printf(p->s, "CV_REDUCE_%s", name) : "");
+    if (!cr_print_stages(p, end))
+        c_single_steps(p, CR_ACCESS_EITHER, end,
+                       reduces ? cr_session_printf(p->s, "CV_REDUCE_%s", name) : "");
 }
 
 /* True for reductions that have new accumulators for each chunk of a row: those with an order,
@@ -383,7 +384,8 @@ static void c_pointwise(cr_printer *p)
     p->stepping = true;
     if (light)
         c_unrolled(p, "columns", "2");
-    c_single_steps(p, light ? CR_ACCESS_REST : CR_ACCESS_EITHER, "columns", "");
+    if (light || !cr_print_stages(p, "columns"))
+        c_single_steps(p, light ? CR_ACCESS_REST : CR_ACCESS_EITHER, "columns", "");
     p->stepping = false;
 }
 
