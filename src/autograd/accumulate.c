@@ -39,12 +39,13 @@ static bool accumulate_same_strides(const cr_tensor *t, const int64_t *stride)
     return true;
 }
 
+/* A derivative may return a value of the forward pass, with its history. */
 static bool may_adopt(const cr_tensor *grad, const cr_tensor *leaf)
 {
     int64_t room[CR_MAX_DIMS];
 
     return !cr_recording() && cr_is_sole(grad) && !cr_is_lazy(grad) &&
-           accumulate_same_strides(grad, wanted_strides(leaf, room));
+           !cr_requires_grad(grad) && accumulate_same_strides(grad, wanted_strides(leaf, room));
 }
 
 /* The same for a tensor of a class whose calls Python answers: its bytes are not seen here. */

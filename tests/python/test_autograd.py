@@ -476,3 +476,11 @@ def test_edge_of_a_gradient_is_a_named_tuple():
     node, output, token = edge
     assert (node.name(), output, token) == ("ExpBackward0", 0, None)
     assert repr(edge).startswith("GradientEdge(node=<ExpBackward0 object at ")
+
+
+def test_the_gradient_of_a_leaf_has_no_history_where_a_derivative_returns_its_argument():
+    """torch's derivative of cummax without elements is the argument of cummax."""
+    for f in (torch.cummax, torch.cummin):
+        x = torch.randn(0, 8, requires_grad=True)
+        f(x + 0, 0)[0].sum().backward()
+        assert not x.grad.requires_grad and x.grad.grad_fn is None and x.grad.shape == (0, 8)
