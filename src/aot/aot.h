@@ -66,11 +66,12 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
 cr_aot_parts cr_aot_partition_like(const cr_graph *joint, int primals, int outputs,
                                    const cr_aot_parts *like);
 
-/* The backward graph of `joint` for an existing forward graph, which was made from another
- * joint graph of the same call.  `like` is that graph's backward graph.  Its first `saved`
- * inputs are the saved values, which are found by name.  Bails with CR_RUNTIME when they are
- * not sufficient. */
-cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs,
-                               const cr_graph *like, int saved);
+/* The backward graph of `joint`, which reaches some outputs, for an existing forward graph:
+ * that of `whole`, the joint graph of the same call that reaches all outputs.  `like` is the
+ * backward graph of `whole`, by whose names its first `saved` inputs, the saved values, are
+ * found.  The result has the same saved values as inputs, with types in whole's session, and
+ * reads those that it needs.  Bails with CR_RUNTIME when they are not sufficient. */
+cr_graph *cr_aot_backward_like(const cr_graph *joint, const cr_graph *whole, int primals,
+                               int outputs, const cr_graph *like, int saved);
 
 #endif

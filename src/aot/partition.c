@@ -18,6 +18,7 @@
  * before the copies is saved, and views of the input are recomputed from the clone. */
 #include "aot/aot.h"
 #include "aot/flow.h"
+#include "aot/match.h"
 #include "entry.h"
 #include "graph/rewrite.h"
 #include <string.h>
@@ -311,7 +312,7 @@ static void find_cut(cutter *c)
 typedef struct {
     cutter *c;
     bool forward;
-    const bool *given;  /* by value id: an input of the graph */
+    const int *given;   /* by value id: the input of the graph that it is, or -1 */
     cr_gvalue **saved;  /* by value id: the clone that is saved in the value's place */
     int copied_forward; /* forward nodes copied so far */
 } part;
@@ -323,7 +324,7 @@ static bool part_makes(const part *p, const cr_gnode *n)
     bool read = is_forward_node(p->c, n) == p->forward && cr_gnode_has_effect(n);
 
     for (int k = 0; k < n->result_count; k++)
-        read |= p->c->wanted[n->result[k]->id] && !p->given[n->result[k]->id];
+        read |= p->c->wanted[n->result[k]->id] && p->given[n->result[k]->id] < 0;
     return read;
 }
 
@@ -392,6 +393,16 @@ static void part_copy(part *p, cr_rewrite *w, const cr_gnode *n)
     cr_rewrite_copy(w, w->to->body, n);
 }
 
+/* True when a result is not in the new graph: some results of a node may be saved values. */
+static bool is_missing(const cr_rewrite *w, const cr_gnode *n)
+{
+    bool missing = !n->result_count;
+
+    for (int k = 0; k < n->result_count; k++)
+        missing |= !w->now[n->result[k]->id];
+    return missing;
+}
+
 /* Copies `n` after the nodes it depends on.  The chain may be long, hence the explicit
  * stack. */
 static void copy_late(part *p, cr_rewrite *w, const cr_gnode *n)
@@ -411,7 +422,7 @@ static void copy_late(part *p, cr_rewrite *w, const cr_gnode *n)
             continue;
         }
         open.len--;
-        if (!n->result_count || !w->now[n->result[0]->id])
+        if (is_missing(w, n))
             part_copy(p, w, n);
     }
 }
@@ -426,9 +437,28 @@ static void copy_outputs_late(part *p, cr_rewrite *w, const cr_garg *output, int
     }
 }
 
-/* Copies the wanted nodes to a new graph.  `input` are its inputs.  `output` are its `results`
- * results and after them its saved values. */
-static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const cr_garg *output,
+/* The inputs of a graph: values that give their names and types, and by id of a value of the
+ * joint graph the input that it is, or -1. */
+typedef struct {
+    cr_gvalue *const *like;
+    int count;
+    const int *of;
+} part_inputs;
+
+static void copy_inputs(cr_rewrite *w, const part_inputs *input)
+{
+    cr_gvalue **made = CR_NEW_N(w->to->session, cr_gvalue *, input->count);
+
+    for (int i = 0; i < input->count; i++)
+        made[i] = cr_graph_input(w->to, input->like[i]->name, &input->like[i]->type);
+    for (size_t id = 0; id < w->from->values; id++)
+        if (input->of[id] >= 0)
+            w->now[id] = made[input->of[id]];
+}
+
+/* Copies the wanted nodes to a new graph.  `output` are its `results` results and after them
+ * its saved values. */
+static cr_graph *copy_part(part *p, const part_inputs *input, const cr_garg *output,
                            int outputs, int results)
 {
     const cr_graph *joint = p->c->joint;
@@ -439,8 +469,7 @@ static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const c
     bool cloned = false;
 
     p->saved = CR_NEW_N(p->c->s, cr_gvalue *, joint->values);
-    for (int i = 0; i < inputs; i++)
-        w.now[input[i]->id] = cr_graph_input(g, input[i]->name, &input[i]->type);
+    copy_inputs(&w, input);
     for (size_t i = 0; i < joint->body->len; i++) {
         const cr_gnode *n = joint->body->at[i];
         if (!part_makes(p, n))
@@ -489,11 +518,24 @@ static value_list saved_values(cutter *c)
     return list;
 }
 
+/* By id of a value of the joint graph: its index in the list, or -1. */
+static int *places(const cutter *c, cr_gvalue *const *value, int count)
+{
+    int *at = CR_NEW_N(c->s, int, c->joint->values);
+
+    for (size_t id = 0; id < c->joint->values; id++)
+        at[id] = -1;
+    for (int i = 0; i < count; i++)
+        at[value[i]->id] = i;
+    return at;
+}
+
 static cr_graph *forward_graph(cutter *c, const value_list *saved)
 {
     int n = c->outputs + (int)saved->len;
     cr_garg *out = CR_NEW_N(c->s, cr_garg, n);
-    part p = {.c = c, .forward = true, .given = CR_NEW_N(c->s, bool, c->joint->values)};
+    part p = {.c = c, .forward = true, .given = places(c, NULL, 0)};
+    part_inputs input = {c->joint->input, c->primals, places(c, c->joint->input, c->primals)};
 
     c->wanted = CR_NEW_N(c->s, bool, c->joint->values);
     if (c->outputs)
@@ -503,43 +545,60 @@ static cr_graph *forward_graph(cutter *c, const value_list *saved)
     for (int i = 0; i < n; i++)
         cr_garg_each(&out[i], want, c);
     want_sources(&p);
-    return copy_part(&p, c->joint->input, c->primals, out, n, c->outputs);
+    return copy_part(&p, &input, out, n, c->outputs);
 }
 
-/* Bails when a wanted primal is not an input of the graph. */
+/* Bails when a wanted primal or draw is not an input of the graph. */
 static void check_given(const part *p)
 {
+    const cr_gblock *b = p->c->joint->body;
+
     for (int i = 0; i < p->c->primals; i++) {
         const cr_gvalue *v = p->c->joint->input[i];
-        if (p->c->wanted[v->id] && !p->given[v->id])
+        if (p->c->wanted[v->id] && p->given[v->id] < 0)
             cr_bail(p->c->s, CR_RUNTIME, "the backward pass reads %%%s, which was not saved",
                     v->name);
     }
+    for (size_t i = 0; i < b->len; i++)
+        if (is_forward_node(p->c, b->at[i]) && cr_gnode_draws(b->at[i]) &&
+            part_makes(p, b->at[i]))
+            cr_bail(p->c->s, CR_RUNTIME, "the backward pass reads %%%s, which was not saved",
+                    b->at[i]->result[0]->name);
 }
 
-static cr_graph *cut_backward(cutter *c, const value_list *saved, int *recomputed)
+/* The saved values and then the cotangents. */
+static cr_gvalue **backward_inputs(const cutter *c, const value_list *saved)
+{
+    int cotangents = c->joint->input_count - c->primals;
+    cr_gvalue **input = CR_NEW_N(c->s, cr_gvalue *, (int)saved->len + cotangents);
+
+    if (saved->len)
+        memcpy(input, saved->at, saved->len * sizeof *input);
+    if (cotangents)
+        memcpy(input + saved->len, c->joint->input + c->primals,
+               (size_t)cotangents * sizeof *input);
+    return input;
+}
+
+/* `saved` gives the names and types of the saved values; `place` is by id of a value of the
+ * joint graph the saved value that it is, or -1. */
+static cr_graph *cut_backward(cutter *c, const value_list *saved, int *place, int *recomputed)
 {
     const cr_graph *joint = c->joint;
     int cotangents = joint->input_count - c->primals, n = (int)saved->len + cotangents;
     int gradients = joint->body->output_count - c->outputs;
     const cr_garg *out = joint->body->output + c->outputs;
-    cr_gvalue **input = CR_NEW_N(c->s, cr_gvalue *, n);
-    bool *given = CR_NEW_N(c->s, bool, joint->values);
-    part p = {.c = c, .given = given};
+    part_inputs input = {backward_inputs(c, saved), n, place};
+    part p = {.c = c, .given = place};
 
-    if (saved->len)
-        memcpy(input, saved->at, saved->len * sizeof *input);
-    if (cotangents)
-        memcpy(input + saved->len, joint->input + c->primals,
-               (size_t)cotangents * sizeof *input);
-    for (int i = 0; i < n; i++)
-        given[input[i]->id] = true;
+    for (int i = 0; i < cotangents; i++)
+        place[joint->input[c->primals + i]->id] = (int)saved->len + i;
     c->wanted = CR_NEW_N(c->s, bool, joint->values);
     for (int i = 0; i < gradients; i++)
         cr_garg_each(&out[i], want, c);
     want_sources(&p);
     check_given(&p);
-    cr_graph *g = copy_part(&p, input, n, out, gradients, gradients);
+    cr_graph *g = copy_part(&p, &input, out, gradients, gradients);
     *recomputed = p.copied_forward;
     return g;
 }
@@ -569,10 +628,8 @@ static void save_needed(cutter *c)
     }
 }
 
-static cutter cutter_of(const cr_graph *joint, int primals, int outputs)
+static cutter cutter_in(cr_session *s, const cr_graph *joint, int primals, int outputs)
 {
-    cr_session *s = joint->session;
-
     return (cutter){.joint = joint,
                     .s = s,
                     .primals = primals,
@@ -584,12 +641,18 @@ static cutter cutter_of(const cr_graph *joint, int primals, int outputs)
                     .stale = CR_NEW_N(s, bool, joint->values)};
 }
 
+static cutter cutter_of(const cr_graph *joint, int primals, int outputs)
+{
+    return cutter_in(joint->session, joint, primals, outputs);
+}
+
 static cr_aot_parts make_parts(cutter *c, const value_list *saved)
 {
     cr_aot_parts parts = {.saved = (int)saved->len};
 
     parts.forward = forward_graph(c, saved);
-    parts.backward = cut_backward(c, saved, &parts.recomputed);
+    parts.backward =
+        cut_backward(c, saved, places(c, saved->at, (int)saved->len), &parts.recomputed);
     for (size_t i = 0; i < saved->len; i++)
         parts.saved_bytes +=
             saved->at[i]->by || c->stale[saved->at[i]->id] ? value_bytes(saved->at[i]) : 0;
@@ -634,7 +697,9 @@ static cr_gvalue *find_value(const cr_graph *g, const char *name)
     return NULL;
 }
 
-/* The first inputs of another backward graph, in `joint`. */
+/* The first inputs of another backward graph, in `joint`.  Names are counted, so in a graph
+ * that was differentiated by another formula a name may stand for a value of the backward pass.
+ */
 static value_list values_like(const cutter *c, const cr_graph *like, int saved)
 {
     value_list list = {0};
@@ -643,6 +708,9 @@ static value_list values_like(const cutter *c, const cr_graph *like, int saved)
         cr_gvalue *v = find_value(c->joint, like->input[i]->name);
         if (!v)
             cr_bail(c->s, CR_RUNTIME, "%%%s is saved and not in the graph",
+                    like->input[i]->name);
+        if (!c->forward[v->id])
+            cr_bail(c->s, CR_RUNTIME, "%%%s is saved and depends on a cotangent",
                     like->input[i]->name);
         CR_PUSH(c->s, &list, v);
     }
@@ -653,21 +721,24 @@ cr_aot_parts cr_aot_partition_like(const cr_graph *joint, int primals, int outpu
                                    const cr_aot_parts *like)
 {
     cutter c = cutter_of(joint, primals, outputs);
-    value_list saved = values_like(&c, like->backward, like->saved);
 
     find_forward(&c);
     find_overwritten(&c);
     find_needed(&c);
+    value_list saved = values_like(&c, like->backward, like->saved);
     return make_parts(&c, &saved);
 }
 
-cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs,
-                               const cr_graph *like, int saved)
+cr_graph *cr_aot_backward_like(const cr_graph *joint, const cr_graph *whole, int primals,
+                               int outputs, const cr_graph *like, int saved)
 {
     cutter c = cutter_of(joint, primals, outputs);
-    value_list list = values_like(&c, like, saved);
-    int recomputed;
+    cutter other = cutter_in(joint->session, whole, primals, outputs);
+    int recomputed, *place = places(&c, NULL, 0);
 
     find_forward(&c);
-    return cut_backward(&c, &list, &recomputed);
+    find_forward(&other);
+    value_list list = values_like(&other, like, saved);
+    cr_aot_match(place, joint, whole, primals, list.at, saved);
+    return cut_backward(&c, &list, place, &recomputed);
 }

@@ -31,8 +31,7 @@ struct cr_compiled_call {
     cr_session *session;  /* of `recorded` */
     const cr_graph *recorded; /* kept for inference until the program is made, or if it has
                                * numbers; for training if there are several cotangents */
-    cr_aot_joint joint; /* for training, like `parts`: kept until the programs are made, or if
-                         * there are several cotangents */
+    cr_aot_joint joint;       /* for training, like `parts`: kept until the programs are made */
     cr_aot_parts parts;
     cr_program *forward, *backward;
     _Atomic(variant *) variants;
@@ -137,28 +136,51 @@ static void variant_drop(variant *v)
     cr_free(v);
 }
 
+/* The joint graphs that reach all outputs and some outputs, and the backward graph of some. */
 typedef struct {
+    cr_aot_joint whole, some;
+    const cr_graph *whole_cut, *some_cut; /* without writes */
     const cr_compiled_call *c;
-    const cr_graph *from;
     cr_graph *backward;
 } partial;
 
-/* The backward graph for all outputs; its inputs are the tensors that the forward program
- * saves. */
-static const cr_graph *backward_graph(const cr_compiled_call *c)
+static void without_writes(cr_session *s, void *context)
 {
-    return c->parts.backward ? c->parts.backward : cr_program_graph(c->backward);
+    const cr_graph **g = context;
+
+    (void)s;
+    if (cr_graph_writes(*g))
+        *g = cr_graph_functional(*g);
 }
 
 static void cut_like(cr_session *s, void *context)
 {
     partial *x = context;
 
-    (void)s;
-    if (cr_graph_writes(x->from))
-        x->from = cr_graph_functional(x->from);
-    x->backward = cr_aot_backward_like(x->from, x->c->inputs, x->c->outputs,
-                                       backward_graph(x->c), x->c->saved);
+    without_writes(s, &x->some_cut);
+    x->backward = cr_aot_backward_like(x->some_cut, x->whole_cut, x->c->inputs, x->c->outputs,
+                                       cr_program_graph(x->c->backward), x->c->saved);
+}
+
+/* partial_drop releases it, also after a failure. */
+static cr_status partial_new(partial *x, const cr_compiled_call *c, const cr_graph *recorded,
+                             const bool *reached)
+{
+    *x = (partial){.c = c};
+    CR_TRY(cr_aot_joint_new(&x->whole, recorded));
+    CR_TRY(cr_aot_joint_of(&x->some, recorded, reached));
+    x->whole_cut = x->whole.graph;
+    x->some_cut = x->some.graph;
+    cr_show_graph("aot", "joint, of some outputs", x->some_cut);
+    CR_TRY(cr_session_run(x->whole.graph->session, without_writes, &x->whole_cut));
+    return cr_session_run(x->some.graph->session, cut_like, x);
+}
+
+static void partial_drop(partial *x)
+{
+    cr_graph_drop(x->backward);
+    cr_aot_joint_drop(&x->some);
+    cr_aot_joint_drop(&x->whole);
 }
 
 /* Makes the recording for the sizes of a call that shares its programs' steps. */
@@ -182,22 +204,16 @@ static cr_status find_recorded(cr_compiled_call *c)
 /* For the sizes of the call alone. */
 static cr_status make_variant_alone(variant *v, cr_compiled_call *c)
 {
-    cr_aot_joint joint = {0};
     partial x = {.c = c};
     cr_status st = find_recorded(c);
 
     if (!st)
-        st = cr_aot_joint_of(&joint, c->recorded, v->reached);
-
-    x.from = joint.graph;
-    if (!st)
-        st = cr_session_run(joint.graph->session, cut_like, &x);
+        st = partial_new(&x, c, c->recorded, v->reached);
     if (!st) {
         cr_show_graph("aot", "backward, of some outputs", x.backward);
         st = cr_program_new(&v->program, x.backward, c->how);
     }
-    cr_graph_drop(x.backward);
-    cr_aot_joint_drop(&joint);
+    partial_drop(&x);
     return st;
 }
 
@@ -229,33 +245,39 @@ static void push_variant(cr_compiled_call *c, variant *v)
 /* --- the same for all sizes --- */
 
 typedef struct {
+    cr_sizes *sizes;
+    const cr_decisions *decided; /* by probe */
+} decisions;
+
+static void guard_decisions(cr_session *s, void *context)
+{
+    decisions *d = context;
+
+    (void)s;
+    cr_sizes_decide(d->sizes, d->decided);
+}
+
+typedef struct {
     cr_session *session;
-    cr_graph *recorded, *backward;
-    cr_aot_joint joint;
+    cr_graph *recorded;
+    partial part;
 } variant_probe;
 
 static cr_status probe_variant(variant_probe *p, const cr_compiled_call *c,
                                const cr_scalar *symbol, const bool *reached)
 {
-    partial x = {.c = c};
-
     p->session = cr_session_new();
     if (!p->session)
         return CR_MEMORY;
     CR_TRY(cr_graph_instantiate_at(&p->recorded, p->session, c->symbolic, symbol, false));
     if (!p->recorded)
         return cr_fail(CR_RUNTIME, "what was asked of the sizes does not hold");
-    CR_TRY(cr_aot_joint_of(&p->joint, p->recorded, reached));
-    x.from = p->joint.graph;
-    CR_TRY(cr_session_run(p->joint.graph->session, cut_like, &x));
-    p->backward = x.backward;
-    return CR_OK;
+    return partial_new(&p->part, c, p->recorded, reached);
 }
 
 static void drop_probe(variant_probe *p)
 {
-    cr_graph_drop(p->backward);
-    cr_aot_joint_drop(&p->joint);
+    partial_drop(&p->part);
     cr_graph_drop(p->recorded);
     cr_session_release(p->session);
 }
@@ -264,16 +286,23 @@ static cr_status make_variant_varying(variant *v, cr_compiled_call *c)
 {
     variant_probe probe[CR_MOST_PROBES] = {{0}};
     cr_graph *backward[CR_MOST_PROBES];
+    cr_decisions decided[CR_MOST_PROBES] = {{0}};
     cr_status st = CR_OK;
 
     for (int p = 0; !st && p < c->sizes->probes; p++) {
+        cr_decisions *was = cr_decisions_into(&decided[p]);
         st = probe_variant(&probe[p], c, c->sizes->symbol[p], v->reached);
-        backward[p] = probe[p].backward;
+        cr_decisions_into(was);
+        backward[p] = probe[p].part.backward;
     }
+    if (!st)
+        st = cr_session_run(c->sizes->s, guard_decisions, &(decisions){c->sizes, decided});
     if (!st)
         st = cr_program_new_varying(&v->program, c->sizes, backward, c->how);
     for (int p = 0; p < c->sizes->probes; p++)
         drop_probe(&probe[p]);
+    for (int p = 0; p < CR_MOST_PROBES; p++)
+        cr_decisions_drop(&decided[p]);
     return st;
 }
 
@@ -490,7 +519,7 @@ static void drop_parts(cr_compiled_call *c)
 /* Drops the graphs from which no further program will be made. */
 static void drop_graphs(cr_compiled_call *c)
 {
-    if (c->marks && c->cotangents <= 1)
+    if (c->marks)
         drop_parts(c);
     if (!c->marks && !c->recorded->numbers.inputs && !c->recorded->numbers.guards.len) {
         cr_session_release(c->session);
@@ -563,6 +592,7 @@ typedef struct {
     cr_compiled_call *call[CR_MOST_PROBES];
     cr_aot_joint parts[CR_MOST_PROBES];
     cr_graph *forward[CR_MOST_PROBES], *backward[CR_MOST_PROBES];
+    cr_decisions decided[CR_MOST_PROBES]; /* in the joint graphs */
 } probes;
 
 static cr_status make_probe(probes *x, int p, const cr_graph *g, bool grad, unsigned how)
@@ -570,7 +600,10 @@ static cr_status make_probe(probes *x, int p, const cr_graph *g, bool grad, unsi
     const cr_graph *forward;
     cr_compiled_call *c;
 
-    CR_TRY(call_new(&x->call[p], g, grad, how, p ? x->call[0] : NULL));
+    cr_decisions *was = cr_decisions_into(&x->decided[p]);
+    cr_status st = call_new(&x->call[p], g, grad, how, p ? x->call[0] : NULL);
+    cr_decisions_into(was);
+    CR_TRY(st);
     c = x->call[p];
     if (c->marks) {
         x->forward[p] = c->parts.forward;
@@ -587,6 +620,7 @@ static cr_status make_probe(probes *x, int p, const cr_graph *g, bool grad, unsi
 
 static cr_status make_varying(cr_compiled_call *c, probes *x, cr_sizes *sizes)
 {
+    CR_TRY(cr_session_run(sizes->s, guard_decisions, &(decisions){sizes, x->decided}));
     CR_TRY(cr_program_new_varying(&c->forward, sizes, x->forward, c->how));
     return c->marks ? cr_program_new_varying(&c->backward, sizes, x->backward, c->how) : CR_OK;
 }
@@ -604,6 +638,7 @@ cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes,
         st = make_varying(x.call[0], &x, sizes);
     for (int p = 0; p < sizes->probes; p++) {
         cr_aot_joint_drop(&x.parts[p]);
+        cr_decisions_drop(&x.decided[p]);
         if (p || st)
             cr_compiled_call_drop(x.call[p]);
     }

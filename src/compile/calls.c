@@ -153,6 +153,7 @@ typedef struct {
     int64_t *probe[CR_MOST_PROBES]; /* symbols */
     cr_session *session[CR_MOST_PROBES];
     cr_graph *graph[CR_MOST_PROBES];
+    cr_decisions decided[CR_MOST_PROBES]; /* while the recording was instantiated */
 } sharer;
 
 static bool moved_together(const cr_compiled_calls *c, size_t a, size_t b)
@@ -276,8 +277,11 @@ static cr_status instantiate(sharer *x, int p)
     x->session[p] = st ? NULL : cr_session_new();
     if (!x->session[p])
         st = CR_MEMORY;
+    cr_decisions_drop(&x->decided[p]);
+    cr_decisions *was = cr_decisions_into(&x->decided[p]);
     if (!st)
         st = cr_graph_instantiate_at(&x->graph[p], x->session[p], c->g, symbol, !c->grad);
+    cr_decisions_into(was);
     if (!st && !x->graph[p])
         st = cr_fail(CR_VALUE, "what was asked of the sizes does not hold");
     if (st) {
@@ -373,6 +377,7 @@ static void read_sizes(cr_session *s, void *context)
     }
     if (!cr_sizes_read(z, x->c->g, x->graph))
         cr_bail(s, CR_VALUE, "a size that was read follows from no symbol");
+    cr_sizes_decide(z, x->decided);
 }
 
 static cr_status compare_probes(sharer *x)
@@ -475,6 +480,7 @@ static cr_status make_shared(cr_compiled_calls *c, const int64_t *now)
     for (int p = 0; p < CR_MOST_PROBES; p++) {
         cr_graph_drop(x.graph[p]);
         cr_session_release(x.session[p]);
+        cr_decisions_drop(&x.decided[p]);
     }
     cr_free(room);
     if (st) {

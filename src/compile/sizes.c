@@ -466,6 +466,66 @@ bool cr_sizes_evaluate(const cr_sizes *x, const cr_scalar *symbol, cr_scalar *ou
     return true;
 }
 
+/* --- comparisons by which rules chose --- */
+
+static CR_NORETURN void decided_otherwise(cr_sizes *x)
+{
+    cr_bail(x->s, CR_VALUE, "graphs of two sizes differ in a choice of a rule");
+}
+
+/* Reads decision k of every probe; false when both operands are the same at all of them. */
+static bool read_decision(cr_sizes *x, const cr_decisions *log, size_t k, cr_scalar *a,
+                          cr_scalar *b)
+{
+    const cr_decision *first = &log[0].at[k];
+    bool varies = false;
+
+    for (int p = 0; p < x->probes; p++) {
+        const cr_decision *d = &log[p].at[k];
+        if (d->test != first->test || d->holds != first->holds)
+            decided_otherwise(x);
+        a[p] = cr_scalar_int(d->a);
+        b[p] = cr_scalar_int(d->b);
+        varies = varies || d->a != first->a || d->b != first->b;
+    }
+    return varies;
+}
+
+static bool is_guarded(const cr_sizes *x, cr_gnum_guard g)
+{
+    for (size_t i = 0; i < x->guards.len; i++) {
+        const cr_gnum_guard *old = &x->guards.at[i];
+        if (old->test == g.test && old->holds == g.holds && old->a == g.a && old->b == g.b)
+            return true;
+    }
+    return false;
+}
+
+void cr_sizes_decide(cr_sizes *x, const cr_decisions *log)
+{
+    static const cr_gnum_test tests[] = {
+        [CR_DECIDE_EQ] = CR_GNUM_EQ, [CR_DECIDE_LT] = CR_GNUM_LT, [CR_DECIDE_LE] = CR_GNUM_LE};
+
+    for (int p = 0; p < x->probes; p++) {
+        cr_session_check(x->s, log[p].status);
+        if (log[p].len != log[0].len)
+            decided_otherwise(x);
+    }
+    for (size_t k = 0; k < log[0].len; k++) {
+        cr_scalar a[CR_MOST_PROBES], b[CR_MOST_PROBES];
+        if (!read_decision(x, log, k, a, b))
+            continue;
+        cr_gnum_guard g = {.test = (uint8_t)tests[log[0].at[k].test],
+                           .holds = log[0].at[k].holds,
+                           .a = cr_sizes_find(x, a)};
+        g.b = cr_sizes_find(x, b);
+        if (g.a < 0 || g.b < 0)
+            cr_bail(x->s, CR_VALUE, "a rule chose by a number that follows from no symbol");
+        if (!is_guarded(x, g))
+            add_guard(x, g);
+    }
+}
+
 static int64_t size_in(const cr_graph *of, cr_size_of size)
 {
     return size.recorded < 0 ? of->body->at[size.node]->result[size.result]->type.size[size.dim]

@@ -7,6 +7,7 @@
 #define CR_COMPILE_SIZES_H
 
 #include "graph/graph.h"
+#include "tensor/decide.h"
 
 enum { CR_MOST_PARAMS = 3, CR_MOST_PROBES = CR_MOST_PARAMS + 3 };
 
@@ -61,6 +62,10 @@ int cr_sizes_find(cr_sizes *x, const cr_scalar *at);
  * probe p.  Symbol k is number k of g when that number is an input or the size of one.  False
  * when a number cannot be matched. */
 bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of);
+/* Adds guards on the comparisons by which rules chose calls at the probes; log[p] has those of
+ * probe p, in the same order.  Bails with CR_VALUE when the probes differ in one, or when its
+ * operands cannot be matched. */
+void cr_sizes_decide(cr_sizes *x, const cr_decisions *log);
 /* Whether the recording's instance `of` for these symbols has the sizes that are computed from
  * them here.  A size that is the lesser of two, as the length of a diagonal, follows one of
  * them at the probes and another one elsewhere.  True also when a guard does not hold. */

@@ -304,6 +304,38 @@ cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *con
     return out;
 }
 
+static void put_bytes(cr_text *t, const void *p, size_t n) { cr_text_put_n(t, p, n); }
+
+void cr_garg_key(cr_text *out, const cr_garg *a, cr_gvalue_number number, void *context)
+{
+    uintptr_t k;
+
+    put_bytes(out, &a->tag, sizeof a->tag);
+    if (cr_garg_has_len(a))
+        put_bytes(out, &a->len, sizeof a->len);
+    switch (a->tag) {
+    case CR_NONE: break;
+    case CR_TENSOR:
+        k = number(context, a->value);
+        put_bytes(out, &k, sizeof k);
+        break;
+    case CR_NUMBER:
+        put_bytes(out, &a->number.category, sizeof a->number.category);
+        put_bytes(out, &a->number.c, a->number.category == CR_CAT_COMPLEX ? 16 : 8);
+        break;
+    case CR_STRING: put_bytes(out, a->s, a->len); break;
+    case CR_INTS:
+    case CR_TRUTHS: put_bytes(out, a->ints, a->len * sizeof *a->ints); break;
+    case CR_FLOATS: put_bytes(out, a->floats, a->len * sizeof *a->floats); break;
+    case CR_TENSORS:
+    case CR_NUMBERS:
+        for (uint32_t i = 0; i < a->len; i++)
+            cr_garg_key(out, &a->list[i], number, context);
+        break;
+    default: put_bytes(out, &a->i, sizeof a->i);
+    }
+}
+
 void cr_garg_each(const cr_garg *a, cr_gvalue_fn fn, void *context)
 {
     if (a->tag == CR_TENSOR)

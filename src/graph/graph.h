@@ -192,6 +192,10 @@ static inline cr_garg cr_garg_value(cr_gvalue *v)
     return (cr_garg){.tag = v ? CR_TENSOR : CR_NONE, .value = v};
 }
 
+/* Appends a key: equal for equal literals, and for values with equal numbers. */
+typedef uintptr_t (*cr_gvalue_number)(void *context, const cr_gvalue *v);
+void cr_garg_key(cr_text *out, const cr_garg *a, cr_gvalue_number number, void *context);
+
 /* Calls fn(context, value) for every value in an argument. */
 typedef void (*cr_gvalue_fn)(void *context, cr_gvalue *v);
 void cr_garg_each(const cr_garg *a, cr_gvalue_fn fn, void *context);

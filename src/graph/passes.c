@@ -74,31 +74,9 @@ typedef struct {
     cr_text key;
 } call_table;
 
-static void put_bytes(cr_text *t, const void *p, size_t n) { cr_text_put_n(t, p, n); }
-
-static void key_put_arg(cr_rewrite *w, cr_text *t, const cr_garg *a)
+static uintptr_t id_now(void *rewrite, const cr_gvalue *v)
 {
-    put_bytes(t, &a->tag, sizeof a->tag);
-    if (cr_garg_has_len(a))
-        put_bytes(t, &a->len, sizeof a->len);
-    switch (a->tag) {
-    case CR_NONE: break;
-    case CR_TENSOR: put_bytes(t, &w->now[a->value->id]->id, sizeof(unsigned)); break;
-    case CR_NUMBER:
-        put_bytes(t, &a->number.category, sizeof a->number.category);
-        put_bytes(t, &a->number.c, a->number.category == CR_CAT_COMPLEX ? 16 : 8);
-        break;
-    case CR_STRING: put_bytes(t, a->s, a->len); break;
-    case CR_INTS:
-    case CR_TRUTHS: put_bytes(t, a->ints, a->len * sizeof *a->ints); break;
-    case CR_FLOATS: put_bytes(t, a->floats, a->len * sizeof *a->floats); break;
-    case CR_TENSORS:
-    case CR_NUMBERS:
-        for (uint32_t i = 0; i < a->len; i++)
-            key_put_arg(w, t, &a->list[i]);
-        break;
-    default: put_bytes(t, &a->i, sizeof a->i);
-    }
+    return ((cr_rewrite *)rewrite)->now[v->id]->id;
 }
 
 static bool share_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
@@ -110,10 +88,10 @@ static bool share_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
         cr_gnode_has_effect(n))
         return false;
     c->key.len = 0;
-    put_bytes(&c->key, &to, sizeof to);
-    put_bytes(&c->key, &n->op, sizeof n->op);
+    cr_text_put_n(&c->key, (const char *)&to, sizeof to);
+    cr_text_put_n(&c->key, (const char *)&n->op, sizeof n->op);
     for (int i = 0; i < n->arg_count; i++)
-        key_put_arg(w, &c->key, &n->arg[i]);
+        cr_garg_key(&c->key, &n->arg[i], id_now, w);
     cr_session_check(w->to->session, cr_text_status(&c->key));
     old = cr_map_get(&c->seen, c->key.at, c->key.len);
     if (old && cr_owners_has(&c->owners, n))

@@ -5,6 +5,7 @@
  * numbers.  The frame owns tensors made during evaluation. */
 #include "base/integer.h"
 #include "entry.h"
+#include "tensor/decide.h"
 #include "tensor/internal.h"
 #include <math.h>
 #include <stdio.h>
@@ -90,6 +91,55 @@ static cr_status refuse_rule(const cr_frame *f, const cr_rule *r, const char *wh
                    r->name ? r->name : "", r->name ? ": " : "", what);
 }
 
+/* --- the log of comparisons --- */
+
+static CR_THREAD cr_decisions *decided;
+
+cr_decisions *cr_decisions_into(cr_decisions *log)
+{
+    cr_decisions *was = decided;
+
+    decided = log;
+    return was;
+}
+
+void cr_decisions_drop(cr_decisions *log)
+{
+    cr_vec_drop(log);
+    *log = (cr_decisions){0};
+}
+
+static CR_NOINLINE void decide(cr_decide_test test, int64_t a, int64_t b, bool holds)
+{
+    cr_status st = cr_vec_reserve(decided, 1);
+
+    if (st)
+        decided->status = st;
+    else
+        cr_vec_put(decided, ((cr_decision){(uint8_t)test, holds, a, b}));
+}
+
+static CR_NOINLINE void decide_by(int builtin, int64_t a, int64_t b)
+{
+    switch (builtin) {
+    case CR_BUILTIN_eq:
+    case CR_BUILTIN_ne: decide(CR_DECIDE_EQ, a, b, a == b); break;
+    case CR_BUILTIN_lt: decide(CR_DECIDE_LT, a, b, a < b); break;
+    case CR_BUILTIN_ge: decide(CR_DECIDE_LT, a, b, a < b); break;
+    default: decide(CR_DECIDE_LE, a, b, a <= b); /* also the lesser and the greater one */
+    }
+}
+
+/* The items up to the first ones that differ. */
+static CR_NOINLINE void decide_by_lists(const cr_value *a, const cr_value *b)
+{
+    for (uint32_t i = 0; a->len == b->len && i < a->len; i++) {
+        decide(CR_DECIDE_EQ, a->ints[i], b->ints[i], a->ints[i] == b->ints[i]);
+        if (a->ints[i] != b->ints[i])
+            return;
+    }
+}
+
 /* --- numbers --- */
 
 static bool value_is_tensor(const cr_value *v)
@@ -150,6 +200,9 @@ static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, 
     int64_t n = 0;
     bool overflow = false;
 
+    if (CR_UNLIKELY(decided) &&
+        (r->builtin == CR_BUILTIN_least || r->builtin == CR_BUILTIN_most))
+        decide_by(r->builtin, a, b);
     switch (r->builtin) {
     case CR_BUILTIN_add: overflow = CR_ADD_OVERFLOW(a, b, &n), *out = cr_of_int(n); break;
     case CR_BUILTIN_sub: overflow = CR_SUB_OVERFLOW(a, b, &n), *out = cr_of_int(n); break;
@@ -238,6 +291,8 @@ static bool same_value(const cr_value *a, const cr_value *b)
     }
     if (a->tag == CR_STRING && b->tag == CR_STRING)
         return a->len == b->len && !memcmp(a->s, b->s, a->len);
+    if (CR_UNLIKELY(decided) && a->tag == CR_INTS && b->tag == CR_INTS)
+        decide_by_lists(a, b);
     if (a->tag == CR_INTS && b->tag == CR_INTS)
         return a->len == b->len && !memcmp(a->ints, b->ints, a->len * sizeof *a->ints);
     return a->tag == CR_DTYPE_VAL && b->tag == CR_DTYPE_VAL && a->i == b->i;
@@ -925,22 +980,30 @@ static bool is_none_test(const cr_rule *r, const cr_value *v)
            (v[0].tag == CR_NONE || v[1].tag == CR_NONE);
 }
 
+/* The truth of a condition. */
+static bool decide_truth(const cr_value *v)
+{
+    if (CR_UNLIKELY(decided) && v->tag == CR_INT)
+        decide_by(CR_BUILTIN_ne, v->i, 0);
+    return truth_of(v);
+}
+
 /* `and`, `or`, `not` on numbers skip unneeded operands; on tensors they are the logical
  * operators. */
 static CR_NOINLINE cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     CR_TRY(cr_frame_eval(f, r->args[0], out));
     if (r->builtin == CR_BUILTIN_not) {
-        *out = cr_of_bool(!truth_of(out));
+        *out = cr_of_bool(!decide_truth(out));
         return CR_OK;
     }
-    bool first = truth_of(out);
+    bool first = decide_truth(out);
     if (first == (r->builtin == CR_BUILTIN_or)) {
         *out = cr_of_bool(first);
         return CR_OK;
     }
     CR_TRY(cr_frame_eval(f, r->args[1], out));
-    *out = cr_of_bool(truth_of(out));
+    *out = cr_of_bool(decide_truth(out));
     return CR_OK;
 }
 
@@ -1003,6 +1066,8 @@ static CR_NOINLINE cr_status eval_comparison(cr_frame *f, const cr_rule *r, cr_v
     if (v[0].tag != v[1].tag ||
         (v[0].tag != CR_INT && (v[0].tag != CR_DTYPE_VAL || r->builtin > CR_BUILTIN_ne)))
         return compare_others(f, r, v, out);
+    if (CR_UNLIKELY(decided) && v[0].tag == CR_INT)
+        decide_by(r->builtin, v[0].i, v[1].i);
     *out = cr_of_bool(ints_compare(r->builtin, v[0].i, v[1].i));
     return CR_OK;
 }
@@ -1193,7 +1258,7 @@ cr_status cr_frame_eval(cr_frame *f, const cr_rule *r, cr_value *out)
     case CR_RULE_CALL: return eval_any_call(f, r, out);
     case CR_RULE_CHOOSE:
         CR_TRY(cr_frame_eval(f, r->args[0], out));
-        return cr_frame_eval(f, r->args[truth_of(out) ? 1 : 2], out);
+        return cr_frame_eval(f, r->args[decide_truth(out) ? 1 : 2], out);
     case CR_RULE_EACH: return eval_each(f, r, out);
     case CR_RULE_INDEX: return eval_index(f, r, out);
     }
