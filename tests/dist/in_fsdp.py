@@ -8,9 +8,15 @@ import cresset.distributed.checkpoint as dcp
 from cresset import nn
 from cresset.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from cresset.distributed.device_mesh import init_device_mesh
-from cresset.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
-from cresset.distributed.tensor import DTensor, Replicate, Shard
+from cresset.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict, get_optimizer_state_dict,
+                                                       set_model_state_dict, set_optimizer_state_dict)
+from cresset.distributed.fsdp import (CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method,
+                                      share_comm_ctx)
+from cresset.distributed.fsdp._policies import AllGather, ReduceScatter
+from cresset.distributed.tensor import DTensor, Replicate, Shard, _StridedShard, distribute_tensor
 from cresset.utils.checkpoint import checkpoint
+
+import in_tensor
 
 
 def raises(kind, text, call):
@@ -292,6 +298,130 @@ def clipped(rank, size):
         assert torch.equal(model.weight.grad.full_tensor(), torch.ones(4, 4)) and torch.equal(plain.grad, torch.ones(2))
 
 
+class Gather(AllGather):
+    """Collects parts as the package does, and counts."""
+
+    calls = 0
+
+    def allocate(self, size, *, dtype, device):
+        return torch.empty(size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        Gather.calls += 1
+        return dist.all_gather_into_tensor(output_tensor, input_tensor, group, async_op)
+
+
+class Scatter(ReduceScatter):
+    """Reduces gradients as the package does."""
+
+    allocate = Gather.allocate
+
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        return dist.reduce_scatter_tensor(output_tensor, input_tensor, op, group, async_op)
+
+
+def methods(rank, size):
+    """Losses are the same with parameters that are collected ahead or kept, and with calls of the program."""
+    want, layers, gathers, gather = steps(made(), count=3), lambda m: m.layers, [], dist.all_gather_into_tensor
+
+    def counted(*args, **kwargs):
+        gathers.append(args[0])
+        return gather(*args, **kwargs)
+    dist.all_gather_into_tensor = torch.distributed.distributed_c10d.all_gather_into_tensor = counted
+    model = sharded(reshard_after_forward=True)
+    a, b, c = layers(model)
+    close(steps(model, mine(rank, size), count=3, mean=average), want)
+    plain, ahead = len(gathers), []
+    model = sharded(reshard_after_forward=True)
+    a, b, c = layers(model)
+    a.set_modules_to_forward_prefetch([b, c])
+    c.set_modules_to_backward_prefetch([b, a])
+    b.register_forward_pre_hook(lambda m, args: ahead.append(c._get_fsdp_state().group.started is not None))
+    gathers.clear()
+    close(steps(model, mine(rank, size), count=3, mean=average), want)
+    assert ahead == [True] * 3 and len(gathers) == plain, (ahead, len(gathers), plain)
+    model.set_reshard_after_backward(False)
+    gathers.clear()
+    x, y = batch(0)
+    nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten()).backward()
+    assert not isinstance(b[1].weight, DTensor)
+    first = len(gathers)
+    nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten()).backward()
+    assert (len(gathers) - first, first) == (4, 8)  # forward and backward of four groups, then backward alone
+    for sub in (model, *layers(model)):
+        sub.reshard()
+    model.zero_grad()
+    plain = made()
+    set_model_state_dict(plain, get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)))
+    close(steps(model, mine(rank, size), count=3, mean=average), steps(plain, count=3))
+    dist.all_gather_into_tensor = torch.distributed.distributed_c10d.all_gather_into_tensor = gather
+    model, seen = sharded(), []
+    model.set_custom_all_gather(Gather())
+    model.set_custom_reduce_scatter(Scatter())
+    model.set_separate_reduce_scatter_group()
+    model.set_force_sum_reduction_for_comms(True)
+    model.set_reduce_scatter_max_input_buffers(2)
+    model.set_all_reduce_hook(seen.append)
+    model.layers[0].set_is_last_backward(False)
+    close(steps(model, mine(rank, size), count=3, mean=average), want)
+    assert Gather.calls == 3 and len(seen) == 3
+    handle = model.unshard(async_op=True)
+    assert isinstance(model.head.weight, DTensor)
+    handle.wait()
+    assert not isinstance(model.head.weight, DTensor) and model.head.weight is model.tokens.weight
+    model.reset_iter_state()
+    assert isinstance(model.head.weight, DTensor)
+    unused = fully_shard(Choice())
+    unused.set_reduce_scatter_unused_params(True)
+    unused(torch.ones(4), rank == 0).sum().backward()
+    assert torch.equal(unused.a.grad.full_tensor(), torch.full((4,), 1 / size))
+    assert torch.equal(unused.b.grad.full_tensor(), torch.full((4,), (size - 1) / size))
+    raises(RuntimeError, "reset_iter_state must be called on the root FSDP module", model.layers[0].reset_iter_state)
+    raises(ValueError, "Expects FSDPModule but got", lambda: model.set_modules_to_forward_prefetch([nn.Linear(1, 1)]))
+    raises(ValueError, "Expects list of FSDPModules but got", lambda: share_comm_ctx([nn.Linear(1, 1)]))
+    raises(ValueError, "max_input_buffers must be a positive int, got 0", lambda: model.set_reduce_scatter_max_input_buffers(0))
+    raises(TypeError, "max_input_buffers must be an int, got bool", lambda: model.set_reduce_scatter_max_input_buffers(True))
+
+
+def state_dicts(rank, size):
+    """Whole states of rank 0 or of all, of modules and optimizers, go to divided ones and back."""
+    model = sharded()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    plain = made()
+    other = torch.optim.AdamW(plain.parameters(), lr=0.02)
+
+    def step(net, part, opt):
+        x, y = map(part, batch(5))
+        nn.functional.cross_entropy(net(x).flatten(0, 1), y.flatten()).backward()
+        opt.step()
+        opt.zero_grad()
+    step(model, mine(rank, size), optimizer)
+    step(plain, lambda x: x, other)
+    whole = StateDictOptions(full_state_dict=True)
+    state, states = get_model_state_dict(model, options=whole), get_optimizer_state_dict(model, optimizer, options=whole)
+    wanted, wanteds = plain.state_dict(), get_optimizer_state_dict(plain, other)
+    for name in wanted:
+        torch.testing.assert_close(state[name], wanted[name], rtol=1e-4, atol=1e-4)
+    for name, values in wanteds["state"].items():
+        for k in values:
+            torch.testing.assert_close(states["state"][name][k], values[k], rtol=1e-4, atol=1e-4)
+    first = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    offered = get_model_state_dict(model, options=first)
+    assert list(offered) == (list(state) if rank == 0 else [])
+    for options in (whole, StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)):
+        copied = sharded()
+        second = torch.optim.AdamW(copied.parameters(), lr=0.3)
+        alone = options.broadcast_from_rank0 and rank
+        set_model_state_dict(copied, {} if alone else state, options=options)
+        set_optimizer_state_dict(copied, second, {} if alone else states, options=options)
+        assert all(isinstance(p, DTensor) for p in copied.parameters()) and second.param_groups[0]["lr"] == 0.02
+        for p, q in zip(copied.parameters(), model.parameters()):
+            assert torch.equal(p.to_local(), q.to_local())
+            for k, v in optimizer.state.get(q, {}).items():
+                assert type(second.state[p][k]) is type(v), k
+                assert torch.equal(getattr(second.state[p][k], "_local_tensor", second.state[p][k]), getattr(v, "_local_tensor", v))
+
+
 def checkpoints(rank, size):
     """A state dict of DTensors, saved by these ranks and read into whole tensors; clipped gradients; options."""
     model, path = sharded(offload_policy=CPUOffloadPolicy()), os.environ["RANKS_FOLDER"]
@@ -339,3 +469,55 @@ def interface(rank, size):
     register_fsdp_forward_method(net, "twice")
     assert net.twice(torch.ones(1, 4, dtype=torch.float64)).shape == (1, 6)
     assert type(net)(2, 3).weight.shape == (3, 2)
+
+
+def tensor_parallel(rank, size):
+    """Parts of the parts of tensor and sequence parallelism (2 x 2 ranks): losses, norms and parameters of one process."""
+    mesh = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("dp", "tp"))
+    torch.manual_seed(0)
+    model, losses = in_tensor.Block(), []
+    plain = copy.deepcopy(model)
+    in_tensor.parallelize_sequence(model, mesh["tp"])
+    for part in (model.q, model.o, model.up):
+        fully_shard(part, mesh=mesh["dp"])
+    fully_shard(model, mesh=mesh["dp"])
+    assert model.up.weight.placements == (_StridedShard(0, split_factor=size // 2), Shard(0))
+    assert model.down.weight.placements == (Shard(0), Shard(1)) and model.norm1.weight.placements == (Shard(0), Replicate())
+    assert model.up.weight.shape == (64, 16) and model.up.weight.to_local().shape == (32 // (size // 2), 16)
+    place = mesh.get_coordinate()[0]
+    for net, mine in ((plain, lambda x: x), (model, lambda x: x.chunk(2)[place])):
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.05, foreach=None if net is plain else True)
+        losses.append([])
+        for k in range(20):
+            torch.manual_seed(k)
+            ids = mine(torch.randint(0, 32, (4, 9)))
+            loss = nn.functional.cross_entropy(net(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            losses[-1].append((average(loss.detach()).item(), norm.full_tensor().item() if net is model else norm.item()))
+    close(*([x for x, _ in found] for found in losses))
+    close(*([x for _, x in found] for found in losses), digits=1e-3)
+    assert losses[0][-1][0] < losses[0][0][0]
+    for (name, p), q in zip(model.named_parameters(), plain.parameters()):
+        if name != "k.bias":  # its gradient is 0 but for rounding, which Adam enlarges
+            torch.testing.assert_close(p.full_tensor(), q.detach(), rtol=1e-3, atol=1e-3, msg=name)
+    weight = model.up.weight.detach()  # operators on such tensors
+    whole = weight.full_tensor()
+    for call in (lambda x: x * 2, lambda x: x + x, lambda x: x.t(), lambda x: x.sum(0), lambda x: x.sum(1), lambda x: x.view(8, 8, 16),
+                 lambda x: x @ x.t(), lambda x: x.softmax(0), lambda x: x[3:9], torch.zeros_like, lambda x: x.flip(0)):
+        torch.testing.assert_close(call(weight).full_tensor(), call(whole))
+    assert (weight * 2).placements == weight.placements and weight.t().placements == (_StridedShard(1, split_factor=2), Shard(1))
+    torch.testing.assert_close(weight.clone().mul_(3).full_tensor(), whole * 3)
+    for placements in ([Replicate(), Shard(0)], [Shard(0), Shard(0)], [Shard(1), Replicate()]):
+        moved = weight.redistribute(placements=placements)
+        assert torch.equal(moved.full_tensor(), whole)
+        assert torch.equal(moved.redistribute(placements=weight.placements).to_local(), weight.to_local())
+    path = os.environ["RANKS_FOLDER"]
+    dcp.save(model.state_dict(), checkpoint_id=path)
+    read = {k: torch.zeros(v.shape) for k, v in plain.state_dict().items()}
+    dcp.load(read, checkpoint_id=path)
+    assert all(torch.equal(read[k], v.full_tensor()) for k, v in model.state_dict().items())
+    raises(RuntimeError, "Cannot concatenate DeviceMeshes derived from different device meshs", lambda: fully_shard(
+        nn.ParameterList([nn.Parameter(distribute_tensor(torch.ones(4), mesh["tp"], [Shard(0)]))]), mesh=init_device_mesh("cpu", (size,))))

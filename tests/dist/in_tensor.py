@@ -362,12 +362,8 @@ def tensor_parallel(rank, size):
     close(steps(model), want)
 
 
-def sequence_parallel(rank, size):
-    """The same where norms compute on parts of the sequence."""
-    mesh = init_device_mesh("cpu", (size,))
-    torch.manual_seed(0)
-    model = Block()
-    want = steps(copy.deepcopy(model))
+def parallelize_sequence(model, mesh):
+    """Divides products, and the sequence between them."""
     parallelize_module(model, mesh, {
         "tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1), use_local_output=False),
         "norm1": SequenceParallel(), "norm2": SequenceParallel(),
@@ -375,6 +371,15 @@ def sequence_parallel(rank, size):
         "v": ColwiseParallel(input_layouts=Shard(1)), "o": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
         "up": ColwiseParallel(input_layouts=Shard(1)), "down": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
         "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
+
+
+def sequence_parallel(rank, size):
+    """The same where norms compute on parts of the sequence."""
+    mesh = init_device_mesh("cpu", (size,))
+    torch.manual_seed(0)
+    model = Block()
+    want = steps(copy.deepcopy(model))
+    parallelize_sequence(model, mesh)
     close(steps(model), want)
 
 

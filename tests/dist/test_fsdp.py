@@ -28,9 +28,13 @@ def test_a_mesh_of_two_dimensions():
 
 
 @pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "memory", "interface", "recomputed", "changed_weights",
-                                  "without_gradient", "clipped"])
+                                  "without_gradient", "clipped", "methods", "state_dicts"])
 def test_behaviour(name):
     passes(name, 2)
+
+
+def test_parts_of_tensor_parallel_parameters(tmp_path):
+    passes("tensor_parallel", 4, RANKS_FOLDER=str(tmp_path))
 
 
 def test_checkpoints(tmp_path):

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import cresset
 
 from .. import distributed_c10d as dist
+from ..tensor import DTensor, Replicate
+from ..tensor._redistribute import redistribute_local
+from ..tensor._spec import DTensorSpec, TensorMeta
 
 __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
            "set_optimizer_state_dict", "set_state_dict"]
@@ -107,14 +110,27 @@ def _everywhere(state, options):
     return box[0]
 
 
+def _placed_as(value, own, options):
+    """Returns a whole tensor of a full state dict as the DTensor that a module or an optimizer has."""
+    if not options.full_state_dict or not isinstance(own, DTensor) or isinstance(value, DTensor) or value.shape != own.shape:
+        return value
+    whole = tuple(Replicate() for _ in own.placements)
+    local = value.detach().to(own._local_tensor.device)
+    local = redistribute_local(local, own.shape, own.device_mesh, whole, own.placements).clone()
+    meta = TensorMeta(own.shape, own.stride(), local.dtype)
+    return DTensor(local, DTensorSpec(own.device_mesh, own.placements, meta))
+
+
 def set_model_state_dict(model, model_state_dict, *, options=None):
     """Gives a module a state that get_model_state_dict returned.  Returns missing and unexpected names."""
     options = _options(options)
     state = _everywhere(model_state_dict, options)
     if not state:
         return cresset.nn.modules.module._IncompatibleKeys([], [])
-    own = {_fqn(model, key): key for key in _own_state(model)}
-    return _load_own(model, {own.get(key, key): value for key, value in state.items()}, strict=options.strict)
+    tensors = _own_state(model)
+    own = {_fqn(model, key): key for key in tensors}
+    state = {own.get(key, key): value for key, value in state.items()}
+    return _load_own(model, {key: _placed_as(value, tensors.get(key), options) for key, value in state.items()}, strict=options.strict)
 
 
 # --- optimizers --------------------------------------------------------------------------------------------------
@@ -215,8 +231,12 @@ def _set_optimizer(model, optimizer, state, options):
     for g in own["param_groups"]:
         theirs = _group_of(state["param_groups"], [names[i] for i in g["params"]])
         groups.append({**g, **{k: v for k, v in theirs.items() if k != "params"}, "params": g["params"]})
-    kept = {i: s for i, s in own["state"].items() if names[i] not in state["state"]}
-    _load_own(optimizer, {"state": {**kept, **{numbers[n]: s for n, s in state["state"].items() if n in numbers}},
+    made = {}
+    for i, s in own["state"].items():  # states that are not given stay
+        given = state["state"].get(names[i])
+        made[i] = s if given is None else {k: _placed_as(v, s.get(k), options) for k, v in given.items()}
+    made.update({numbers[n]: s for n, s in state["state"].items() if n in numbers and numbers[n] not in made})
+    _load_own(optimizer, {"state": made,
                           "param_groups": groups})
 
 

@@ -4,12 +4,12 @@ fully_shard() divides the parameters of modules; the wrapper FullyShardedDataPar
 """
 from enum import Enum, auto
 
-from ._fully_shard import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method
+from ._fully_shard import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method, share_comm_ctx
 from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .fully_sharded_data_parallel import FullyShardedDataParallel
 
 __all__ = ["CPUOffloadPolicy", "FSDPModule", "FullyShardedDataParallel", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle",
-           "fully_shard", "register_fsdp_forward_method",
+           "fully_shard", "register_fsdp_forward_method", "share_comm_ctx",
            "BackwardPrefetch", "ShardingStrategy", "StateDictType"]
 
 

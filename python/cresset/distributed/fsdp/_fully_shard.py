@@ -7,6 +7,7 @@ collected again when the gradient of the module's output comes; until the gradie
 these whole parameters, so that a forward pass that checkpointing repeats uses them.
 """
 import functools
+import weakref
 
 import cresset
 
@@ -16,31 +17,57 @@ from ...autograd.graph import increment_version
 from ...utils._pytree import tree_flatten, tree_unflatten
 from .. import distributed_c10d as dist
 from .._composable.contract import contract
-from ..device_mesh import init_device_mesh
-from ..tensor import DTensor, Replicate, Shard, distribute_tensor
-from ..tensor._redistribute import _padded
+from ..device_mesh import DeviceMesh, init_device_mesh
+from ..tensor import DTensor, Replicate, Shard, _StridedShard, distribute_tensor
+from ..tensor._api import _FromLocal
+from ..tensor._redistribute import _padded, part_of
+from ..tensor._spec import DTensorSpec, TensorMeta
 from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
-__all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
+__all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method", "share_comm_ctx"]
 
 
 class _Param:
-    """A parameter: the modules that have it, its DTensor, and the sizes of parts."""
+    """A parameter: the modules that have it, its DTensor, and the sizes of parts.
+
+    A parameter that is a DTensor already (of tensor parallelism, over another dimension of the ranks) is divided further: "whole" is
+    here the part of it that the other dimension gives this rank."""
 
     def __init__(self, param, places, mesh, placement, offload):
         self.places, self.dim = places, placement.dim
+        self.inner = param._spec if isinstance(param, DTensor) else None  # of whole parameters
+        whole = param._local_tensor if self.inner else param.detach()
         ranks = mesh.size(mesh.ndim - 1)
-        if self.dim and param.shape[self.dim] % ranks:
-            raise NotImplementedError(f"FSDP does not support uneven sharding on dim {self.dim}: {param.shape} (world size: {ranks})")
-        self.shape = param.shape
-        self.length = -(-param.shape[self.dim] // ranks)  # of the longest part
-        self.padded = (self.length, *(n for d, n in enumerate(param.shape) if d != self.dim))
+        if self.dim and whole.shape[self.dim] % ranks:
+            raise NotImplementedError(f"FSDP does not support uneven sharding on dim {self.dim}: {whole.shape} (world size: {ranks})")
+        self.shape = whole.shape
+        self.length = -(-whole.shape[self.dim] // ranks)  # of the longest part
+        self.padded = (self.length, *(n for d, n in enumerate(whole.shape) if d != self.dim))
         self.count = cresset.Size(self.padded).numel()
         places_on = [Replicate()] * (mesh.ndim - 1) + [Shard(self.dim)]
-        made = distribute_tensor(param.detach(), mesh, places_on, src_data_rank=None)
+        made = self._of_part(param, mesh, places_on) if self.inner else distribute_tensor(whole, mesh, places_on, src_data_rank=None)
         if offload is not None:
             made = DTensor(made._local_tensor.cpu(), made._spec)
         self.sharded = nn.Parameter(made, param.requires_grad)
+
+    def _of_part(self, param, mesh, places_on):
+        """Returns the DTensor of both meshes: it divides the parts of the inner one."""
+        factor = self.inner.num_shards_map[self.dim]
+        if factor > 1:
+            places_on[-1] = _StridedShard(self.dim, split_factor=factor)
+        both = DeviceMesh._concatenate([mesh, self.inner.mesh])
+        local = part_of(param._local_tensor, self.dim, mesh.size(mesh.ndim - 1), mesh.get_coordinate()[-1])
+        if local.data_ptr() == param._local_tensor.data_ptr():
+            local = local.clone()
+        return DTensor(local, DTensorSpec(both, (*places_on, *self.inner.placements), self.inner.tensor_meta))
+
+    def as_whole(self, local):
+        """Returns the whole parameter of its elements: a DTensor of the inner mesh if there is one."""
+        if self.inner is None:
+            return local
+        meta = self.inner.tensor_meta
+        return _FromLocal.apply(local, DTensorSpec(self.inner.mesh, self.inner.placements,
+                                                   TensorMeta(meta.shape, meta.stride, local.dtype)), None)
 
     def register(self, value):
         """Makes a tensor the parameter of the modules."""
@@ -63,7 +90,7 @@ class _Whole(Function):
     def forward(ctx, group, key, *params):
         ctx.group, ctx.key = group, key
         ctx.set_materialize_grads(False)
-        return tuple(group.collect([p._local_tensor for p in params]))
+        return tuple(group.collect())
 
     @staticmethod
     def backward(ctx, *grads):
@@ -73,10 +100,10 @@ class _Whole(Function):
 
 
 class _Wholes:
-    """The whole parameters of one forward pass, and the parts of which they are made."""
+    """The whole parameters of one forward pass, their elements, and the parts of which they are made."""
 
-    def __init__(self, key, tensors, params):
-        self.key, self.tensors, self.versions = key, tensors, [_version(p) for p in params]
+    def __init__(self, key, tensors, wholes, params):
+        self.key, self.tensors, self.wholes, self.versions = key, tensors, wholes, [_version(p) for p in params]
 
     def changed(self, params):
         """Tells for each parameter whether its elements are others by now."""
@@ -86,6 +113,23 @@ class _Wholes:
 def _version(param):
     """What changes with each assignment to the elements of a DTensor."""
     return param, param._version, param._local_tensor._version
+
+
+class _Calls:
+    """Calls that collect the parts of a group's parameters, and the versions of these parts."""
+
+    def __init__(self, group):
+        self.versions, self.calls = [_version(p.sharded) for p in group.params], []
+
+    def holds(self, group):
+        """Tells whether the parts are still those that were sent."""
+        return all(old[0] is p.sharded and old[1:] == _version(p.sharded)[1:] for old, p in zip(self.versions, group.params))
+
+    def wait(self):
+        """Waits for the calls."""
+        for _, _, _, work in self.calls:
+            if work is not None:
+                work.wait()
 
 
 class _Group:
@@ -98,6 +142,12 @@ class _Group:
         self.repeat_group = mesh.get_group(0) if mesh.ndim == 2 else None
         self.ranks, self.rank = mesh.size(mesh.ndim - 1), mesh.get_coordinate()[-1]
         self.sync, self.all_reduce, self.factor = True, True, None
+        self.reshard_after_backward, self.unshard_in_backward, self.reduces_unused = True, True, False
+        self.gather, self.scatter, self.hook, self.scatter_group = None, None, None, self.shard_group  # of the program
+        self.order, self.event = [], None  # the groups in the order in which forward came to their ends; the root's event
+        self.forward_next, self.backward_next = [], None  # groups that are collected ahead
+        self.started, self.held = None, None  # calls ahead, and whole elements that backward has left
+        self.freed = weakref.WeakSet()
         self.device = cresset.device(mesh.device_type, cresset.cuda.current_device()) if mesh.device_type == "cuda" else \
             cresset.device(mesh.device_type)
         self.kept = [None] * len(params)  # gradients that wait for the next synchronization
@@ -117,21 +167,59 @@ class _Group:
             kinds.setdefault((self._dtype(param), param.sharded.dtype), []).append(k)
         return kinds.items()
 
-    def collect(self, parts, into=None):
-        """Returns the whole parameters of this rank's parts."""
-        out = [None] * len(parts)
-        for (dtype, _), numbers in self._calls():
-            mine = cresset.cat([_padded(parts[k].detach().to(self.device, dtype), self.params[k].dim, self.params[k].length).flatten()
-                                for k in numbers])
-            every = mine.new_empty((self.ranks, mine.numel()))
-            dist.all_gather_into_tensor(every.view(-1), mine, self.shard_group)
-            at = 0
+    def _start(self):
+        """Starts the calls that collect the parts."""
+        made = _Calls(self)
+        with cresset.no_grad():
+            for (dtype, _), numbers in self._calls():
+                mine = cresset.cat([_padded(p.sharded._local_tensor.detach().to(self.device, dtype), p.dim, p.length).flatten()
+                                    for p in map(self.params.__getitem__, numbers)])
+                if self.gather is None:
+                    every = mine.new_empty((self.ranks * mine.numel(),))
+                    work = dist.all_gather_into_tensor(every, mine, self.shard_group, async_op=True)
+                else:
+                    every = self.gather.allocate((self.ranks * mine.numel(),), dtype=mine.dtype, device=mine.device)
+                    work = self.gather(every, mine, self.shard_group, async_op=True)
+                made.calls.append((numbers, mine, every, work))
+        return made
+
+    def prefetch(self):
+        """Starts to collect the parameters that forward or backward needs next."""
+        if self.started is None and self.held is None and self.params and (self.freed or (self.wholes is None and not self.waiting)):
+            if not self.freed:
+                for p in self.params:
+                    p.follow()
+            self.started = self._start()
+
+    def discard(self):
+        """Drops what was collected ahead."""
+        if self.started is not None:
+            self.started.wait()
+        self.started = self.held = None
+
+    def collect(self, into=None):
+        """Returns the whole parameters of all ranks' parts."""
+        held, self.held = self.held, None
+        if held is not None and not any(held.changed(self.params)):
+            return [x.detach() if into is None else into[k].copy_(x) for k, x in enumerate(held.tensors)]
+        calls, self.started = self.started, None
+        if calls is None or not calls.holds(self):
+            if calls is not None:
+                calls.wait()
+            calls = self._start()
+        calls.wait()
+        out = [None] * len(self.params)
+        for numbers, _, every, _ in calls.calls:
+            every, at = every.view(self.ranks, -1), 0
             for k in numbers:
                 p = self.params[k]
                 rows = every[:, at:at + p.count].reshape(self.ranks * p.length, *p.padded[1:])[:p.shape[p.dim]]
                 at += p.count
                 whole = rows.movedim(0, p.dim)
-                out[k] = whole.contiguous() if into is None else into[k].copy_(whole)
+                if into is not None:
+                    out[k] = into[k].copy_(whole)
+                else:  # a program may use the memory of its call again
+                    out[k] = whole.contiguous() if self.gather is None else whole.clone(memory_format=cresset.contiguous_format)
         return out
 
     def unshard(self):
@@ -140,14 +228,17 @@ class _Group:
             return
         if self.wholes is None:
             for p in self.params:
+                if self.held is not None:
+                    p.register(p.sharded)
                 p.follow()
         elif (self.has_graph or not cresset.is_grad_enabled()) and not any(self.wholes.changed(self.params)):
             return
         params, key = [p.sharded for p in self.params], object()
         made = list(_Whole.apply(self, key, *params))
         made = [x.detach() if x.requires_grad and not p.requires_grad else x for x, p in zip(made, params)]
-        self.wholes, self.has_graph = _Wholes(key, made, params), cresset.is_grad_enabled()
-        self._register(made)
+        wholes = [p.as_whole(x) for p, x in zip(self.params, made)]
+        self.wholes, self.has_graph = _Wholes(key, made, wholes, params), cresset.is_grad_enabled()
+        self._register(wholes)
 
     def _register(self, wholes):
         for p, whole in zip(self.params, wholes):
@@ -156,19 +247,29 @@ class _Group:
 
     def reshard(self):
         """Registers the DTensors."""
-        if self.wholes is not None or self.waiting:
+        if self.wholes is not None or self.waiting or self.held is not None:
             for p in self.params:
                 p.register(p.sharded)
-        self.wholes, self.waiting, self.run = None, [], None
+        self.wholes, self.waiting, self.run, self.held = None, [], None, None
 
     # --- backward ---
     def enter_backward(self, wholes):
         """Registers the whole parameters of a forward pass again, for the backward pass that comes to its output."""
+        if not self.unshard_in_backward:
+            return
         self.fill(wholes)
+        if self.backward_next is not None:
+            ahead = self.backward_next
+        else:  # the group whose forward ended before
+            at = self.order.index(self) if self in self.order else 0
+            ahead = self.order[at - 1:at] if at else ()
+        for group in ahead:
+            if group.freed:
+                group.prefetch()
         self.waiting = [w for w in self.waiting if w is not wholes] + [wholes]
         self.run = cresset._C._current_graph_task_id()
-        self._register(wholes.tensors)
-        cresset._C._at_backward_end(self.reshard)
+        self._register(wholes.wholes)
+        cresset._C._at_backward_end(self.end_backward)
 
     def leave_backward(self, key):
         """Ends that; a backward pass inside another one leaves it to the outer one, which may repeat more of the forward pass."""
@@ -177,28 +278,39 @@ class _Group:
         left = [w for w in self.waiting if w.key is not key]
         if left:
             self.waiting = left
-            self._register(left[-1].tensors)
+            self._register(left[-1].wholes)
         else:
-            self.reshard()
+            self.end_backward()
+
+    def end_backward(self):
+        """Registers the DTensors, or leaves whole parameters to the next forward pass."""
+        last = self.waiting[-1] if self.waiting else None
+        if self.reshard_after_backward or last is None:
+            if self.held is None:
+                self.reshard()
+            return
+        self.wholes, self.waiting, self.run, self.held = None, [], None, last
 
     # --- bytes ---
     def free(self, wholes):
         """Frees the bytes of whole parameters that backward needs again."""
         for x in wholes.tensors:
             x.untyped_storage().resize_(0)
+        self.freed.add(wholes)
 
     def fill(self, wholes):
         """Collects them again into the same tensors.  Those of changed DTensors count as changed, which autograd refuses."""
         tensors = wholes.tensors
+        self.freed.discard(wholes)
         if not tensors or all(x.untyped_storage().nbytes() for x in tensors):
             return
         with cresset.no_grad():
             for x in tensors:
                 x.untyped_storage().resize_(x.numel() * x.element_size())
-            self.collect([p.sharded._local_tensor for p in self.params], [x.data for x in tensors])
-            for x, changed in zip(tensors, wholes.changed(self.params)):
+            self.collect([x.data for x in tensors])
+            for x, whole, changed in zip(tensors, wholes.wholes, wholes.changed(self.params)):
                 if changed:
-                    increment_version(x)
+                    increment_version(x if whole is x else (x, whole))
 
     # --- gradients ---
     def reduce(self, grads):
@@ -210,6 +322,9 @@ class _Group:
             self.kept = list(grads)
             return [None] * len(grads)
         with cresset.no_grad():
+            if self.reduces_unused:
+                grads = [cresset.zeros(p.shape, dtype=self._dtype(p), device=self.device)
+                         if g is None and p.sharded.requires_grad else g for g, p in zip(grads, self.params)]
             self._agree(grads)
             return self._averages(grads)
 
@@ -239,13 +354,26 @@ class _Group:
             every = cresset.cat(rows, 1).contiguous()
             halves = dtype in (cresset.float16, cresset.bfloat16)
             every = every / total if halves and self.factor is None else every
-            mine = every.new_empty((every.shape[1],))
-            dist.reduce_scatter_tensor(mine, every.view(-1), dist.ReduceOp.SUM, self.shard_group)
+            mine = self._reduce_scattered(every)
             if self.repeat_group is not None and self.all_reduce:
                 dist.all_reduce(mine, dist.ReduceOp.SUM, self.repeat_group)
             mine = mine if halves and self.factor is None else mine / (self.factor or total)
+            if self.hook is not None:
+                self.hook(mine)
             self._give(out, numbers, mine)
         return out
+
+    def _reduce_scattered(self, every):
+        if self.scatter is None:
+            mine = every.new_empty((every.shape[1],))
+            dist.reduce_scatter_tensor(mine, every.view(-1), dist.ReduceOp.SUM, self.scatter_group)
+            return mine
+        sent = self.scatter.allocate((every.numel(),), dtype=every.dtype, device=every.device).copy_(every.view(-1))
+        mine = self.scatter.allocate((every.shape[1],), dtype=every.dtype, device=every.device)
+        work = self.scatter(mine, sent, self.scatter_group, dist.ReduceOp.SUM)
+        if work is not None:
+            work.wait()
+        return mine
 
     def _give(self, out, numbers, mine):
         at = 0
@@ -278,7 +406,14 @@ class _State:
             _find_roots(module)
         if group.waiting and cresset._C._current_graph_task_id() == -1:
             group.reshard()  # an error has ended that backward pass
+        if group.is_root:
+            group.order.clear()
+            if group.event is not None:
+                group.event.wait()
+                group.event = None
         group.unshard()
+        for other in group.forward_next:
+            other.prefetch()
         lower = group.policy.param_dtype
         if lower is None or not group.policy.cast_forward_inputs:
             return None
@@ -303,6 +438,8 @@ class _State:
             # inside of backward the pass is repeated for tensors that backward needs now
             if frees and outputs and cresset._C._current_graph_task_id() == -1:
                 group.free(wholes)
+            if group not in group.order:
+                group.order.append(group)
         return tree_unflatten(flat, spec)
 
 
@@ -313,16 +450,23 @@ def _before_backward(group, wholes, grad):
 
 def _find_roots(module):
     """The module whose forward is called first is the root of those inside."""
+    order = module._get_fsdp_state().group.order
     for sub in module.modules():
         if isinstance(sub, FSDPModule):
-            sub._get_fsdp_state().group.is_root = sub is module
+            group = sub._get_fsdp_state().group
+            group.is_root, group.order = sub._get_fsdp_state() is module._get_fsdp_state(), order
 
 
 class UnshardHandle:
     """The handle of FSDPModule.unshard(async_op=True)."""
 
+    _group = None
+
     def wait(self):
         """Waits until the parameters are there."""
+        if self._group is not None:
+            self._group.unshard()
+            self._group = None
 
 
 class FSDPModule:
@@ -348,12 +492,31 @@ class FSDPModule:
 
     def reshard(self):
         """Frees the whole parameters: those of the modules are the DTensors."""
-        self._get_fsdp_state().group.reshard()
+        group = self._get_fsdp_state().group
+        group.reshard()
+        group.discard()
 
     def unshard(self, async_op=False):
-        """Collects the parameters of this module."""
-        self._get_fsdp_state().group.unshard()
-        return UnshardHandle() if async_op else None
+        """Collects the parameters of this module; with async_op it starts to, and the module has them after wait() of the result, or
+        when its forward begins."""
+        group = self._get_fsdp_state().group
+        if not async_op:
+            group.unshard()
+            return None
+        group.prefetch()
+        made = UnshardHandle()
+        made._group = group
+        return made
+
+    def reset_iter_state(self):
+        """Forgets what an iteration left that an exception has ended, also gradients that wait.  For the root alone."""
+        if self._get_fsdp_state().group.is_root is False:
+            raise RuntimeError("reset_iter_state must be called on the root FSDP module")
+        for group in self._groups(True):
+            group.reshard()
+            group.discard()
+            group.kept = [None] * len(group.params)
+            group.order.clear()
 
     def set_is_last_backward(self, is_last_backward):
         """Gradients are synchronized in each backward; nothing waits for the last one."""
@@ -375,6 +538,67 @@ class FSDPModule:
         for group in self._groups(recurse):
             group.reshard_after_forward = reshard_after_forward
 
+    def set_reshard_after_backward(self, reshard_after_backward, *, recurse=True):
+        """Whether whole parameters are freed after backward; the next forward uses them if no part has changed."""
+        for group in self._groups(recurse):
+            group.reshard_after_backward = reshard_after_backward
+
+    def set_unshard_in_backward(self, unshard_in_backward):
+        """Whether backward needs the parameters."""
+        for group in self._groups(False):
+            group.unshard_in_backward = unshard_in_backward
+
+    def set_modules_to_forward_prefetch(self, modules):
+        """Starts to collect the parameters of these modules when forward of this one begins."""
+        self._get_fsdp_state().group.forward_next = _groups_of(modules)
+
+    def set_modules_to_backward_prefetch(self, modules):
+        """The same in backward; without a list it is the module whose forward ended before this one's."""
+        self._get_fsdp_state().group.backward_next = _groups_of(modules)
+
+    def set_post_optim_event(self, event):
+        """The next forward of the root waits for this event before parameters are collected."""
+        self._get_fsdp_state().group.event = event
+
+    def set_all_reduce_hook(self, hook, *, stream=None):
+        """Calls a function with this rank's parts of averages; it may change them."""
+        group = self._get_fsdp_state().group
+        if stream is not None and group.repeat_group is not None:
+            raise ValueError("stream cannot be set when using native HSDP")
+        group.hook = hook
+
+    def set_custom_all_gather(self, comm):
+        """Collects parameters by a call of the program."""
+        self._get_fsdp_state().group.gather = comm
+
+    def set_custom_reduce_scatter(self, comm):
+        """Reduces gradients by a call of the program."""
+        self._get_fsdp_state().group.scatter = comm
+
+    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params, *, recurse=True):
+        """Whether parameters without a gradient are reduced as zeros, because other ranks may have used them."""
+        for group in self._groups(recurse):
+            group.reduces_unused = reduce_scatter_unused_params
+
+    def set_separate_reduce_scatter_group(self, enable=True, *, recurse=True):
+        """Whether gradients are reduced in a process group of their own; all ranks of the mesh call it."""
+        made = {}
+        for group in self._groups(recurse):
+            ranks = tuple(dist.get_process_group_ranks(group.shard_group))
+            if enable and ranks not in made:
+                made[ranks] = dist.new_group(list(ranks), use_local_synchronization=True)
+            group.scatter_group = made[ranks] if enable else group.shard_group
+
+    def set_force_sum_reduction_for_comms(self, enable):
+        """Gradients are always added and then divided."""
+
+    def set_reduce_scatter_max_input_buffers(self, max_input_buffers, *, recurse=True):
+        """A bound of the buffers that wait to be reduced; each is reduced before the next one is made."""
+        if isinstance(max_input_buffers, bool) or not isinstance(max_input_buffers, int):
+            raise TypeError(f"max_input_buffers must be an int, got {type(max_input_buffers).__name__}")
+        if max_input_buffers < 1:
+            raise ValueError(f"max_input_buffers must be a positive int, got {max_input_buffers}")
+
     def set_gradient_divide_factor(self, factor):
         """Divides sums of gradients by this number instead of the number of ranks."""
         for group in self._groups(False):
@@ -388,6 +612,20 @@ class FSDPModule:
         for p in self._get_fsdp_state().group.params:
             p.follow()
         return made
+
+
+def _groups_of(modules):
+    for module in modules:
+        if not isinstance(module, FSDPModule):
+            raise ValueError(f"Expects FSDPModule but got {type(module)}: {module}")
+    return [module._get_fsdp_state().group for module in modules]
+
+
+def share_comm_ctx(modules):
+    """Checks that all are divided modules.  The calls of a process group run in one thread, whichever module makes them."""
+    for module in modules:
+        if not isinstance(module, FSDPModule):
+            raise ValueError(f"Expects list of FSDPModules but got {module}")
 
 
 def _no_deepcopy(self, memo):
@@ -446,8 +684,6 @@ def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placemen
     offload = offload_policy if isinstance(offload_policy, CPUOffloadPolicy) else None
     params = []
     for param, places in _managed(modules, set(ignored_params or ())).items():
-        if isinstance(param, DTensor):
-            raise NotImplementedError("fully_shard of parameters that are DTensors already")
         placement = (shard_placement_fn(param) if shard_placement_fn is not None else None) or Shard(0)
         if not param.dim():
             raise ValueError("fully_shard doesn't support scalar parameters. "

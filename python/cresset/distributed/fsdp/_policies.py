@@ -1,10 +1,11 @@
 """Policies of fully_shard: dtypes, and where parameters are while they are not used."""
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Optional
 
 import cresset
 
-__all__ = ["CPUOffloadPolicy", "MixedPrecisionPolicy", "OffloadPolicy"]
+__all__ = ["AllGather", "CPUOffloadPolicy", "Comm", "MixedPrecisionPolicy", "OffloadPolicy", "ReduceScatter"]
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,27 @@ class CPUOffloadPolicy(OffloadPolicy):
     """They are in host memory, in pinned pages with pin_memory, while they are not used."""
 
     pin_memory: bool = True
+
+
+class Comm(ABC):
+    """A call of a program that fully_shard makes in place of its own, and the memory of the call's tensors."""
+
+    @abstractmethod
+    def allocate(self, size, *, dtype, device):
+        """Returns a tensor for the call."""
+
+
+class AllGather(Comm):
+    """Collects the parts of all ranks."""
+
+    @abstractmethod
+    def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        """Fills output_tensor; returns a work, or None if it is complete."""
+
+
+class ReduceScatter(Comm):
+    """Reduces gradients, and gives each rank a part."""
+
+    @abstractmethod
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        """Fills output_tensor; returns a work, or None if it is complete."""

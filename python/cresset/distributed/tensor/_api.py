@@ -14,7 +14,7 @@ from ._dispatch import _synchronize, dispatch
 from ._redistribute import part_of, redistribute_local
 from ._spec import DTensorSpec, TensorMeta, checked, row_major, strides_of_whole
 from ._utils import compute_local_shape_and_global_offset
-from .placement_types import Partial, Replicate, Shard
+from .placement_types import Partial, Replicate, Shard, dim_of
 
 __all__ = ["DTensor", "distribute_tensor", "distribute_module", "ones", "empty", "full", "rand", "randn", "zeros"]
 
@@ -144,7 +144,7 @@ class DTensor(_C.Tensor):
             raise RuntimeError(f"Found shape:{shape}, stride:{stride}.", "Please pass both shape and stride at the same time.")
         ndim = local_tensor.dim() if shape is None else len(shape)
         for i, p in enumerate(placements):
-            if isinstance(p, Shard) and not -ndim <= p.dim < ndim:
+            if dim_of(p) is not None and not -ndim <= p.dim < ndim:
                 raise RuntimeError(f"Sharding dim {p.dim} greater than tensor ndim {ndim} for placement number {i}")
         placements = checked(placements, mesh, ndim)
         if len(placements) != mesh.ndim:
@@ -154,7 +154,7 @@ class DTensor(_C.Tensor):
             local_tensor = _checked_parts(local_tensor, mesh, placements)
         sizes = list(local_tensor.shape if shape is None else shape)
         for i, p in enumerate(placements if shape is None else ()):
-            if isinstance(p, Shard):
+            if dim_of(p) is not None:
                 sizes[p.dim] *= mesh.size(i)
         strides = strides_of_whole(local_tensor, mesh, placements) if stride is None else tuple(stride)
         spec = DTensorSpec(mesh, placements, TensorMeta(cresset.Size(sizes), strides, local_tensor.dtype))

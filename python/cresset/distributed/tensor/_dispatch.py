@@ -13,7 +13,7 @@ from ...utils._pytree import tree_flatten, tree_unflatten
 from .. import distributed_c10d as dist
 from ._redistribute import redistribute_local, sizes_at
 from ._spec import DTensorSpec, TensorMeta, code_of, placement_of, row_major
-from .placement_types import Partial, Replicate, Shard
+from .placement_types import Partial, Replicate, Shard, _StridedShard, interleaves
 
 _plans = {}  # (operator, arguments, mesh) -> _Plan
 _ALL = 4096  # plans that are kept
@@ -24,6 +24,9 @@ class _Plan:
 
     def __init__(self, inputs, outputs, sized, parts, metas):
         self.inputs, self.outputs, self.sized, self.parts, self.metas = inputs, outputs, sized, parts, metas
+
+
+_INTERLEAVED = _Plan((), (), None, False, ())  # operands with a _StridedShard must be redistributed first
 
 
 def _written(func):
@@ -72,6 +75,8 @@ def _make_plan(func, args, kwargs, mesh, specs):
             return None
         chosen.append(strategy)
     if len(chosen) > 1 and _clash(chosen, 0):
+        if written:
+            return None
         whole = (-1,) * len(specs)
         chosen = [(whole, (-1,) * len(metas), None, False, False, 0.0)] * mesh.ndim
     inputs = [tuple(placement_of(s[0][k]) for s in chosen) for k in range(len(specs))]
@@ -79,7 +84,42 @@ def _make_plan(func, args, kwargs, mesh, specs):
     sized = next((s[2] for s in chosen if s[2] is not None), None)
     if any(not s[1] for s in chosen):
         metas = []
-    return _Plan(inputs, outputs, sized, any(s[3] for s in chosen), metas)
+    plan = _Plan(inputs, outputs, sized, any(s[3] for s in chosen), metas)
+    if any(map(_has_strides, specs)):
+        plan = _with_strides(plan, mesh, specs)
+        return plan if plan is not None or written else _INTERLEAVED
+    return plan
+
+
+def _has_strides(spec):
+    return spec is not None and any(isinstance(p, _StridedShard) for p in spec.placements)
+
+
+def _stays(planned, spec):
+    """Whether a plan leaves an operand as it is placed: a plan has dims, which a _StridedShard divides too."""
+    return spec is not None and [code_of(p) for p in planned] == [code_of(p) for p in spec.placements]
+
+
+def _with_strides(plan, mesh, specs):
+    """Returns a plan whose divided operands and results have the _StridedShard of the operands on a dim of the mesh: each rank's
+    elements along an axis are then the same of all tensors.  None where the operands differ or others are moved."""
+    inputs, outputs = [list(p) for p in plan.inputs], [list(p) for p in plan.outputs]
+    for i in range(mesh.ndim):
+        kinds = {spec.placements[i].split_factor for spec in specs if _has_strides(spec) and
+                 isinstance(spec.placements[i], _StridedShard)}
+        if not kinds:
+            continue
+        split = [k for k, placed in enumerate(inputs) if isinstance(placed[i], Shard)]
+        if len(kinds) > 1 or any(not _stays(plan.inputs[k], specs[k]) or not isinstance(specs[k].placements[i], _StridedShard)
+                                 for k in split):
+            return None
+        factor = kinds.pop()
+        for placed in (*(inputs[k] for k in split), *outputs):
+            if isinstance(placed[i], Shard):
+                placed[i] = _StridedShard(placed[i].dim, split_factor=factor)
+    if not all(interleaves(placed, mesh) for placed in (*inputs, *outputs)):
+        return None
+    return _Plan([tuple(p) for p in inputs], [tuple(p) for p in outputs], plan.sized, plan.parts, plan.metas)
 
 
 def _key(x, DTensor):
@@ -256,6 +296,14 @@ def _check_call(func, flat, spec_tree, DTensor):
         pass
 
 
+def _plainly_divided(x, DTensor):
+    """Returns a DTensor that no _StridedShard divides."""
+    if not isinstance(x, DTensor) or not _has_strides(x._spec):
+        return x
+    placements = tuple(Replicate() if isinstance(p, _StridedShard) else p for p in x.placements)
+    return DTensor(redistribute_local(x._local_tensor, x.shape, x.device_mesh, x.placements, placements), x._spec.placed(placements))
+
+
 def _redistributed(flat, tensors, plan, DTensor, mesh):
     """Returns the arguments with operands as the plan places them."""
     changed = list(flat)
@@ -306,6 +354,10 @@ def dispatch(DTensor, func, args, kwargs):
     if plan is None:
         _refuse_write(func, flat, tensors)
     view = flat[tensors[0]] if _is_view(func) and isinstance(flat[tensors[0]], DTensor) else None
+    if plan is _INTERLEAVED:
+        args, kwargs = tree_unflatten([_plainly_divided(x, DTensor) for x in flat], spec_tree)
+        made = dispatch(DTensor, func, args, kwargs)
+        return made if view is None else _marked(made, view, DTensor)
     if not plan.metas and not func._schema.is_mutable:
         _check_call(func, flat, spec_tree, DTensor)
         made = _whole_call(func, flat, spec_tree, tensors, mesh, DTensor)

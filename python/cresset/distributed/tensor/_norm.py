@@ -6,7 +6,7 @@ import cresset
 from ._api import DTensor
 from ._redistribute import _reduce
 from ._spec import DTensorSpec, TensorMeta
-from .placement_types import Partial, Replicate, Shard
+from .placement_types import Partial, Replicate, dim_of
 
 
 def has_total_norm(tensors, norm_type):
@@ -32,7 +32,7 @@ def total_norm(tensors, norm_type):
     for x in tensors:
         if any(isinstance(p, Partial) for p in x.placements):
             x = x.redistribute(placements=[Replicate() if isinstance(p, Partial) else p for p in x.placements])
-        split = {i for i, p in enumerate(x.placements) if isinstance(p, Shard)}
+        split = {i for i, p in enumerate(x.placements) if dim_of(p) is not None}
         parts.append((x.to_local(), split))
         divided |= split
     terms = [_term(x if all(place[i] == 0 for i in divided - split) else x[:0] if x.dim() else x.new_empty(0), norm_type)

@@ -2,7 +2,7 @@
 import cresset
 
 from .. import distributed_c10d as dist
-from .placement_types import Partial, Replicate, Shard
+from .placement_types import Partial, Replicate, Shard, _StridedShard, divisions
 
 _OPS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "product": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN,
         "max": dist.ReduceOp.MAX}
@@ -91,17 +91,33 @@ def _whole_first(current, target):
 def sizes_at(sizes, mesh, placements, count):
     """Returns the sizes of this rank's part, divided along the first `count` dims of the mesh."""
     sizes, place = list(sizes), mesh.get_coordinate()
-    for i in range(count):
-        if isinstance(placements[i], Shard):
-            d = placements[i].dim
-            sizes[d], _ = Shard.local_shard_size_and_offset(sizes[d], mesh.size(i), place[i])
+    for i in divisions(placements[:count]):
+        d = placements[i].dim
+        sizes[d], _ = Shard.local_shard_size_and_offset(sizes[d], mesh.size(i), place[i])
     return sizes
+
+
+def _strided(local, sizes, mesh, current, target):
+    """Redistributes where one side has a _StridedShard: it divides last, so it is gathered first and divided last."""
+    place, current = mesh.get_coordinate(), list(current)
+    for i in reversed(divisions(current)):
+        if isinstance(current[i], _StridedShard):
+            dim, current[i] = current[i].dim, Replicate()
+            local = _gather(local, dim, sizes_at(sizes, mesh, current, mesh.ndim)[dim], mesh.get_group(i), mesh.size(i))
+    rest = [Replicate() if isinstance(p, _StridedShard) else p for p in target]
+    local = redistribute_local(local, sizes, mesh, current, rest)
+    for i in divisions(target):
+        if isinstance(target[i], _StridedShard):
+            local = part_of(local, target[i].dim, mesh.size(i), place[i])
+    return local
 
 
 def redistribute_local(local, sizes, mesh, current, target):
     """Returns this rank's part under other placements."""
     if tuple(current) == tuple(target) or mesh.get_coordinate() is None:
         return local
+    if any(isinstance(p, _StridedShard) for p in (*current, *target)):
+        return _strided(local, sizes, mesh, current, target)
     place, current = mesh.get_coordinate(), list(current)
     gathered = _whole_first(current, target)
     shared = [p.dim for p in (*current, *target) if isinstance(p, Shard)]

@@ -5,7 +5,7 @@ import cresset
 
 from ...utils._dtype_abbrs import dtype_abbrs
 from ..device_mesh import DeviceMesh
-from .placement_types import Partial, Placement, Replicate, Shard
+from .placement_types import Partial, Placement, Replicate, Shard, _StridedShard, dim_of
 
 _CODES = {"sum": -2, "product": -3, "min": -4, "max": -5, "avg": -6}
 _NAMES = {code: name for name, code in _CODES.items()}
@@ -13,7 +13,7 @@ _NAMES = {code: name for name, code in _CODES.items()}
 
 def code_of(placement):
     """Returns the number of a placement in src/dist/shard.h."""
-    if isinstance(placement, Shard):
+    if dim_of(placement) is not None:
         return placement.dim
     return -1 if isinstance(placement, Replicate) else _CODES.get(placement.reduce_op, -7)
 
@@ -68,7 +68,7 @@ class DTensorSpec:
         """For each dim of the tensor, the dimension of the mesh that divides it, or -1."""
         found = [-1] * self.ndim
         for i, p in enumerate(self.placements):
-            if isinstance(p, Shard):
+            if dim_of(p) is not None:
                 found[p.dim] = i
         return found
 
@@ -77,7 +77,7 @@ class DTensorSpec:
         """For each dim of the tensor, the number of its parts."""
         found = [1] * self.ndim
         for i, p in enumerate(self.placements):
-            if isinstance(p, Shard):
+            if dim_of(p) is not None:
                 found[p.dim] *= self.mesh.size(i)
         return found
 
@@ -100,7 +100,7 @@ def strides_of_whole(part, mesh, placements):
     """Returns the strides of the whole of equal parts: those of the part, without the other ranks' elements between them."""
     strides = list(part.stride())
     for i, p in enumerate(placements):
-        if isinstance(p, Shard):
+        if dim_of(p) is not None:
             own = strides[p.dim]
             strides = [n * mesh.size(i) if d != p.dim and n >= own else n for d, n in enumerate(strides)]
     return tuple(strides)
@@ -116,12 +116,13 @@ def checked(placements, mesh, ndim=None):
         return placements
     found = []
     for p in placements:
-        if isinstance(p, Shard):
+        if dim_of(p) is not None:
             dim = p.dim + ndim if p.dim < 0 else p.dim
             if ndim == 0:
                 raise AssertionError("Expected tensor.dim() > 0, got 0")
             if not 0 <= dim < ndim:
                 raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {p.dim})")
-            p = Shard(dim) if dim != p.dim else p
+            if dim != p.dim:
+                p = Shard(dim) if isinstance(p, Shard) else _StridedShard(dim, split_factor=p.split_factor)
         found.append(p)
     return tuple(found)

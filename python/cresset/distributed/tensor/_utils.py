@@ -1,5 +1,5 @@
 """Parts of distributed tensors."""
-from .placement_types import Shard, _StridedShard
+from .placement_types import Shard, divisions, interleaves
 
 
 def compute_local_shape_and_global_offset(global_shape, mesh, placements, skip_offset=False):
@@ -10,12 +10,12 @@ def compute_local_shape_and_global_offset(global_shape, mesh, placements, skip_o
     if place is None:
         return (0,), ()
     sizes, first = list(global_shape), [0] * len(global_shape)
-    for dim, placement in enumerate(placements):
-        if isinstance(placement, _StridedShard):
-            raise NotImplementedError(f"the part of a tensor that is placed by {placement!r}")
-        if isinstance(placement, Shard):
-            sizes[placement.dim], at = placement.local_shard_size_and_offset(sizes[placement.dim], mesh.size(dim), place[dim])
-            first[placement.dim] += at
-            if not sizes[placement.dim]:
-                first[placement.dim] = global_shape[placement.dim]
+    if not skip_offset and not interleaves(placements, mesh):
+        raise NotImplementedError(f"the first index of a part that is not one block of the tensor: {tuple(placements)}")
+    for i in divisions(placements):
+        dim = placements[i].dim
+        sizes[dim], at = Shard.local_shard_size_and_offset(sizes[dim], mesh.size(i), place[i])
+        first[dim] += at
+        if not sizes[dim]:
+            first[dim] = global_shape[dim]
     return tuple(sizes), () if skip_offset else tuple(first)

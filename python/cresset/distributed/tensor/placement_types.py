@@ -56,6 +56,31 @@ class _StridedShard(Placement):
         return f"_S({self.dim}, {self.split_factor})"
 
 
+def dim_of(placement):
+    """Returns the dim that a placement divides, or None."""
+    return placement.dim if isinstance(placement, (Shard, _StridedShard)) else None
+
+
+def divisions(placements):
+    """Returns the dims of the mesh that divide the tensor, in the order of the divisions: a _StridedShard divides the parts that the
+    Shards after it have made."""
+    plain = [i for i, p in enumerate(placements) if isinstance(p, Shard)]
+    return plain + [i for i in reversed(range(len(placements))) if isinstance(placements[i], _StridedShard)]
+
+
+def interleaves(placements, mesh):
+    """Whether each _StridedShard divides the parts of the Shards after it, and of no others: a part is then one block of the whole."""
+    for i, p in enumerate(placements):
+        if isinstance(p, _StridedShard):
+            parts = 1
+            for j in range(i + 1, len(placements)):
+                if isinstance(placements[j], Shard) and placements[j].dim == p.dim:
+                    parts *= mesh.size(j)
+            if parts != p.split_factor:
+                return False
+    return True
+
+
 @dataclass(frozen=True)
 class Replicate(Placement):
     """Each device has the whole tensor."""
