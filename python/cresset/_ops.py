@@ -264,6 +264,9 @@ class _OpNamespace(ModuleType):
         defined = defined_packets.get((self.name, name))
         if defined is not None:
             return defined
+        if self.name == "c10d_functional":  # the older name
+            from . import ops as public
+            return getattr(public._c10d_functional, name)
         if self.name == "higher_order":
             from ._higher_order_ops.operators import find
             if find(name) is not None:

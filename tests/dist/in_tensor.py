@@ -1,4 +1,5 @@
 """Functions that tests of DTensor run in every rank (ranks.py)."""
+import contextlib
 import copy
 import io
 import pickle
@@ -10,8 +11,11 @@ from cresset import nn
 from cresset.distributed.device_mesh import init_device_mesh
 from cresset.distributed.tensor import (DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, empty, full, ones, rand,
                                         randn, zeros)
+from cresset.distributed.tensor.debug import CommDebugMode, visualize_sharding
+from cresset.distributed.tensor.experimental import _attention, context_parallel, implicit_replication, local_map
+from cresset.distributed.tensor.experimental._attention import context_parallel_unshard, set_rotate_method
 from cresset.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, PrepareModuleOutput, RowwiseParallel,
-                                                 SequenceParallel, parallelize_module)
+                                                 SequenceParallel, loss_parallel, parallelize_module)
 
 
 def raises(kind, text, call):
@@ -396,3 +400,143 @@ def prepared_inputs(rank, size):
     out = parallelize_module(module, mesh, PrepareModuleOutput(output_layouts=Shard(0), desired_output_layouts=Replicate()))(x)
     assert type(out) is torch.Tensor and torch.equal(out, x * 2)
     raises(ValueError, "module inputs and input_layouts should have same length!", lambda: module(x, x))
+
+
+def loss_in_parts(rank, size):
+    """Cross entropy of scores divided along the classes: values and gradients of one process, calls of one number a row."""
+    mesh, F = init_device_mesh("cpu", (size,)), nn.functional
+    torch.manual_seed(0)
+    for shape, classes in (((6, 7), 1), ((2, 5, 3), 1), ((6, 1), 1), ((4, 8), 1)):
+        for options in ({}, {"reduction": "sum"}, {"reduction": "none"}, {"weight": torch.rand(shape[classes])}, {"ignore_index": 0}):
+            x = torch.randn(shape, dtype=torch.float64).requires_grad_()
+            options = {k: v.double() if k == "weight" else v for k, v in options.items()}
+            y = torch.randint(0, shape[1], (shape[0], *shape[2:]))
+            y[0] = options.get("ignore_index", -100)
+            want = F.cross_entropy(x, y, **options)
+            want.sum().backward()
+            d = distribute_tensor(x.detach(), mesh, [Shard(classes)]).requires_grad_()
+            calls = CommDebugMode()
+            with loss_parallel(), calls:
+                got = F.cross_entropy(d, y, **options)
+                got.sum().backward()
+            torch.testing.assert_close(got.full_tensor(), want, equal_nan=True)
+            torch.testing.assert_close(d.grad.full_tensor(), x.grad, equal_nan=True)
+            assert d.grad.placements == (Shard(classes),)
+            if len(shape) == 2:
+                assert dict(calls.get_comm_counts()) == {torch.ops._c10d_functional.all_reduce: 4}, calls.get_comm_counts()
+    net = nn.Linear(5, 8)
+    plain = copy.deepcopy(net)
+    parallelize_module(net, mesh, ColwiseParallel(use_local_output=False))
+    x, y = torch.randn(6, 5), torch.randint(0, 8, (6,))
+    with loss_parallel():
+        F.cross_entropy(net(x), y, label_smoothing=0.0).backward()
+    F.cross_entropy(plain(x), y).backward()
+    torch.testing.assert_close(net.weight.grad.full_tensor(), plain.weight.grad)
+
+
+class Causal(nn.Module):
+    """Attention over tokens with learned places; a head of keys serves two of queries."""
+
+    def __init__(self, causal=True):
+        super().__init__()
+        self.tokens, self.out, self.causal = nn.Embedding(32, 16), nn.Linear(16, 32), causal
+        self.q, self.kv = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, ids, places):
+        x = self.tokens(ids) + places
+        q = self.q(x).unflatten(-1, (4, 4)).transpose(1, 2)
+        k, v = self.kv(x).unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=True)
+        return self.out(x + y.transpose(1, 2).flatten(2))
+
+
+def contexts(rank, size):
+    """20 steps on parts of the sequence have the losses of one process, however keys are sent."""
+    mesh = init_device_mesh("cpu", (size,))
+    options = _attention._cp_options
+    for causal, balance, method, length, count in ((True, True, "allgather", 4 * size, 20), (True, False, "alltoall", 2 * size, 3),
+                                                   (True, True, "alltoall", 2 * size, 3), (False, False, "alltoall", size, 3),
+                                                   (True, True, "allgather", 3 * size, 3)):
+        options.enable_load_balance = balance
+        set_rotate_method(method)
+        torch.manual_seed(0)
+        plain = Causal(causal)
+        model, found = copy.deepcopy(plain), []
+        for net in (plain, model):
+            optimizer = torch.optim.AdamW(net.parameters(), lr=0.05)
+            found.append([])
+            for k in range(count):
+                torch.manual_seed(k)
+                ids, places = torch.randint(0, 32, (2, length + 1)), torch.randn(1, length, 16)
+                x, y = ids[:, :-1].clone(), ids[:, 1:].clone()
+                optimizer.zero_grad()
+                if net is plain:
+                    loss = nn.functional.cross_entropy(net(x, places).flatten(0, 1), y.flatten())
+                    loss.backward()
+                else:
+                    want = x.clone()
+                    with context_parallel(mesh, buffers=[x, y, places], buffer_seq_dims=[1, 1, 1], no_restore_buffers={y}):
+                        assert x.shape == (2, length // size) and places.shape == (1, length // size, 16)
+                        back, = context_parallel_unshard(mesh, [x], [1])
+                        loss = nn.functional.cross_entropy(net(x, places).flatten(0, 1), y.flatten()) / size
+                        loss.backward()
+                    assert torch.equal(x, want) and torch.equal(back, want) and y.shape == (2, length // size)
+                    for value in (loss.detach_(), *(p.grad for p in net.parameters())):
+                        dist.all_reduce(value)
+                optimizer.step()
+                found[-1].append(loss.item())
+        assert max(abs(a - b) for a, b in zip(*found)) < 2e-4, (causal, balance, method, found)
+    options.enable_load_balance = True
+    x = torch.ones(1, 1, 2 * size, 4)
+    with context_parallel(mesh, buffers=[x], buffer_seq_dims=[2]):
+        raises(RuntimeError, "Load balancing requires `is_causal=True`.", lambda: nn.functional.scaled_dot_product_attention(x, x, x))
+        raises(NotImplementedError, "attn_bias is not supported yet", lambda: nn.functional.scaled_dot_product_attention(
+            x, x, x, torch.ones(2, 2), is_causal=True))
+    assert nn.functional.scaled_dot_product_attention(x, x, x).shape == x.shape
+
+    def refused(**options):
+        with context_parallel(mesh, **options):
+            raise AssertionError("not refused")
+    raises(ValueError, "`seq_dims` must have the same number of elements as `buffers`.", lambda: refused(buffers=[x]))
+    raises(ValueError, "`no_restore_buffers` must be a subset of `buffers`.", lambda: refused(no_restore_buffers={x}))
+    raises(ValueError, "cannot be divided by", lambda: refused(buffers=[torch.ones(2 * size + 1)], buffer_seq_dims=[0]))
+    raises(NotImplementedError, "Context Parallel does not support using ring for kv shards rotation", lambda: set_rotate_method("ring"))
+
+
+def experimental(rank, size):
+    """Functions of parts, plain tensors as replicated ones, counts of calls, pictures."""
+    mesh, x, w = init_device_mesh("cpu", (size,)), numbers(4, 6), numbers(6, 2)
+    d = distribute_tensor(x, mesh, [Shard(1)]).requires_grad_()
+    e = distribute_tensor(w, mesh, [Shard(0)])
+
+    @local_map(out_placements=[Partial()], in_placements=([Shard(1)], [Shard(0)], None))
+    def product(a, b, scale):
+        assert type(a) is torch.Tensor
+        return a @ b * scale
+    made = product(d, e, 2)
+    torch.testing.assert_close(made.full_tensor(), x @ w * 2)
+    made.sum().backward()
+    torch.testing.assert_close(d.grad.full_tensor(), (w * 2).sum(1).expand(4, 6))
+    raises(ValueError, "in local_map has a mismatched placements", lambda: product(d, d, 2))
+    moved = local_map(lambda a: a * 2, [Shard(0)], ([Shard(0)],), redistribute_inputs=True)
+    assert torch.equal(moved(d).full_tensor(), x * 2) and moved(d).placements == (Shard(0),)
+    raises(AssertionError, "in_placements length 1 does not match the number of input args 2!", lambda: moved(d, d))
+    with implicit_replication():
+        assert torch.equal((d + x).full_tensor(), x * 2)
+    raises(RuntimeError, "got mixed torch.Tensor and DTensor", lambda: d + x)
+    net, calls, ops = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 6)), CommDebugMode(), torch.ops.c10d_functional
+    parallelize_module(net, mesh, {"0": ColwiseParallel(), "1": RowwiseParallel()})
+    with calls:
+        net(x)
+    assert calls.get_total_counts() == 1 and calls.get_comm_counts()[ops.all_reduce] == 1
+    assert calls.get_sharding_info()["Sequential.1.weight"] == (Shard(1),)
+    assert list(calls.get_parameter_info()["Sequential.0"]) == ["weight", "bias"]
+    assert calls.generate_comm_debug_tracing_table().splitlines()[:2] == ["Global", "  _c10d_functional.all_reduce: 1"]
+    with calls:
+        d.redistribute(placements=[Shard(0)]).redistribute(placements=[Replicate()])
+    assert dict(calls.get_comm_counts()) == {ops.all_to_all_single: 1, ops.all_gather_into_tensor: 1}
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        visualize_sharding(d)
+    lines = text.getvalue().splitlines()
+    assert not lines if rank else lines[0].split()[:2] == ["Col", f"0-{6 // size - 1}"] and lines[2].split()[2] == "cpu:0", lines

@@ -34,9 +34,15 @@ def test_clipped_gradients(size):
     passes("clipped_gradients", size)
 
 
-@pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs", "small_dims", "written_views", "own_gradients"])
+@pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs", "small_dims", "written_views", "own_gradients", "loss_in_parts",
+                                  "experimental"])
 def test_interface(name):
     passes(name, 2)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_parts_of_the_sequence(size):
+    passes("contexts", size)
 
 
 @pytest.mark.parametrize("name", ["tensor_parallel", "sequence_parallel"])

@@ -15,6 +15,8 @@ from ._redistribute import redistribute_local, sizes_at
 from ._spec import DTensorSpec, TensorMeta, code_of, placement_of, row_major
 from .placement_types import Partial, Replicate, Shard, _StridedShard, interleaves
 
+calls = {}  # {operator: function} that is called in place of a plan; it may return NotImplemented
+replicates = False  # whether plain tensors count as replicated ones
 _plans = {}  # (operator, arguments, mesh) -> _Plan
 _ALL = 4096  # plans that are kept
 
@@ -41,6 +43,10 @@ def _keeps(strategy, placed, written):
 def _choose(func, args, kwargs, mesh, dim, placed, written, sizes):
     """Returns the strategy along one dimension of the mesh, and the results' types."""
     rule, best, strategies, metas = _C._shard(func._op, args, kwargs, mesh.size(dim), placed)
+    if rule is None:
+        _C._log("shard", 1, f"{func}: called on whole tensors, since no axes of the call are known")
+    elif any(p >= 0 for p in placed) and not written and strategies[best][5] >= 0 and all(p == -1 for p in strategies[best][0]):
+        _C._log("shard", 2, f"{func} ({rule}): called on whole tensors, since no strategy divides them as {placed}")
     if written:
         kept = [s for s in strategies if _keeps(s, placed, written) and s[5] >= 0]
         if not kept:
@@ -325,6 +331,10 @@ def dispatch(DTensor, func, args, kwargs):
     flat, spec_tree = tree_flatten((args, kwargs))
     tensors = [k for k, x in enumerate(flat) if isinstance(x, cresset.Tensor)]
     first = next(x for x in flat if isinstance(x, DTensor))
+    if func in calls:
+        made = calls[func](*args, **kwargs)
+        if made is not NotImplemented:
+            return made
     mesh, each = first.device_mesh, func._record["axes"] == "each"
     for k in tensors:
         x = flat[k]
@@ -332,6 +342,8 @@ def dispatch(DTensor, func, args, kwargs):
             if x.device_mesh != mesh:
                 raise RuntimeError(f"{func}: DTensor does not support cross-mesh operation yet! Got meshes: {mesh} {x.device_mesh}. "
                                    "Please make sure all the arguments have the same DeviceMesh.")
+        elif replicates:
+            continue
         elif x.numel() != 1 and not each:
             _mixed(func)
         elif x.dim() == 1 and not each:

@@ -1,11 +1,20 @@
 """Changes of placements by calls of the mesh's groups, below autograd."""
 import cresset
 
+from ... import ops
 from .. import distributed_c10d as dist
 from .placement_types import Partial, Replicate, Shard, _StridedShard, divisions
 
 _OPS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "product": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN,
         "max": dist.ReduceOp.MAX}
+
+
+watchers = []  # functions that are told each call, as an operator
+
+
+def _tell(name):
+    for watcher in watchers:
+        watcher(getattr(ops._c10d_functional, name))
 
 
 def part_of(x, dim, ranks, rank):
@@ -31,6 +40,7 @@ def _gather(x, dim, size, group, ranks):
     length = -(-size // ranks)
     mine = _padded(_as_numbers(x), dim, length)
     whole = mine.new_empty((length * ranks, *mine.shape[1:]))
+    _tell("all_gather_into_tensor")
     dist.all_gather_into_tensor(whole, mine, group)
     return whole[:size].movedim(0, dim).to(x.dtype).contiguous()
 
@@ -38,6 +48,7 @@ def _gather(x, dim, size, group, ranks):
 def _reduce(x, op, group, ranks):
     """Returns the reduction of the tensors of all ranks."""
     made = _as_numbers(x).clone(memory_format=cresset.contiguous_format)
+    _tell("all_reduce")
     dist.all_reduce(made, _OPS[op], group)
     return (made / ranks if op == "avg" else made).to(x.dtype)
 
@@ -48,6 +59,7 @@ def _reduce_scatter(x, dim, op, group, ranks, rank):
     length = -(-size // ranks)
     whole = _padded(_as_numbers(x), dim, length * ranks)
     mine = whole.new_empty((length, *whole.shape[1:]))
+    _tell("reduce_scatter_tensor")
     dist.reduce_scatter_tensor(mine, whole, _OPS[op], group)
     n, _ = Shard.local_shard_size_and_offset(size, ranks, rank)
     mine = mine[:n].movedim(0, dim)
@@ -71,6 +83,7 @@ def _exchange(x, old, new, sizes, group, ranks, rank):
         got.append(sent[0].new_empty((length, *own)))
     flat = [y.numel() for y in sent]
     out = sent[0].new_empty((sum(y.numel() for y in got),))
+    _tell("all_to_all_single")
     dist.all_to_all_single(out, cresset.cat([y.flatten() for y in sent]), [y.numel() for y in got], flat, group)
     parts = [y.view(z.shape) for y, z in zip(out.split([z.numel() for z in got]), got)]
     return cresset.cat(parts)[:sizes[old]].movedim(0, old).to(x.dtype).contiguous()

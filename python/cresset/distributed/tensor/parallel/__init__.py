@@ -1,10 +1,11 @@
 """Tensor and sequence parallelism: the parameters of modules become DTensors by a plan."""
 from .api import parallelize_module
+from .loss import loss_parallel
 from .style import (ColwiseParallel, ParallelStyle, PrepareModuleInput, PrepareModuleInputOutput, PrepareModuleOutput, RowwiseParallel,
                     SequenceParallel)
 
 __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput", "RowwiseParallel",
-           "SequenceParallel", "parallelize_module"]
+           "SequenceParallel", "loss_parallel", "parallelize_module"]
 
 
 def __getattr__(name):
