@@ -1,0 +1,232 @@
+"""Functions that tests of pipelines run in every rank (ranks.py)."""
+import copy
+import os
+
+import cresset as torch
+from cresset import nn
+from cresset.distributed.pipelining import PipelineStage, SplitPoint, pipe_split, pipeline
+from cresset.distributed.pipelining._actions import Action
+from cresset.distributed.pipelining.microbatch import TensorChunkSpec
+from cresset.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
+
+SINGLE, LOOP, V = ("GPipe", "1F1B"), ("LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble"), ("ZBVZeroBubble", "DualPipeV")
+
+
+def raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+class Layer(nn.Module):
+    """A layer that gives a sum of what it got, too: stages send two tensors, one of them without a gradient at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)
+
+    def forward(self, x, total):
+        y = x + torch.tanh(self.linear(self.norm(x)))
+        return y, total + y.mean(1)
+
+
+class Net(nn.Module):
+    """Layers without parameters shared by two of them."""
+
+    def __init__(self, count=8):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(Layer() for _ in range(count))
+
+    def forward(self, x, total):
+        for layer in self.layers:
+            x, total = layer(x, total)
+        return x, total
+
+
+def loss_of(out, y):
+    return nn.functional.cross_entropy(out[0], y) + out[1].pow(2).mean()
+
+
+def batch(k):
+    torch.manual_seed(k)
+    return torch.randn(10, 8), torch.zeros(10), torch.randint(0, 8, (10,))
+
+
+def of_one_process(count, parts):
+    """Losses and parameters of one process; the parts of a batch count alike, as in a pipeline."""
+    net = Net()
+    optimizer, losses = torch.optim.AdamW(net.parameters(), lr=0.02), []
+    for k in range(count):
+        optimizer.zero_grad()
+        found = [loss_of(net(x, t), y) for x, t, y in zip(*(v.tensor_split(parts) for v in batch(k)))]
+        loss = sum(found) / parts
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, net
+
+
+class Stage(nn.Module):
+    """Some of the layers."""
+
+    def __init__(self, net, numbers):
+        super().__init__()
+        self.layers = nn.ModuleList(net.layers[n] for n in numbers)
+
+    forward = Net.forward
+
+
+def stages_of(rank, size, name):
+    """Returns this rank's stages."""
+    if name in SINGLE:
+        places, stages = [rank], size
+    else:
+        places, stages = [rank, 2 * size - 1 - rank if name in V else rank + size], 2 * size
+    net, each = Net(), 8 // stages
+    return [PipelineStage(Stage(net, range(s * each, (s + 1) * each)), s, stages, "cpu") for s in places]
+
+
+def train(name, rank, size, count, parts):
+    """Returns the losses at the rank of the last stage, and the stages."""
+    stages = stages_of(rank, size, name)
+    schedule = get_schedule_class(name)(stages[0] if name in SINGLE else stages, parts, loss_of)
+    params = [p for stage in stages for p in stage.submod.parameters()]
+    optimizer, losses = torch.optim.AdamW(params, lr=0.02), []
+    first, last = any(s.is_first for s in stages), any(s.is_last for s in stages)
+    for k in range(count):
+        x, total, y = batch(k)
+        optimizer.zero_grad()
+        found = [] if last else None
+        out = schedule.step(*((x, total) if first else ()), target=y if last else None, losses=found)
+        optimizer.step()
+        assert (out is not None) == last
+        if last:
+            assert out[0].shape == (10, 8) and len(found) == parts
+            losses.append(sum(loss.item() for loss in found) / parts)
+    return losses, stages, schedule
+
+
+def schedules(rank, size):
+    """20 steps of every schedule have the losses and parameters of one process; the last part is shorter."""
+    want, net = of_one_process(20, 4)
+    for name in os.environ["RANKS_SCHEDULES"].split():
+        losses, stages, schedule = train(name, rank, size, 20, 4)
+        if losses:
+            assert max(abs(a - b) for a, b in zip(losses, want)) < 1e-4 and len(losses) == 20, (name, losses, want)
+        each = 8 // stages[0].num_stages
+        for stage in stages:
+            assert not stage.kept and not stage.late
+            for n, layer in enumerate(stage.submod.layers):
+                for p, q in zip(layer.parameters(), net.layers[stage.stage_index * each + n].parameters()):
+                    torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-3)
+        first, last = any(s.is_first for s in stages), any(s.is_last for s in stages)
+        x, total, y = batch(0)
+        found = [] if last else None
+        with torch.no_grad():
+            out = schedule.eval(*((x, total) if first else ()), target=y if last else None, losses=found)
+            if last:
+                wanted = net(x, total)
+                torch.testing.assert_close(out, wanted, rtol=1e-2, atol=1e-2)
+                assert len(found) == 4
+
+
+class Chain(nn.Module):
+    """Calls pipe_split; the mask goes through all stages."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.scale = nn.Parameter(torch.ones(6))
+
+    def forward(self, x, mask=None):
+        x = torch.relu(self.a(x))
+        pipe_split()
+        x = self.b(x * self.scale) * mask
+        return self.c(x)
+
+
+def cut(rank, size):
+    """Models that are cut by a call or by names train as one; what cannot be cut is refused."""
+    torch.manual_seed(0)
+    net, x, mask = Chain(), torch.randn(6, 4), torch.rand(6, 6)
+    y = torch.randint(0, 3, (6,))
+    plain = copy.deepcopy(net)
+    pipe = pipeline(net, (x[:2],), {"mask": mask[:2]})
+    assert pipe.num_stages == 2
+    assert set(pipe.get_stage_module(1).state_dict()) == {"scale", "b.weight", "b.bias", "c.weight", "c.bias"}
+    torch.testing.assert_close(pipe(x, mask=mask), plain(x, mask))
+    stage = pipe.build_stage(rank, "cpu")
+    schedule, losses = get_schedule_class("1f1b")(stage, 3, nn.functional.cross_entropy), []
+    out = schedule.step(*((x,) if rank == 0 else ()), target=y if rank else None, losses=losses if rank else None,
+                        **({"mask": mask} if rank == 0 else {}))
+    want = plain(x, mask)
+    loss = nn.functional.cross_entropy(want, y)
+    loss.backward()
+    if rank:
+        torch.testing.assert_close(out, want)
+        torch.testing.assert_close(torch.stack(losses).mean(), loss)
+    for name, p in stage.submod.named_parameters():
+        torch.testing.assert_close(p.grad, plain.get_parameter(name).grad)
+    layers = nn.Sequential(*(nn.Linear(4, 4) for _ in range(4)))
+    for spec, count in (({"1": SplitPoint.BEGINNING, "3": SplitPoint.BEGINNING}, 3), ({"1": SplitPoint.END}, 2), ({}, 1)):
+        made = pipeline(layers, (x,), split_spec=spec)
+        assert made.num_stages == count and torch.equal(made(x), layers(x))
+    raises(ValueError, "split_spec names ['9']", lambda: pipeline(layers, (x,), split_spec={"9": SplitPoint.END}))
+    raises(ValueError, "Cannot specify both", lambda: pipeline(layers, (x,), split_spec={}, split_policy=lambda g: g))
+    layers[3].weight = layers[0].weight
+    raises(ValueError, "the parameter 0.weight is used by the stages 0 and 1", lambda: pipeline(layers, (x,), split_spec={
+        "2": SplitPoint.BEGINNING}))
+    raises(ValueError, "Stage index 2 is out of range of 2", lambda: PipelineStage(layers, 2, 2, "cpu"))
+    raises(RuntimeError, "Pipeline group size 2 cannot be larger than number of stages 1", lambda: PipelineStage(layers, 0, 1, "cpu"))
+    raises(ValueError, "Unknown schedule name 'x'", lambda: get_schedule_class("x"))
+
+
+class Nothing(nn.Module):
+    """A stage without parameters."""
+
+    def forward(self, x):
+        return x * 2
+
+
+def lists(rank, size):
+    """Lists of a program run and are kept in files; sizes that differ, stages without parameters, specs of parts."""
+    path, x, y = os.environ["RANKS_FOLDER"], torch.randn(4, 8), torch.zeros(4, dtype=torch.int64)
+    linear = nn.Linear(8, 8)
+    modules = [Nothing(), linear] if rank == 0 else [Nothing(), Nothing()]
+    stages = [PipelineStage(m, rank + 2 * k, 4, "cpu") for k, m in enumerate(modules)]
+    schedule = PipelineScheduleMulti(stages, 2, nn.functional.cross_entropy)
+    raises(AssertionError, "Must call _prepare_schedule_with_comms", lambda: schedule.step(x))
+    own = [["0F0", "2F0", "2B0", "0B0", "0F1", "2F1", "2B1", "0B1"], ["1F0", "3F0", "3B0", "1B0", "1F1", "3F1", "3I1", "3W1", "1B1"]]
+    order = {r: list(map(Action.from_str, own[r])) for r in range(2)}
+    schedule._prepare_schedule_with_comms(order)
+    file = os.path.join(path, f"{rank}.csv")
+    schedule._dump_csv(file)
+    schedule._load_csv(file)
+    assert schedule.pipeline_order == order and str(schedule).split()[:4] == ["Rank", "0", "Rank", "1"]
+    losses = []
+    schedule.step(*((x,) if rank == 0 else ()), target=y if rank else None, losses=losses if rank else None)
+    if rank == 0:
+        same = nn.Linear(8, 8)
+        same.load_state_dict(linear.state_dict())
+        nn.functional.cross_entropy(same(x * 4) * 2, y).backward()  # of the stages 0 to 3: twice, twice, the layer, twice
+        torch.testing.assert_close(linear.weight.grad, same.weight.grad)
+    cycle = {0: order[0][1:2] + order[0][:1] + order[0][2:], 1: order[1]}
+    raises(RuntimeError, "the schedule has a cycle: rank 0 waits at 2F0 for 1F0; rank 1 waits at 1F0 for 0F0",
+           lambda: schedule._prepare_schedule_with_comms(cycle))
+    raises(AssertionError, "Got 1 F microbatches for stage 0, expected 2", lambda: schedule._prepare_schedule_with_comms(
+        {0: [a for a in order[0] if str(a) != "0F1"], 1: order[1]}))
+    raises(AssertionError, "is assigned to both rank", lambda: schedule._prepare_schedule_with_comms({0: order[0], 1: order[0]}))
+    raises(ValueError, "the schedule has stage 1 at rank 0, but rank", lambda: schedule._prepare_schedule_with_comms(
+        {0: order[1], 1: order[0]}))
+    if rank == 0:
+        raises(ValueError, "have sizes, dtypes and requires_grad", lambda: schedule.step(x[:, :4]))
+    with torch.no_grad():
+        raises(RuntimeError, "Please call eval() instead.", lambda: schedule.step(x))
+    raises(ValueError, "must be greater than or equal to the number of stages", lambda: get_schedule_class("1F1B")(
+        PipelineStage(linear, rank, 2, "cpu"), 1))
+    raises(AssertionError, "is smaller than num_chunks", lambda: schedule.step(x[:1]))
+    assert str(TensorChunkSpec.from_tuple((1,))[0]) == "TensorChunkSpec(1)"
