@@ -73,7 +73,7 @@ def _moved(x, placements, dtype=None):
         local, meta = local.to(dtype), spec.tensor_meta
         spec = DTensorSpec(spec.mesh, spec.placements, TensorMeta(meta.shape, meta.stride, dtype))
     local = redistribute_local(local, x.shape, x.device_mesh, x.placements, placements)
-    return DTensor(local.view_as(local) if local is x._local_tensor else local, spec)
+    return DTensor(local.view_as(local) if local is x._local_tensor else local, spec.of_part(local))
 
 
 class DTensor(_C.Tensor):

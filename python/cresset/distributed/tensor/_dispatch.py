@@ -321,7 +321,7 @@ def _redistributed(flat, tensors, plan, DTensor, mesh):
             x = DTensor(x, spec)
         if x.placements != placements:
             local = redistribute_local(x._local_tensor, x.shape, mesh, x.placements, placements)
-            x = DTensor(local, x._spec.placed(placements))
+            x = DTensor(local, x._spec.placed(placements).of_part(local))
         changed[k] = x
     return changed
 
@@ -407,7 +407,8 @@ def _wrapped(made, plan, mesh, DTensor):
         if not isinstance(y, cresset.Tensor):
             return y
         sizes, strides, _ = next(metas)
-        return DTensor(y, DTensorSpec(mesh, next(outputs), TensorMeta(cresset.Size(sizes), tuple(strides), y.dtype)))
+        spec = DTensorSpec(mesh, next(outputs), TensorMeta(cresset.Size(sizes), tuple(strides), y.dtype))
+        return DTensor(y, spec.of_part(y))
     return wrap(made)
 
 

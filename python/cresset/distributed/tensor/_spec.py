@@ -1,5 +1,6 @@
 """What a DTensor is: its mesh, its placements, and the sizes of the whole."""
 from dataclasses import dataclass
+from itertools import combinations
 
 import cresset
 
@@ -58,6 +59,19 @@ class DTensorSpec:
     def placed(self, placements):
         """Returns the same with other placements."""
         return DTensorSpec(self.mesh, tuple(placements), self.tensor_meta)
+
+    def of_part(self, part):
+        """Returns the same with strides in the order of those of a part: calls between ranks, and kernels, may have made another."""
+        meta = self.tensor_meta
+        old, new = meta.stride, part.stride()
+        dims = [d for d, n in enumerate(part.shape) if n > 1]
+        if all((old[a] < old[b]) == (new[a] < new[b]) for a, b in combinations(dims, 2)):
+            return self
+        strides, step = [0] * len(new), 1
+        for d in sorted(range(len(new)), key=lambda d: (new[d], -d)):
+            if new[d] or meta.shape[d] == 1:
+                strides[d], step = step, step * max(meta.shape[d], 1)
+        return DTensorSpec(self.mesh, self.placements, TensorMeta(meta.shape, tuple(strides), meta.dtype))
 
     def __str__(self):
         meta = self.tensor_meta
