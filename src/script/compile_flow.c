@@ -6,6 +6,7 @@
  * nodes, which exits.c removes. */
 #include "base/map.h"
 #include "script/compile.h"
+#include "script/inline.h"
 #include "script/passes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -1366,4 +1367,6 @@ void compile_body(compiler *c, const cr_sast *def)
     cr_sblock_output(c->graph->body, compile_construct(c, CR_SPRIM_UNINITIALIZED, c->result, 0,
                                                        NULL, def->range));
     cr_spasses_run(c->graph);
+    if (c->archive && cr_spass_inline_former(c->graph))
+        cr_spasses_tidy(c->graph);
 }

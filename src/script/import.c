@@ -579,6 +579,14 @@ bool cr_slibrary_has(const char *name)
     return false;
 }
 
+int cr_slibrary_version(const char *name)
+{
+    for (size_t k = 0; k < CR_LEN(library); k++)
+        if (library[k].last && !strcmp(library[k].name, name))
+            return library[k].last + 1;
+    return 0;
+}
+
 cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i)
 {
     int version = c->archive ? c->archive->version : INT_MAX;
@@ -589,6 +597,7 @@ cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i)
             continue;
         cr_sfunction *f = library_function(c, library[k].source);
         f->stands_for = library[k].last ? NULL : library[k].name;
+        f->former = library[k].last > 0;
         return f;
     }
     return NULL;

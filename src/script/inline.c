@@ -86,6 +86,41 @@ cr_sgraph *cr_sgraph_inlined(cr_session *s, const cr_sfunction *f)
     return g;
 }
 
+static void inline_set_range(cr_snode *n, cr_srange range)
+{
+    n->range = range;
+    for (int i = 0; i < n->block_count; i++)
+        for (cr_snode *in = n->block[i]->first; in; in = in->next)
+            inline_set_range(in, range);
+}
+
+static void inline_former_in(cr_sblock *b, inlined **all, bool *found)
+{
+    for (cr_snode *n = b->first, *next, *before; n; n = next) {
+        const cr_sfunction *f = inline_callee(n);
+        cr_srange range = n->range;
+        next = n->next;
+        before = n->prev;
+        for (int i = 0; i < n->block_count; i++)
+            inline_former_in(n->block[i], all, found);
+        if (!f || !f->former)
+            continue;
+        *found = true;
+        inline_call(n, inline_graph(b->graph->session, f, all));
+        for (n = before ? before->next : b->first; n != next; n = n->next)
+            inline_set_range(n, range);
+    }
+}
+
+bool cr_spass_inline_former(cr_sgraph *g)
+{
+    inlined *all = NULL;
+    bool found = false;
+
+    inline_former_in(g->body, &all, &found);
+    return found;
+}
+
 void cr_spass_inline(cr_sgraph *g)
 {
     inlined *all = NULL;

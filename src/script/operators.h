@@ -17,5 +17,7 @@ CR_MUST cr_status cr_soperators(const cr_sschemas **out, const char *name);
 /* Whether a function of library.def replaces an operator of this name, which the table lacks.
  */
 bool cr_slibrary_has(const char *name);
+/* The first version of archives in which the operator means what it means today; 0: all. */
+int cr_slibrary_version(const char *name);
 
 #endif

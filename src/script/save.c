@@ -10,6 +10,7 @@
 #include "script/archive.h"
 #include "script/code.h"
 #include "script/execute.h"
+#include "script/operators.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -19,8 +20,12 @@ typedef struct {
     const char *name; /* in the archive */
 } save_item;
 
+/* Of archives whose operators never changed. */
+enum { SAVE_LOWEST_VERSION = 3 };
+
 typedef struct {
     cr_zip_writer zip;
+    int version;             /* the lowest one in which all operators mean what they do today */
     CR_VEC(save_item) items; /* what is named comes before what names it */
     cr_map seen;             /* classes and functions by address */
     cr_map names, taken;     /* names in the archive, by address; those that are taken */
@@ -81,6 +86,8 @@ static cr_status save_block(saver *s, const cr_sblock *b)
             CR_TRY(save_type(s, n->types[i]));
         if (n->prim == CR_SPRIM_PYTHON)
             return save_refuse_python(n);
+        if (n->prim == CR_SPRIM_OPERATOR && s->version < cr_slibrary_version(n->schema->name))
+            s->version = cr_slibrary_version(n->schema->name);
         if (n->prim == CR_SPRIM_CONSTANT && n->value->type->kind == CR_STYPE_FUNCTION)
             CR_TRY(n->value->function->owner ? save_class(s, n->value->function->owner)
                                              : save_function(s, n->value->function));
@@ -771,6 +778,8 @@ static cr_status save_tensors(saver *s)
 
 static cr_status save_all(saver *s, const cr_ivalue *module, const cr_sextra *extra, size_t n)
 {
+    char version[16];
+
     CR_TRY(save_reach(s, module));
     CR_TRY(save_pickle(s, "data", module));
     CR_TRY(save_files(s));
@@ -783,6 +792,8 @@ static cr_status save_all(saver *s, const cr_ivalue *module, const cr_sextra *ex
         cr_text_drop(&name);
         CR_TRY(st);
     }
+    snprintf(version, sizeof version, "%d\n", s->version);
+    s->zip.version = version;
     return cr_zip_end(&s->zip);
 }
 
@@ -790,12 +801,11 @@ cr_status cr_sarchive_write(const cr_ivalue *module, const char *folder, const c
                             size_t extras, cr_status (*put)(void *, const void *, size_t),
                             void *to)
 {
-    saver s = {0};
+    saver s = {.version = SAVE_LOWEST_VERSION};
 
     if (module->kind != CR_IV_OBJECT)
         return cr_fail(CR_RUNTIME, "only modules are saved");
     cr_zip_begin(&s.zip, folder, put, to);
-    s.zip.version = "10\n";
     cr_status st = save_all(&s, module, extra, extras);
     cr_zip_writer_drop(&s.zip);
     cr_vec_drop(&s.items);

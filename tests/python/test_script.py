@@ -189,6 +189,48 @@ def test_keywords_of_operators_that_the_table_lacks_are_saved():
     assert again(torch.tensor([0., 2, 6]), 1).tolist() == m(torch.tensor([0., 2, 6]), 1).tolist() == [1, 1.5, 2]
 
 
+FORMER = {
+    "div": (3, "torch.div(x, y)", [3, -3]), "div_": (3, "torch.div_(x, y)", [3, -3]),
+    "div_out": (3, "torch.div(x, y, out=x)", [3, -3]),
+    "full": (4, "torch.full([2], 3)", [3., 3.]), "full_out": (4, "torch.full([2], 3, out=x)", [3, 3]),
+    "linspace": (7, "torch.slice(torch.linspace(0, 99), 0, 0, 2)", [0., 1.]),
+    "linspace_out": (7, "torch.slice(torch.linspace(0, 99, out=x), 0, 0, 2)", [0, 1]),
+    "logspace": (8, "torch.slice(torch.logspace(0, 99), 0, 0, 2)", [1., 10.]),
+    "gelu": (9, "torch.gelu(torch.zeros_like(x, dtype=6))", [0., 0.]),
+}
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_older_archives_are_saved_with_what_their_operators_meant(name):
+    """torch's upgraders put the former meaning into the graph; the saved archive has the version after it."""
+    version, call, want = FORMER[name]
+
+    class M(torch.nn.Module):
+        def forward(self, x, y):
+            return x
+    saved = torch.jit.script(M()).save_to_buffer()
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved)) as old, zipfile.ZipFile(out, "w") as new:
+        for entry in old.infolist():
+            data = old.read(entry)
+            if entry.filename.endswith("/version"):
+                assert data == b"3\n"
+                data = b"%d\n" % version
+            if entry.filename.endswith(".py"):
+                data = data.replace(b"    return x\n", b"    return %s\n" % call.encode())
+            new.writestr(entry.filename, data)
+    first = torch.jit.load(io.BytesIO(out.getvalue()))
+    again = first.save_to_buffer()
+    second = torch.jit.load(io.BytesIO(again))
+    for m in (first, second):
+        x = torch.tensor([7, -7])
+        got = m(x, torch.tensor([2, 2]))
+        assert got.tolist() == want and (got.dtype == torch.float32) == isinstance(want[0], float)
+    with zipfile.ZipFile(io.BytesIO(again)) as archive:
+        [record] = [archive.read(n) for n in archive.namelist() if n.endswith("/version")]
+    assert record == b"%d\n" % (version + 1) and second.code == first.code and "__library__" not in first.code
+
+
 def test_operators_of_old_versions_have_their_old_meaning():
     def edit(text):
         return text.replace("torch.add(x, torch.ones([n]))", "torch.div(x, torch.full([n], 2))")
