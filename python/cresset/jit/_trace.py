@@ -23,17 +23,19 @@ from . import _frontend, _recursive
 _PYTHON_VALUE = ("Converting a tensor to a Python {} might cause the trace to be incorrect. We can't record the data flow "
                  "of Python values, so this value will be treated as a constant in the future. This means that the trace "
                  "might not generalize to other inputs!")
+_CONSTRUCTOR = ("torch.{} results are registered as constants in the trace. You can safely ignore this warning if you use this "
+                "function to create tensors out of constant variables that would be the same every time you call this "
+                "function. In any other case, this might cause the trace to be incorrect.")
 _WARNINGS = {
     "bool": _PYTHON_VALUE.format("boolean"), "int": _PYTHON_VALUE.format("integer"),
-    "float": _PYTHON_VALUE.format("float"), "index": _PYTHON_VALUE.format("index"),
+    "float": _PYTHON_VALUE.format("float"), "complex": _PYTHON_VALUE.format("complex"),
     "item": _PYTHON_VALUE.format("number"), "tolist": _PYTHON_VALUE.format("list"),
+    "numpy": _PYTHON_VALUE.replace("Python {}", "NumPy array"),
     "len": "Using len to get tensor shape might cause the trace to be incorrect. Recommended usage would be "
            "tensor.shape[0]. Passing a tensor of different shape might lead to errors or silently give incorrect results.",
     "iter": "Iterating over a tensor might cause the trace to be incorrect. Passing a tensor of different shape won't "
             "change the number of iterations executed (and might lead to errors or silently give incorrect results).",
-    "tensor": "torch.tensor results are registered as constants in the trace. You can safely ignore this warning if you "
-              "use this function to create tensors out of constant variables that would be the same every time you call "
-              "this function. In any other case, this might cause the trace to be incorrect.",
+    **{name: _CONSTRUCTOR.format(name) for name in ("tensor", "as_tensor", "from_numpy")},
 }
 _current = []  # the recorders that are active, innermost last
 
@@ -248,7 +250,7 @@ class Recorder(TorchFunctionMode):
             with self:
                 return overrides._run_inside(func, args, kwargs)
         if name == "tensor":
-            note("tensor")
+            note(name)
             return func(*args, **kwargs)
         if name in ("size", "numel", "nelement"):
             return self.sizes(func, name, args, kwargs, sys._getframe(1))

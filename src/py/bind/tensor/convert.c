@@ -45,6 +45,8 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
         return PyErr_Format(PyExc_RuntimeError,
                             "a Tensor with %lld elements cannot be converted to Scalar",
                             (long long)t->numel);
+    if (cr_py_note_untraced("item") < 0)
+        return NULL;
     cr_py_note_read(t, "item()");
     bool dispatched = cr_goes_to_python(t);
     char *at;
@@ -84,6 +86,8 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
     cr_tensor *t = cr_py_tensor_of(self), *here;
 
     (void)unused;
+    if (cr_py_note_untraced("tolist") < 0)
+        return NULL;
     cr_py_note_read(t, "tolist()");
     if (t->layout)
         return PyErr_Format(PyExc_RuntimeError,
@@ -201,8 +205,6 @@ static PyObject *tensor_index(PyObject *self)
         return PyErr_Format(
             PyExc_TypeError,
             "only integer tensors of a single element can be converted to an index");
-    if (cr_py_note_untraced("index") < 0)
-        return NULL;
     return only_element(self, &s) ? PyLong_FromLongLong(s.i) : NULL;
 }
 
@@ -211,7 +213,8 @@ static PyObject *tensor_complex(PyObject *self, PyObject *unused)
     cr_scalar s;
 
     (void)unused;
-    if (warn_of_history(self) < 0 || !only_element(self, &s))
+    if (cr_py_note_untraced("complex") < 0 || warn_of_history(self) < 0 ||
+        !only_element(self, &s))
         return NULL;
     cr_complex c = cr_scalar_as_complex(s);
     return PyComplex_FromDoubles(c.re, c.im);

@@ -512,7 +512,8 @@ static PyObject *as_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     (void)m;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", names, &data, &dtype,
                                      &device) ||
-        read_options("as_tensor", dtype, device, &o) < 0)
+        read_options("as_tensor", dtype, device, &o) < 0 ||
+        cr_py_note_untraced("as_tensor") < 0)
         return NULL;
     if (cr_py_is_tensor(data))
         return convert_tensor(data, &o);

@@ -219,6 +219,8 @@ static PyObject *from_numpy(PyObject *m, PyObject *array)
     if (!cr_py_is_array(array))
         return PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)",
                             Py_TYPE(array)->tp_name);
+    if (cr_py_note_untraced("from_numpy") < 0)
+        return NULL;
     cr_tensor *t = cr_py_tensor_from_array(array, true);
     return t ? cr_py_wrap(t) : NULL;
 }
@@ -449,6 +451,8 @@ static PyObject *tensor_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
     PyObject *plain, *out;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p:numpy", names, &force))
+        return NULL;
+    if (cr_py_note_untraced("numpy") < 0)
         return NULL;
     cr_py_note_read(cr_py_tensor_of(self), "numpy()");
     if (!force)
