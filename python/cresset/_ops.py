@@ -139,6 +139,7 @@ class OpOverload:
         self.__module__ = packet.__module__
         self._schema = FunctionSchema(packet._qualified_op_name, made)
         self._nondeterministic_seeded = made["random"]
+        self._draws = made.get("draws", False)  # also where an entry that the composition calls does
         self.is_view = made["view"]
         self._record = made["record"]
         self.words = self._record["words"]

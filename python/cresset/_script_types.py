@@ -77,8 +77,61 @@ StreamObjType = _single("StreamObjType", "Stream", "Streams.")
 PyObjectType = _single("PyObjectType", "PyObject", "Objects of Python.")
 SymIntType = _single("SymIntType", "int", "Integers that may be symbols.")
 SymBoolType = _single("SymBoolType", "bool", "Truth values that may be symbols.")
-TensorType = _single("TensorType", "Tensor", "Tensors.")
+TensorType = _single("TensorType", "Tensor", "Tensors: all that is known of them, or nothing.")
 TensorType.getInferred = TensorType.get
+Type._known = {}  # sizes, strides, scalarType, requires_grad, device
+
+
+def _tensor_fact(name, doc):
+    def fact(self):
+        return self._known.get(name)
+    fact.__doc__ = doc
+    setattr(Type, name, fact)
+
+
+for _name, _doc in {"sizes": "The sizes; None: not known.", "strides": "The strides; None: not known.",
+                    "scalarType": "The name of the dtype, such as Float; None: not known.", "requires_grad": "Whether they require a gradient.",
+                    "device": "The device; None: not known."}.items():
+    _tensor_fact(_name, _doc)
+_DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
+           "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
+           "ComplexDouble": "complex128"}
+
+
+def _tensor_dtype(self):
+    """The dtype; None: not known."""
+    import cresset
+    name = self._known.get("scalarType")
+    return name and getattr(cresset, _DTYPES[name])
+
+
+def _tensor_dim(self):
+    """The number of dims; None: not known."""
+    sizes = self._known.get("sizes")
+    return None if sizes is None else len(sizes)
+
+
+def _with(self, **facts):
+    made = TensorType()
+    made._known = {**self._known, **facts}
+    return made
+
+
+def _contiguous(self):
+    """The same type with the strides of contiguous tensors."""
+    strides, n = [], 1
+    for size in reversed(self._known.get("sizes") or ()):
+        strides.insert(0, n)
+        n *= size
+    return _with(self, strides=strides) if "sizes" in self._known else self
+
+
+Type.varyingSizes = Type.symbolic_sizes = lambda self: self._known.get("sizes")
+Type.dtype, Type.dim, Type.undefined, Type.contiguous = _tensor_dtype, _tensor_dim, lambda self: False, _contiguous
+Type.requires_grad = lambda self: self._known.get("requires_grad", True)
+Type.with_sizes = lambda self, sizes: _with(self, sizes=list(sizes))
+Type.with_device = lambda self, device: _with(self, device=device)
+Type.with_dtype = lambda self, dtype: _with(self, scalarType=next(k for k, v in _DTYPES.items() if f"torch.{v}" == str(dtype)))
 TensorType.create_from_tensor = classmethod(lambda cls, tensor: cls())
 
 
@@ -105,7 +158,7 @@ def _parametrized(name, form, schema=None):
 
 
 ListType = _parametrized("ListType", "List", lambda t: t.str() + "[]")
-FutureType = _parametrized("FutureType", "Future", lambda t: f"Future({t.str()})")
+FutureType = _parametrized("FutureType", "Future", lambda t: f"Future[{t.str()}]")
 RRefType = _parametrized("RRefType", "RRef", lambda t: f"RRef({t.str()})")
 AwaitType = _parametrized("AwaitType", "Await", lambda t: f"Await({t.str()})")
 for _name, _of in {"ofInts": IntType, "ofFloats": FloatType, "ofBools": BoolType, "ofStrings": StringType,
@@ -161,6 +214,9 @@ class OptionalType(UnionType):
         _check_element("OptionalType", element)
         self._inside, self._text, self._schema = (element, NoneType()), f"Optional[{element}]", element.str() + "?"
 
+    def containedTypes(self):
+        return [self._inside[0]]
+
     def getElementType(self):
         return self._inside[0]
 
@@ -189,16 +245,90 @@ class ClassType(_Named):
 class InterfaceType(_Named):
     """An interface of a program."""
 
+    def __init__(self, qualified_name):
+        super().__init__(qualified_name)
+        self._schema = f"InterfaceType<{self.name()}>"
+
 
 class EnumType(_Named):
     """An enum of a program, with the type of its values."""
 
     def __init__(self, qualified_name, value_type, enum_names_values):
         super().__init__(qualified_name)
+        self._schema = f"Enum<{qualified_name}>"
         self._inside, self._members = (value_type,), list(enum_names_values)
 
     def enum_names_values(self):
         return list(self._members)
+
+
+class FunctionType(_Named):
+    """The type of a function of a program."""
+
+
+_PLAIN = {t._text: t for t in (AnyType, IntType, FloatType, ComplexType, BoolType, NumberType, StringType, NoneType, DeviceObjType,
+                               TensorType, StreamObjType)}
+_PLAIN["Scalar"] = NumberType
+
+
+def _parts(text):
+    """The parts of a text between commas that are in no parentheses."""
+    depth, start = 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "([<") - (c in ")]>")
+        if c == "," and not depth:
+            yield text[start:i].strip()
+            start = i + 1
+    if text[start:].strip():
+        yield text[start:].strip()
+
+
+def _tensor_of(name, facts):
+    made = TensorType()
+    known = made._known = {"scalarType": name}
+    sizes = []
+    for part in _parts(facts):
+        key, given, value = part.partition("=")
+        if not given:
+            sizes.append(None if part == "*" else int(part))
+        elif key == "strides":
+            known[key] = [int(v) for v in value[1:-1].split(",") if v.strip()]
+        elif key == "requires_grad":
+            known[key] = value == "1"
+        elif key == "device":
+            import cresset
+            known[key] = cresset.device(value)
+    known["sizes"] = None if None in sizes else sizes
+    known.setdefault("strides", [] if not sizes else None)
+    return made
+
+
+def parse(text):
+    """The type that a graph writes so: int[], Dict(str, Tensor?), Float(2, 3, device=cpu)."""
+    text = text.strip()
+    if text.endswith("[]") or text.endswith("?"):
+        element = parse(text.removesuffix("[]") if text.endswith("[]") else text[:-1])
+        return ListType(element) if text.endswith("[]") else OptionalType(element)
+    if text in _PLAIN:
+        return _PLAIN[text]()
+    if text == "Function":
+        return FunctionType("Function")
+    head, inside = text, ""
+    for opening in "([<":
+        if opening in text and text[-1] in ")]>":
+            head, inside = min((text[:text.index(opening)], text[text.index(opening) + 1:-1]), (head, inside), key=lambda p: len(p[0]))
+    if head == "":
+        return TupleType([parse(part) for part in _parts(inside)])
+    if head == "NamedTuple":
+        return TupleType([parse(part.partition(" : ")[2].partition(" = ")[0]) for part in _parts(inside)])
+    if head == "Enum":
+        return EnumType(inside, IntType(), [])
+    if head == "InterfaceType":
+        return InterfaceType(inside)
+    made = {"Dict": DictType, "Union": lambda *m: UnionType(m), "Future": FutureType, "RRef": RRefType, "Await": AwaitType}.get(head)
+    if made is not None:
+        return made(*(parse(part) for part in _parts(inside)))
+    return _tensor_of(head, inside) if head in _DTYPES else ClassType(text)
 
 
 class InferredType:

@@ -334,6 +334,7 @@ typedef struct {
     const char *qualified;
     cr_sclass *owner;
     const cr_ssource *source;
+    const char *text;
     cr_sfunction *function;
 } defining;
 
@@ -397,6 +398,43 @@ cr_status cr_sunit_declare(cr_sunit *u, cr_sfunction *f)
     defining d = {.unit = u, .function = f};
 
     return cr_session_run(cr_sunit_session(u), define_declare, &d);
+}
+
+static const char *define_stem(cr_session *s, const cr_svalue *v, int i)
+{
+    return v->name ? v->name : cr_session_printf(s, "argument_%d", i + 1);
+}
+
+static void define_from_graph(cr_session *s, void *context)
+{
+    defining *d = context;
+    cr_sgraph *g = cr_sgraph_parse(d->unit, d->text);
+    cr_sblock *b = g->body;
+    cr_sfunction *f;
+
+    if (b->output_count != 1)
+        cr_bail(s, CR_RUNTIME, "expected a graph with one result, it has %d", b->output_count);
+    f = cr_sunit_add_function(d->unit, d->qualified, NULL);
+    f->schema.param_count = b->input_count;
+    f->schema.param = CR_NEW_N(s, cr_sparam, b->input_count + 1);
+    for (int i = 0; i < b->input_count; i++)
+        f->schema.param[i] =
+            (cr_sparam){.name = define_stem(s, b->input[i], i), .type = b->input[i]->type};
+    f->schema.result_count = 1;
+    f->schema.result = CR_NEW(s, cr_sparam);
+    *f->schema.result = (cr_sparam){.name = "", .type = b->output[0]->type};
+    f->graph = g;
+    d->function = f;
+}
+
+cr_status cr_sunit_define_graph(cr_sunit *u, const char *qualified, const char *text,
+                                cr_sfunction **out)
+{
+    defining d = {.unit = u, .qualified = qualified, .text = text};
+
+    CR_TRY(cr_session_run(cr_sunit_session(u), define_from_graph, &d));
+    *out = d.function;
+    return CR_OK;
 }
 
 static void define_compile(cr_session *s, void *context)

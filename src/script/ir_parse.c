@@ -150,8 +150,8 @@ static const cr_stype *gparse_base(gparser *p)
         return cr_stype_tuple(p->unit, gparse_types(p, item, ")"), item, NULL);
     if (gparse_take(p, "Union("))
         return cr_stype_union(p->unit, gparse_types(p, item, ")"), item);
-    if (gparse_take(p, "Future("))
-        return gparse_types(p, item, ")") == 1 ? cr_stype_future(p->unit, item[0])
+    if (gparse_take(p, "Future["))
+        return gparse_types(p, item, "]") == 1 ? cr_stype_future(p->unit, item[0])
                                                : (gparse_wrong(p, "one type"), NULL);
     if (gparse_take(p, "Dict("))
         return gparse_types(p, item, ")") == 2 ? cr_stype_dict(p->unit, item[0], item[1])

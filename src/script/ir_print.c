@@ -299,12 +299,25 @@ void cr_sgraph_print(cr_text *out, const cr_sgraph *g, bool ranges)
 
 /* --- schemas --- */
 
+/* Declarations write named tuples by name and Future(T), graphs their fields and Future[T]. */
+static void print_declared(cr_text *out, const cr_stype *t)
+{
+    if (t->kind == CR_STYPE_TUPLE && t->cls)
+        cr_text_put(out, t->cls->name);
+    else if (t->kind == CR_STYPE_FUTURE) {
+        cr_text_put(out, "Future(");
+        print_declared(out, t->item[0]);
+        cr_text_put(out, ")");
+    } else
+        cr_stype_print(out, t);
+}
+
 static void print_param(cr_text *out, const cr_sparam *p)
 {
     if (p->shown)
         cr_text_put(out, p->shown);
     else
-        cr_stype_print(out, p->type);
+        print_declared(out, p->type);
     if (p->alias && !p->shown)
         cr_text_printf(out, "(%c%s)", p->alias, p->written ? "!" : "");
     if (p->name && *p->name)

@@ -48,6 +48,10 @@ typedef struct cr_senv {
  * yet.  The texts are copied. */
 CR_MUST cr_status cr_sunit_define(cr_sunit *u, const char *qualified, cr_sclass *owner,
                                   const cr_ssource *source, cr_sfunction **out);
+/* Defines a function that runs the graph of a text, as cr_sgraph_print writes it.  CR_VALUE: no
+ * such graph; CR_RUNTIME: it has no result, or several. */
+CR_MUST cr_status cr_sunit_define_graph(cr_sunit *u, const char *qualified, const char *text,
+                                        cr_sfunction **out);
 /* Begin and end the compilation of a class, which errors in its methods then name. */
 CR_MUST cr_status cr_sunit_enter(cr_sunit *u, const char *name);
 void cr_sunit_leave(cr_sunit *u);

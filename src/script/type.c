@@ -408,7 +408,7 @@ void cr_stype_print(cr_text *out, const cr_stype *t)
     case CR_STYPE_LIST: print_around(out, "", t, "[]"); break;
     case CR_STYPE_DICT: print_around(out, "Dict(", t, ")"); break;
     case CR_STYPE_TUPLE: print_tuple(out, t); break;
-    case CR_STYPE_FUTURE: print_around(out, "Future(", t, ")"); break;
+    case CR_STYPE_FUTURE: print_around(out, "Future[", t, "]"); break;
     case CR_STYPE_CLASS: cr_text_put(out, t->cls->name); break;
     case CR_STYPE_INTERFACE:
         cr_text_printf(out, "InterfaceType<%s>", last_name(t->cls->name));

@@ -58,7 +58,7 @@ struct cr_sfunction {
     bool is_hook; /* a method that calls name as a function */
     bool dropped; /* a declaration that is not called: a call raises */
     void *code;   /* of the executor, which frees it through cr_sunit_set_drop */
-    bool former; /* the meaning that an operator had in older archives */
+    bool former;  /* the meaning that an operator had in older archives */
     const char *stands_for; /* the operator that the table lacks, "aten::complex"; or NULL */
 };
 

@@ -3,8 +3,9 @@ import io
 import math
 import os
 import warnings
-from typing import Dict, List
+from typing import Any, Dict, List, Optional, Tuple, Union
 
+import numpy
 import pytest
 
 import cresset as torch
@@ -482,3 +483,123 @@ def test_writes_to_several_given_tensors_are_recorded_or_refused():
     with pytest.raises(RuntimeError, match="Tracer cannot record 'split_copy.Tensor_out'"):
         torch.jit.trace(split, torch.ones(4))
     assert torch.jit.trace(each, torch.ones(2))(torch.zeros(2)).tolist() == [1, 1]
+
+
+def warned(f, *inputs):
+    """The first words of the TracerWarnings of a trace."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.jit.trace(f, inputs, check_trace=False)
+    return [str(w.message).partition(" might")[0].partition(" results are")[0] for w in seen if w.category is torch.jit.TracerWarning]
+
+
+CONVERSIONS = {
+    "item": (lambda x: x * x.sum().item(), ["Converting a tensor to a Python number"]),
+    "tolist": (lambda x: x + torch.tensor(x.tolist()), ["Converting a tensor to a Python list", "torch.tensor"]),
+    "complex": (lambda x: x * complex(x.sum()), ["Converting a tensor to a Python complex"]),
+    "int": (lambda x: x * int(x.sum()), ["Converting a tensor to a Python integer"]),
+    "numpy": (lambda x: x + len(x.numpy()), ["Converting a tensor to a NumPy array"]),
+    "from_numpy": (lambda x: x + torch.from_numpy(numpy.ones(3)), ["torch.from_numpy"]),
+    "as_tensor": (lambda x: x + torch.as_tensor([1., 2, 3]), ["torch.as_tensor"]),
+    "index": (lambda x: x * [1, 2, 3][x[0].long()], []),
+    "format": (lambda x: x * len(f"{x.sum()}"), ["Converting a tensor to a Python number"]),
+    "contains": (lambda x: x if 1. in x else -x, ["Converting a tensor to a Python number"]),
+}
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_traces_warn_where_torch_does(name):
+    """Warnings of torch 2.13 for the same functions."""
+    f, want = CONVERSIONS[name]
+    assert warned(f, torch.tensor([1., 2, 0])) == want
+
+
+def test_traced_dropouts_that_train_are_named_as_random():
+    with pytest.warns(torch.jit.TracerWarning, match="Trace had nondeterministic nodes"):
+        torch.jit.trace(lambda x: torch.dropout(x, 0.5, True), torch.ones(3, 4))
+
+
+def test_interpolations_with_whole_factors_and_assignments_with_leading_ones_are_traced():
+    x = torch.arange(6.).view(1, 1, 2, 3)
+    f = torch.jit.trace(lambda x: nn.functional.interpolate(x, scale_factor=[2, 2], mode="bilinear"), x)
+    assert torch.equal(f(x + 1), nn.functional.interpolate(x + 1, scale_factor=[2, 2], mode="bilinear"))
+
+    def assign(target, at, values):
+        target[at] = values
+        return target
+    f = torch.jit.trace(assign, (torch.zeros(4), torch.tensor([0, 1]), torch.ones(1, 1, 2)))
+    assert f(torch.zeros(4), torch.tensor([2, 3]), torch.full((1, 1, 2), 5.)).tolist() == [0, 0, 5, 5]
+
+
+class Shared(nn.Module):
+    """A module that calls one that it does not have."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.others = [other]
+
+    def forward(self, x):
+        return self.others[0](x) + 1
+
+
+def test_plain_modules_outside_of_the_traced_one_are_part_of_the_caller():
+    f = torch.jit.trace(Shared(nn.ReLU()), torch.ones(2))
+    assert f(torch.tensor([-1., 2])).tolist() == [1, 3] and "aten::relu" in str(f.graph)
+    with pytest.raises(RuntimeError, match="Tried to trace <__torch__.*> but it is not part of the active trace"):
+        torch.jit.trace(Shared(torch.jit.script(nn.ReLU())), torch.ones(2))
+
+
+def test_the_graph_of_a_trace_has_the_parameters_as_inputs():
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    x = torch.ones(1, 2)
+    graph, out, inputs = torch.jit._get_trace_graph(net, x, return_inputs=True)
+    assert torch.equal(out, net(x)) and len(inputs) == 3 == len(list(graph.inputs()))
+    assert [n.kind() for n in graph.nodes()] == ["aten::linear", "aten::relu"]
+    function = torch._C._create_function_from_graph("forward", graph)
+    assert torch.equal(function(x * 2, *list(net.parameters())), net(x * 2))
+    graph, out = torch.jit._get_trace_graph(lambda a, b: (a + b, a), (x, torch.ones(2)))
+    assert out[0].tolist() == [[2, 2]] and [n.kind() for n in graph.nodes()] == ["prim::Constant", "aten::add", "prim::TupleConstruct"]
+
+
+def test_a_function_runs_the_graph_of_a_text():
+    text = """graph(%a : Tensor, %b : int):
+  %c : Tensor = aten::add(%a, %b, %b)
+  return (%c)
+"""
+    graph = torch._C.parse_ir(text)
+    f = torch._C._create_function_from_graph("foo", graph)
+    assert f(torch.ones(2), 3).tolist() == [10, 10] and str(f.schema) == "foo(Tensor a, int b) -> Tensor"
+    assert f.code == "def foo(a: Tensor,\n    b: int) -> Tensor:\n  return torch.add(a, b, b)\n"
+    with pytest.raises(RuntimeError, match="foo.. is missing value for argument 'a'"):
+        f()
+    for wrong in (text.replace("(%c)\n", "()\n"), text.replace("%b, %b", "%b, %d"), "graph(", text.replace("int)", "str)")):
+        with pytest.raises((RuntimeError, ValueError)):
+            torch._C._create_function_from_graph("foo", torch._C.Graph(wrong))
+
+
+def typed(a: int, b: List[int], c: Dict[str, List[float]], d: Optional[int], e: Tuple[int, str], g: Union[int, str], h: Any,
+          i: torch.device, r: List[Optional[torch.Tensor]], s: Optional[Tuple[int, int]], n: bool, p: torch.Tensor, f: torch.jit.Future[int]):
+    return None
+
+
+TYPES = [  # torch 2.13: str(), kind(), str(type)
+    ("int", "IntType", "int"), ("List[int]", "ListType", "int[]"), ("Dict[str, List[float]]", "DictType", "Dict(str, float[])"),
+    ("Optional[int]", "OptionalType", "int?"), ("Tuple[int, str]", "TupleType", "(int, str)"),
+    ("Union[int, str]", "UnionType", "Union(int, str)"), ("Any", "AnyType", "Any"), ("Device", "DeviceObjType", "Device"),
+    ("List[Optional[Tensor]]", "ListType", "Tensor?[]"), ("Optional[Tuple[int, int]]", "OptionalType", "(int, int)?"),
+    ("bool", "BoolType", "bool"), ("Tensor", "TensorType", "Tensor"), ("Future[int]", "FutureType", "Future[int]")]
+
+
+def test_values_of_graphs_have_types():
+    found = [v.type() for v in torch.jit.script(typed).graph.inputs()]
+    assert [(t.annotation_str, t.kind(), t.str()) for t in found] == TYPES and [str(t) for t in found] == [t for t, _, _ in TYPES]
+    C = torch._C
+    assert found[1].getElementType() == C.IntType.get() and found[3].containedTypes() == [C.IntType.get()]
+    assert isinstance(found[2], C.DictType) and found[4].elements() == [C.IntType.get(), C.StringType.get()]
+    known = torch._C.parse_ir("graph(%a : Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)):\n  return (%a)\n")
+    [value] = known.inputs()
+    t = value.type()
+    assert (t.sizes(), t.strides(), t.scalarType(), t.dtype(), t.dim(), t.device(), t.requires_grad()) == \
+        ([2, 3], [3, 1], "Float", torch.float32, 2, torch.device("cpu"), False)
+    assert found[11].sizes() is None and found[11].dim() is None and found[11].requires_grad()
+    assert value.isCompleteTensor() and not value.requiresGrad()

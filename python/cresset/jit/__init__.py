@@ -195,6 +195,19 @@ def is_tracing():
     return _get_tracing_state() is not None
 
 
+def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False,
+                     _return_inputs_states=False):
+    """The graph that a trace records, and what the call returned: (graph, result), or with the inputs, too.
+
+    Parameters and buffers of a module are inputs of the graph, behind the arguments."""
+    inputs = args if _builtin_isinstance(args, tuple) else (args,)
+    from ._trace import trace_graph
+    graph, out, inputs = trace_graph(f, inputs, dict(kwargs or {}), strict)
+    if _return_inputs_states:
+        return graph, out, (inputs, inputs)
+    return (graph, out, inputs) if return_inputs else (graph, out)
+
+
 def _get_tracing_state():
     """Returns the trace that is being recorded, or None."""
     import sys

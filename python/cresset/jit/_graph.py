@@ -3,7 +3,7 @@ import functools
 import re
 import weakref
 
-from .. import _C
+from .. import _C, _script_types
 
 _HEAD = re.compile(r"graph\((.*?)\):\n", re.S)
 _KIND = re.compile(r"([\w^]+::\w+|\^\w+)")
@@ -83,8 +83,21 @@ class Value:
         return self._number
 
     def type(self):
-        """The type, as text."""
-        return self._type
+        """The type: a torch._C.Type."""
+        return _script_types.parse(self._type)
+
+    def setType(self, kind):
+        """Gives the value another type."""
+        self._type = kind.str()
+        return self
+
+    def requiresGrad(self):
+        """Whether the type says that it requires a gradient."""
+        return "requires_grad=1" in self._type
+
+    def isCompleteTensor(self):
+        """Whether dtype, sizes and device of the tensor are known."""
+        return "device=" in self._type
 
     def node(self):
         """The node whose result it is; of a parameter, the node prim::Param."""
@@ -385,6 +398,7 @@ class Graph:
 
     def __init__(self, text, after=None, passes=None):
         self._text, self._made, self._passes = text, None, [] if passes is None else passes
+        self._function = None  # the compiled function that the graph is of
         self._after = after or functools.partial(_C._script_graph_after, text)
 
     def _run(self, name):
@@ -396,7 +410,7 @@ class Graph:
     def __str__(self):
         return self._text
 
-    __repr__ = str = __str__
+    __repr__ = __str__
 
     def block(self):
         """The outer block."""
@@ -434,6 +448,10 @@ class Graph:
         """The nodes of a kind, in order."""
         return self.block().findAllNodes(kind, recurse)
 
+    def str(self):
+        """The text."""
+        return self._text
+
     def lint(self):
         """Checks the text: raises for a value that is not defined."""
         self.block()
@@ -455,7 +473,20 @@ def graph_with(owner, name, after, passes):
 
 def graph_of(function, passes):
     """The graph of a compiled function after passes."""
-    return graph_with(function, None, function.graph_after, passes.split())
+    graph = graph_with(function, None, function.graph_after, passes.split())
+    graph._function = None if passes else function
+    return graph
+
+
+def _create_function_from_graph(name, graph):
+    """A ScriptFunction that runs a graph: that of `parse_ir`, or one that a trace made."""
+    made = graph._function
+    return made if made is not None and not graph._passes else _C._script_of_graph(_frontend_name(name), str(graph))
+
+
+def _frontend_name(name):
+    from . import _frontend
+    return _frontend.free_name(f"__torch__.{name}")
 
 
 def parse_ir(input, parse_tensor_constants=False):

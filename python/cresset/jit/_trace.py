@@ -167,9 +167,9 @@ class Recorder(TorchFunctionMode):
             return [f"annotate({min(plain)}, ", *self.parts(x), ")"], x
         if x in ([], ()) and plain:
             return [f"annotate({min(plain)}, [])"], x
-        if plain == {"float"} and isinstance(x, int):
+        if "float" in plain and not plain & {"int", "number", "bool"} and type(x) is int:
             return [repr(float(x))], x
-        if plain == {"List[float]"} and isinstance(x, (list, tuple)):
+        if "List[float]" in plain and "List[int]" not in plain and isinstance(x, (list, tuple)):
             return [repr([float(v) for v in x])], x
         return self.parts(x), x
 
@@ -186,6 +186,16 @@ class Recorder(TorchFunctionMode):
                 texts.append(["..."] if item is Ellipsis else self.parts(item))
                 values.append(item)
         return _listed("", "", texts), tuple(values) if isinstance(index, tuple) else values[0]
+
+    def assigned(self, x, index, value):
+        """The text of what `x[index] = value` assigns: eager code drops leading dims of one element that the place lacks."""
+        if not isinstance(value, cresset.Tensor) or value.dim() < 2 or value.shape[0] != 1:
+            return self.parts(value)
+        wanted = x[index].dim()  # not recorded: the mode is off while it is asked
+        sizes = list(value.shape)
+        while len(sizes) > wanted and sizes[0] == 1:
+            sizes.pop(0)
+        return self.parts(value) if len(sizes) == value.dim() else ["ops.aten.view(", self.value(value), f", {sizes})"]
 
     def call_parts(self, name, args, kwargs):
         """The text of an operator's call, and the arguments to call with."""
@@ -319,7 +329,7 @@ class Recorder(TorchFunctionMode):
             return result
         if name == "__setitem__":
             text, index = self.index_parts(args[1])
-            parts = [self.value(args[0]), "[", *text, "] = ", *self.parts(args[2])]
+            parts = [self.value(args[0]), "[", *text, "] = ", *self.assigned(args[0], index, args[2])]
             result = func(args[0], index, args[2])
             self.frame.items.append(_Call(parts, [], effect=True))
             return result
@@ -360,11 +370,16 @@ class Recorder(TorchFunctionMode):
     # --- modules ---
 
     def enter(self, module, args):
+        """Begins the call of a module; False where the caller does not have it: what it does is then part of the caller."""
+        if not isinstance(module, cresset.jit.ScriptModule) and \
+                all(m is not module for m in (self.frame.module.modules() if self.frame.module is not None else ())):
+            return False
         frame = _Frame(module, self.frame)
         if isinstance(module, cresset.jit.ScriptModule):
             frame.arguments = [self.parts(a, exact=True) for a in args]
         self.frame.items.append(frame)
         self.frame = frame
+        return True
 
     def leave(self, module, args, result):
         frame = self.frame
@@ -463,18 +478,14 @@ class _Hooks:
         self.handles = [_module.register_module_forward_pre_hook(lambda m, args: self.before(m, args)),
                         _module.register_module_forward_hook(lambda m, args, out: self.after(m, args, out))]
         _C._set_trace_hooks(note, r.script_call)
-        self.depth = 0
+        self.entered = []  # of each call that runs: whether it has a frame of its own
 
     def before(self, module, args):
-        if module is self.recorder.top.module and self.depth == 0:
-            self.depth = 1
-            return
-        self.depth += 1
-        self.recorder.enter(module, args)
+        outermost = module is self.recorder.top.module and not self.entered
+        self.entered.append(not outermost and self.recorder.enter(module, args))
 
     def after(self, module, args, out):
-        self.depth -= 1
-        if self.depth:
+        if self.entered.pop():
             self.recorder.leave(module, args, out)
 
     def __exit__(self, *exc):
@@ -948,9 +959,9 @@ def _random_calls(graph):
 
 def _draws(node):
     """Whether a call draws random numbers: a dropout only while it trains."""
-    train = [v.toIValue() for v in node.inputs() if v.type() == "bool"]
+    train = [v.toIValue() for v in node.inputs() if v.type().kind() == "BoolType"]
     packet = getattr(cresset.ops.aten, node.kind()[len("aten::"):], None)
-    random = packet is not None and any(getattr(packet, name)._nondeterministic_seeded for name in packet.overloads())
+    random = packet is not None and any(getattr(packet, name)._draws for name in packet.overloads())
     return random and (not train or train[0] is not False)
 
 
@@ -987,11 +998,30 @@ def _compare_graphs(traced, again):
 # --- entry points ---
 
 def _trace_function(fn, inputs, kwargs, strict):
-    recorder, parameters, outputs = _run(fn, None, inputs, kwargs)
+    return _compiled(fn, *_run(fn, None, inputs, kwargs), strict)
+
+
+def _compiled(fn, recorder, parameters, outputs, strict):
     writer = _Writer(recorder, outputs)
     head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
     wanted = f"{_frontend._module_name(fn)}.{getattr(fn, '__name__', 'forward')}".replace("<lambda>", "_lambda")
     return _compile(recorder, None, wanted, head, names, body)
+
+
+def trace_graph(fn, inputs, kwargs, strict):
+    """The graph of a function or module, what the call returned, and the inputs.  Parameters and buffers of a module are inputs."""
+    if isinstance(fn, Module):
+        module, count = fn, len(inputs)
+        state = dict(module.named_parameters()) | dict(module.named_buffers())
+        inputs = (*inputs, *state.values())
+
+        def fn(*given):
+            return cresset.func.functional_call(module, dict(zip(state, given[count:])), given[:count], kwargs)
+        fn.__module__, fn.__name__, kwargs = type(module).__module__, type(module).__name__, {}
+    with _frontend.attempt():
+        recorder, parameters, outputs = _run(fn, None, inputs, kwargs)
+        function = _compiled(fn, recorder, parameters, outputs, strict)
+    return function.graph, outputs, inputs
 
 
 def _trace_methods(module, calls, strict):

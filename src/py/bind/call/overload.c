@@ -1,4 +1,5 @@
 /* torch's overloads as Python data, from which cresset.ops.aten is made. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 
 static PyObject *schema_text(const cr_op *op, const char *name, const cr_overload *o)
@@ -40,13 +41,14 @@ static PyObject *overload_object(const cr_op *op, const char *name, const cr_ove
 {
     const cr_op *entry = op->inplace_of ? op->inplace_of : op;
 
-    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:N,s:I,s:I,s:I,s:I,s:I,s:O,s:O}", "name", o->name,
-                         "schema", schema_text(op, name, o), "callable", callable_of(op, name),
-                         "record", cr_py_record(op), "returns", cr_py_op_results(op), "scalars",
-                         (unsigned)o->scalars, "numbers", (unsigned)o->numbers, "absent",
-                         (unsigned)o->absent, "required", (unsigned)o->required, "positional",
-                         (unsigned)o->positional, "random",
-                         entry->words & CR_WORD_RANDOM ? Py_True : Py_False, "view",
+    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:N,s:I,s:I,s:I,s:I,s:I,s:O,s:O,s:O}", "name",
+                         o->name, "schema", schema_text(op, name, o), "callable",
+                         callable_of(op, name), "record", cr_py_record(op), "returns",
+                         cr_py_op_results(op), "scalars", (unsigned)o->scalars, "numbers",
+                         (unsigned)o->numbers, "absent", (unsigned)o->absent, "required",
+                         (unsigned)o->required, "positional", (unsigned)o->positional, "random",
+                         entry->words & CR_WORD_RANDOM ? Py_True : Py_False, "draws",
+                         cr_op_draws(entry) ? Py_True : Py_False, "view",
                          op->does == CR_DOES_MAP ? Py_True : Py_False);
 }
 

@@ -2119,6 +2119,19 @@ static PyObject *script_compile(PyObject *module, PyObject *arg)
     return st ? cr_py_raise(st) : script_wrap_function(f);
 }
 
+/* _script_of_graph(qualified, text): a function that runs the graph. */
+static PyObject *script_of_graph(PyObject *module, PyObject *args)
+{
+    const char *name, *text;
+    cr_sfunction *f;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ss", &name, &text) || !script_start())
+        return NULL;
+    cr_status st = cr_sunit_define_graph(script_unit, name, text, &f);
+    return st ? cr_py_raise(st) : script_wrap_function(f);
+}
+
 /* The annotation of a parameter in source text. */
 static const char *script_annotation_of(const cr_sparam *p)
 {
@@ -2693,6 +2706,8 @@ static PyMethodDef script_functions[] = {
     {"_script_add_constant", script_add_constant, METH_VARARGS, "Adds a constant of a class."},
     {"_script_class_attributes", script_class_attributes, METH_O, "Attributes of a class."},
     {"_script_add_hook", script_add_hook, METH_VARARGS, "Makes a method a hook."},
+    {"_script_of_graph", script_of_graph, METH_VARARGS,
+     "_script_of_graph(qualified, text): a function that runs the graph."},
     {"_script_call_python", script_call_python, METH_VARARGS,
      "Makes a function one of Python."},
     {"_script_finish_tuple", script_finish_tuple, METH_O, "Makes the type of a named tuple."},
