@@ -2,6 +2,7 @@
 import math
 
 from . import _C, _root
+from ._features import SymBool
 
 _FAILED = ("Expected cond to be True, but got False. (Could this error message be improved? If so, "
            "please report an enhancement request to PyTorch.)")
@@ -9,6 +10,8 @@ _FAILED = ("Expected cond to be True, but got False. (Could this error message b
 
 def _check_with(error_type, cond, message):
     """Raises error_type with the text of `message()` unless cond is true."""
+    if isinstance(cond, SymBool):
+        return cond.assume(error_type, message)
     if not isinstance(cond, (bool, _C.Symbol)):
         raise TypeError(f"cond must be a bool, but got {type(cond)}")
     if cond:

@@ -330,7 +330,7 @@ def load_library(path):
 def packet_of(name):
     """Returns the packet of "add", "aten::add" or "mylib::f"."""
     from . import ops as public
-    namespace, colons, rest = name.partition("::")
+    namespace, colons, rest = name.partition("#")[0].partition("::")  # f#2: the second definition of f
     return getattr(getattr(public, namespace), rest) if colons else getattr(public.aten, name)
 
 

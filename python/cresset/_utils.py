@@ -127,6 +127,12 @@ def _element_size(dtype):
     return dtype.itemsize
 
 
+def is_compiling():
+    """Whether torch.compile or torch.export traces the caller: torch.compiler.is_compiling under its earlier name."""
+    from .compiler import is_compiling as found
+    return found()
+
+
 def _get_device_index(device, optional=False, allow_cpu=False):
     """Returns the index of a device; with `optional` that of the current one where none is given."""
     from . import _C, accelerator

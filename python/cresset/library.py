@@ -1,11 +1,12 @@
 """Operators of programs: definitions, kernels, derivatives, fakes.  They are in torch.ops."""
+import contextlib
 import functools
 import inspect
 import sys
 
 from . import _C
 from ._C import Tensor
-from ._library.operators import _DEVICE_KEYS as _KINDS, Operator, TableOperator, registry, split_name
+from ._library.operators import _DEVICE_KEYS as _KINDS, Operator, TableOperator, forget, registry, split_name
 from ._library.schemas import infer_schema
 from ._ops import OpOverload, OpOverloadPacket, table_overloads
 
@@ -86,6 +87,24 @@ class Library:
 
     def _register_fake(self, op_name, fn, _stacklevel=1, *, allow_override=False):
         _set_fake(_find(f"{self.ns}::{op_name}"), fn)
+
+    def _destroy(self):
+        """Removes the operators that this library defined."""
+        for name in self._op_defs:
+            forget(name)
+        self._op_defs.clear()
+        if self.kind == "DEF":
+            _owners.pop(self.ns, None)
+
+
+@contextlib.contextmanager
+def _scoped_library(*args, **kwargs):
+    """A Library whose operators exist inside of the block."""
+    library = Library(*args, **kwargs)
+    try:
+        yield library
+    finally:
+        library._destroy()
 
 
 def _define(qualname, schema, place):

@@ -364,6 +364,11 @@ void cr_recorder_record_copies(cr_recorder *r);
 /* Records each call that the program makes as one call, also one that autograd would split, a
  * handler of Python takes, or a program's operator makes of others. */
 void cr_recorder_record_whole(cr_recorder *r);
+/* Of a recorder of whole calls: whether calls whose sizes depend on elements are left out,
+ * since a handler of Python makes their results by other calls. */
+void cr_recorder_sized_apart(cr_recorder *r, bool apart);
+/* The calls so far, without outputs; borrowed. */
+const cr_graph *cr_recorder_graph(const cr_recorder *r);
 void cr_recorder_drop(cr_recorder *r);
 /* True while a recorder with parts records. */
 bool cr_recorder_has_parts(void);

@@ -30,7 +30,7 @@ typedef struct {
 struct cr_recorder {
     cr_session *session;
     uint64_t serial;
-    bool parts, whole, backward, copies;
+    bool parts, whole, apart, backward, copies;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
     cr_map storages; /* bytes -> index + 1 of the last tensor of `seen` over them */
@@ -104,6 +104,10 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
 void cr_recorder_record_copies(cr_recorder *r) { r->copies = true; }
 
 void cr_recorder_record_whole(cr_recorder *r) { r->whole = true; }
+
+void cr_recorder_sized_apart(cr_recorder *r, bool apart) { r->apart = apart; }
+
+const cr_graph *cr_recorder_graph(const cr_recorder *r) { return r->g; }
 
 /* At most one recorder watches a tensor. */
 void cr_recorder_borrow(cr_recorder *r)
@@ -612,10 +616,37 @@ static bool has_parts(const cr_op *op)
 
 cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);
 
+static bool value_has_symbol(const cr_value *v);
+static bool fails_without_bytes(const cr_op *op, const cr_value *arg);
+
+static bool needs_elements(const cr_op *op, const cr_value *arg)
+{
+    cr_recorder *r = cr_recorder_pause();
+    uint32_t was = cr_thread.exclude;
+
+    cr_thread.exclude |= CR_STAGE_BIT(PYTHON); /* a handler answers for its own tensors */
+    bool fails = fails_without_bytes(op, arg);
+    cr_thread.exclude = was;
+    cr_recorder_resume(r);
+    return fails;
+}
+
+/* Operators whose sizes depend on elements, where a handler of Python makes the results. */
+static bool is_apart(const cr_op *op, const cr_value *arg)
+{
+    if (!active->apart || !cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES))
+        return false;
+    for (int i = 0; i < op->param_count; i++)
+        if (value_has_symbol(&arg[i]))
+            return false;
+    return op->words & CR_WORD_SIZED_BY_VALUES ||
+           (op->does == CR_DOES_IS && has_parts(op) && needs_elements(op, arg));
+}
+
 static cr_handled record_handling(const cr_op *op, const cr_value *arg)
 {
     if (active->whole)
-        return CR_HANDLED_WHOLE;
+        return is_apart(op, arg) ? CR_HANDLED_PARTS : CR_HANDLED_WHOLE;
     return active->parts && cr_recorder_handling ? cr_recorder_handling(op, arg)
                                                  : CR_HANDLED_NOT;
 }
@@ -766,8 +797,11 @@ static bool autocasts(void)
 
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    if (!active || record_handling(op, arg) == CR_HANDLED_PARTS)
-        return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    if (!active || record_handling(op, arg) == CR_HANDLED_PARTS) {
+        bool calls = active && active->whole && op->does == CR_DOES_IS && has_parts(op);
+        return calls ? op->kernel_stage(op, arg, result) /* its parts are recorded */
+                     : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    }
     if (CR_UNLIKELY(op->words & CR_WORD_SPARSE || cr_any_tensor(op, arg, cr_is_sparse))) {
         cr_recorder_refuse("a sparse tensor is used");
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);

@@ -1,5 +1,5 @@
 """One of two functions, by a predicate."""
-from .. import Tensor
+from .. import SymBool, Tensor
 from ..utils._pytree import tree_leaves, tree_unflatten
 from . import checked
 
@@ -41,6 +41,8 @@ def cond(pred, true_fn, false_fn, operands=()):
     """
     if isinstance(pred, (bool, int, float)):
         return (true_fn if pred else false_fn)(*operands)
+    if isinstance(pred, SymBool):
+        pred = pred.tensor()
     _check(pred, true_fn, false_fn, operands)
     if checked.tracing() is not None:
         from ..export._control import trace_cond

@@ -120,6 +120,23 @@ _PLAIN = {"Tensor": Tensor, "int": (int, _C.dtype, _C.layout, _C.memory_format),
           "number": (*_NUMBERS, Tensor), "List[Tensor]": (list, tuple), "Device": (_C.device, str)}
 
 
+def forget(qualname):
+    """Removes the definition of an operator: later calls by its name do not find it."""
+    found = registry.pop(qualname, None)
+    if found is None:
+        return
+    found.packet._made.pop(found.overload, None)
+    found.packet.__dict__.pop(found.overload, None)
+    if not found.packet._made:
+        defined_packets.pop((found.namespace, found.name), None)
+
+
+def composites():
+    """{overload: function} of operators of programs that are made of other operators."""
+    return {found.op: found.kernels["all"] for found in registry.values()
+            if found.composite and not found.opaque and found.namespace != "aten"}
+
+
 class Operator:
     """One overload.  C calls the object with all arguments, in the schema's order."""
 
@@ -133,6 +150,7 @@ class Operator:
         self.cast = {}      # {device type: dtype under autocast}
         self.checks_alias = False
         self.opaque = False  # graphs keep its calls as they are
+        self.composite = False  # its kernel is made of other operators, also for derivatives
         self.function = None
         self.definition = None  # where the program defined it
         self._define(schema)
@@ -170,6 +188,7 @@ class Operator:
         """Registers a kernel for a dispatch key."""
         if key in _ALL:
             self.kernels["all"] = function
+            self.composite = key == "CompositeImplicitAutograd"
         elif key == "Meta":
             self.fake = function
             self.kernels["meta"] = function

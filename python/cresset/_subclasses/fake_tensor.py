@@ -8,9 +8,11 @@ A tensor of one element that torch.tensor made keeps its element (`constant`), a
 such tensors only, so that `item()` works on them.
 """
 import contextlib
+import operator
 import weakref
 
 from .. import Tag, Tensor, _C, nn
+from .._functorch import config
 from ..overrides import TorchFunctionMode
 from ..utils._python_dispatch import (TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack,
                                       is_traceable_wrapper_subclass)
@@ -65,6 +67,7 @@ class FakeTensor(Tensor):
     _recorded_whole = True  # make_fx records the call, not what dispatch() calls
     fake_mode = None
     constant = None
+    real_tensor = None  # the tensor with elements, where _functorch.config.fake_tensor_propagate_real_tensors is true
 
     @staticmethod
     def __new__(cls, fake_mode, elem, device):
@@ -85,6 +88,23 @@ class FakeTensor(Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         modes = {id(x.fake_mode): x.fake_mode for x in tree_leaves((args, kwargs)) if isinstance(x, FakeTensor)}
         return next(iter(modes.values())).dispatch(func, args, kwargs or {})
+
+    def item(self):
+        values = self.fake_mode.values if self.constant is None else None
+        return super().item() if values is None else values.item(self)
+
+    def __bool__(self):
+        values = self.fake_mode.values if self.constant is None else None
+        return bool((self if values is None or self.dtype == _C.bool else self.ne(0)).item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __float__(self):
+        return float(self.item())
+
+    def __index__(self):
+        return operator.index(self.item())
 
     def tolist(self):
         if self.dim() == 0:
@@ -183,6 +203,7 @@ class FakeTensorMode(TorchDispatchMode):
     """
 
     _recorded_whole = True
+    values = None  # makes numbers and sizes that depend on elements, while torch.export traces (export/_unbacked.py)
 
     def __init__(self, *, allow_fallback_kernels=True, allow_non_fake_inputs=False, shape_env=None, static_shapes=None,
                  export=False):
@@ -204,7 +225,8 @@ class FakeTensorMode(TorchDispatchMode):
             raise UnsupportedFakeTensorException(f"a tensor of the layout {tensor.layout}")
         key = id(tensor)
         if key not in self._fakes:
-            with _disable_current_modes(), _C.DisableTorchFunctionSubclass():
+            paused = contextlib.nullcontext() if self.values is None else self.values.paused()
+            with paused, _disable_current_modes(), _C.DisableTorchFunctionSubclass():
                 made = self._fake_of(tensor)
             self._fakes[key] = weakref.ref(tensor, lambda _: self._fakes.pop(key, None)), made
         return self._fakes[key][1]
@@ -213,6 +235,8 @@ class FakeTensorMode(TorchDispatchMode):
         whole = self._whole_of(tensor)
         made = self._part_of(whole, tensor)
         made._whole = whole
+        if config.fake_tensor_propagate_real_tensors:
+            made.real_tensor = tensor.detach().clone()
         if isinstance(tensor, nn.Parameter):
             made = nn.Parameter(made, tensor.requires_grad)
         elif tensor.requires_grad and tensor.is_leaf:
@@ -268,6 +292,8 @@ class FakeTensorMode(TorchDispatchMode):
         """Calls an operator on fakes and returns fakes."""
         if func._opname in ("lift_fresh", "lift"):
             return self._lifted(args[0])
+        if self.values is not None and not self.values.inside and Tag.dynamic_output_shape in func.tags:
+            return self.values.dispatch(func, args, kwargs)
         args, kwargs = self._all_fakes(func, args, kwargs)
         fakes = [x for x in tree_leaves((args, kwargs)) if isinstance(x, FakeTensor)]
         if self._keeps_constants(func, fakes, kwargs):
@@ -277,7 +303,19 @@ class FakeTensorMode(TorchDispatchMode):
         _check_devices(func, fakes)
         if fakes and func._schema.returns and not any("Tensor" in r.type for r in func._schema.returns):
             raise DataDependentOutputException(func)
-        return self._run(func, args, kwargs, fakes)
+        out = self._run(func, args, kwargs, fakes)
+        if config.fake_tensor_propagate_real_tensors and fakes and func.namespace != "cresset_export" and \
+                all(x.real_tensor is not None for x in fakes):
+            self.set_real(func, args, kwargs, out)
+        return out
+
+    def set_real(self, func, args, kwargs, out):
+        """Gives the results of a call the elements that the operator computes."""
+        with _disable_current_modes(), _C.no_grad(), contextlib.nullcontext() if self.values is None else self.values.paused():
+            real = func(*tree_map_only(FakeTensor, lambda x: x.real_tensor, args), **tree_map_only(FakeTensor, lambda x: x.real_tensor, kwargs))
+        for x, value in zip(tree_leaves(out), tree_leaves(real)):
+            if isinstance(x, FakeTensor):
+                x.real_tensor = value
 
     def _all_fakes(self, func, args, kwargs):
         leaves, spec = tree_flatten((args, kwargs))

@@ -55,11 +55,12 @@ class Constraints:
     """The sizes of a recording that may vary.
 
         dims     the DimSpecs, of which those with a number vary
+        values   the numbers that depend on elements (_unbacked.Values)
         sizes()  {number: Expr}
     """
 
-    def __init__(self, recorded, dims, leaves):
-        self.recorded, self.all_dims, self.leaves = recorded, dims, leaves
+    def __init__(self, recorded, dims, leaves, values):
+        self.recorded, self.all_dims, self.leaves, self.values = recorded, dims, leaves, values
         self.dims = [d for d in dims if d.varies]
         self.equal = {}       # symbol -> Expr that replaces it
         self.lower, self.upper = {}, {}
@@ -151,14 +152,15 @@ class Constraints:
         for varying in [free, *([s] for s in free if len(free) > 1)]:
             fixed = {s: Expr.of(self.hint_of[s]) for s in free if s not in varying}
             try:
-                sized = value_sizes(self.recorded, {d.number: self.expr(d).subs(fixed) for d in self.dims}, self.hint_of)
+                sized = value_sizes(self.recorded, {k: e.subs(fixed) for k, e in self.sizes().items()}, self.hint_of, self.bounds(),
+                                    self.values.facts)
                 if varying == free:
                     return sized
             except ValueError:
                 if len(varying) == 1:
                     self._fix(varying[0])
         try:
-            return value_sizes(self.recorded, {d.number: self.expr(d) for d in self.dims}, self.hint_of)
+            return value_sizes(self.recorded, self.sizes(), self.hint_of, self.bounds(), self.values.facts)
         except ValueError:
             for s in self._free():
                 self._fix(s)
@@ -169,13 +171,16 @@ class Constraints:
         self.equal[s] = Expr.of(self.hint_of[s])
 
     def _use_guards(self):
-        known = {d.number: Expr.symbol(d.symbol) for d in self.dims}
+        known = {**{d.number: Expr.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}
         sized = self._value_sizes()
         exprs = number_expressions(self.recorded.numbers, known, sized)
         for test, a, b, holds in self.recorded.guards:
             if exprs[a] is None or exprs[b] is None or exprs[a].is_number and exprs[b].is_number:
                 continue
             condition = Condition(exprs[a], _TESTS[test, holds], exprs[b])
+            if self.values.symbols.keys() & {*condition.left.free_symbols, *condition.right.free_symbols}:
+                self.values.check_guard(condition)
+                continue
             if condition.test == "==" and self.join(condition.left, condition.right):
                 self._note(condition)
             elif not self._implied(condition):
@@ -320,7 +325,9 @@ class Constraints:
         self._number_dims()
         self._use_dims()
         self._check_small()
+        self._add_values()
         if not self.dims:
+            self._use_guards()
             return
         self._probe()
         self._use_guards()
@@ -344,15 +351,24 @@ class Constraints:
             raise UserError(f"Constraints violated ({names})! {_MORE}\n" + "\n".join(lines) + "\nSuggested fixes:\n" +
                             "\n".join(fixes))
 
+    def _value_numbers(self):
+        return self.values.numbers(self.values.trace.recorder)
+
+    def _add_values(self):
+        """Adds the symbols that depend on elements, and equalities with sizes that the program states."""
+        for s in self.values.symbols.values():
+            self.hint_of[s.name] = s.hint
+            self.lower[s.name], self.upper[s.name] = s.lower, s.upper
+
     def sizes(self):
-        """{number of the recording: Expr} for sizes of inputs."""
-        return {d.number: self.expr(d) for d in self.dims}
+        """{number of the recording: Expr} for sizes of inputs, and numbers that depend on elements."""
+        return {**{d.number: self.expr(d) for d in self.dims}, **self._value_numbers()}
 
     def hints(self):
         return dict(self.hint_of)
 
     def bounds(self):
-        return {s: (self.lower[s], self.upper[s]) for s in self.hint_of}
+        return {s: (self.lower[s] or 0, self.upper[s]) for s in self.hint_of}
 
     def ranges(self):
         """{expression: ValueRange} for the sizes that vary."""
@@ -365,6 +381,7 @@ class Constraints:
                 out[e] = ValueRange(d.bounds[0], d.bounds[1])
             for s in e.free_symbols:
                 out.setdefault(Expr.symbol(s), ValueRange(self.lower[s], self.upper[s]))
+        out.update({s.expr: ValueRange(s.lower, s.upper) for s in self.values.symbols.values() if s.kind is not float})
         return out
 
     def guards(self):

@@ -38,25 +38,30 @@ class _Branch:
         self.recorded = self.recorder.finish(self.results)
         self.extra = [(names[0], rest[0]) for names, op, *rest in self.recorded.nodes() if op is None]
         from ._graph import used_sizes
-        if trace.dims and (self.recorded.guards or used_sizes(self.recorded)):
+        if trace.dims and not trace.values.numbers(self.recorder) and (self.recorded.guards or used_sizes(self.recorded)):
             raise UserError("torch.cond: a branch uses a size that varies as a number, which an exported branch cannot do")
 
     def _run(self, trace, function, operands):
         outer, trace.running = trace.running, self.recorder
-        trace.mode.recorder = trace.sources.recorder = self.recorder
+        trace.sources.recorder = self.recorder
         self.recorder.start()
+        paused, trace.values.is_paused = trace.values.is_paused, False
         try:
             return function(*operands)
         finally:
+            trace.values.is_paused = paused
             self.recorder.stop()
-            trace.running = trace.mode.recorder = trace.sources.recorder = outer
+            trace.values.resume(outer)
+            trace.running = trace.sources.recorder = outer
 
     def module(self, trace, names, tensors):
         """The branch as a GraphModule that takes all operands; names: of its placeholders."""
         from ..fx import GraphModule
         from ._graph import GraphBuilder
         from .graph_signature import InputKind, InputSpec, TensorArgument
-        builder = GraphBuilder(self.recorded, trace.mode, trace.sources)
+        numbers = trace.values.numbers(self.recorder)
+        builder = GraphBuilder(self.recorded, trace.mode, trace.sources, numbers or None, trace.values.all_hints(),
+                               trace.values.all_bounds(), trace.values.facts)
         builder.trace = trace
         known = dict(zip(map(id, self.tensors), self.recorded.inputs))
         known.update((id(x), name) for name, x in self.extra)
@@ -107,12 +112,8 @@ def _operator():
 
 def trace_cond(trace, pred, true_fn, false_fn, operands):
     """Records torch.cond in the call that `trace` traces; returns fakes of its results."""
-    recorder = trace.running
-    recorder.stop()
-    try:
+    with trace.values.paused():
         site = CondSite(trace, pred, (true_fn, false_fn), tuple(operands))
-    finally:
-        recorder.start()
     trace.sites[site.number] = site
     return site.call()
 
@@ -126,11 +127,14 @@ def _first_branches(module):
     for node in module.graph.nodes:
         if node.op == "get_attr" and node.target in modules:
             continue
-        if node.target is ops.higher_order.cond:
+        if node.target is ops.aten.item.default:
+            val = node.meta["val"]
+            at[node] = val if isinstance(val, (bool, float)) else int(val)  # the number of the example
+        elif node.target is ops.higher_order.cond:
             _, branch, _, operands = node.args
             at[node] = graph.call_module(branch.target, tuple(at[x] for x in operands))
         else:
-            at[node] = graph.node_copy(node, lambda n: at[n])
+            at[node] = graph.node_copy(node, at.__getitem__)
     return GraphModule(modules, graph)
 
 

@@ -205,8 +205,9 @@ class CustomDecompTable(dict):
     """The default table, which programs change before they give it to run_decompositions()."""
 
     def __init__(self):
+        from .._library.operators import composites
         from ._decompositions import TABLE
-        super().__init__(TABLE)
+        super().__init__({**TABLE, **composites()})
 
     def materialize(self):
         """The table as a dict."""

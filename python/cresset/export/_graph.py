@@ -11,18 +11,20 @@ from ..fx.graph import Graph, _snake_case
 from ..fx.passes.shape_prop import _extract_tensor_metadata
 from .._size_expr import Expr, parse
 from ._fakes import make_fake
-from .graph_signature import (ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec, SymIntArgument,
-                              TensorArgument)
+from .graph_signature import (ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec, SymBoolArgument,
+                              SymFloatArgument, SymIntArgument, TensorArgument)
 
 _EXPRESSIONS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": operator.pow,
                 "floordiv": lambda a, b: Expr.apply("floordiv", a, b), "mod": lambda a, b: Expr.apply("mod", a, b),
                 "neg": lambda a, _=None: -a}
 
 
-def samples_of(recorded, known, hints, bounds=None):
-    """Up to 12 choices {number: size} that the program takes, those of the example first.  hints and bounds: of symbols."""
+def samples_of(recorded, known, hints, bounds=None, facts=()):
+    """Up to 12 choices {number: size} that the program takes, those of the example first.  hints and bounds: of symbols;
+    facts: Conditions that hold."""
     draw, out = random.Random(0), [{k: e.at(hints) for k, e in known.items()}]
     symbols = list(dict.fromkeys(s for e in known.values() for s in e.free_symbols))
+    elements = [s for s in symbols if s.startswith("u")]
     for attempt in range(120):
         values = dict(hints)
         for s in symbols:
@@ -30,7 +32,11 @@ def samples_of(recorded, known, hints, bounds=None):
             n = hints[s]
             new = (n + draw.randint(1, 9), n * draw.randint(1, 4), 2 * n + draw.randint(0, 6), draw.randint(max(low, 1), n + 4))[attempt % 4]
             values[s] = max(max(low, 1), new if high is None else min(high, new))
+        if attempt % 3 == 2:  # numbers that depend on elements may have to be equal
+            values.update({s: values[elements[0]] for s in elements})
         one = {k: e.at(values) for k, e in known.items()}
+        if not all(fact.holds(values) for fact in facts):
+            continue
         if len(out) < 12 and one not in out and all(n > 0 for n in one.values()) and takes(recorded, one):
             out.append(one)
     return out
@@ -44,11 +50,11 @@ def takes(recorded, sizes):
         return False
 
 
-def value_sizes(recorded, known, hints, bounds=None):
+def value_sizes(recorded, known, hints, bounds=None, facts=()):
     """{value: its sizes as Exprs}, where known has those of inputs, {number: Expr}; empty if no size varies."""
     if all(e.is_number for e in known.values()):
         return {name: [Expr.of(int(n)) for n in sizes] for name, (_, sizes, *_) in recorded.types().items()} if known else {}
-    samples = samples_of(recorded, known, hints, bounds)
+    samples = samples_of(recorded, known, hints, bounds, facts)
     if len(samples) < 2:
         return {}
     names, out = {f"_s{k}": e for k, e in known.items()}, {}
@@ -115,16 +121,17 @@ class GraphBuilder:
         sizes       {number of the recording: Expr} for sizes of inputs
         hints       {symbol: value in the example inputs}
         bounds      {symbol: (least, greatest or None)}
+        facts       Conditions on numbers that depend on elements
     """
 
-    def __init__(self, recorded, mode, sources=None, sizes=None, hints=None, bounds=None):
+    def __init__(self, recorded, mode, sources=None, sizes=None, hints=None, bounds=None, facts=()):
         self.recorded, self.mode, self.sources = recorded, mode, sources
         self.graph, self.env, self.vals, self.specs = Graph(), {}, {}, []
         self.types, self.inputs, self.constants = recorded.types(), set(recorded.inputs), {}
         self.numbers = recorded.numbers if sizes is not None else []
-        self.sized = value_sizes(recorded, sizes or {}, hints, bounds)
+        self.sized = value_sizes(recorded, sizes or {}, hints, bounds, facts)
         self.exprs = number_expressions(self.numbers, sizes or {}, self.sized)
-        self.number_nodes = {}  # index of a number -> fx node or number
+        self.number_nodes, self.size_of = {}, {}  # index of a number -> fx node or number; Expr -> fx node
         self.literals, self.modules, self.trace = set(), {}, None
         self.hints = hints or {}  # symbol -> value in the example inputs
 
@@ -176,7 +183,7 @@ class GraphBuilder:
             node = self.graph.call_function(cresset.ops.aten.sym_size.int, (tensor, dim), name=name)
             self.describe_number(node, expr)
             made[expr] = node
-        self.size_of = made
+        self.size_of.update(made)
 
     def describe_number(self, node, expr):
         node.meta["val"] = symbolic(expr, expr.at(self.hints))
@@ -212,6 +219,30 @@ class GraphBuilder:
             node.meta["val"] = _ARITHMETIC[how](*(x.meta["val"] if hasattr(x, "meta") else x for x in node.args))
         return node
 
+    def expression(self, e):
+        """The node of an expression of symbols that have nodes, or the number."""
+        if e.is_number:
+            return e.value
+        if e in self.size_of:
+            return self.size_of[e]
+        out = None
+        for atoms, c in e.terms.items():
+            term = None
+            for atom in atoms:
+                one = self.size_of[Expr.symbol(atom)] if isinstance(atom, str) else self._applied(*atom)
+                term = one if term is None else self._computed("mul", term, one)
+            term = c if term is None else term if c == 1 else self._computed("mul", c, term)
+            out = term if out is None else self._computed("add", out, term)
+        return out
+
+    def _applied(self, function, operands):
+        return self._computed(function, *map(self.expression, operands))
+
+    def _computed(self, how, *operands):
+        node = self.graph.call_function(_ARITHMETIC[how], operands, name=how)
+        node.meta["val"] = _ARITHMETIC[how](*(x.meta["val"] if hasattr(x, "meta") else x for x in operands))
+        return node
+
     # --- calls ---
 
     def value(self, x):
@@ -223,6 +254,10 @@ class GraphBuilder:
         return [self.value(item) for item in x] if isinstance(x, list) else x
 
     def call(self, names, op, overload, arguments, source):
+        if self.trace is not None and self.trace.values.sites:
+            from ._unbacked import OPERATOR, add_values
+            if op == OPERATOR:
+                return add_values(self, self.trace.values.sites[arguments["site"]], names, arguments, source)
         if self.trace is not None and self.trace.sites:
             from ._control import OPERATOR, add_site
             if op == OPERATOR:
@@ -304,18 +339,35 @@ class GraphBuilder:
         values, args, specs = iter(values), [], []
         for x in leaves:
             node = self.env[next(values)] if isinstance(x, cresset.Tensor) else \
-                self.number(x) if isinstance(x, NumberOutput) else x
+                self.number(x) if isinstance(x, NumberOutput) else self.condition(x) if isinstance(x, ConditionOutput) else x
             args.append(node)
             named = hasattr(node, "meta")
             arg = ConstantArgument("", node) if not named else \
-                TensorArgument(node.name) if isinstance(x, cresset.Tensor) else SymIntArgument(node.name)
+                TensorArgument(node.name) if isinstance(x, cresset.Tensor) else _number_argument(node)
             specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg, None))
         self.graph.output(tuple(args))
         return specs
 
 
+    def condition(self, x):
+        from ._unbacked import condition_node
+        return condition_node(self, x.condition)
+
+
+def _number_argument(node):
+    val = node.meta.get("val")
+    return (SymBoolArgument if isinstance(val, bool) else SymFloatArgument if isinstance(val, float) else SymIntArgument)(node.name)
+
+
 class NumberOutput(int):
     """A result that is a number of the recording, by its index."""
+
+
+class ConditionOutput:
+    """A result that is a condition on numbers."""
+
+    def __init__(self, condition):
+        self.condition = condition
 
 
 _USUAL_COPY = {"layout": None, "device": None, "pin_memory": None, "non_blocking": False, "memory_format": None}

@@ -5,6 +5,7 @@ import sys
 import cresset
 
 from .. import Tensor
+from .._subclasses.fake_tensor import FakeTensor
 from .._utils import torch_name
 from ..nn.modules import module as module_file
 from ..overrides import TorchFunctionMode
@@ -28,6 +29,19 @@ def _class_name(module):
 def _function_name(function):
     kind = type(function).__name__
     return f"{kind}.{getattr(function, '__name__', kind)}"
+
+
+def _tensor_of_symbols(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """torch.tensor() of numbers of which some are symbols."""
+    if dtype is None:
+        kinds = {type(x) if type(x) is not cresset._C.Symbol else x.__class__ for x in tree_leaves(data)}
+        dtype = cresset.get_default_dtype() if float in kinds else cresset.int64
+
+    def made(x):
+        if isinstance(x, (list, tuple)):
+            return cresset.stack([made(item) for item in x])
+        return cresset.scalar_tensor(x, dtype=dtype, device=device)
+    return made(data).requires_grad_() if requires_grad else made(data)
 
 
 class Source:
@@ -113,6 +127,10 @@ class Sources(TorchFunctionMode):
         modules = {f"L__self__{key}": (path, cls) for path, cls, key in filter(None, self.stack)}
         self.recorder.at(str(len(self.notes)))
         self.notes.append(Source(self._frames(), modules, (f"{short}_{self.calls[short]}", name)))
+        if func is cresset.tensor and any(type(x) is cresset._C.Symbol for x in tree_leaves(args)):
+            func = _tensor_of_symbols
+        elif func is cresset.is_nonzero and args and isinstance(args[0], FakeTensor):
+            func = bool
         out = func(*args, **(kwargs or {}))
         self._note_grad(short, args, kwargs, out)
         return out

@@ -16,27 +16,13 @@ from .._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutp
 from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..utils._pytree import tree_flatten, tree_unflatten
 from ._constraints import Constraints
-from ._graph import GraphBuilder, NumberOutput
+from ._graph import ConditionOutput, GraphBuilder, NumberOutput
 from ._inputs import DRAFT_NOTE, PlaceholderNames, check_call, leaves_of, placeholder_name
 from ._sources import Sources
+from ._unbacked import OtherExamples, Truth, Values
 from .dynamic_shapes import dim_specs
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, SymIntArgument, TensorArgument
-
-
-class ExportMode(FakeTensorMode):
-    """Makes fakes of tensors that the call finds elsewhere while a recorder, which it stops meanwhile, records."""
-
-    recorder = None
-
-    def _fake_of(self, tensor):
-        if self.recorder is None:
-            return super()._fake_of(tensor)
-        self.recorder.stop()
-        try:
-            return super()._fake_of(tensor)
-        finally:
-            self.recorder.start()
 
 
 def _containers(x, found):
@@ -135,7 +121,7 @@ class KeptCall:
 class Trace:
     """One call of a module, recorded.  kept: the paths of modules of whose calls it keeps arguments and results."""
 
-    def __init__(self, mod, args, kwargs, dynamic_shapes, kept=()):
+    def __init__(self, mod, args, kwargs, dynamic_shapes, kept=(), examples=None):
         self.mod, self.args, self.kwargs = mod, args, kwargs
         known = dict(mod.named_modules(remove_duplicate=False))
         for path in kept:
@@ -146,10 +132,11 @@ class Trace:
         self.leaves, self.in_spec = leaves_of(mod, args, kwargs)
         self.dims = dim_specs(mod, args, kwargs, self.leaves, dynamic_shapes)
         everything = [x.value for x in self.leaves], list(mod.parameters()), list(mod.buffers())
-        self.mode = detect_fake_mode(everything) or ExportMode(allow_non_fake_inputs=True, export=True)
+        self.mode = detect_fake_mode(everything) or FakeTensorMode(allow_non_fake_inputs=True, export=True)
         self.recorder = _C.Recorder(whole=True)
         self.running = self.recorder   # that of the branch of torch.cond whose function runs
         self.sites = {}                # number -> CondSite
+        self.values = Values(self, {} if examples is None else examples)
         self.known, self.kept = {}, []  # id of a fake -> its number among the recording's inputs
 
     def input(self, tensor):
@@ -185,6 +172,7 @@ class Trace:
             for leaf in self.leaves:
                 if getattr(leaf, "mask", 0):
                     self.recorder.dynamic(leaf.fake, leaf.mask)
+            self.values.name_dims()
             self.out = self.call(args, kwargs)
         self.results, self.out_spec = tree_flatten(self.out)
         others = [x for call in self.kept_calls for x in call.leaves()]
@@ -196,7 +184,9 @@ class Trace:
     def call(self, args, kwargs):
         self.sources = Sources(self.mod, self.recorder)
         self.recorder.start()
-        self.mode.recorder = self.recorder
+        self.mode.values = self.values
+        allowed, self.mode.allow_non_fake_inputs = self.mode.allow_non_fake_inputs, True
+        self.recorder.apart(True)
         outer = set_tracing(self)
         try:
             with self.mode, self.sources, self._keep_calls():
@@ -208,7 +198,8 @@ class Trace:
             raise GuardOnDataDependentSymNode(self._data_dependent(error)) from error
         finally:
             set_tracing(outer)
-            self.mode.recorder = None
+            self.mode.values, self.mode.allow_non_fake_inputs = None, allowed
+            self.recorder.decides(None)
             self.recorder.stop()
 
     @contextlib.contextmanager
@@ -253,9 +244,15 @@ class Trace:
     def _with_numbers(self, out):
         """The results, in which symbols are the numbers of the recording."""
         leaves, spec = tree_flatten(out)
-        if not any(type(x) is _C.Symbol for x in leaves):
+        if not any(type(x) is _C.Symbol or isinstance(x, Truth) for x in leaves):
             return out
-        return tree_unflatten([NumberOutput(_C._symbol_of(x)) if type(x) is _C.Symbol else x for x in leaves], spec)
+        return tree_unflatten([_number_output(x) for x in leaves], spec)
+
+
+def _number_output(x):
+    if isinstance(x, Truth):
+        return NumberOutput(x.number) if x.number is not None else ConditionOutput(x.condition)
+    return NumberOutput(_C._symbol_of(x)) if type(x) is _C.Symbol else x
 
 
 def _input_specs(trace):
@@ -296,7 +293,7 @@ def _add_arguments(trace, builder):
 def _build(trace, constraints):
     """The builder of the finished graph, and the specs of its outputs."""
     builder = GraphBuilder(trace.recorded, trace.mode, trace.sources, constraints.sizes(), constraints.hints(),
-                           constraints.bounds())
+                           constraints.bounds(), trace.values.facts)
     builder.trace = trace
     unique = PlaceholderNames().unique
     for leaf in trace.leaves:  # arguments keep their names
@@ -347,12 +344,25 @@ def _state(trace):
     return state, constants
 
 
+def _traced(mod, args, kwargs, dynamic_shapes, preserve, attempts=16):
+    """The Trace of one call, with values of elements for which the program's facts hold."""
+    examples = {}
+    for _ in range(attempts):
+        trace = Trace(mod, args, kwargs, dynamic_shapes, preserve, examples)
+        try:
+            trace.run()
+            return trace
+        except OtherExamples:
+            continue
+    raise UserError("torch.export.export: no values of the numbers that depend on elements were found for which all of torch._check() "
+                    "hold")
+
+
 def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=()):
     """The ExportedProgram of one call."""
     check_call(mod, args, kwargs)
-    trace = Trace(mod, args, kwargs or {}, dynamic_shapes, preserve)
-    trace.run()
-    constraints = Constraints(trace.recorded, trace.dims, trace.leaves)
+    trace = _traced(mod, args, kwargs or {}, dynamic_shapes, preserve)
+    constraints = Constraints(trace.recorded, trace.dims, trace.leaves, trace.values)
     constraints.solve()
     builder, outputs, signatures = _build(trace, constraints)
     state, constants = _state(trace)
@@ -361,6 +371,14 @@ def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=()):
     return ExportedProgram(module, builder.graph, ExportGraphSignature(builder.specs, outputs), state, constraints.ranges(),
                            _call_graph(trace, signatures), (args, kwargs or {}), {**builder.constants, **constants},
                            guards_code=constraints.guards())
+
+
+def _export(mod, args, kwargs=None, dynamic_shapes=None, *, strict=True, preserve_module_call_signature=(), pre_dispatch=False,
+            prefer_deferred_runtime_asserts_over_guards=False):
+    """export() under the name of torch's function; pre_dispatch has no effect: programs always have the operators that the
+    module called."""
+    return export(mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
+                  preserve_module_call_signature=preserve_module_call_signature)
 
 
 def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),

@@ -37,16 +37,16 @@ class CallSpec(NamedTuple):
 
 
 class ValueRange(NamedTuple):
-    """The bounds of a size; upper None: none."""
+    """The bounds of a number; None: none."""
 
-    lower: int
+    lower: int | None
     upper: int | None
 
     def __repr__(self):
-        return f"VR[{self.lower}, {'int_oo' if self.upper is None else self.upper}]"
+        return f"VR[{'-int_oo' if self.lower is None else self.lower}, {'int_oo' if self.upper is None else self.upper}]"
 
     def __contains__(self, n):
-        return self.lower <= n and (self.upper is None or n <= self.upper)
+        return (self.lower is None or self.lower <= n) and (self.upper is None or n <= self.upper)
 
 
 class _ReadOnly:

@@ -154,7 +154,7 @@ def _is_impure_function(function, impure_random):
         function = getattr(function, "default", function)
     schema = getattr(function, "_schema", None)
     return (function in _side_effectful_functions or (impure_random and _is_random(function)) or
-            (schema is not None and schema.is_mutable) or "meets" in getattr(function, "words", ()))
+            (schema is not None and (schema.is_mutable or not schema.returns)) or "meets" in getattr(function, "words", ()))
 
 
 class Node:

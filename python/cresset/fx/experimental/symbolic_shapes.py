@@ -3,11 +3,18 @@ from ..._dynamo.exc import ConstraintViolationError
 
 __all__ = ["ConstraintViolationError", "GuardOnDataDependentSymNode", "free_symbols", "free_unbacked_symbols",
            "guard_or_false", "guard_or_true", "statically_known_true", "statically_known_false", "has_free_symbols",
-           "has_free_unbacked_symbols", "is_concrete_bool", "is_concrete_int", "is_concrete_float"]
+           "has_free_unbacked_symbols", "is_concrete_bool", "is_concrete_int", "is_concrete_float", "ShapeEnv"]
 
 
 class GuardOnDataDependentSymNode(RuntimeError):
     """A condition depends on elements of a tensor."""
+
+
+class ShapeEnv:
+    """What FakeTensorMode takes as shape_env.  Sizes of fakes are numbers here, so it has no symbols and no guards."""
+
+    def __init__(self, *, should_record_events=None, tracked_fakes=None, **settings):
+        self.tracked_fakes, self.guards, self.var_to_range, self.settings = tracked_fakes, [], {}, settings
 
 
 def guard_or_false(condition):

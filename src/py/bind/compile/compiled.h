@@ -26,6 +26,9 @@ PyObject *cr_py_walk_items(PyObject *module, PyObject *args);
 
 /* The Symbol of the recorder's number `k`. */
 PyObject *cr_py_symbol(cr_recorder *r, int k);
+/* Lets a function of Python decide comparisons of the recording's symbols (Recorder.decides).
+ */
+void cr_py_symbols_decided(const cr_recorder *r, PyObject *function);
 /* _symbol_of(number): see graph.c. */
 PyObject *cr_py_symbol_of(PyObject *m, PyObject *x);
 /* 1: the guards of a _C.RecordedGraph hold for these inputs and numbers; 0: one fails; -1:

@@ -186,12 +186,11 @@ static PyObject *number_tuple(const cr_gnumber *n)
                : Py_BuildValue("(sii)", cr_gnum_fn_name[n->fn], n->a, n->b);
 }
 
-static PyObject *graph_numbers(PyObject *x, void *unused)
+static PyObject *numbers_of(const cr_graph *g)
 {
-    const cr_gnumbers *all = &((graph_object *)x)->g->numbers;
+    const cr_gnumbers *all = &g->numbers;
     PyObject *out = PyList_New((Py_ssize_t)all->list.len);
 
-    (void)unused;
     for (size_t i = 0; out && i < all->list.len; i++) {
         PyObject *one = number_tuple(&all->list.at[i]);
         if (!one)
@@ -200,6 +199,12 @@ static PyObject *graph_numbers(PyObject *x, void *unused)
             PyList_SET_ITEM(out, (Py_ssize_t)i, one);
     }
     return out;
+}
+
+static PyObject *graph_numbers(PyObject *x, void *unused)
+{
+    (void)unused;
+    return numbers_of(((graph_object *)x)->g);
 }
 
 /* _symbol_of(x) -> index in Graph.numbers of the symbol that x, an argument of a node, stands
@@ -424,9 +429,10 @@ static cr_scalar *symbols_given(const cr_graph *g, PyObject *given)
     while (PyDict_Next(given, &at, &key, &value)) {
         Py_ssize_t k = PyNumber_AsSsize_t(key, PyExc_IndexError);
         long long size = PyLong_AsLongLong(value);
-        if (!PyErr_Occurred() &&
-            (k < 0 || (size_t)k >= n || size < 0 || g->numbers.list.at[k].fn != CR_GNUM_SIZE))
-            PyErr_SetString(PyExc_ValueError, "takes() gets sizes of inputs by their index");
+        int fn = k < 0 || (size_t)k >= n ? CR_GNUM_CONST : g->numbers.list.at[k].fn;
+        if (!PyErr_Occurred() && fn != CR_GNUM_INPUT && (fn != CR_GNUM_SIZE || size < 0))
+            PyErr_SetString(PyExc_ValueError,
+                            "takes() gets sizes of inputs and numbers by their index");
         if (PyErr_Occurred()) {
             PyMem_Free(symbol);
             return NULL;
@@ -437,9 +443,8 @@ static cr_scalar *symbols_given(const cr_graph *g, PyObject *given)
 }
 
 /* takes(sizes) */
-static PyObject *graph_takes(PyObject *x, PyObject *given)
+static PyObject *takes_of(const cr_graph *g, PyObject *given)
 {
-    const cr_graph *g = ((graph_object *)x)->g;
     cr_session s = {.status = CR_OK};
     cr_graph *instance = NULL;
     cr_scalar *symbol;
@@ -455,6 +460,11 @@ static PyObject *graph_takes(PyObject *x, PyObject *given)
     cr_session_drop(&s);
     PyMem_Free(symbol);
     return st ? cr_py_raise(st) : PyBool_FromLong(fits);
+}
+
+static PyObject *graph_takes(PyObject *x, PyObject *given)
+{
+    return takes_of(((graph_object *)x)->g, given);
 }
 
 typedef struct {
@@ -473,9 +483,9 @@ static void graph_print_sizes(cr_session *s, void *context)
 }
 
 /* sizes(samples) */
-static PyObject *graph_sizes_text(PyObject *x, PyObject *list)
+static PyObject *sizes_text(const cr_graph *g, PyObject *list)
 {
-    sizes_job j = {.g = ((graph_object *)x)->g};
+    sizes_job j = {.g = g};
     PyObject *out = NULL;
 
     if (!PyList_Check(list))
@@ -503,6 +513,11 @@ done:
     PyMem_Free(j.sample);
     cr_text_drop(&j.text);
     return out;
+}
+
+static PyObject *graph_sizes_text(PyObject *x, PyObject *list)
+{
+    return sizes_text(((graph_object *)x)->g, list);
 }
 
 static PyObject *graph_guards(PyObject *x, void *unused)
@@ -1110,6 +1125,38 @@ static PyObject *recorder_dynamic(PyObject *x, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* sizes(samples) */
+static PyObject *recorder_sizes_text(PyObject *x, PyObject *list)
+{
+    return sizes_text(cr_recorder_graph(((recorder_object *)x)->r), list);
+}
+
+/* takes(sizes) */
+static PyObject *recorder_takes(PyObject *x, PyObject *given)
+{
+    return takes_of(cr_recorder_graph(((recorder_object *)x)->r), given);
+}
+
+/* apart(yes) */
+static PyObject *recorder_apart(PyObject *x, PyObject *yes)
+{
+    cr_recorder_sized_apart(((recorder_object *)x)->r, yes == Py_True);
+    Py_RETURN_NONE;
+}
+
+/* decides(function) */
+static PyObject *recorder_decides(PyObject *x, PyObject *function)
+{
+    cr_py_symbols_decided(((recorder_object *)x)->r, function);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recorder_numbers(PyObject *x, void *unused)
+{
+    (void)unused;
+    return numbers_of(cr_recorder_graph(((recorder_object *)x)->r));
+}
+
 static PyObject *recorder_backward(PyObject *x, void *unused)
 {
     (void)unused;
@@ -1118,11 +1165,26 @@ static PyObject *recorder_backward(PyObject *x, void *unused)
 
 static PyGetSetDef recorder_getset[] = {
     {"backward", recorder_backward, NULL, "True when a backward pass was recorded.", NULL},
+    {"numbers", recorder_numbers, NULL, "The symbols so far, as RecordedGraph.numbers.", NULL},
     {0}};
 static PyMethodDef recorder_methods[] = {
     {"number", recorder_number, METH_O, "number(value) -> Symbol: adds a number input."},
     {"dynamic", recorder_dynamic, METH_VARARGS,
      "dynamic(tensor, dims): makes the sizes of an input symbols, for the dims in the mask."},
+    {"sizes", recorder_sizes_text, METH_O,
+     "sizes(samples) -> str: RecordedGraph.sizes() of the calls so far."},
+    {"takes", recorder_takes, METH_O,
+     "takes(sizes) -> bool: RecordedGraph.takes() of the calls so far."},
+    {"apart", recorder_apart, METH_O,
+     "apart(yes): whether calls whose sizes depend on elements are left out: a handler of "
+     "Python\n"
+     "makes their results by other calls."},
+    {"decides", recorder_decides, METH_O,
+     "decides(function): comparisons of symbols are function(test, a, b), which returns "
+     "NotImplemented\n"
+     "for those that the present values decide; test: ==, !=, <, <=, >, >=, or None where the "
+     "program\n"
+     "needs a's value."},
     {"foreign", recorder_foreign, METH_NOARGS,
      "foreign() -> tensors that the calls read and that are neither inputs nor results of the "
      "calls."},

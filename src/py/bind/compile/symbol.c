@@ -39,13 +39,50 @@ static bool is_live(const symbol *s)
 
 static PyObject *symbol_plain(const symbol *s) { return cr_py_scalar_object(s->value); }
 
-/* Fixes the symbol's value by a guard of the recording. */
-static void fix(const symbol *s)
+/* --- questions that the present values do not decide --- */
+
+/* The function that decides comparisons in one recording, and the recording. */
+static CR_THREAD struct {
+    uint64_t serial;
+    PyObject *function;
+} deciding;
+
+void cr_py_symbols_decided(const cr_recorder *r, PyObject *function)
+{
+    deciding.serial = cr_recorder_serial(r);
+    Py_XSETREF(deciding.function, function == Py_None ? NULL : Py_NewRef(function));
+}
+
+/* The answer of the function, or NULL with an exception.  NotImplemented: the present values
+ * decide. */
+static PyObject *decided(const char *test, PyObject *a, PyObject *b)
+{
+    if (!deciding.function || deciding.serial != cr_recorder_serial(cr_recorder_active()))
+        Py_RETURN_NOTIMPLEMENTED;
+    return PyObject_CallFunction(deciding.function, "zOO", test, a, b);
+}
+
+static void ask_value(const symbol *s)
 {
     cr_recorder *r = cr_recorder_active();
 
-    if (is_live(s))
-        cr_recorder_ask(r, CR_GNUM_EQ, s->k, cr_recorder_plain_number(r, s->value));
+    cr_recorder_ask(r, CR_GNUM_EQ, s->k, cr_recorder_plain_number(r, s->value));
+}
+
+/* Fixes the symbol's value by a guard of the recording.  False with an exception where no value
+ * can be known. */
+static bool fix(symbol *s)
+{
+    PyObject *answer;
+
+    if (!is_live(s))
+        return true;
+    answer = decided(NULL, (PyObject *)s, Py_None);
+    if (!answer)
+        return false;
+    Py_DECREF(answer);
+    ask_value(s);
+    return true;
 }
 
 bool cr_py_symbol_scalar(PyObject *x, cr_scalar *out)
@@ -62,7 +99,10 @@ bool cr_py_symbol_value(PyObject *x, cr_scalar *out)
 {
     if (!is_symbol_object(x))
         return false;
-    fix((symbol *)x);
+    if (!fix((symbol *)x)) { /* the end of the recording refuses the guard */
+        PyErr_Clear();
+        ask_value((symbol *)x);
+    }
     *out = ((symbol *)x)->value;
     return true;
 }
@@ -163,8 +203,7 @@ static PyObject *settled(PyObject *x)
 {
     if (!is_symbol_object(x))
         return Py_NewRef(x);
-    fix((symbol *)x);
-    return symbol_plain((symbol *)x);
+    return fix((symbol *)x) ? symbol_plain((symbol *)x) : NULL;
 }
 
 typedef PyObject *(*python_binary)(PyObject *, PyObject *);
@@ -186,7 +225,7 @@ static PyObject *binary(PyObject *a, PyObject *b, int fn, python_binary otherwis
     if (k >= 0)
         return cr_py_symbol(r, k);
     x = settled(a);
-    y = settled(b);
+    y = x ? settled(b) : NULL;
     out = x && y ? otherwise(x, y) : NULL;
     Py_XDECREF(x);
     Py_XDECREF(y);
@@ -250,11 +289,17 @@ static PyObject *symbol_compare(PyObject *a, PyObject *b, int op)
     } how[] = {[Py_LT] = {CR_GNUM_LT, false, false}, [Py_LE] = {CR_GNUM_LE, false, false},
                [Py_EQ] = {CR_GNUM_EQ, false, false}, [Py_NE] = {CR_GNUM_EQ, false, true},
                [Py_GT] = {CR_GNUM_LT, true, false},  [Py_GE] = {CR_GNUM_LE, true, false}};
+    static const char *const texts[] = {[Py_LT] = "<",  [Py_LE] = "<=", [Py_EQ] = "==",
+                                        [Py_NE] = "!=", [Py_GT] = ">",  [Py_GE] = ">="};
     cr_recorder *r = cr_recorder_active();
     PyObject *x, *y, *out;
 
     if (!is_symbol_object(b) && !PyLong_Check(b) && !PyFloat_Check(b))
         Py_RETURN_NOTIMPLEMENTED;
+    out = decided(texts[op], a, b);
+    if (out != Py_NotImplemented)
+        return out;
+    Py_DECREF(out);
     int i = r ? symbol_operand(r, a) : -1, j = r ? symbol_operand(r, b) : -1;
     if (i >= 0 && j >= 0) {
         bool yes = cr_recorder_ask(r, (cr_gnum_test)how[op].test, how[op].swapped ? j : i,
@@ -262,7 +307,7 @@ static PyObject *symbol_compare(PyObject *a, PyObject *b, int op)
         return PyBool_FromLong(yes != how[op].negated);
     }
     x = settled(a);
-    y = settled(b);
+    y = x ? settled(b) : NULL;
     out = x && y ? PyObject_RichCompare(x, y, op) : NULL;
     Py_XDECREF(x);
     Py_XDECREF(y);
@@ -274,6 +319,14 @@ static int symbol_bool(PyObject *a)
     symbol *s = (symbol *)a;
     cr_recorder *r = cr_recorder_active();
 
+    if (is_live(s) && deciding.function) {
+        PyObject *zero = PyLong_FromLong(0);
+        PyObject *answer = zero ? symbol_compare(a, zero, Py_NE) : NULL;
+        int yes = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(zero);
+        Py_XDECREF(answer);
+        return yes;
+    }
     if (is_live(s))
         return !cr_recorder_ask(r, CR_GNUM_EQ, s->k,
                                 cr_recorder_plain_number(r, cr_scalar_int(0)));

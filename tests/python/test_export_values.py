@@ -1,0 +1,188 @@
+"""Numbers and sizes that depend on elements, in exported programs: each program computes what its module computes, for inputs with
+other elements and sizes, before and after a file."""
+import io
+
+import cresset as torch
+import pytest
+from cresset.export import Dim, export, load, save
+from cresset.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from cresset.utils._pytree import tree_leaves
+
+
+class Function(torch.nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        self.f = f
+
+    def forward(self, x, y=None, z=None):
+        return self.f(*(a for a in (x, y, z) if a is not None))
+
+
+def equal(a, b):
+    a, b = tree_leaves(a), tree_leaves(b)
+    return len(a) == len(b) and all(torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y for x, y in zip(a, b))
+
+
+def again(program):
+    buffer = io.BytesIO()
+    save(program, buffer)
+    loaded = load(io.BytesIO(buffer.getvalue()))
+    return loaded
+
+
+def n(x):
+    k = x.item()
+    torch._check_is_size(k)
+    return k
+
+
+def checked(k, low, high):
+    torch._check(k >= low)
+    torch._check(k <= high)
+    return k
+
+
+def first(x, y):
+    k = n(x)
+    torch._check(k <= y.shape[0])
+    return y[:k] * 2
+
+
+# name: (function, several lists of arguments, whether sizes of dim 0 of the last one vary)
+I, R = torch.tensor, torch.arange
+PROGRAMS = {
+    "item": (lambda x: x.item(), [(I(3),), (I(-4),)], False),
+    "item of a float": (lambda x: x.item(), [(I(3.5),), (I(-1.0),)], False),
+    "item of a bool": (lambda x: x.item(), [(I(True),), (I(False),)], False),
+    "arithmetic": (lambda x, y: (x.item() * 2 + 1, y * x.item() - (x.item() + 3)), [(I(3), R(4.)), (I(0), R(4.))], True),
+    "a float": (lambda x, y: y * x.item() + 1, [(I(2.5), R(4.)), (I(0.), R(4.))], True),
+    "full": (lambda x: torch.full((n(x), 2), 1.5), [(I(3),), (I(0),), (I(1),), (I(9),)], False),
+    "ones": (lambda x: torch.ones(checked(x.item(), 2, 8)).sum(), [(I(4),), (I(2),), (I(8),)], False),
+    "sizes of two": (lambda x, y: torch.zeros(n(x), n(y)) + torch.ones(n(y)), [(I(3), I(2)), (I(5), I(5)), (I(0), I(1))], False),
+    "sum of sizes": (lambda x: torch.cat([torch.zeros(n(x)), torch.ones(n(x) + 2)]), [(I(3),), (I(0),)], False),
+    "slice": (first, [(I(3), R(6.)), (I(0), R(9.)), (I(9), R(9.))], True),
+    "nonzero": (lambda x: x.nonzero(), [(I([1, 0, 2, 3]),), (I([0, 0]),), (I([1]),), (I([1] * 9),)], True),
+    "nonzero as tuple": (lambda x: torch.nonzero(x, as_tuple=True), [(I([[1, 0], [0, 3]]),), (I([[0, 0]]),)], True),
+    "nonzero of a number": (lambda x: x.nonzero(), [(I(3),), (I(0),)], False),
+    "where": (lambda x: torch.where(x > 0), [(I([1, 0, 2]),), (I([0]),)], True),
+    "argwhere": (lambda x: torch.argwhere(x), [(I([[1, 0], [2, 3]]),), (I([[0, 0]]),)], True),
+    "masked select": (lambda x: torch.masked_select(x, x > 2) + 1, [(R(7.),), (R(2.),)], True),
+    "mask": (lambda x: x[x > 2].exp(), [(R(7.),), (R(2.),)], True),
+    "mask of rows": (lambda x: x[x.sum(1) > 2] @ torch.ones(3, 2), [(R(12.).reshape(4, 3),), (torch.zeros(2, 3),)], True),
+    "an index without a mask": (lambda i, x: x[i, 1], [(I([1, 0]), R(6.).reshape(3, 2)), (I([1, 1]), R(4.).reshape(2, 2))], True),
+    "unique": (lambda x: torch.unique(x), [(I([3, 1, 3, 0]),), (I([2]),)], True),
+    "unique with counts": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), [(I([3, 1, 3, 0]),), (I([2]),)], True),
+    "repeat interleave": (lambda k, x: x.repeat_interleave(k, 0), [(I([2, 0, 1]), R(3.)), (I([1, 4, 0]), R(3.))], False),
+    "bincount": (lambda x: torch.bincount(x), [(I([3, 1, 3, 0]),), (I([9, 2]),)], True),
+    "size of a result": (lambda x: x.nonzero().shape[0] * 2 + x.shape[0], [(I([1, 0, 2, 3]),), (I([0, 0]),)], True),
+    "two masks that must agree": (lambda x: x[x > 2] + (x * 2)[x > 2], [(R(7.),), (R(3.),)], True),
+    "tolist": (lambda x: x.tolist(), [(I([1, 2, 3]),), (I([4, 5, 0]),)], False),
+    "a fact about a sum": (lambda x, y: torch.ones(checked(n(x) + n(y), 1, 9)), [(I(3), I(2)), (I(0), I(4))], False),
+    "cond": (lambda x: torch.cond(x.nonzero().size(0) > 3, lambda y: y + 1, lambda y: y * 2, (x,)), [(R(9),), (R(2),)], True),
+    "item in cond": (lambda p, k, x: torch.cond(p, lambda y: y * k.item(), lambda y: y - k.item(), (x,)),
+                     [(I(True), I(4), R(3)), (I(False), I(5), R(3))], False),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results(name):
+    function, calls, varies = PROGRAMS[name]
+    shapes = tuple({0: Dim.AUTO} if k == len(calls[0]) - 1 else {} for k in range(len(calls[0]))) if varies else None
+    module = Function(function)
+    program = export(module, calls[0], dynamic_shapes=shapes)
+    for found in (program, again(program)):
+        for call in calls:
+            small = varies and call[-1].shape[0] < 2  # sizes of 0 and 1 do not vary
+            if not small:
+                assert equal(found.module()(*call), module(*call)), call
+
+
+def text(function, *args, **kwargs):
+    return str(export(Function(function), args, **kwargs))
+
+
+def test_bounds_are_asserted():
+    program = export(Function(lambda x: torch.ones(checked(n(x), 4, 5))), (I(3),))
+    assert [str(r) for r in program.range_constraints.values()] == ["VR[4, 5]"]
+    with pytest.raises(RuntimeError, match=r"Runtime assertion failed for expression u0 >= 4 on node 'ge'"):
+        program.module()(I(3))
+    with pytest.raises(RuntimeError, match=r"Runtime assertion failed for expression u0 <= 5 on node 'le'"):
+        program.module()(I(6))
+    assert program.module()(I(5)).shape == (5,)
+
+
+def test_other_facts_are_asserted():
+    def f(x, y):
+        k = x.item()
+        torch._check(k % 2 == 0)
+        torch._check(k != 6)
+        torch._check(k < y.shape[0] * 2)
+        return y + k
+    program = export(Function(f), (I(3), R(4.)), dynamic_shapes=({}, {0: Dim("rows")}))
+    for bad, words in ((3, "Eq\\(Mod\\(u0, 2\\), 0\\)"), (6, "Ne\\(u0, 6\\)"), (40, "u0 < 2\\*s")):
+        with pytest.raises(RuntimeError, match=f"Runtime assertion failed for expression {words}"):
+            program.module()(I(bad), R(5.))
+    assert equal(program.module()(I(8), R(5.)), R(5.) + 8)
+
+
+def test_facts_decide_comparisons():
+    def f(x, y, z):
+        a, b, c = x.item(), y.item(), z.item()
+        torch._check(a == b + c)
+        assert a == b + c and b + c == a
+        torch._check(a > 4)
+        assert a > 4 and a >= 3 and a != 2 and not a < 5
+        return a
+    assert export(Function(f), (I(6), I(3), I(3))).module()(I(9), I(4), I(5)) == 9
+
+
+@pytest.mark.parametrize("function, words", [
+    (lambda x: x + 1 if x.item() > 3 else x, r"u0 > 3 \(unhinted: u0 > 3\)\.  \(Size-like symbols: none\)"),
+    (lambda x: x + 1 if x.item() == 3 else x, r"Eq\(u0, 3\)"),
+    (lambda x: x + 1 if x.item() * 2 != 3 else x, r"Ne\(2\*u0, 3\)"),
+    (lambda x: x + 1 if x > 3 else x, r"Eq\(u0, 1\)"),
+    (lambda x: x + 1 if n(x) > 3 else x, r"u0 > 3 \(unhinted: u0 > 3\)\.  \(Size-like symbols: u0\)"),
+    (lambda x: x + 1 if torch.ones(n(x)).shape[0] > 3 else x, r"u0 > 3"),
+    (lambda x: x + 1 if x.item() else x, r"Ne\(u0, 0\)"),
+    (lambda x: x + 1 if x.float().item() > 0.5 else x, r"zuf0 > 0.5"),
+])
+def test_a_branch_by_an_element_is_refused(function, words):
+    with pytest.raises(GuardOnDataDependentSymNode, match=f"Could not guard on data-dependent expression {words}(.|\n)*"
+                       r"Caused by: \(.*test_export_values.py:\d+ in forward\)|Could not guard on data-dependent expression " + words):
+        export(Function(function), (I(3),))
+
+
+@pytest.mark.parametrize("function", [lambda x: list(range(x.item())), lambda x: [1, 2, 3][x.item()], lambda x: [1, 2][x], lambda x: int(x)])
+def test_a_number_that_python_needs_is_refused(function):
+    with pytest.raises(GuardOnDataDependentSymNode, match="Could not extract specialized integer from data-dependent expression u0"):
+        export(Function(function), (I(1),))
+
+
+def test_facts_that_cannot_hold_are_refused():
+    def f(x):
+        k = n(x)
+        torch._check(k > 5)
+        torch._check(k < 3)
+        return x
+    with pytest.raises(RuntimeError, match="Expected cond to be True, but got False"):
+        export(Function(f), (I(1),))
+
+
+def test_the_text_is_torchs():
+    def f(x, y):
+        k = n(x)
+        torch._check(k <= y.shape[0])
+        return torch.zeros(k, 3), y.nonzero(), y[y > 0]
+    lines = [line.strip() for line in text(f, I(3), torch.ones(5)).splitlines()]
+    assert 'item: "Sym(u0)" = torch.ops.aten.item.default(x);  x = None' in lines
+    assert 'zeros: "f32[u0, 3]" = torch.ops.aten.zeros.default([item, 3], device = device(type=\'cpu\'), pin_memory = False);  item = None' in lines
+    assert 'nonzero: "i64[u1, 1]" = torch.ops.aten.nonzero.default(y)' in lines
+    assert 'index: "f32[u2]" = torch.ops.aten.index.Tensor(y, [gt]);  y = gt = None' in lines
+    assert "Range constraints: {u0: VR[0, 5], u1: VR[0, 5], u2: VR[0, 5]}" in lines
+
+
+def test_bounds_follow_from_those_of_sizes():
+    shapes = ({0: Dim("a", max=100), 1: Dim("b", max=7)},)
+    for f in (lambda x: torch.masked_select(x, x > 0.5), lambda x: torch.nonzero(x)):
+        program = export(Function(f), (torch.randn(3, 4, 5),), dynamic_shapes=shapes)
+        assert 3500 in [r.upper for r in program.range_constraints.values()]
