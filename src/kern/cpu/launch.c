@@ -8,10 +8,22 @@
 #include "kern/move.h"
 #include "num/convert.h"
 #include <stdatomic.h>
+#include <stdlib.h>
 
 /* GRAIN: elements that are worth another thread.  CHUNK: columns of a part of a single row.
- * TILE, GATHERED: elements of a copy. */
-enum { GRAIN = 32768, STRIP = 2048, CHUNK = 4096, TILE = 1024, GATHERED = CR_FOLD_ROW };
+ * TILE, GATHERED: elements of a copy.  HIGH: rows of a tile of transposed elements, a cache
+ * line of float32, which is read once; LINE: bytes between its rows, so that they do not
+ * compete for places in the cache. */
+enum {
+    GRAIN = 32768,
+    STRIP = 2048,
+    CHUNK = 4096,
+    TILE = 1024,
+    HIGH = 16,
+    LINE = 64,
+    AHEAD = 16, /* rows whose lines are fetched before they are read */
+    GATHERED = CR_FOLD_ROW
+};
 
 typedef struct {
     cr_kernel fn;
@@ -106,7 +118,8 @@ static tile_rows rows_of_tile(const launch_job *j, int k, char *memory, tile *t,
                        .tile = t->bytes,
                        .row = stride[2 * k],
                        .column = stride[2 * k + 1],
-                       .tile_row = one ? item : size[1] * item,
+                       .tile_row =
+                           one ? item : size[1] * item + (size[1] * size[0] > TILE) * LINE,
                        .tile_column = one ? 0 : item,
                        .rows = size[0],
                        .columns = one ? 1 : size[1],
@@ -114,22 +127,51 @@ static tile_rows rows_of_tile(const launch_job *j, int k, char *memory, tile *t,
                        .tile_type = (cr_dtype)v->value[k]};
 }
 
-static void fill_tile(const tile_rows *t)
+/* Elements of a column are closer in memory than those of a row. */
+static bool is_transposed(int64_t row, int64_t column)
 {
-    cr_convert_fn convert = cr_convert_row(t->tile_type, t->memory_type);
-    int64_t item = (int64_t)cr_dtype_size(t->tile_type);
-
-    for (int64_t r = 0; r < t->rows; r++)
-        convert(t->tile + r * t->tile_row, item, t->memory + r * t->row, t->column, t->columns);
+    return row && column && llabs(row) < llabs(column);
 }
 
-static void empty_tile(const tile_rows *t)
+/* The same elements, with rows as columns where these are closer in memory. */
+static tile_rows in_memory_order(tile_rows t)
 {
-    cr_convert_fn convert = cr_convert_row(t->memory_type, t->tile_type);
+    if (!is_transposed(t.row, t.column))
+        return t;
+    return (tile_rows){.memory = t.memory,
+                       .tile = t.tile,
+                       .row = t.column,
+                       .column = t.row,
+                       .tile_row = t.tile_column,
+                       .tile_column = t.tile_row,
+                       .rows = t.columns,
+                       .columns = t.rows,
+                       .memory_type = t.memory_type,
+                       .tile_type = t.tile_type};
+}
 
-    for (int64_t r = 0; r < t->rows; r++)
-        convert(t->memory + r * t->row, t->column, t->tile + r * t->tile_row, t->tile_column,
-                t->columns);
+static void fill_tile(const tile_rows *rows)
+{
+    tile_rows t = in_memory_order(*rows);
+    cr_convert_fn convert = cr_convert_row(t.tile_type, t.memory_type);
+    /* One column of equal elements has no step. */
+    int64_t step = t.columns > 1 ? t.tile_column : (int64_t)cr_dtype_size(t.tile_type);
+    int64_t ahead = t.rows > AHEAD ? AHEAD : 0;
+
+    for (int64_t r = 0; r < t.rows; r++) {
+        __builtin_prefetch(t.memory + (r + ahead) * t.row); /* no fault where nothing is */
+        convert(t.tile + r * t.tile_row, step, t.memory + r * t.row, t.column, t.columns);
+    }
+}
+
+static void empty_tile(const tile_rows *rows)
+{
+    tile_rows t = in_memory_order(*rows);
+    cr_convert_fn convert = cr_convert_row(t.memory_type, t.tile_type);
+
+    for (int64_t r = 0; r < t.rows; r++)
+        convert(t.memory + r * t.row, t.column, t.tile + r * t.tile_row, t.tile_column,
+                t.columns);
 }
 
 /* At most TILE elements, through the tiles of the staged operands. */
@@ -159,11 +201,27 @@ static void call_tile(const launch_job *j, tile *tiles, void *const *ptr, const 
         empty_tile(&rows[CR_CTZ(left)]);
 }
 
+/* Columns of a tile. */
+static int64_t widest_tile(const launch_job *j, const int64_t *stride)
+{
+    int64_t item = 1;
+    bool transposed = false;
+
+    for (uint32_t left = j->staged; left; left &= left - 1) {
+        int k = CR_CTZ(left);
+        int64_t own = (int64_t)cr_dtype_size((cr_dtype)j->cut->values->value[k]);
+        item = own > item ? own : item;
+        transposed |= is_transposed(stride[2 * k], stride[2 * k + 1]);
+    }
+    return transposed ? ((int64_t)sizeof(tile) / HIGH - LINE) / item : TILE;
+}
+
 static void call_tiles(const launch_job *j, void *const *ptr, const int64_t *stride,
                        const int64_t *size)
 {
     tile tiles[CR_HOST_TILED];
-    int64_t wide = cr_least(size[1], TILE), high = TILE / wide;
+    int64_t most = widest_tile(j, stride), wide = cr_least(size[1], most);
+    int64_t high = wide < TILE / HIGH || most == TILE ? TILE / wide : HIGH;
     void *at[CR_HOST_TILED];
 
     for (int64_t r = 0; r < size[0]; r += high)
