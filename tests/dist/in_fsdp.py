@@ -420,6 +420,12 @@ def state_dicts(rank, size):
             for k, v in optimizer.state.get(q, {}).items():
                 assert type(second.state[p][k]) is type(v), k
                 assert torch.equal(getattr(second.state[p][k], "_local_tensor", second.state[p][k]), getattr(v, "_local_tensor", v))
+    with torch.device("meta"):
+        empty = sharded()
+    set_model_state_dict(empty, state, options=whole)
+    assert all(torch.equal(p.to_local(), q.to_local()) for p, q in zip(empty.parameters(), model.parameters()))
+    x = mine(rank, size)(batch(0)[0])
+    assert torch.equal(empty(x), model(x))
 
 
 def checkpoints(rank, size):

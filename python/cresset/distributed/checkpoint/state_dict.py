@@ -115,7 +115,8 @@ def _placed_as(value, own, options):
     if not options.full_state_dict or not isinstance(own, DTensor) or isinstance(value, DTensor) or value.shape != own.shape:
         return value
     whole = tuple(Replicate() for _ in own.placements)
-    local = value.detach().to(own._local_tensor.device)
+    meta = own.device.type == "meta"  # a module that is made later
+    local = value.detach().to(own.device_mesh.device_type if meta else own._local_tensor.device)
     local = redistribute_local(local, own.shape, own.device_mesh, whole, own.placements).clone()
     meta = TensorMeta(own.shape, own.stride(), local.dtype)
     return DTensor(local, DTensorSpec(own.device_mesh, own.placements, meta))
@@ -130,7 +131,9 @@ def set_model_state_dict(model, model_state_dict, *, options=None):
     tensors = _own_state(model)
     own = {_fqn(model, key): key for key in tensors}
     state = {own.get(key, key): value for key, value in state.items()}
-    return _load_own(model, {key: _placed_as(value, tensors.get(key), options) for key, value in state.items()}, strict=options.strict)
+    made = {key: _placed_as(value, tensors.get(key), options) for key, value in state.items()}
+    meta = any(isinstance(x, cresset.Tensor) and x.device.type == "meta" for x in tensors.values())
+    return _load_own(model, made, strict=options.strict, **({"assign": True} if meta else {}))
 
 
 # --- optimizers --------------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def _listed(optimizers):
     return tuple(optimizers) if isinstance(optimizers, Iterable) else (optimizers,)
 
 
-def _make_states(optimizer):
+def _init_optim_state(optimizer):
     """Makes the states of an optimizer that has not stepped: a step with gradients of zero and a rate of zero."""
     if optimizer.state:
         return
@@ -164,7 +167,7 @@ def _numbered(model, optimizer):
 
 
 def _optimizer_state(model, optimizer, options):
-    _make_states(optimizer)
+    _init_optim_state(optimizer)
     names, state = _numbered(model, optimizer), _own_state(optimizer)
     frozen = {n for n, p in _parameters(model).items() if not p.requires_grad} if options.ignore_frozen_params else set()
     by_name = {names[i]: s for i, s in state["state"].items() if names[i] not in frozen}
@@ -218,7 +221,7 @@ def _group_of(groups, names):
 
 
 def _set_optimizer(model, optimizer, state, options):
-    _make_states(optimizer)
+    _init_optim_state(optimizer)
     names = _numbered(model, optimizer)
     if options.flatten_optimizer_state_dict or "param_groups" not in state:
         state = _nested(state, optimizer, names)
