@@ -3,7 +3,10 @@ import copy
 import os
 
 import cresset as torch
+import cresset.distributed as dist
 from cresset import nn
+from cresset.distributed.device_mesh import init_device_mesh
+from cresset.distributed.fsdp import fully_shard
 from cresset.distributed.pipelining import PipelineStage, SplitPoint, pipe_split, pipeline
 from cresset.distributed.pipelining._actions import Action
 from cresset.distributed.pipelining.microbatch import TensorChunkSpec
@@ -230,3 +233,32 @@ def lists(rank, size):
         PipelineStage(linear, rank, 2, "cpu"), 1))
     raises(AssertionError, "is smaller than num_chunks", lambda: schedule.step(x[:1]))
     assert str(TensorChunkSpec.from_tuple((1,))[0]) == "TensorChunkSpec(1)"
+
+
+def with_data_parallel(rank, size):
+    """Stages that are data parallel over the other dimension of 2 x 2 ranks have the losses of one process with the whole batch."""
+    want, _ = of_one_process(5, 8)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("stages", "data"))
+    row, column = mesh.get_coordinate()
+    for name, sharded in (("1F1B", False), ("InterleavedZeroBubble", True), ("ZBVZeroBubble", False), ("GPipe", True)):
+        count = 2 if name in SINGLE else 4
+        net, each, stages = Net(), 8 // count, []
+        for s in [row] if count == 2 else [row, 3 - row if name in V else row + 2]:
+            module = Stage(net, range(s * each, (s + 1) * each))
+            module = fully_shard(module, mesh=mesh["data"]) if sharded else nn.parallel.DistributedDataParallel(
+                module, process_group=mesh.get_group("data"))
+            stages.append(PipelineStage(module, s, count, "cpu", group=mesh.get_group("stages")))
+        schedule, losses = get_schedule_class(name)(stages[0] if count == 2 else stages, 4, loss_of), []
+        optimizer = torch.optim.AdamW([p for stage in stages for p in stage.submod.parameters()], lr=0.02)
+        first, last = any(s.is_first for s in stages), any(s.is_last for s in stages)
+        for k in range(5):
+            x, total, y = ([part for n, part in enumerate(v.tensor_split(8)) if n % 2 == column] for v in batch(k))
+            optimizer.zero_grad()
+            found = [] if last else None
+            schedule._step_microbatches(list(zip(x, total)) if first else None, None, y if last else None, found)
+            optimizer.step()
+            if last:
+                mean = sum(loss.detach() for loss in found) / 8
+                dist.all_reduce(mean, group=mesh.get_group("data"))
+                losses.append(mean.item())
+        assert not last or max(abs(a - b) for a, b in zip(losses, want)) < 1e-4, (name, losses, want)

@@ -26,6 +26,11 @@ def test_every_schedule_has_the_losses_of_one_process(names):
 
 
 @pytest.mark.skipif("not BACKENDS")
+def test_stages_that_are_data_parallel():
+    passes("with_data_parallel", 4)
+
+
+@pytest.mark.skipif("not BACKENDS")
 @pytest.mark.parametrize("name", ["cut", "lists"])
 def test_two_stages(name, tmp_path):
     passes(name, 2, RANKS_FOLDER=str(tmp_path))

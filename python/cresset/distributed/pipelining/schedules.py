@@ -119,9 +119,9 @@ class _PipelineSchedule:
             elif self._has_backward:
                 self._backward(stage, action, found.get(m), final[stage.stage_index] == k)
         mail.end()
-        if self._has_backward and self.scale_grads:
-            for stage in self._stages:
-                stage.scale_grads(self._n_microbatches)
+        for stage in self._stages if self._has_backward else ():
+            stage.reduce_grads()
+            stage.scale_grads(self._n_microbatches if self.scale_grads else 1)
         if losses is not None and any(stage.is_last for stage in self._stages):
             if len(found) != self._n_microbatches:
                 raise RuntimeError(f"Expecting {self._n_microbatches} losses but got {len(found)}")

@@ -75,12 +75,10 @@ class PipelineStage:
         return outputs
 
     def _synchronized(self, last):
-        """Gradients are reduced over other dimensions of the ranks in the last backward of a step alone."""
+        """Gradients are reduced over other dimensions of the ranks once a step: in its last backward, or after it (reduce_grads)."""
         if isinstance(self.submod, FSDPModule):
             self.submod.set_requires_gradient_sync(last)
-        if isinstance(self.submod, nn.parallel.DistributedDataParallel) and not last:
-            return self.submod.no_sync()
-        return nullcontext()
+        return self.submod.no_sync() if isinstance(self.submod, nn.parallel.DistributedDataParallel) else nullcontext()
 
     # --- backward ---
     def _roots(self, outputs, loss, grads):
@@ -128,6 +126,21 @@ class PipelineStage:
         with self._synchronized(last):
             if params and late[0]:
                 autograd.backward(*late, inputs=params)
+
+    def reduce_grads(self):
+        """Averages the gradients of a DistributedDataParallel over its group."""
+        if not isinstance(self.submod, nn.parallel.DistributedDataParallel):
+            return
+        kinds, group = {}, self.submod.process_group
+        for p in self.submod.parameters():
+            if p.grad is not None:
+                kinds.setdefault(p.grad.dtype, []).append(p.grad)
+        for grads in kinds.values():
+            flat = cresset.cat([g.flatten() for g in grads])
+            dist.all_reduce(flat, group=group)
+            flat /= dist.get_world_size(group)
+            for g, mean in zip(grads, flat.split([g.numel() for g in grads])):
+                g.copy_(mean.view(g.shape))
 
     def scale_grads(self, grad_scale_factor):
         """Divides the gradients of the parameters."""
