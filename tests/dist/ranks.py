@@ -1,14 +1,24 @@
 """Runs functions of a test file in several processes, one a rank.
 
 `run("file.py", "name", size, backend)` starts the processes and returns their exit codes and output; each
-imports the file and calls the function `name` after init_process_group.  All processes are ended at a limit."""
+imports the file and calls the function `name` after init_process_group.  The processes are forks of one that
+has imported the package: to start Python for each rank takes most of the time of a short test.  Each run has new
+processes, so that a test may end or stop them.  All are ended at a limit, after they have printed their stacks."""
+import atexit
+import faulthandler
 import importlib.util
+import json
 import os
+import select
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 
-LIMIT = 40
+LIMIT = 300  # seconds; many times what the slowest test takes, because a loaded machine is no failure
+
+_source = None
 
 
 class Result:
@@ -22,42 +32,117 @@ class Result:
             f"--- rank {r}: {c}\n{t}" for r, (c, t) in enumerate(zip(self.codes, self.texts)))
 
 
-def run(path, name, size, backend, timeout=15.0, **env):
+def run(path, name, size, backend, timeout=60.0, **env):
     """Runs one function in `size` ranks."""
     import cresset.distributed as dist
     store = dist.TCPStore("127.0.0.1", 0, None, True)
-    everything = {**os.environ, "OMP_NUM_THREADS": "1", "RANKS_PORT": str(store.port), "RANKS_SIZE": str(size),
-                  "RANKS_BACKEND": backend, "RANKS_TIMEOUT": str(timeout), **env}
-    processes = [subprocess.Popen([sys.executable, __file__, os.path.abspath(path), name], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, env={**everything, "RANKS_RANK": str(r)})
-                 for r in range(size)]
-    end, texts, late = time.monotonic() + LIMIT, [], False
-    for p in processes:
-        try:
-            texts.append(p.communicate(timeout=max(0.1, end - time.monotonic()))[0])
-        except subprocess.TimeoutExpired:
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = [os.path.join(folder, str(r)) for r in range(size)]
+        everything = {**os.environ, "OMP_NUM_THREADS": "1", "RANKS_PORT": str(store.port), "RANKS_SIZE": str(size),
+                      "RANKS_BACKEND": backend, "RANKS_TIMEOUT": str(timeout), "RANKS_LIMIT": str(LIMIT), **env}
+        codes, late = _ask({"path": os.path.abspath(path), "name": name, "env": everything, "outputs": outputs})
+        texts = []
+        for output in outputs:
+            with open(output, encoding="utf-8", errors="replace") as file:
+                texts.append(file.read())
+    return Result(codes, texts, late)
+
+
+def _ask(job):
+    """Sends a job to the process that forks ranks, which starts with the first job."""
+    global _source
+    if _source is None or _source.poll() is not None:
+        _source = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
+        atexit.register(_source.communicate)  # its input ends, and it with it
+    _source.stdin.write(json.dumps(job) + "\n")
+    _source.stdin.flush()
+    answer = _source.stdout.readline()
+    assert answer, "the process that forks ranks has ended"
+    return json.loads(answer)
+
+
+def _fork(job):
+    """Starts the ranks of a job.  Returns their numbers of processes, and None in each rank."""
+    pids = []
+    for rank, output in enumerate(job["outputs"]):
+        pid = os.fork()
+        if not pid:
+            os.environ.clear()
+            os.environ.update(job["env"], RANKS_RANK=str(rank))
+            file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            for source, to in ((nothing, 0), (file, 1), (file, 2)):
+                os.dup2(source, to)
+            return None
+        pids.append(pid)
+    return pids
+
+
+def _wait(pids, limit):
+    """Exit codes of processes, and whether some were ended at the limit."""
+    handles = [os.pidfd_open(pid) for pid in pids]
+    end, late, poll = time.monotonic() + limit, False, select.poll()
+    for handle in handles:
+        poll.register(handle, select.POLLIN)
+    left = set(handles)
+    while left:
+        ended = poll.poll(max(0, end - time.monotonic()) * 1000)
+        if not ended:
             late = True
-            p.kill()
-            texts.append(p.communicate()[0])
-    return Result([p.returncode for p in processes], texts, late)
+            for number in (signal.SIGUSR2, signal.SIGKILL):  # the stacks; a stopped process prints none
+                for handle in left:
+                    signal.pidfd_send_signal(handle, number)
+                time.sleep(1)
+            break
+        for handle, _ in ended:
+            poll.unregister(handle)
+            left.remove(handle)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    for handle in handles:
+        os.close(handle)
+    return codes, late
 
 
 def _main():
+    """Forks the ranks of job after job.  Returns the job of this rank, or None at the end of the jobs."""
+    import numpy  # noqa: F401
+    import cresset.distributed.checkpoint
+    import cresset.distributed.fsdp
+    import cresset.distributed.tensor.parallel  # noqa: F401
+    threads = len(os.listdir("/proc/self/task"))
+    assert threads == 1, f"the package started {threads - 1} threads when it was imported: a fork has one"
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        job = json.loads(line)
+        pids = _fork(job)
+        if pids is None:
+            return job
+        answers.write(json.dumps(_wait(pids, float(job["env"]["RANKS_LIMIT"]))) + "\n")
+        answers.flush()
+    return None
+
+
+def _rank(job):
     from datetime import timedelta
     import cresset.distributed as dist
+    faulthandler.register(signal.SIGUSR2)
     rank, size = int(os.environ["RANKS_RANK"]), int(os.environ["RANKS_SIZE"])
-    spec = importlib.util.spec_from_file_location("in_rank", sys.argv[1])
+    spec = importlib.util.spec_from_file_location("in_rank", job["path"])
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    limit = timedelta(seconds=float(os.environ["RANKS_TIMEOUT"]))
-    store = dist.TCPStore("127.0.0.1", int(os.environ["RANKS_PORT"]), None, False, timedelta(seconds=20))
-    dist.init_process_group(os.environ["RANKS_BACKEND"], store=store, rank=rank, world_size=size, timeout=limit)
-    getattr(module, sys.argv[2])(rank, size)
+    patience = timedelta(seconds=LIMIT)
+    store = dist.TCPStore("127.0.0.1", int(os.environ["RANKS_PORT"]), None, False, patience)
+    dist.init_process_group(os.environ["RANKS_BACKEND"], store=store, rank=rank, world_size=size,
+                            timeout=timedelta(seconds=float(os.environ["RANKS_TIMEOUT"])))
+    getattr(module, job["name"])(rank, size)
     # ranks end together, so that no engine's end disturbs a slower rank
-    store.barrier("end of the test", size, timedelta(seconds=20))
+    store.barrier("end of the test", size, patience)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    _main()
+    own = _main()
+    if own is not None:
+        _rank(own)
