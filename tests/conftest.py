@@ -10,6 +10,7 @@ pytest_runtest_call = comparisons.pytest_runtest_call
 def pytest_addoption(parser):
     parser.addoption("--op", default="", help="only the tests of this entry of the operator table")
     comparisons.pytest_addoption(parser)
+    parser.addoption("--full", action="store_true", help="the long forms of tests as well: those that are marked `full`")
     parser.addoption("--device", default="", help="the name of a device outside the library, for the "
                                                   "tests that compare it with the host")
     parser.addoption("--backend", default="", help="the shared object of that device")
@@ -19,6 +20,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "records(reason): records or times calls itself; not run with CR_DEFER=1")
     config.addinivalue_line("markers", "deferred_calls(n): calls of a compiled function that are deferred before one is "
                                        "recorded")
+    config.addinivalue_line("markers", "full: a long form of a test, run with --full")
     if config.getoption("--backend"):
         import cresset
         cresset.utils.load_backend(config.getoption("--backend"))
@@ -30,6 +32,10 @@ def pytest_collection_modifyitems(config, items):
             mark = item.get_closest_marker("records")
             if mark:
                 item.add_marker(pytest.mark.skip(reason=f"not deferred: {mark.args[0]}"))
+    if not config.getoption("--full"):
+        long = [i for i in items if i.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [i for i in items if i not in long]
     op = config.getoption("--op")
     if not op:
         return

@@ -88,10 +88,25 @@ test-digests: pkg $(BACKEND) $(B)/crc
 
 # Groups of processes, on this host: 2 and 4 ranks, and faults.  Engines: Gloo where the package was built with it, MPI
 # by the wheel mpich.
-.PHONY: test-dist
+DIST_PARTS = $(addprefix test-dist-,tensors groups launches others)
+.PHONY: test-dist $(DIST_PARTS)
 test-dist: pkg
 	@sh tools/deps.sh $(PYTHON) $(VENV) mpich
-	$(PYTEST) tests/dist
+	$(MAKE) --no-print-directory -j4 --output-sync=target $(DIST_PARTS)
+# Parts run side by side, because ranks mostly wait for each other.
+DIST_TENSORS  = $(addprefix tests/dist/test_,tensor.py fsdp.py optim.py)
+DIST_GROUPS   = tests/dist/test_dist.py
+DIST_LAUNCHES = $(addprefix tests/dist/test_,torchrun.py elastic_parts.py numa.py sharding_spec.py)
+DIST_OTHERS   = $(filter-out $(DIST_TENSORS) $(DIST_GROUPS) $(DIST_LAUNCHES),$(wildcard tests/dist/test_*.py))
+test-dist-tensors:  ; $(PYTEST) $(DIST_TENSORS)
+test-dist-groups:   ; $(PYTEST) $(DIST_GROUPS)
+test-dist-launches: ; $(PYTEST) $(DIST_LAUNCHES)
+test-dist-others:   ; $(PYTEST) $(DIST_OTHERS)
+# With more ranks, and more kills.
+.PHONY: test-dist-full
+test-dist-full: pkg
+	@sh tools/deps.sh $(PYTHON) $(VENV) mpich
+	$(PYTEST) --full -m full tests/dist
 
 # NCCL on two or more GPUs of this machine.  Needs no pytest; CR_NCCL names a library.
 .PHONY: test-nccl
@@ -315,7 +330,7 @@ test-simt: $(B)/crc
 	@$(CUDA_TEST)/kernels.py simulate $(B)/simt
 
 # Parts of test-full that may run side by side, the longest first.  The others use the installed files.
-FULL_PARTS = test-asan test-ulp-full test-mean test-digests test-tsan test-clang test-simt test-remez \
+FULL_PARTS = test-asan test-ulp-full test-mean test-digests test-tsan test-clang test-simt test-remez test-dist-full \
              test-cuda-build test-calls test-scripts
 test-full: test
 	@TOOLS="clang-14" sh tools/deps.sh $(PYTHON) $(VENV) mpmath

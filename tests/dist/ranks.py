@@ -6,11 +6,13 @@ has imported the package: to start Python for each rank takes most of the time o
 processes, so that a test may end or stop them.  All are ended at a limit, after they have printed their stacks."""
 import atexit
 import faulthandler
+import gc
 import importlib.util
 import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ import time
 LIMIT = 300  # seconds; many times what the slowest test takes, because a loaded machine is no failure
 
 _source = None
+_ports = 0
 
 
 class Result:
@@ -46,6 +49,22 @@ def run(path, name, size, backend, timeout=60.0, **env):
             with open(output, encoding="utf-8", errors="replace") as file:
                 texts.append(file.read())
     return Result(codes, texts, late)
+
+
+def free_port():
+    """A port that is free, below those that the system gives: no store or engine of another test gets it meanwhile."""
+    global _ports
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first, end = 10240, max(int(file.read().split()[0]), 11264)
+    while True:
+        _ports += 1
+        port = first + (os.getpid() * 101 + _ports) % (end - first)
+        with socket.socket() as place:
+            try:
+                place.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 def _ask(job):
@@ -112,6 +131,8 @@ def _main():
     import cresset.distributed.tensor.parallel  # noqa: F401
     threads = len(os.listdir("/proc/self/task"))
     assert threads == 1, f"the package started {threads - 1} threads when it was imported: a fork has one"
+    gc.collect()
+    gc.freeze()  # ranks do not look through the package's objects when they end
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         job = json.loads(line)

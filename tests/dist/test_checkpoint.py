@@ -30,10 +30,11 @@ def passes(name, size, folder, killed=()):
     assert not result.late and result.codes == [-signal.SIGKILL if r in killed else 0 for r in range(size)], result
 
 
-def test_saved_on_8_ranks_loaded_on_3_and_4(tmp_path):
-    passes("save", 8, tmp_path / "c")
-    passes("load", 3, tmp_path / "c")
-    passes("load", 4, tmp_path / "c")
+@pytest.mark.parametrize("saved, loaded", [(4, [3]), pytest.param(8, [3, 4], marks=pytest.mark.full)])
+def test_saved_on_some_ranks_loaded_on_others(saved, loaded, tmp_path):
+    passes("save", saved, tmp_path / "c")
+    for size in loaded:
+        passes("load", size, tmp_path / "c")
 
 
 def test_a_checkpoint_of_torch_loads_on_other_ranks():
@@ -83,12 +84,13 @@ def test_a_rank_killed_while_saving_leaves_the_checkpoint_before(tmp_path):
     assert loaded["n"] == 2 and loaded["x"].unique().tolist() == [2.0]
 
 
-def test_kills_at_any_time_leave_a_whole_checkpoint(tmp_path):
-    out = subprocess.run([sys.executable, os.path.join(FOLDER, "checkpoint_kills.py"), str(tmp_path), "200"],
+@pytest.mark.parametrize("number", [30, pytest.param(200, marks=pytest.mark.full)])
+def test_kills_at_any_time_leave_a_whole_checkpoint(number, tmp_path):
+    out = subprocess.run([sys.executable, os.path.join(FOLDER, "checkpoint_kills.py"), str(tmp_path), str(number)],
                          capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert out.returncode == 0, out.stdout + out.stderr
     kills, torn, advanced, left = map(int, re.findall(r"\d+", out.stdout))
-    assert (kills, torn) == (200, 0) and advanced > 50 and left > 50, out.stdout
+    assert (kills, torn) == (number, 0) and advanced > number // 4 and left > number // 4, out.stdout
 
 
 def test_boxes_of_ranks_in_files_of_safetensors(tmp_path):

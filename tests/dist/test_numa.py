@@ -90,15 +90,16 @@ def test_processes_run_on_their_processors(mode, tmp_path):
     expected = [sorted(binding.processors_of(mode, i, count)) for i in range(count)]
     logs = DefaultLogsSpecs(str(tmp_path), redirects=Std.OUT)
     envs, args = {i: {} for i in range(count)}, {i: ("-c", PRINT) for i in range(count)}
-    result = start_processes("p", sys.executable, args, envs, logs, numa_options=options).wait(30)
+    result = start_processes("p", sys.executable, args, envs, logs, numa_options=options).wait(300)
     assert [open(result.stdouts[i]).read().strip() for i in range(count)] == [f"on {e}" for e in expected]
     made = start_processes("f", processors, {i: () for i in range(count)}, envs, DefaultLogsSpecs(), start_method="fork",
-                           numa_options=options).wait(30)
+                           numa_options=options).wait(300)
     assert list(made.return_values.values()) == expected and processors() == before
 
 
 def test_torchrun_binds(tmp_path):
     (tmp_path / "program.py").write_text(PRINT)
-    out = subprocess.run([sys.executable, "-m", "cresset.distributed.run", "--numa-binding", "exclusive", str(tmp_path / "program.py")],
-                         capture_output=True, text=True, timeout=40)
+    out = subprocess.run([sys.executable, "-m", "cresset.distributed.run", "--standalone", "--numa-binding", "exclusive",
+                          str(tmp_path / "program.py")],
+                         capture_output=True, text=True, timeout=300)
     assert f"on {sorted(binding.processors_of('exclusive', 0, 1))}" in out.stdout, out

@@ -24,12 +24,12 @@ def test_meshes_of_two_dimensions():
     passes("two_dims", 4)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_derivatives(size):
     passes("gradients", size)
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.full), 4])
 def test_clipped_gradients(size):
     passes("clipped_gradients", size)
 
@@ -46,6 +46,7 @@ def test_parts_of_the_sequence(size):
 
 
 @pytest.mark.parametrize("name", ["tensor_parallel", "sequence_parallel"])
-@pytest.mark.parametrize("size, backend", [(2, b) for b in BACKENDS] + [(4, BACKENDS[0])] if BACKENDS else [])
+@pytest.mark.parametrize("size, backend", [(2, b) for b in BACKENDS] +
+                         [pytest.param(4, b, marks=pytest.mark.full) for b in BACKENDS[:1]])
 def test_losses_equal_those_of_one_process(name, size, backend):
     passes(name, size, backend)
