@@ -63,7 +63,8 @@ cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input
             cr_drop(made[i]);
             made[i] = NULL;
         }
-        cr_collect_end();
+        cr_status ended = cr_collect_end();
+        st = st ? st : ended;
     }
     drop_all(in, inputs);
     drop_all(made, outputs);

@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
     const cr_graph *g;
-    bool *own;       /* by value id: a call's own result, whose only reader is a wait */
+    const bool *own; /* by value id: a call's own result, whose only reader is a wait */
     bool *wall_at;   /* by index of the node: nothing moves across it */
     bool *made;      /* by value id: by a node of `order`, or an input */
     bool *late;      /* by value id: a reader is postponed */
@@ -51,7 +51,9 @@ static bool has_meets(const cr_gnode *n)
     return n->kind == CR_GNODE_CALL && n->op->words & CR_WORD_MEETS;
 }
 
-static bool is_wait(const cr_gnode *n) { return has_meets(n) && n->op->words & CR_WORD_CHECKS; }
+bool cr_gnode_waits(const cr_gnode *n) { return has_meets(n) && n->op->words & CR_WORD_CHECKS; }
+
+static bool is_wait(const cr_gnode *n) { return cr_gnode_waits(n); }
 
 static bool is_start(const cr_gnode *n) { return has_meets(n) && !is_wait(n); }
 
@@ -71,18 +73,27 @@ static bool is_wall(const overlapping *x, const cr_gnode *n)
 
 static void count_read(void *context, cr_gvalue *v) { ((unsigned *)context)[v->id]++; }
 
-/* Finds the results that only waits read, and the walls. */
-static void find_walls(overlapping *x)
+const bool *cr_gwaited_find(cr_session *s, const cr_graph *g)
 {
-    const cr_gblock *b = x->g->body;
-    unsigned *reads = CR_NEW_N(x->g->session, unsigned, x->g->values);
+    const cr_gblock *b = g->body;
+    bool *own = CR_NEW_N(s, bool, g->values);
+    unsigned *reads = CR_NEW_N(s, unsigned, g->values);
 
     cr_gblock_each_read(b, count_read, reads);
     for (size_t i = 0; i < b->len; i++) {
         const cr_gvalue *v = is_wait(b->at[i]) ? b->at[i]->arg[0].value : NULL;
         if (v && v->by && is_start(v->by) && !cr_gnode_writes(v->by))
-            x->own[v->id] = reads[v->id] == 1;
+            own[v->id] = reads[v->id] == 1;
     }
+    return own;
+}
+
+/* Finds the results that only waits read, and the walls. */
+static void find_walls(overlapping *x)
+{
+    const cr_gblock *b = x->g->body;
+
+    x->own = cr_gwaited_find(x->g->session, x->g);
     for (size_t i = 0; i < b->len; i++)
         x->wall_at[i] = is_wall(x, b->at[i]);
 }
@@ -440,7 +451,6 @@ cr_graph *cr_graph_overlap(const cr_graph *g)
 
     if (!any_start(g->body))
         return (cr_graph *)(uintptr_t)g;
-    x.own = CR_NEW_N(s, bool, g->values);
     x.wall_at = CR_NEW_N(s, bool, g->body->len);
     x.made = CR_NEW_N(s, bool, g->values);
     x.late = CR_NEW_N(s, bool, g->values);

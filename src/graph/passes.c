@@ -72,6 +72,7 @@ typedef struct {
     size_t at;
     cr_map seen;
     cr_text key;
+    const bool *waited; /* by value id: cr_gwaited_find */
 } call_table;
 
 static uintptr_t id_now(void *rewrite, const cr_gvalue *v)
@@ -84,6 +85,10 @@ static bool share_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     call_table *c = w->context;
     cr_gnode *old;
 
+    if (cr_gnode_waits(n) && !c->waited[n->arg[0].value->id]) {
+        cr_map_drop(&c->seen); /* a read before the wait may have other elements */
+        c->seen = (cr_map){0};
+    }
     if (cr_owners_past(&c->owners, w, to, &c->at) || n->kind != CR_GNODE_CALL ||
         cr_gnode_has_effect(n))
         return false;
@@ -110,7 +115,7 @@ static void run_common(cr_session *s, void *context)
     call_table *c = context;
     cr_rewrite w = {.from = c->g, .node = share_node, .context = c};
 
-    (void)s;
+    c->waited = cr_gwaited_find(s, c->g);
     c->out = cr_rewrite_run(&w);
 }
 

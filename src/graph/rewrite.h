@@ -40,4 +40,10 @@ bool cr_owners_has(const cr_owners *o, const cr_gnode *n);
 /* True when a rewrite has reached the first write; *at counts the nodes of the graph's body. */
 bool cr_owners_past(const cr_owners *o, const cr_rewrite *w, const cr_gblock *to, size_t *at);
 
+/* --- calls between ranks (overlap.c) --- */
+bool cr_gnode_waits(const cr_gnode *n);
+/* By value id: the own results of calls that nothing reads but one wait.  The graph's session
+ * owns the array. */
+const bool *cr_gwaited_find(cr_session *s, const cr_graph *g);
+
 #endif

@@ -316,11 +316,12 @@ cr_status cr_collect_input(const char *address, const void *bytes, size_t n)
     return cr_device_status(by->ops->copy_in(by->index, at, bytes, n));
 }
 
-void cr_collect_end(void)
+cr_status cr_collect_end(void)
 {
     if (!now)
-        return;
-    (void)cr_plan_end(&now->run);
+        return CR_OK;
+    cr_status st = cr_plan_end(&now->run);
     cr_free(now);
     now = NULL;
+    return st;
 }

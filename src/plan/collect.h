@@ -16,7 +16,8 @@ cr_device cr_collect_device(void);
 CR_MUST cr_status cr_collect_input(const char *address, const void *bytes, size_t n);
 /* Adds a call between ranks, with the collecting device's addresses. */
 CR_MUST cr_status cr_collect_collective(const cr_plan_collective *c);
-/* Ends it; tensors on the device must have been dropped. */
-void cr_collect_end(void);
+/* Ends it; tensors on the device must have been dropped.  Fails where a call between ranks does
+ * that nothing has waited for. */
+CR_MUST cr_status cr_collect_end(void);
 
 #endif

@@ -344,7 +344,7 @@ TEST(commands_of_a_device_are_collected)
     EQ(ops->copy_out(0, read, a.data, sizeof read), NULL);
     EQ(read[0] + read[1], 14);
     OK(cr_plan_add_output(&p, &a));
-    cr_collect_end();
+    OK(cr_collect_end());
     EQ(ops->count(), 0);
     EQ(ops->get(0, 8, &block), NULL);
     cr_plan_print(&out, &p);
