@@ -23,11 +23,14 @@ typedef struct {
     started_work *work;
 } pending_result;
 
+enum { SWEEP_LEAST = 16 };
+
 static struct {
     pthread_mutex_t lock;
     CR_VEC(pending_result) list;
+    size_t sweep_at; /* the length at which results are looked through */
     const cr_collective_classes *classes;
-} pending = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pending = {.lock = PTHREAD_MUTEX_INITIALIZER, .sweep_at = SWEEP_LEAST};
 
 void cr_collective_set_classes(const cr_collective_classes *functions)
 {
@@ -106,6 +109,45 @@ size_t cr_collective_pending(void)
     size_t n = pending.list.len;
     pthread_mutex_unlock(&pending.lock);
     return n;
+}
+
+/* The call has ended without an error, and only the list has the result: no wait can come. */
+static bool is_left(const pending_result *p)
+{
+    return p->work->work && p->out->count == 1 && p->out->storage->count == 1 &&
+           cr_work_is_done(p->work->work) && !cr_work_wait(p->work->work, 0);
+}
+
+/* Takes the next one of those at *from and behind. */
+static bool take_left(pending_result *out, size_t *from)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&pending.lock);
+    for (; !found && *from < pending.list.len; *from += !found)
+        if (is_left(&pending.list.at[*from])) {
+            *out = pending.list.at[*from];
+            pending.list.at[*from] = pending.list.at[--pending.list.len];
+            found = true;
+        }
+    pthread_mutex_unlock(&pending.lock);
+    return found;
+}
+
+/* Drops results that were left, each time that the list has doubled. */
+static void pending_sweep(void)
+{
+    pending_result p;
+    size_t from = 0;
+
+    if (cr_collective_pending() < pending.sweep_at)
+        return;
+    while (take_left(&p, &from))
+        pending_drop(&p);
+    pthread_mutex_lock(&pending.lock);
+    size_t next = 2 * pending.list.len;
+    pending.sweep_at = next > SWEEP_LEAST ? next : SWEEP_LEAST;
+    pthread_mutex_unlock(&pending.lock);
 }
 
 /* Remembers the result of a call.  The work's count goes up. */
@@ -306,6 +348,7 @@ static cr_status remember(started_work *w, const cr_collective *c, int n)
 {
     char *at;
 
+    pending_sweep();
     for (int i = 0; i < n; i++) {
         CR_TRY(cr_reach_to_write(&at, c[i].out));
         if (c[i].out->numel)

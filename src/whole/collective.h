@@ -28,7 +28,8 @@ CR_MUST cr_status cr_collective_start(const char *group, const cr_collective *ca
 CR_MUST cr_status cr_collective_wait(const cr_tensor *t);
 /* Makes plans execute calls; called once, at start-up. */
 void cr_collective_install(void);
-/* The number of results that no wait was for. */
+/* The number of results that no wait was for.  Those that the program has dropped leave the
+ * list when it grows. */
 size_t cr_collective_pending(void);
 
 /* Calls of groups that are classes of a program.  *work is waited for, and dropped. */

@@ -120,3 +120,29 @@ TEST(names_are_those_of_the_first_group_that_has_them)
     FAILS(CR_RUNTIME, cr_comm_find(&found, "0", CR_CPU));
     cr_comm_drop(other);
 }
+
+TEST(results_that_nobody_can_wait_for_leave_the_list)
+{
+    int64_t size = 4;
+    cr_tensor *kept = NULL, *view = NULL;
+
+    start();
+    for (int i = 0; i < 200; i++) {
+        cr_collective c = {.kind = CR_CALL_ALL_REDUCE, .reduce = "sum", .root = -1};
+        OK(cr_tensor_new(&c.out, CR_F32, (cr_device){.kind = CR_CPU}, 1, &size));
+        OK(cr_collective_start("0", &c, 1));
+        if (i == 0)
+            kept = cr_keep(c.out);
+        if (i == 1)
+            OK(cr_tensor_alias(&view, c.out));
+        cr_drop(c.out);
+    }
+    MUST(cr_collective_pending() < 100);
+    size_t left = cr_collective_pending();
+    OK(cr_collective_wait(kept));
+    OK(cr_collective_wait(view));
+    EQ(cr_collective_pending(), left - 2);
+    cr_drop(kept);
+    cr_drop(view);
+    end();
+}
