@@ -82,7 +82,8 @@ cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *from)
             return cr_fail(CR_COMM, "the wait was interrupted");
         int ended = g->peers ? cr_peers_ended(g->peers) : -1;
         if (ended >= 0)
-            return cr_fail(CR_COMM, "the process of rank %d has ended", ended);
+            return cr_fail(CR_COMM, "the process of rank %d has ended",
+                           cr_global_rank(g, ended));
         if (cr_is_broken_elsewhere(g))
             return cr_fail(CR_COMM, "another rank has failed");
     }
@@ -233,6 +234,12 @@ static void gather_data(const cr_running *c, cr_frame *f)
     }
 }
 
+/* Calls to which most ranks contribute nothing, but state how much they take. */
+static bool receives_from_root(cr_call_kind kind)
+{
+    return kind == CR_CALL_BROADCAST || kind == CR_CALL_SCATTER;
+}
+
 static void describe(const cr_running *c, cr_frame *f)
 {
     const cr_call_args *a = c->args;
@@ -246,22 +253,23 @@ static void describe(const cr_running *c, cr_frame *f)
     f->sizes = common_sizes(a);
     snprintf(f->where, sizeof f->where, "%s", c->where);
     gather_counts(c, f);
+    f->shown = receives_from_root(a->kind) ? a->out[0].count : f->count;
 }
 
 /* --- comparing --- */
-static void describe_text(cr_text *out, const cr_frame *f, int rank)
+static void describe_text(cr_text *out, const cr_comm *g, const cr_frame *f, int rank)
 {
-    cr_text_printf(out, "rank %d called %s #%llu", rank,
+    cr_text_printf(out, "rank %d called %s #%llu", cr_global_rank(g, rank),
                    cr_call_kind_name((cr_call_kind)(f->kind % CR_CALL_COUNT)),
                    (unsigned long long)f->sequence);
     if (f->kind != CR_CALL_BARRIER)
-        cr_text_printf(out, " with %lld elements of %s", (long long)f->count,
+        cr_text_printf(out, " with %lld elements of %s", (long long)f->shown,
                        cr_dtype_name((cr_dtype)(f->dtype % CR_DTYPE_COUNT)));
     if (f->kind == CR_CALL_ALL_REDUCE || f->kind == CR_CALL_REDUCE ||
         f->kind == CR_CALL_REDUCE_SCATTER)
         cr_text_printf(out, ", %s", cr_reduce_name((cr_reduce_op)(f->op % CR_REDUCE_COUNT)));
     if (f->root >= 0)
-        cr_text_printf(out, ", root %d", f->root);
+        cr_text_printf(out, ", root %d", cr_global_rank(g, f->root));
     if (f->more)
         cr_text_printf(out, ", and %u more", f->more);
     if (*f->where)
@@ -273,9 +281,9 @@ static cr_status mismatch(const cr_running *c, const cr_frame *other, int rank)
     cr_text t = {0};
 
     cr_text_put(&t, "the ranks' calls differ: ");
-    describe_text(&t, frame_own(c->g), c->g->rank);
+    describe_text(&t, c->g, frame_own(c->g), c->g->rank);
     cr_text_put(&t, "; ");
-    describe_text(&t, other, rank);
+    describe_text(&t, c->g, other, rank);
     cr_fail(CR_COMM, "%s", cr_text_str(&t));
     cr_text_drop(&t);
     return CR_COMM;
@@ -404,7 +412,7 @@ static cr_status frame_take(const cr_running *c, int rank, cr_bytes text)
     cr_frame *f = frame_of(c, rank);
 
     if (text.len < sizeof *f || text.len > cr_frame_bytes(c->g))
-        return cr_fail(CR_COMM, "the store has no call of rank %d", rank);
+        return cr_fail(CR_COMM, "the store has no call of rank %d", cr_global_rank(c->g, rank));
     memcpy(f, text.at, text.len);
     f->bytes = (uint32_t)(text.len - sizeof *f);
     return compare(c, rank);
@@ -470,7 +478,8 @@ static cr_status frames_wait(const cr_running *c, int *rank, int n)
         CR_TRY(frames_look(c, rank, &n));
         int ended = n && g->peers ? cr_peers_ended(g->peers) : -1;
         if (ended >= 0)
-            return cr_fail(CR_COMM, "the process of rank %d has ended", ended);
+            return cr_fail(CR_COMM, "the process of rank %d has ended",
+                           cr_global_rank(g, ended));
         if (n && cr_seconds() >= c->end)
             return cr_fail(CR_COMM, "Timed out");
         if (n && cr_interrupted())
@@ -1120,7 +1129,8 @@ static cr_status check_own_part(const cr_running *c)
     if (a->kind != CR_CALL_ALL_TO_ALL || a->in[me].count == a->out[me].count)
         return CR_OK;
     return cr_fail(CR_RUNTIME, "all_to_all: rank %d gives itself %lld elements and takes %lld",
-                   me, (long long)a->in[me].count, (long long)a->out[me].count);
+                   cr_global_rank(c->g, me), (long long)a->in[me].count,
+                   (long long)a->out[me].count);
 }
 
 cr_status cr_collective_run(const cr_running *c, bool *alone)

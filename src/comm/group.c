@@ -217,7 +217,7 @@ static cr_status group_open(cr_comm *g, const cr_comm_how *how)
         st = cr_peers_miss(how, st);
     CR_TRY(st);
     st = group_connect(g, how);
-    return st ? cr_report_open(g, how->name, st) : group_memory(g, how);
+    return st ? cr_report_open(g, how, st) : group_memory(g, how);
 }
 
 cr_status cr_comm_new(cr_comm **out, const cr_comm_how *how)
@@ -328,15 +328,13 @@ static cr_history_line *history_at(cr_comm *g, uint64_t sequence)
     return &g->history[sequence % CR_HISTORY];
 }
 
-static int64_t call_count(const cr_call_args *a)
+static int64_t elements(const cr_buffer *b, int n)
 {
-    int64_t n = 0;
+    int64_t sum = 0;
 
-    for (int i = 0; i < a->ins; i++)
-        n += a->in[i].count;
-    for (int i = 0; i < a->outs && !a->ins; i++)
-        n += a->out[i].count;
-    return n;
+    for (int i = 0; i < n; i++)
+        sum += b[i].count;
+    return sum;
 }
 
 static void history_begin(cr_comm *g, const cr_running *c)
@@ -346,7 +344,8 @@ static void history_begin(cr_comm *g, const cr_running *c)
     l->sequence = c->sequence;
     l->start = cr_seconds();
     l->end = 0;
-    l->count = call_count(c->args);
+    l->taken = elements(c->args->out, c->args->outs);
+    l->count = c->args->ins ? elements(c->args->in, c->args->ins) : l->taken;
     l->kind = (uint8_t)c->args->kind;
     l->dtype = (uint8_t)c->args->dtype;
     l->failed = false;
@@ -371,10 +370,11 @@ void cr_comm_history(cr_comm *g, cr_text *out)
         const cr_history_line *l = history_at(g, i);
         const char *state = l->failed ? "failed" : l->end > 0 ? "completed" : "started";
         if (l->sequence == i)
-            cr_text_printf(out, "%llu\t%s\t%lld\t%s\t%s\t%s\t%.6f\n", (unsigned long long)i,
-                           cr_call_kind_name((cr_call_kind)l->kind), (long long)l->count,
-                           cr_dtype_name((cr_dtype)l->dtype), l->where, state,
-                           l->end > 0 ? l->end - l->start : 0);
+            cr_text_printf(out, "%llu\t%s\t%lld\t%s\t%s\t%s\t%.6f\t%lld\t%.9f\n",
+                           (unsigned long long)i, cr_call_kind_name((cr_call_kind)l->kind),
+                           (long long)l->count, cr_dtype_name((cr_dtype)l->dtype), l->where,
+                           state, l->end > 0 ? l->end - l->start : 0, (long long)l->taken,
+                           l->start);
     }
     pthread_mutex_unlock(&g->lock);
 }
@@ -499,7 +499,7 @@ static cr_status fail_broken(cr_comm *g, const cr_call_args *call, const char *w
     pthread_mutex_unlock(&g->lock);
     cr_fail(CR_COMM, "%s%s%s%s of rank %d: the group '%s' is closed since: %s",
             cr_call_kind_name(call->kind), *where ? " (" : "", where, *where ? ")" : "",
-            g->rank, g->name, cr_text_str(&why));
+            cr_global_rank(g, g->rank), g->name, cr_text_str(&why));
     cr_text_drop(&why);
     return CR_COMM;
 }
@@ -548,8 +548,9 @@ static cr_status work_wait_start(cr_work *w, double end)
     pthread_mutex_unlock(&g->lock);
     if (handed)
         return start_status(w);
-    return ended >= 0 ? cr_fail(CR_COMM, "the process of rank %d has ended", ended)
-                      : cr_fail(CR_COMM, "Timed out");
+    return ended >= 0
+               ? cr_fail(CR_COMM, "the process of rank %d has ended", cr_global_rank(g, ended))
+               : cr_fail(CR_COMM, "Timed out");
 }
 
 /* Watches a work to its end. */
@@ -741,7 +742,7 @@ static cr_status check_call(const cr_comm *g, const cr_call_args *a)
     if (a->kind == CR_CALL_SEND || a->kind == CR_CALL_RECEIVE) {
         if (a->root == g->rank)
             return cr_fail(CR_VALUE, "%s: rank %d is this process itself",
-                           cr_call_kind_name(a->kind), a->root);
+                           cr_call_kind_name(a->kind), cr_global_rank(g, a->root));
         CR_TRY(check_tag(g, a));
     }
     CR_TRY(check_sizes(g, a));

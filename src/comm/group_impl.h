@@ -22,6 +22,7 @@ enum {
 typedef struct {
     uint64_t sequence;
     int64_t count;    /* elements that this rank contributes */
+    int64_t shown;    /* elements that errors name: those of this rank's tensor */
     uint64_t sizes;   /* a hash of counts that all ranks must state alike */
     uint64_t further; /* a hash of the counts of further calls, whose data follow */
     uint32_t more;    /* the number of further calls */
@@ -36,8 +37,8 @@ typedef struct {
 /* A line of the history. */
 typedef struct {
     uint64_t sequence;
-    double start, end; /* end 0: in progress */
-    int64_t count;
+    double start, end;    /* end 0: in progress */
+    int64_t count, taken; /* elements that this rank gives, and takes */
     uint8_t kind, dtype;
     bool failed;
     char where[CR_WHERE_BYTES];
@@ -78,6 +79,12 @@ struct cr_comm {
     size_t scratch_bytes;
 };
 
+/* The number of a rank in the whole run, which errors name. */
+static inline int cr_global_rank(const cr_comm *g, int rank)
+{
+    return g->global && rank >= 0 && rank < g->size ? g->global[rank] : rank;
+}
+
 /* A call in progress. */
 typedef struct {
     cr_comm *g;
@@ -112,7 +119,7 @@ CR_MUST cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *
  * (report.c).  The group is broken already. */
 cr_status cr_report(const cr_running *c, cr_status st);
 /* The same for a group that cannot be made: names it, and a rank that has ended. */
-cr_status cr_report_open(const cr_comm *g, const char *name, cr_status st);
+cr_status cr_report_open(const cr_comm *g, const cr_comm_how *how, cr_status st);
 /* Whether another rank has reported a failure. */
 bool cr_is_broken_elsewhere(const cr_comm *g);
 #define CR_BROKEN_KEY "broken"

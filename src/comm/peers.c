@@ -447,7 +447,8 @@ cr_status cr_peers_miss(const cr_comm_how *how, cr_status st)
     if (!why)
         return CR_MEMORY;
     peer_state(&own, how);
-    cr_fail(st, "rank %d has no engine '%s'%s: %s", how->rank, own.engine,
+    cr_fail(st, "rank %d has no engine '%s'%s: %s",
+            how->global ? how->global[how->rank] : how->rank, own.engine,
             peer_where(&own, where), why);
     (void)peers_refuse(how, st, cr_seconds() + 1e-3 * (double)how->timeout_ms, false);
     cr_fail(st, "%s", why);

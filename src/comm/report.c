@@ -17,7 +17,7 @@ static void message_text(char *out, const cr_running *c)
     char peer[32] = "any rank";
 
     if (a->root >= 0)
-        snprintf(peer, sizeof peer, "rank %d", a->root);
+        snprintf(peer, sizeof peer, "rank %d", cr_global_rank(c->g, a->root));
     snprintf(out, PLACE_BYTES, "%s of %lld elements of %s %s %s, tag %llu%s%s%s",
              cr_call_kind_name(a->kind), (long long)(sends ? a->in : a->out)[0].count,
              cr_dtype_name(a->dtype), sends ? "to" : "from", peer, (unsigned long long)a->tag,
@@ -84,18 +84,18 @@ static void rank_text(const cr_running *c, int rank, bool asks, char *out)
 {
     const cr_peers *p = c->g->peers;
     cr_peer_state state = cr_peers_state(p, rank);
-    int process = cr_peers_process(p, rank);
+    int process = cr_peers_process(p, rank), number = cr_global_rank(c->g, rank);
     char place[PLACE_BYTES] = "";
     bool failed = asks && state != CR_PEER_STOPPED && place_read(c, rank, place);
 
     *out = 0;
     if (state == CR_PEER_ENDED)
-        snprintf(out, PLACE_BYTES, "rank %d (process %d) has ended%s%.700s", rank, process,
+        snprintf(out, PLACE_BYTES, "rank %d (process %d) has ended%s%.700s", number, process,
                  failed ? " after " : "", place);
     else if (state == CR_PEER_STOPPED)
-        snprintf(out, PLACE_BYTES, "rank %d (process %d) is stopped", rank, process);
+        snprintf(out, PLACE_BYTES, "rank %d (process %d) is stopped", number, process);
     else if (failed)
-        snprintf(out, PLACE_BYTES, "rank %d is at %.700s", rank, place);
+        snprintf(out, PLACE_BYTES, "rank %d is at %.700s", number, place);
 }
 
 static bool all_known(char known[][PLACE_BYTES], int n, int own)
@@ -131,7 +131,7 @@ static void ranks_text(const cr_running *c, bool asks, cr_text *out)
             cr_text_printf(out,
                            asks ? "; rank %d is in no call of this group"
                                 : "; of rank %d nothing is known, the store does not answer",
-                           r);
+                           cr_global_rank(c->g, r));
     }
 }
 
@@ -143,8 +143,8 @@ cr_status cr_report(const cr_running *c, cr_status st)
     place_text(place, c);
     snprintf(why, sizeof why, "%s", cr_error_message());
     cr_text_printf(&t, "%s of rank %d in group '%s' failed after %.0f ms (timeout %.0f ms): %s",
-                   place, c->g->rank, c->g->name, 1e3 * (cr_seconds() - c->start),
-                   1e3 * (c->end - c->start), why);
+                   place, cr_global_rank(c->g, c->g->rank), c->g->name,
+                   1e3 * (cr_seconds() - c->start), 1e3 * (c->end - c->start), why);
     if (c->g->peers && c->g->store)
         ranks_text(c, !place_write(c, place, why), &t);
     cr_fail(st, "%s", cr_text_str(&t));
@@ -163,17 +163,19 @@ bool cr_is_broken_elsewhere(const cr_comm *g)
     return broken;
 }
 
-cr_status cr_report_open(const cr_comm *g, const char *name, cr_status st)
+cr_status cr_report_open(const cr_comm *g, const cr_comm_how *how, cr_status st)
 {
     int ended = g->peers ? cr_peers_ended(g->peers) : -1;
     char why[2 * PLACE_BYTES], who[64] = "";
 
     snprintf(why, sizeof why, "%s", cr_error_message());
     if (ended >= 0)
-        snprintf(who, sizeof who, "rank %d (process %d) has ended: ", ended,
+        snprintf(who, sizeof who,
+                 "rank %d (process %d) has ended: ", how->global ? how->global[ended] : ended,
                  cr_peers_process(g->peers, ended));
-    return g->rank < 0
-               ? cr_fail(st, "this process cannot join the group '%s': %s%s", name, who, why)
-               : cr_fail(st, "rank %d cannot join the group '%s': %s%s", g->rank, name, who,
-                         why);
+    if (g->rank < 0)
+        return cr_fail(st, "this process cannot join the group '%s': %s%s", how->name, who,
+                       why);
+    return cr_fail(st, "rank %d cannot join the group '%s': %s%s",
+                   how->global ? how->global[g->rank] : g->rank, how->name, who, why);
 }

@@ -425,7 +425,7 @@ def errors_in_compiled_functions(rank, n):
         return fc.all_reduce(x * 2, "sum", group) + 1
     compiled = torch.compile(program)
     for step in range(4):
-        pair = dist.new_group(list(range(n)), timeout=datetime.timedelta(seconds=5))
+        pair = dist.new_group(list(range(n)), timeout=datetime.timedelta(minutes=1))
         name = pair.group_name
         assert torch.equal(compiled(torch.ones(3), name), program(torch.ones(3), name))
         texts = []
@@ -437,9 +437,9 @@ def errors_in_compiled_functions(rank, n):
         assert len(texts) == 2 and "the ranks' calls differ" in texts[0] and "in_functional.py:" in texts[0], texts
         assert "is closed since" in texts[1] or "the ranks' calls differ" in texts[1], texts
         dist.destroy_process_group(pair)
-        for run in (compiled, program):
+        for run, group in ((compiled, name), (program, name), (program, pair)):
             try:
-                run(torch.ones(3), name)
+                run(torch.ones(3), group)
             except RuntimeError as error:
                 assert f"Could not resolve the process group registered under the name {name}" in str(error), error
             else:

@@ -1,4 +1,5 @@
 """What each rank does in test_dist.py: functions of (rank, size)."""
+import contextlib
 import os
 import signal
 import time
@@ -324,8 +325,9 @@ def differences(rank, size):
     for name in ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all"):
         for n in (4, 100000):
             group = G()
+            sizes = [f"with {n} elements", f"with {n + 1} elements"] if name in ("all_reduce", "broadcast", "reduce") else []
             expect(lambda: CALLS[name](n + (rank == 1), group), "the ranks' calls differ", f"rank {rank} called {name} #1",
-                   "in_ranks.py:")
+                   "in_ranks.py:", *sizes)
             expect(lambda: dist.barrier(group), "is closed since")
     for call, other, words in (
             (lambda g: dist.all_reduce(torch.ones(4), group=g), dist.barrier, ["called all_reduce #1", "called barrier #1"]),
@@ -336,6 +338,14 @@ def differences(rank, size):
             (lambda g: dist.broadcast(torch.ones(4), 0, g), lambda g: dist.broadcast(torch.ones(4), 1, g), ["root 0", "root 1"])):
         group = G()
         expect(lambda: (other if rank == 1 else call)(group), *words)
+    group = G()
+    if rank == 1:
+        expect(lambda: dist.scatter(torch.ones(4), None, 0, group), "rank 0 called scatter #1 with 3 elements",
+               "rank 1 called scatter #1 with 4 elements")
+    elif rank == 0:  # the root does not read the others' sizes; whether it hears of the failure is the engine's matter
+        with contextlib.suppress(dist.DistError):
+            dist.scatter(torch.ones(3), [torch.ones(3)] * size, 0, group)
+    dist.barrier()
     expect(lambda: coalesced(rank, G()), "the ranks' calls differ", "(in_ranks.py:")
     expect(lambda: dist.all_reduce(torch.eye(3).to_sparse() if rank == 1 else torch.eye(3), group=G()),
            "rank 1 called all_gather #1 with 1 elements of int64 (in_ranks.py:")
@@ -343,6 +353,20 @@ def differences(rank, size):
     dist.destroy_process_group(group)
     expect(lambda: dist.all_reduce(torch.ones(2), group=group), "all_reduce (in_ranks.py:", f"of rank {rank}",
            "is closed since: it was destroyed")
+
+
+def differences_in_a_part(rank, size):
+    """Errors number ranks as the whole run does, whatever their places in the group."""
+    for call, words in (
+            (lambda g: dist.all_reduce(torch.ones(3 + rank), group=g), []),
+            (lambda g: dist.broadcast(torch.ones(3 + rank), 2, g), ["root 2"])):
+        pair = dist.new_group([1, 2])
+        if rank:
+            text = expect(lambda: call(pair), "rank 1 called ", " with 4 elements", "rank 2 called ", " with 5 elements",
+                          f" of rank {rank} in group '", f"rank {3 - rank} ", *words)
+            closed = expect(lambda: call(pair), f" of rank {rank}: the group '", "is closed since")
+            assert "rank 0" not in text and "rank 0" not in closed, (text, closed)
+    dist.barrier()
 
 
 def other_messages(rank, size):

@@ -1,7 +1,10 @@
 """torch._C._distributed_c10d: the names that libraries import from it."""
+import json
+import pickle
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -102,6 +105,31 @@ def test_operators_wait_for_works_that_programs_register():
     assert c10d._get_work_registry_size() == before + 1
     future.set_result(None)
     assert torch.ops._c10d_functional.wait_tensor(x).tolist() == [1, 1] and c10d._get_work_registry_size() == before
+
+
+def test_the_last_calls_are_dumped_as_torch_does():
+    dist.init_process_group("fake", store=dist.HashStore(), rank=1, world_size=4)
+    before = time.time_ns()
+    dist.all_reduce(torch.ones(3, 2))
+    dist.all_gather([torch.ones(5) for _ in range(4)], torch.ones(5))
+    dist.barrier(dist.new_group([0, 1]))
+    trace, text = pickle.loads(c10d._dump_fr_trace()), json.loads(c10d._dump_fr_trace_json())
+    # what torch 2.13 writes, but for times, threads and its unnamed group
+    assert trace["version"] == text["version"] == "2.10" and trace["pg_config"] == text["pg_config"]
+    assert [group["ranks"] for group in trace["pg_config"].values()] == ["[0, 1, 2, 3]", "[0, 1]"]
+    assert trace["pg_status"]["0"] == {"last_enqueued_collective": "2", "last_started_collective": "2", "last_completed_collective": "2"}
+    first, second, third = trace["entries"]
+    assert [(e["profiling_name"], e["record_id"], e["pg_id"], e["collective_seq_id"], e["input_sizes"], e["output_sizes"],
+             e["input_dtypes"], e["state"], e["retired"], e["is_p2p"]) for e in trace["entries"]] == [
+        ("custom:all_reduce", 0, 0, 1, [[6]], [[6]], ["Float"], "completed", True, False),
+        ("custom:all_gather", 1, 0, 2, [[5]], [[20]], ["Float"], "completed", True, False),
+        ("custom:barrier", 2, 1, 1, [], [], [], "completed", True, False)]
+    assert [frame["filename"] for frame in first["frames"]] == ["test_c10d_names.py"] and "frames" not in text["entries"][0]
+    # the clock of calls is another one than that of dates, which a host may set
+    assert abs(first["time_created_ns"] - before) < 3600e9 and first["time_created_ns"] <= third["time_created_ns"]
+    assert first["process_group"][1] == "default_pg" and text["entries"][1]["time_discovered_completed_ns"] > 0
+    assert "entries" not in pickle.loads(c10d._dump_fr_trace(includeCollectives=False))
+    assert pickle.loads(c10d._dump_fr_trace(onlyActive=True))["entries"] == []
 
 
 def test_kinds_have_torchs_numbers():

@@ -67,6 +67,11 @@ def test_calls_that_differ_are_an_error_at_every_rank(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_errors_of_a_part_have_the_runs_numbers_of_ranks(backend):
+    passes("differences_in_a_part", 3, backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("call", ["all_reduce", "broadcast"])
 def test_a_killed_rank_is_named(call, backend):
     passes("one_dies", 3, backend, killed=[1], CALL=call, ELEMENTS="50000")
@@ -119,10 +124,7 @@ def join(url, places, seconds, engines=None, lacking=None):
 
 @pytest.fixture(params=["tcp", "file"])
 def url(request, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return f"tcp://127.0.0.1:{port}" if request.param == "tcp" else f"file://{tmp_path}/store"
+    return f"tcp://127.0.0.1:{ranks.free_port()}" if request.param == "tcp" else f"file://{tmp_path}/store"
 
 
 def test_ranks_that_state_other_sizes_say_so(url):
@@ -158,13 +160,11 @@ store.barrier("end", 2, limit)
 @pytest.mark.parametrize("engine", BACKENDS)
 @pytest.mark.parametrize("kind", ["tcp", "file"])
 def test_a_refused_group_may_be_tried_again(kind, engine, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        place = str(tmp_path / "store") if kind == "file" else str(free.getsockname()[1])
+    place = str(tmp_path / "store") if kind == "file" else str(ranks.free_port())
     processes = [subprocess.Popen([sys.executable, "-c", AGAIN, kind, place, str(r), engine], text=True, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT) for r in range(2)]
     try:
-        texts = [p.communicate(timeout=120)[0].splitlines() for p in processes]
+        texts = [p.communicate(timeout=ranks.LIMIT)[0].splitlines() for p in processes]
     finally:
         for p in processes:
             p.kill()
@@ -199,7 +199,7 @@ print(*texts, sep="\\n")
 
 
 def test_two_threads_of_one_rank_are_named():
-    text = subprocess.run([sys.executable, "-c", THREADS, "60"], text=True, capture_output=True, timeout=120).stdout.splitlines()
+    text = subprocess.run([sys.executable, "-c", THREADS, "60"], text=True, capture_output=True, timeout=ranks.LIMIT).stdout.splitlines()
     assert len(text) == 2 and all("rank 1 is another thread of process" in t and "have the same rank" in t for t in text), text
 
 

@@ -48,7 +48,14 @@ def _resolve_group(group, tag=""):
 
 def _resolve_group_name(group, tag=""):
     """Returns the name of the group that a program means."""
-    return dist._world.pg_names[_resolve_group(group, tag)]
+    return _name_of(_resolve_group(group, tag))
+
+
+def _name_of(pg):
+    name = dist._world.pg_names.get(pg)
+    if name is None:  # the group was destroyed
+        raise dist._no_such_name(pg.group_name)
+    return name
 
 
 # --- operators ---------------------------------------------------------------------------------------------------
@@ -127,7 +134,7 @@ def all_reduce(self, reduceOp, group, tag=""):
 
 def _gathered(self, gather_dim, group, tag):
     pg = _resolve_group(group, tag)
-    result = wait_tensor(_op("all_gather_into_tensor")(self.contiguous(), pg.size(), dist._world.pg_names[pg]))
+    result = wait_tensor(_op("all_gather_into_tensor")(self.contiguous(), pg.size(), _name_of(pg)))
     return cresset.cat(result.chunk(pg.size(), 0), gather_dim) if gather_dim else result
 
 
@@ -147,7 +154,7 @@ def _scattered(self, reduceOp, scatter_dim, group, tag):
         raise AssertionError(f"input dimension {scatter_dim} ({self.size(scatter_dim)}) must be a multiple of group_size {pg.size()}")
     if scatter_dim:
         self = cresset.cat(self.chunk(pg.size(), scatter_dim))
-    return wait_tensor(_op("reduce_scatter_tensor")(self, reduceOp.lower(), pg.size(), dist._world.pg_names[pg]))
+    return wait_tensor(_op("reduce_scatter_tensor")(self, reduceOp.lower(), pg.size(), _name_of(pg)))
 
 
 def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
@@ -168,7 +175,7 @@ def all_reduce_coalesced(self, reduceOp, group, tag=""):
 def all_gather_into_tensor_coalesced(self, group, tag=""):
     """Returns all ranks' tensors, for several tensors."""
     pg = _resolve_group(group, tag)
-    return [wait_tensor(t) for t in _op("all_gather_into_tensor_coalesced")(self, pg.size(), dist._world.pg_names[pg])]
+    return [wait_tensor(t) for t in _op("all_gather_into_tensor_coalesced")(self, pg.size(), _name_of(pg))]
 
 
 def reduce_scatter_tensor_coalesced(inputs, reduceOp, scatter_dim, group, tag=""):
@@ -176,7 +183,7 @@ def reduce_scatter_tensor_coalesced(inputs, reduceOp, scatter_dim, group, tag=""
     pg = _resolve_group(group, tag)
     inputs = [cresset.cat(x.chunk(pg.size(), dim)) if dim else x for x, dim in zip(inputs, scatter_dim)]
     return [wait_tensor(t) for t in _op("reduce_scatter_tensor_coalesced")(inputs, reduceOp.lower(), pg.size(),
-                                                                         dist._world.pg_names[pg])]
+                                                                         _name_of(pg))]
 
 
 def all_to_all_single(self, output_split_sizes, input_split_sizes, group, tag=""):
@@ -186,7 +193,7 @@ def all_to_all_single(self, output_split_sizes, input_split_sizes, group, tag=""
         if output_split_sizes is not None or input_split_sizes is not None:
             raise AssertionError("output_split_sizes and input_split_sizes must either be specified together or both set to None")
         output_split_sizes = input_split_sizes = [self.shape[0] // pg.size()] * pg.size()
-    return wait_tensor(_op("all_to_all_single")(self, output_split_sizes, input_split_sizes, dist._world.pg_names[pg]))
+    return wait_tensor(_op("all_to_all_single")(self, output_split_sizes, input_split_sizes, _name_of(pg)))
 
 
 def all_to_all_single_autograd(self, output_split_sizes, input_split_sizes, group, tag=""):

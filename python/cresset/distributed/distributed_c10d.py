@@ -665,7 +665,11 @@ def _resolve_process_group(group_name):
     for pg, name in [*_world.pg_names.items(), *((pg, name) for name, pg in _named_groups().items())]:
         if name == group_name:
             return pg
-    raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
+    raise _no_such_name(group_name)
+
+
+def _no_such_name(name):
+    return RuntimeError(f"Could not resolve the process group registered under the name {name}")
 
 
 _named = {}  # thread, or None for all: groups that programs registered, by name
@@ -1257,8 +1261,8 @@ def _store_based_barrier(rank, store, group_name, rendezvous_count, timeout, log
 
 
 def _flight_recorder(group=None):
-    """Returns the last 4,096 calls of a group as dicts."""
-    names = ("seq", "op", "elements", "dtype", "line", "state", "seconds")
+    """Returns the last 4,096 calls of a group as dicts; `start` is a time of time.monotonic()."""
+    names = ("seq", "op", "elements", "dtype", "line", "state", "seconds", "results", "start")
     lines = _group_or_default_group(group)._need().history().splitlines()
     return [dict(zip(names, line.split("\t"))) for line in lines]
 

@@ -3,6 +3,7 @@ import enum
 from datetime import timedelta
 
 from cresset import _C
+from cresset.distributed._fr_trace import _dump_fr_trace, _dump_fr_trace_json  # noqa: F401
 from cresset.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env  # noqa: F401
 from cresset.distributed._gloo import ProcessGroupGloo  # noqa: F401
 from cresset.distributed._groups import (_Done, AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions,  # noqa: F401
