@@ -124,6 +124,7 @@ TEST(names_are_those_of_the_first_group_that_has_them)
 TEST(results_that_nobody_can_wait_for_leave_the_list)
 {
     int64_t size = 4;
+    cr_call_args barrier = {.kind = CR_CALL_BARRIER, .root = -1};
     cr_tensor *kept = NULL, *view = NULL;
 
     start();
@@ -136,8 +137,9 @@ TEST(results_that_nobody_can_wait_for_leave_the_list)
         if (i == 1)
             OK(cr_tensor_alias(&view, c.out));
         cr_drop(c.out);
+        OK(cr_comm_run(group, &barrier, "")); /* the call before it has ended */
     }
-    MUST(cr_collective_pending() < 100);
+    CHECK(cr_collective_pending() < 100);
     size_t left = cr_collective_pending();
     OK(cr_collective_wait(kept));
     OK(cr_collective_wait(view));

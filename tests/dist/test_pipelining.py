@@ -20,7 +20,8 @@ def passes(name, size, **env):
 
 
 @pytest.mark.skipif("not BACKENDS")
-@pytest.mark.parametrize("names", ["GPipe 1F1B LoopedBFS", "Interleaved1F1B InterleavedZeroBubble", "ZBVZeroBubble DualPipeV"])
+@pytest.mark.parametrize("names", ["1F1B ZBVZeroBubble"] + [pytest.param(names, marks=pytest.mark.full) for names in (
+    "GPipe 1F1B LoopedBFS", "Interleaved1F1B InterleavedZeroBubble", "ZBVZeroBubble DualPipeV")])
 def test_every_schedule_has_the_losses_of_one_process(names):
     passes("schedules", 4, RANKS_SCHEDULES=names)
 

@@ -40,7 +40,7 @@ def test_interface(name):
     passes(name, 2)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_parts_of_the_sequence(size):
     passes("contexts", size)
 
