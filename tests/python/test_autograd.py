@@ -446,6 +446,17 @@ def test_long_chains():
     del y
 
 
+@pytest.mark.parametrize("given, place", [("x", "'enabled' (position 1)"), (1, "'enabled' (position 1)"),
+                                          ((True, 1), "'check_nan' (position 2)")])
+def test_anomaly_mode_takes_only_bools(given, place):
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    given = given if isinstance(given, tuple) else (given,)
+    with pytest.raises(TypeError) as error:
+        torch.autograd.set_detect_anomaly(*given)
+    assert str(error.value) == f"set_anomaly_enabled(): argument {place} must be bool, not {type(given[-1]).__name__}"
+    assert before == (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
+
+
 def test_anomaly_mode_names_the_operation():
     x = torch.tensor([-1.0], requires_grad=True)
     with torch.autograd.set_detect_anomaly(True):

@@ -337,3 +337,17 @@ def test_products_of_reflectors_have_derivatives_by_batches():
     got = grad(lambda x, tau: vmap(product)(x, tau).pow(2).sum(), (0, 1))(x, tau)
     want = grad(lambda x, tau: product(x, tau).pow(2).sum(), (0, 1))(x, tau)
     assert all(torch.allclose(one, other) for one, other in zip(got, want))
+
+
+def test_tensors_do_not_leave_a_map():
+    kept = []
+
+    def keep(x):
+        kept.append(x)
+        return torch.func.vmap(lambda y: y * 2)(x)
+    assert torch.equal(torch.func.vmap(keep)(torch.ones(3, 2)), torch.full((3, 2), 2.))
+    assert kept[0].shape == (2,) and "BatchedTensor" in repr(kept[0])
+    for use in (lambda x: x + 1, torch.sum, torch.clone, lambda x: x[0], lambda x: torch.func.vmap(torch.sin)(x),
+                lambda x: torch.func.vmap(lambda y: y + x)(torch.ones(3))):
+        with pytest.raises(RuntimeError, match="Either your tensor may have escaped from inside a function being vmapped"):
+            use(kept[0])

@@ -53,11 +53,17 @@ def test_a_container_goes_through(boxes):
 
 def test_batches_by_hand():
     x = torch.arange(6.0).reshape(2, 3)
-    row = batches._add_batch_dim(x, 1, 7)
-    assert row.shape == (2,) and batches.is_batchedtensor(row) and batches.maybe_get_level(row) == 7
+    level = batches._vmap_increment_nesting(3, "error")
+    row = batches._add_batch_dim(x, 1, level)
+    assert row.shape == (2,) and batches.is_batchedtensor(row) and batches.maybe_get_level(row) == level
     assert batches.get_unwrapped(row).select(batches.maybe_get_bdim(row), 2).tolist() == [2.0, 5.0]
-    assert torch.equal(batches._remove_batch_dim(row * 2, 7, 3, 1), x * 2)
-    assert batches._remove_batch_dim(torch.ones(2), 7, 3, 0).shape == (3, 2)
+    assert torch.equal(batches._remove_batch_dim(row * 2, level, 3, 1), x * 2)
+    assert batches._remove_batch_dim(torch.ones(2), level, 3, 0).shape == (3, 2)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        torch.rand_like(row)
+    assert batches._vmap_decrement_nesting() == level
+    with pytest.raises(RuntimeError, match="may have escaped from inside a function being vmapped"):
+        row * 2
 
 
 def test_other_tensors_are_no_batches():

@@ -19,6 +19,7 @@ from ..utils._python_dispatch import TorchDispatchMode
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 _levels = itertools.count(1)
+_running = {}  # levels whose function has not returned, and the modes of their random numbers
 
 
 class _Batched(Tensor):
@@ -65,6 +66,11 @@ class _Batched(Tensor):
         kwargs = kwargs or {}
         leaves, _ = tree_flatten((args, kwargs))
         level = max(x.level for x in leaves if isinstance(x, _Batched))
+        if level not in _running:
+            raise RuntimeError(
+                "Either your tensor may have escaped from inside a function being vmapped and this is a user error (see "
+                "https://pytorch.org/functorch/stable/ux_limitations.html), or there is an internal functorch error in "
+                "`gen_vmap_plumbing` Please file an issue if it looks like the latter")
         with _C._ReentrantDispatch():
             return _call_batch(func, args, kwargs, level)
 
@@ -638,10 +644,28 @@ def _unwrap_batched(batched_outputs, out_dims, vmap_level, batch_size, func):
 
 def _flat_vmap(func, batch_size, flat_in_dims, flat_args, args_spec, out_dims, randomness, /, **kwargs):
     level = next(_levels)
-    given = _create_batched_inputs(flat_in_dims, flat_args, level, args_spec)
-    with _Randomness(randomness, batch_size, level):
-        out = func(*given, **kwargs)
-    return _unwrap_batched(out, out_dims, level, batch_size, func)
+    _running[level] = _Randomness(randomness, batch_size, level)
+    try:
+        given = _create_batched_inputs(flat_in_dims, flat_args, level, args_spec)
+        with _running[level]:
+            out = func(*given, **kwargs)
+        return _unwrap_batched(out, out_dims, level, batch_size, func)
+    finally:
+        del _running[level]
+
+
+def _vmap_increment_nesting(batch_size, randomness):
+    """Starts a level by hand and returns its number; _vmap_decrement_nesting ends the level that was started last."""
+    level = next(_levels)
+    _running[level] = _Randomness(randomness, batch_size, level)
+    _running[level].__enter__()
+    return level
+
+
+def _vmap_decrement_nesting():
+    level, mode = _running.popitem()
+    mode.__exit__(None, None, None)
+    return level
 
 
 def _run_chunks(func, size, dims, leaves, spec, out_dims, randomness, kwargs, chunk):

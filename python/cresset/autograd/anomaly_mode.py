@@ -6,12 +6,20 @@ from .. import _C
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
+def _set(enabled, check_nan):
+    for name, place, given in ("enabled", 1, enabled), ("check_nan", 2, check_nan):
+        if type(given) is not bool:
+            raise TypeError(f"set_anomaly_enabled(): argument '{name}' (position {place}) must be bool, not "
+                            f"{type(given).__name__}")
+    _C._set_anomaly_enabled(enabled, check_nan)
+
+
 class set_detect_anomaly:
     """Sets anomaly detection at once; as a context manager, restores it at the end."""
 
     def __init__(self, mode, check_nan=True):
         self.before = _C.is_anomaly_enabled(), _C.is_anomaly_check_nan_enabled()
-        _C._set_anomaly_enabled(mode, check_nan)
+        _set(mode, check_nan)
 
     def __enter__(self):
         return None
@@ -30,7 +38,7 @@ class detect_anomaly:
 
     def __enter__(self):
         self.before = _C.is_anomaly_enabled(), _C.is_anomaly_check_nan_enabled()
-        _C._set_anomaly_enabled(True, self.check_nan)
+        _set(True, self.check_nan)
 
     def __exit__(self, *exc):
         _C._set_anomaly_enabled(*self.before)

@@ -1,5 +1,6 @@
 """torch._C._functorch: batches of vmap, as libraries with containers of tensors make and take them apart."""
-from cresset._functorch.vmap import _add_batch_dim, _Batched, _remove_batch_dim  # noqa: F401
+from cresset._functorch.vmap import (_add_batch_dim, _Batched, _remove_batch_dim,  # noqa: F401
+                                     _vmap_decrement_nesting, _vmap_increment_nesting)
 
 
 def is_batchedtensor(tensor):
