@@ -54,6 +54,11 @@ def _get_accelerator(check=None):
     return accelerator.current_accelerator() or _C.device("cpu")
 
 
+def _get_default_device():
+    """Returns the type of the device on which factories make tensors."""
+    return _C.get_default_device().type
+
+
 def _set_print_stack_traces_on_fatal_signal(print):
     """Whether a signal that ends the process prints the stacks of its threads first."""
     import faulthandler
@@ -69,6 +74,7 @@ def _is_torch_function_mode_enabled():
 
 
 _C._get_accelerator = _get_accelerator
+_C._get_default_device = _get_default_device
 _C._is_torch_function_mode_enabled = _is_torch_function_mode_enabled
 _C._set_print_stack_traces_on_fatal_signal = _set_print_stack_traces_on_fatal_signal
 _C.__getattr__ = _finder(_C, _HOMES)

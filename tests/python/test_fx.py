@@ -332,3 +332,44 @@ def test_alpha_of_a_scalar_overload_has_a_place(name):
     assert str(overload._schema) == f"aten::{name}.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"
     with pytest.raises(RuntimeError, match="expected at most 3 argument"):
         overload(x, 2, 3, 4)
+
+
+def test_tracers_of_libraries_replace_methods_by_themselves():
+    """torch_geometric traces with the patcher and nn.Module's own methods."""
+    from cresset.fx import _symbolic_trace as steps
+
+    @steps.compatibility(is_backward_compatible=False)
+    class Leaves(torch.fx.Tracer):
+        def trace(self, root):
+            self.root, self.graph = root, torch.fx.Graph(tracer_cls=Leaves)
+            self.submodule_paths = {module: name for name, module in root.named_modules()}
+            self.tensor_attrs = {value: name for name, value in vars(root).items()
+                                 if isinstance(value, (torch.Tensor, steps.ScriptObject))}
+            function, args = self.create_args_for_root(type(root).forward, True)
+            cache = {}
+
+            def read(module, name):
+                return self.getattr(name, steps._orig_module_getattr(module, name), cache)
+
+            def call(module, *args, **kwargs):
+                return self.call_module(module, lambda *a, **k: steps._orig_module_call(module, *a, **k), args, kwargs)
+            with steps._Patcher() as patcher:
+                patcher.patch_method(torch.nn.Module, "__getattr__", read, deduplicate=False)
+                patcher.patch_method(torch.nn.Module, "__call__", call, deduplicate=False)
+                self.create_node("output", "output", (self.create_arg(function(*args)),), {})
+            return self.graph
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.w = torch.nn.Linear(3, 2), torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return self.a(x).relu() * self.w
+    net = Net()
+    traced = torch.fx.GraphModule(net, Leaves().trace(net))
+    assert [node.op for node in traced.graph.nodes] == ["placeholder", "call_module", "call_method", "get_attr", "call_function", "output"]
+    x = torch.randn(4, 3)
+    assert torch.equal(traced(x), net(x)) and torch.nn.Module.__getattr__ is steps._orig_module_getattr
+    with pytest.raises(AttributeError, match="'Net' object has no attribute 'missing'"):
+        net.missing

@@ -2,6 +2,7 @@
 import copy
 import gc
 import io
+import typing
 import weakref
 import zipfile
 from typing import Dict, List, Tuple, Union
@@ -856,3 +857,31 @@ def test_interfaces_are_known_after_the_registry_is_cleared():
     for _ in range(2):
         torch._C._jit_clear_class_registry()
         assert torch.equal(torch.jit.script(UsesDoubles())(torch.ones(2)), torch.full((2,), 2.0))
+
+
+class Inspector:
+    """A class that no script can hold: its annotation is not a type of scripts."""
+
+    def __init__(self, cls: type):
+        self.cls = cls
+
+    def names(self, value: typing.Type) -> typing.Any:
+        return dir(value)
+
+
+def test_an_attribute_whose_class_does_not_compile_is_left_out():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inspector, self.scale = Inspector(Net), 3.0
+
+        def forward(self, x):
+            return x * self.scale
+
+    class Reads(Net):
+        def forward(self, x):
+            return self.inspector.names(x)
+    x = torch.ones(2)
+    assert torch.equal(torch.jit.script(Net())(x), x * 3)
+    with pytest.raises(RuntimeError, match="Module 'Reads' has no attribute 'inspector'"):
+        torch.jit.script(Reads())

@@ -8,6 +8,7 @@ import pathlib
 import pickle
 
 import cresset as torch
+import numpy as np
 import pytest
 import sparse_cases
 
@@ -376,3 +377,40 @@ def test_other_names_of_mm_are_recorded_as_mm():
         assert call(x, y, out=out) is out and torch.equal(out, x @ y)
     assert not hasattr(torch.ops.aten, "spmm")
     assert torch.hsmm(x.to_sparse(), y).sparse_dim() == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("reduce, fold", [("sum", np.sum), ("mean", np.mean), ("amax", np.max), ("amin", np.min)])
+def test_products_with_another_reduction(reduce, fold, dtype):
+    dense = np.array([[0, 2, 0], [1, 0, 3], [0, 0, 0], [-1, -2, 4]], np.float64)
+    other = np.arange(-6.0, 6).reshape(3, 4)
+    want = np.zeros((4, 4))
+    for i, row in enumerate(dense):
+        if row.any():
+            want[i] = fold(row[row != 0, None] * other[row != 0], axis=0)
+    a = torch.tensor(dense, dtype=dtype).to_sparse_csr()
+    got = torch.sparse.mm(a, torch.tensor(other, dtype=dtype), reduce)
+    assert got.dtype == dtype and torch.allclose(got, torch.tensor(want).to(dtype), rtol=1e-6 if dtype != torch.bfloat16 else 1e-2)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_products_with_another_reduction_have_gradients(reduce):
+    torch.manual_seed(0)
+    a = torch.tensor([[0, 2.5, 0], [1.25, 0, 3], [0, 0, 0], [-1, -2, 4]], dtype=torch.float64)
+    b = torch.randn(3, 4, dtype=torch.float64)
+
+    def f(values, dense):
+        crow, column = a.to_sparse_csr().crow_indices(), a.to_sparse_csr().col_indices()
+        return torch.sparse.mm(torch.sparse_csr_tensor(crow, column, values, (4, 3)), dense, reduce)
+    assert torch.autograd.gradcheck(f, (a.to_sparse_csr().values().clone().requires_grad_(), b.requires_grad_()))
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda a, b: torch.sparse.mm(a, b, "prod"), "sparse_mm_reduce: reduce type of prod has not been enabled."),
+    (lambda a, b: torch.sparse.mm(a, b[:2], "sum"), r"Expected a tensor of dimension 2 and tensor.size\[0\] == 3 but got: dimension 2 and tensor.size\[0\] = 2"),
+    (lambda a, b: torch.sparse.mm(a, b.double(), "sum"), "Expected tensor for argument #1 'other' to have scalar type Float"),
+    (lambda a, b: torch.sparse.mm(a, a, "sum"), "Expected tensor to have Strided Layout")])
+def test_products_with_another_reduction_are_checked(call, text):
+    a = torch.tensor([[0, 2.0, 0], [1, 0, 3]]).to_sparse_csr()
+    with pytest.raises(RuntimeError, match=text):
+        call(a, torch.ones(3, 4))

@@ -13,9 +13,11 @@ from types import FunctionType
 
 import cresset
 from .. import _C
+from .._C import ScriptObject  # noqa: F401, libraries take it from this module
 from .._utils import torch_name
 from ..nn import Module, Parameter
 from ..utils import _pytree as pytree
+from ._compatibility import compatibility  # noqa: F401, libraries take it from this module
 from .graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from .graph_module import GraphModule
 from .node import base_types, map_aggregate
@@ -25,6 +27,9 @@ __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "is_fx_
            "symbolic_trace", "wrap"]
 
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+# Tracers of libraries call these two.
+_orig_module_call = Module.__call__
+_orig_module_getattr = Module.__getattr__
 _proxyable_classes = {}
 _tracing = False
 
@@ -109,8 +114,13 @@ class _Patcher:
             self.undo.append(functools.partial(namespace.pop, name))
         namespace[name] = function
 
-    def patch_method(self, cls, name, function):
-        """Sets cls.name = function."""
+    def patch_method(self, cls, name, function, deduplicate=True):
+        """Sets cls.name = function, unless a tracer has done so; without `deduplicate`, then too."""
+        if deduplicate and getattr(vars(cls).get(name), "_fx_patched", False):
+            return
+        function._fx_patched = True
+        if issubclass(Module, cls) and name == "__getattr__":
+            self.undo.append(functools.partial(_requicken, cls))
         if name in vars(cls):
             self.undo.append(functools.partial(setattr, cls, name, vars(cls)[name]))
         else:
@@ -142,10 +152,9 @@ def _requicken(cls):
 @contextlib.contextmanager
 def _patched_modules(getattr_wrapper, call_wrapper):
     with _Patcher() as patcher:
-        patcher.patch_method(Module, "__getattr__", getattr_wrapper)
-        patcher.patch_method(Module, "__call__", call_wrapper)
+        patcher.patch_method(Module, "__getattr__", getattr_wrapper, deduplicate=False)
+        patcher.patch_method(Module, "__call__", call_wrapper, deduplicate=False)
         yield patcher
-    _requicken(Module)
 
 
 _wrapped_functions = {}  # (id of the globals, name) -> the globals

@@ -24,6 +24,7 @@ def _functions_of(cls):
 
 
 _interfaces = weakref.WeakKeyDictionary()  # interface -> the names that it sees where it was marked
+_failed = weakref.WeakKeyDictionary()  # class -> the error of its compilation
 
 
 def compiles(cls):
@@ -88,6 +89,8 @@ def define(cls, names=None, wanted=False):
         return _frontend._classes[cls]
     if cls in _interfaces:
         return define_interface(cls)
+    if cls in _failed:
+        raise _failed[cls]
     if wanted and issubclass(cls, cresset.nn.Module):
         raise RuntimeError(f"Type '{cls}' cannot be compiled since it inherits from nn.Module, consider passing an "
                            "instance instead")
@@ -99,6 +102,10 @@ def define(cls, names=None, wanted=False):
     _C._script_enter(qualified)
     try:
         _define_methods(cls, qualified, names)
+    except Exception as error:
+        del _frontend._classes[cls]
+        _failed[cls] = error.with_traceback(None)
+        raise
     finally:
         _C._script_leave()
     _frontend._complete.add(cls)

@@ -180,7 +180,7 @@ class _Shape:
         try:
             _define_classes(value)
             text = infer(value)
-        except RuntimeError:
+        except Exception:
             text = None  # the compiler says why when something uses the attribute
         if text is None:
             self.failed[name] = type(value)

@@ -9,10 +9,11 @@ __all__ = ["addmm", "check_sparse_tensor_invariants", "mm", "sum", "softmax", "l
 
 
 def mm(sparse, dense, reduce=None):
-    """The product of two matrices.  Gradients of sparse matrices have values where these have."""
-    if reduce is not None:
-        raise NotImplementedError("sparse.mm with a reduction is not implemented")
-    return ops._sparse_mm(sparse, dense)
+    """The product of two matrices.  Gradients of sparse matrices have values where these have.
+
+    Of a CSR and a dense matrix, `reduce` combines the products of an element in another way: sum, mean, amax or amin.
+    """
+    return ops._sparse_mm(sparse, dense) if reduce is None else ops._sparse_mm(sparse, dense, reduce)
 
 
 def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
