@@ -829,14 +829,35 @@ static term *compile_attribute(compiler *c, const cr_sast *a)
 
 /* --- calls --- */
 
+/* *t: the items of a tuple. */
+static void arguments_unpack(compiler *c, const cr_sast *star, arguments *out)
+{
+    cr_svalue *v = compile_value(c, star->at[0], NULL);
+    cr_snode *n;
+
+    if (v->type->kind != CR_STYPE_TUPLE)
+        cr_srange_bail(c->s, CR_RUNTIME, star->range,
+                       "cannot statically infer the expected size of a list in this context");
+    n = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, star->range);
+    cr_snode_input(n, v);
+    for (int i = 0; i < v->type->count; i++)
+        CR_PUSH(c->s, out,
+                ((argument){.value = cr_snode_output(n, NULL, v->type->item[i]),
+                            .range = star->range}));
+}
+
 static void compile_arguments(compiler *c, const cr_sast *a, int from, arguments *out)
 {
     for (int i = from; i < a->count; i++) {
         const cr_sast *item = a->at[i];
         bool named = item->kind == CR_SAST_KEYWORD;
-        if (item->kind == CR_SAST_STAR || item->kind == CR_SAST_STARSTAR)
-            cr_srange_bail(c->s, CR_RUNTIME, item->range,
-                           "keyword-arg expansion is not supported");
+        if (item->kind == CR_SAST_STARSTAR)
+            define_refuse(c, "NotSupportedError", item->at[0]->range,
+                          "keyword-arg expansion is not supported");
+        if (item->kind == CR_SAST_STAR) {
+            arguments_unpack(c, item, out);
+            continue;
+        }
         if (!named && out->len && out->at[out->len - 1].name)
             cr_srange_bail(c->s, CR_RUNTIME, item->range,
                            "positional argument follows keyword argument");

@@ -413,9 +413,8 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
     c->block = l->outer;
     end_of = compile_branch_leave(c, l->mark);
     for (size_t i = 0; i < end_of.len; i++)
-        if (!end_of.at[i].var->now)
-            variable_change(c, end_of.at[i].var, NULL,
-                            loss_new(c, (loss){.branch = "false", .range = l->node->range}));
+        if (!end_of.at[i].var->now) /* what the body alone sets has no value behind the loop */
+            variable_change(c, end_of.at[i].var, NULL, end_of.at[i].lost);
     for (size_t i = 0; i < l->carried.len; i++) {
         cr_svalue *out =
             cr_snode_output(l->node, l->carried.at[i]->name, b->input[1 + i]->type);
@@ -629,9 +628,8 @@ static iteration iterate_value(compiler *c, term *t, cr_srange range)
     }
     if (type->kind == CR_STYPE_DICT)
         it.list = compile_one(c, "aten::keys", range, 1, &it.list);
-    else if (type->kind == CR_STYPE_STR)
-        it.list = compile_one(c, "aten::list", range, 1, &it.list);
-    else if (type->kind != CR_STYPE_LIST && type->kind != CR_STYPE_TENSOR)
+    else if (type->kind != CR_STYPE_LIST && type->kind != CR_STYPE_TENSOR &&
+             type->kind != CR_STYPE_STR)
         cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object is not iterable",
                        cr_stype_annotation(type));
     it.most = compile_one(c, "aten::len", range, 1, &it.list);

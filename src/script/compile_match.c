@@ -320,8 +320,6 @@ static bool match_param(matching *m, int i)
     const argument *named = match_named(m, p->name), *a;
 
     if (!p->keyword_only && m->used < m->positional) {
-        if (named)
-            return match_fail(m, "Argument %s specified twice in schema", p->name);
         a = &m->args->at[m->used];
         if (match_is_rest(m, i))
             return match_rest(m, i);
@@ -340,11 +338,14 @@ static bool match_param(matching *m, int i)
 static bool match_known_names(matching *m)
 {
     for (size_t i = m->positional; i < m->args->len; i++) {
-        bool known = false;
-        for (int k = 0; k < m->schema->param_count && !known; k++)
-            known = !strcmp(m->schema->param[k].name, m->args->at[i].name);
-        if (!known)
-            return match_fail(m, "Keyword argument %s unknown", m->args->at[i].name);
+        const char *name = m->args->at[i].name;
+        int k = 0;
+        while (k < m->schema->param_count && strcmp(m->schema->param[k].name, name) != 0)
+            k++;
+        if (k == m->schema->param_count)
+            return match_fail(m, "Keyword argument %s unknown", name);
+        if (!m->schema->param[k].keyword_only && (size_t)k < m->used)
+            return match_fail(m, "Keyword argument %s specified twice", name);
     }
     return true;
 }

@@ -41,6 +41,7 @@ typedef struct {
     int graphs;
     cr_sgraph **graph;
     const cr_sfunction **method;
+    int *method_of;        /* by method: number of the object whose method it is */
     int *object_of;        /* by value: 1 + the object's number; 0: none */
     const site **sites_of; /* by value */
 } freezer;
@@ -236,11 +237,13 @@ static void freeze_walk(freezer *f, const cr_sblock *b)
 }
 
 /* Follows the objects of a graph whose first input is the module. */
-static void freeze_follow(freezer *f, const cr_sgraph *g)
+static void freeze_follow(freezer *f, int method)
 {
+    const cr_sgraph *g = f->graph[method];
+
     f->object_of = CR_NEW_N(f->s, int, g->values + 1);
     f->sites_of = CR_NEW_N(f->s, const site *, g->values + 1);
-    f->object_of[g->body->input[0]->id] = 1;
+    f->object_of[g->body->input[0]->id] = f->method_of[method] + 1;
     freeze_walk(f, g->body);
     for (int i = 0; i < g->body->output_count; i++)
         if (f->object_of[g->body->output[i]->id])
@@ -562,7 +565,7 @@ static void freeze_retype_in(freezer *f, const cr_sblock *b)
 
 static void freeze_add_method(freezer *f, int i)
 {
-    cr_sclass *cls = f->objects.at[0].made.object->type->cls;
+    cr_sclass *cls = f->objects.at[f->method_of[i]].made.object->type->cls;
     const char *name = cr_session_printf(f->s, "%s.%s", cls->name, f->method[i]->name);
     cr_sfunction *made = cr_sunit_add_function(f->unit, name, cls);
     int n = f->method[i]->schema.param_count;
@@ -584,50 +587,43 @@ typedef struct {
     freezer f;
 } freeze_job;
 
-static void freeze_keep_name(freezer *f, const char *name)
+static void freeze_keep_name(freezer *f, int object, const char *name)
 {
-    const cr_iobject *o = f->objects.at[0].object;
+    const cr_iobject *o = f->objects.at[object].object;
     int slot = cr_sclass_attribute(o->type->cls, name);
     const cr_sfunction *method = cr_sclass_method(o->type->cls, name);
 
-    if (slot >= 0)
-        freeze_keep(f, 0, slot);
-    else if (method && method->graph)
+    if (slot >= 0) {
+        f->objects.at[object].used[slot] = true;
+        freeze_keep(f, object, slot);
+    } else if (method && method->graph) {
+        f->method_of[f->graphs] = object;
         f->method[f->graphs++] = method;
-    else
+    } else
         cr_bail(f->s, CR_RUNTIME, "Unknown name: %s", name);
 }
 
-/* "sub.a": an attribute of a module inside. */
+/* "sub.a": an attribute or method of a module inside. */
 static void freeze_keep_path(freezer *f, const char *path)
 {
-    const char *dot = strchr(path, '.');
-    int object = 0, slot = -1;
+    int object = 0;
 
-    if (!dot) {
-        freeze_keep_name(f, path);
-        return;
-    }
-    for (;;) {
+    for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
         const cr_iobject *o = f->objects.at[object].object;
-        size_t n = dot ? (size_t)(dot - path) : strlen(path);
-        slot = cr_sclass_attribute(o->type->cls, cr_session_printf(f->s, "%.*s", (int)n, path));
-        if (slot < 0 || (dot && o->slot[slot].kind != CR_IV_OBJECT))
+        int slot = cr_sclass_attribute(
+            o->type->cls, cr_session_printf(f->s, "%.*s", (int)(dot - path), path));
+        if (slot < 0 || o->slot[slot].kind != CR_IV_OBJECT)
             cr_bail(f->s, CR_RUNTIME, "Unknown name: %s", path);
         f->objects.at[object].used[slot] = true;
-        if (!dot)
-            break;
         object = freeze_object(f, o->slot[slot].object);
-        path = dot + 1;
-        dot = strchr(path, '.');
     }
-    freeze_keep(f, object, slot);
+    freeze_keep_name(f, object, path);
 }
 
 static void freeze_rounds(freezer *f)
 {
     for (int i = 0; i < f->graphs; i++) {
-        freeze_follow(f, f->graph[i]);
+        freeze_follow(f, i);
         freeze_check_overlaps(f, f->graph[i]);
     }
     if (f->all_stay)
@@ -635,13 +631,13 @@ static void freeze_rounds(freezer *f)
             freeze_keep(f, 0, (int)k);
     freeze_keep_shared(f);
     for (int i = 0; i < f->graphs; i++) {
-        freeze_follow(f, f->graph[i]);
+        freeze_follow(f, i);
         freeze_replace(f, f->graph[i]->body);
         cr_spasses_tidy(f->graph[i]);
         cr_spasses_freeze(f->graph[i]);
     }
     for (int i = 0; i < f->graphs; i++) {
-        freeze_follow(f, f->graph[i]);
+        freeze_follow(f, i);
         freeze_mark_used(f, f->graph[i]->body);
     }
 }
@@ -664,11 +660,12 @@ static void freeze_it(cr_session *s, void *context)
     f->s = s;
     f->unit = cls->unit;
     f->method = CR_NEW_N(s, const cr_sfunction *, j->count + 1);
+    f->method_of = CR_NEW_N(s, int, j->count + 1);
     f->graph = CR_NEW_N(s, cr_sgraph *, j->count + 1);
     freeze_object(f, j->module->object);
     freeze_check_results(f, cr_sclass_method(cls, "forward"));
     if (cr_sclass_method(cls, "forward") || !j->count)
-        freeze_keep_name(f, "forward");
+        freeze_keep_name(f, 0, "forward");
     for (int i = 0; i < j->count; i++)
         freeze_keep_path(f, j->kept[i]);
     for (int i = 0; i < f->graphs; i++)
@@ -676,7 +673,7 @@ static void freeze_it(cr_session *s, void *context)
     freeze_rounds(f);
     freeze_make(f, 0);
     for (int i = 0; i < f->graphs; i++) {
-        freeze_follow(f, f->graph[i]);
+        freeze_follow(f, i);
         freeze_retype_in(f, f->graph[i]->body);
         freeze_add_method(f, i);
     }

@@ -271,6 +271,7 @@ static cr_srange param_name_range(const cr_sast *p)
 {
     cr_srange range = p->range;
 
+    range.end = range.start + (uint32_t)strlen(p->text);
     range.start += !strncmp(p->text, "**", 2);
     return range;
 }

@@ -212,3 +212,38 @@ def test_norms_of_values_that_others_read_stay():
     m, x = Both().eval(), torch.randn(1, 2, 3, 3)
     frozen = torch.jit.freeze(torch.jit.script(m))
     assert frozen.graph.findNode("aten::batch_norm") and torch.equal(frozen(x), m(x))
+
+
+class HasMethod(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor, self.unused = 3, 4
+
+    def forward(self, x):
+        return self.scaled(x) + 1
+
+    def scaled(self, x):
+        return x * self.factor
+
+    @torch.jit.export
+    def other(self):
+        return self.unused
+
+
+class Around(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sub = HasMethod()
+
+    def forward(self, x):
+        return self.sub(x)
+
+
+def test_methods_and_attributes_of_modules_inside_stay_when_they_are_named():
+    frozen = torch.jit.freeze(torch.jit.script(Around().eval()), preserved_attrs=["sub.scaled", "sub.other", "sub.factor"])
+    x = torch.ones(2)
+    assert frozen(x).tolist() == [4, 4] and frozen.sub.scaled(x).tolist() == [3, 3] and frozen.sub.other() == 4
+    assert frozen.sub.factor == 3 and not hasattr(frozen.sub, "unused")
+    for name in ("sub.nothing", "nothing.a", "sub.factor.x"):
+        with pytest.raises(RuntimeError, match="Unknown name"):
+            torch.jit.freeze(torch.jit.script(Around().eval()), preserved_attrs=[name])

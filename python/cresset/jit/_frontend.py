@@ -648,11 +648,34 @@ def _on_type(function, text):
         t = scope.evaluate(t) if isinstance(t, str) else t
     except NameError:
         t = _annotated(scope, text)
-    return None if t is None else annotation(t)
+    if t is None or isinstance(t, (typing.TypeVar, typing.ParamSpec)) or (typing.get_args(t) and _has_variable(t)):
+        return None
+    return annotation(t)
+
+
+def _has_variable(t):
+    """Whether the annotation has a type variable inside, which is no name of a type."""
+    return isinstance(t, (typing.TypeVar, typing.ParamSpec)) or any(map(_has_variable, typing.get_args(t)))
+
+
+def _written(fn):
+    """The annotations of a function by their text: names of an enclosing function are known to the function alone."""
+    import ast
+    import textwrap
+    if not isinstance(fn, types.FunctionType):
+        return {}
+    args = ast.parse(textwrap.dedent(_source(fn)[0])).body[0]
+    found = {a.arg: a.annotation for a in (*args.args.posonlyargs, *args.args.args, *args.args.kwonlyargs)}
+    found["return"] = args.returns
+    return {ast.unparse(a): fn.__annotations__[name] for name, a in found.items() if a is not None and name in fn.__annotations__}
 
 
 def _annotated(scope, text):
     """A type that a function's annotations have, and no name that it sees, such as a class beside the function."""
+    import ast
+    known = _written(getattr(scope, "fn", None)).get(ast.unparse(ast.parse(text.strip(), mode="eval")))
+    if known is not None and not isinstance(known, str):
+        return known
     found, left = {}, list(getattr(getattr(scope, "fn", None), "__annotations__", {}).values())
     while left:
         t = left.pop()

@@ -826,6 +826,10 @@ static PyObject *script_cast_text(const cr_stype *want, PyObject *x)
     case CR_STYPE_CLASS: return script_attribute_text(want, x);
     case CR_STYPE_INTERFACE: text = script_interface_text(want, x); break;
     case CR_STYPE_ENUM:
+        value = PyObject_GetAttrString(x, "name"); /* torch asks for it first */
+        if (!value)
+            return script_error_text();
+        Py_DECREF(value);
         value = PyObject_GetAttrString(x, "value");
         if (!value)
             return script_error_text();
