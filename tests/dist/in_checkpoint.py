@@ -123,6 +123,38 @@ def asynchronous(rank, size):
     assert loaded["x"].tolist() == [2.0] * 1000
 
 
+def by_processes(rank, size):
+    """Processes of their own write what the tensors were; a failure is that of its save alone."""
+    from cresset.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+    from cresset.distributed.tensor import Shard, distribute_tensor
+    mesh = dist.init_device_mesh("cpu", (size,))
+    values, whole = torch.zeros(1000), torch.arange(70.0).view(7, 10)
+
+    def save(n, place):
+        values.fill_(n)
+        part = distribute_tensor(whole * n, mesh, [Shard(0)])
+        return dcp.async_save({"x": values, "part": part, "n": n}, checkpoint_id=os.path.join(FOLDER, place),
+                              async_checkpointer_type=AsyncCheckpointerType.PROCESS)
+    futures = [save(n, str(n)) for n in (1, 2)]
+    if rank == 0:
+        open(os.path.join(FOLDER, "file"), "w").close()
+    dist.barrier()
+    failed, last = save(7, "file/inside"), save(3, "3")
+    values.fill_(9)
+    dist.all_reduce(values)
+    for n, future in zip((1, 2, 3), (*futures, last)):
+        assert isinstance(future.result(), dcp.Metadata)
+        loaded = {"x": torch.zeros(1000), "part": distribute_tensor(torch.zeros(7, 10), mesh, [Shard(0)]), "n": 0}
+        dcp.load(loaded, checkpoint_id=os.path.join(FOLDER, str(n)))
+        assert loaded["x"].unique().tolist() == [n] and loaded["n"] == n and torch.equal(loaded["part"].full_tensor(), whole * n)
+    try:
+        failed.result()
+    except (dcp.CheckpointException, OSError) as error:
+        assert "file" in str(error), error
+    else:
+        raise AssertionError("a folder inside a file")
+
+
 def errors(rank, size):
     """A failure of one rank is the error of all, which names the rank."""
     class Fails(dcp.DefaultSavePlanner):

@@ -69,6 +69,31 @@ def test_asynchronous_saves(tmp_path):
     passes("asynchronous", 2, tmp_path)
 
 
+def test_saves_by_other_processes(tmp_path):
+    passes("by_processes", 2, tmp_path)
+
+
+def test_a_process_that_writes_for_one_process(tmp_path):
+    from cresset.distributed.checkpoint import _async_process, state_dict_saver
+    how = {"async_checkpointer_type": state_dict_saver.AsyncCheckpointerType.PROCESS, "no_dist": True}
+    try:
+        x = torch.ones(3)
+        saved = dcp.async_save({"x": x}, checkpoint_id=tmp_path / "c", **how)
+        x.zero_()
+        saved.result()
+        loaded = {"x": torch.zeros(3)}
+        dcp.load(loaded, checkpoint_id=tmp_path / "c", no_dist=True)
+        assert loaded["x"].tolist() == [1, 1, 1]
+        process = _async_process._writers[None]._process
+        process.kill()
+        process.join()
+        with pytest.raises(RuntimeError, match="the process that writes has ended, exit code -9"):
+            dcp.async_save({"x": x}, checkpoint_id=tmp_path / "d", **how)
+        dcp.async_save({"x": x}, checkpoint_id=tmp_path / "d", **how).result()  # a new one
+    finally:
+        _async_process._writers.pop(None)._process.kill()
+
+
 def test_errors_name_ranks(tmp_path):
     passes("errors", 3, tmp_path)
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from .. import distributed_c10d as dist
+from ._async_process import writer_for
 from ._storage_utils import _by_position, _storage_setup
 from .default_planner import DefaultSavePlanner
 from .logger import _dcp_method_logger
@@ -77,18 +78,7 @@ def _own_group(process_group):
     return made
 
 
-@_dcp_method_logger(log_exceptions=True)
-def async_save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=None, process_group=None,
-               async_checkpointer_type=AsyncCheckpointerType.THREAD, async_stager=None, no_dist=False, use_collectives=True):
-    """Copies a dict and writes the copy while the program goes on.  Returns a future; or AsyncSaveResponse, when the stager
-    copies later, too."""
-    if async_checkpointer_type != AsyncCheckpointerType.THREAD:
-        raise NotImplementedError("async_save: a process that writes is not implemented; AsyncCheckpointerType.THREAD is")
-    use_dist = _use_dist(no_dist, "save", 1)
-    writer = _storage_setup(storage_writer, checkpoint_id)
-    stager = async_stager or (writer if isinstance(writer, AsyncStager) else BlockingAsyncStager())
-    staged = stager.stage(_states_of(state_dict))
-    group = _own_group(process_group) if use_dist else None
+def _save_in_thread(staged, writer, group, planner, use_dist, use_collectives):
     executor = ThreadPoolExecutor(1)
 
     def write():
@@ -98,6 +88,23 @@ def async_save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=N
             return _save_state_dict(copy, writer, group, 0, not use_dist, planner, use_collectives)
     future = executor.submit(write)
     executor.shutdown(wait=False)
+    return future
+
+
+@_dcp_method_logger(log_exceptions=True)
+def async_save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=None, process_group=None,
+               async_checkpointer_type=AsyncCheckpointerType.THREAD, async_stager=None, no_dist=False, use_collectives=True):
+    """Copies a dict and writes the copy while the program goes on.  Returns a future; or AsyncSaveResponse, when the stager
+    copies later, too."""
+    use_dist = _use_dist(no_dist, "save", 1)
+    writer = _storage_setup(storage_writer, checkpoint_id)
+    stager = async_stager or (writer if isinstance(writer, AsyncStager) else BlockingAsyncStager())
+    staged = stager.stage(_states_of(state_dict))
+    if async_checkpointer_type == AsyncCheckpointerType.PROCESS:
+        of = dist._group_or_default_group(process_group) if use_dist else None
+        future = writer_for(of).submit(staged, writer, planner, use_collectives)
+    else:
+        future = _save_in_thread(staged, writer, _own_group(process_group) if use_dist else None, planner, use_dist, use_collectives)
     if isinstance(staged, Future):
         done = Future()
         staged.add_done_callback(lambda f: done.set_exception(f.exception()) if f.exception() else done.set_result(None))
