@@ -111,6 +111,38 @@ def test_hooks_that_cannot_work_are_refused():
         dist.destroy_process_group()
 
 
+def test_facts_are_torchs(monkeypatch):
+    """Names and values that torch 2.13 gives for the same module with Gloo, but for times, paths and the backend's own."""
+    for name in ("MASTER_ADDR", "CUDA_VISIBLE_DEVICES", "TORCH_DISTRIBUTED_DEBUG", "GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MASTER_PORT", "4711")
+    dist.init_process_group(BACKENDS[-1], rank=0, world_size=1, store=dist.HashStore())
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1)))
+        wanted = {
+            "bucket_sizes": "44", "cuda_visible_devices": "N/A", "device_ids": "", "dtypes": "float", "gloo_device_transport": "N/A",
+            "gloo_socket_ifname": "N/A", "master_addr": "N/A", "master_port": "4711", "module_name": "Sequential",
+            "torch_distributed_debug": "N/A", "broadcast_buffers": 1, "bucket_cap_bytes": 26214400, "find_unused_parameters": 0,
+            "gradient_as_bucket_view": 0, "has_sync_bn": 0, "is_multi_device_module": 0, "iteration": 0, "num_parameter_tensors": 4,
+            "output_device": -1, "rank": 0, "total_parameter_size_bytes": 44, "world_size": 1}
+        facts = model._get_ddp_logging_data()
+        assert {name: facts[name] for name in wanted} == wanted and "has_rebuilt_buckets" not in facts
+        assert all(type(value) in (int, str) for value in facts.values())
+        for _ in range(3):
+            model(torch.ones(2, 3)).sum().backward()
+        with torch.no_grad():
+            model(torch.ones(2, 3))
+        with model.no_sync():
+            model(torch.ones(2, 3)).sum().backward()
+        facts = model._get_ddp_logging_data()
+        wanted.update(iteration=2, rebuilt_bucket_sizes="44", has_rebuilt_buckets=1, num_buckets_reduced=1)
+        assert {name: facts[name] for name in wanted} == wanted
+        order = facts["rebuilt_per_bucket_param_indices"].split()  # of a layer's two gradients either one may be ready first
+        assert [sorted(order[:2]), sorted(order[2:])] == [["2", "3"], ["0", "1"]]
+    finally:
+        dist.destroy_process_group()
+
+
 def test_variables_of_the_environment_are_printed(monkeypatch, capsys):
     monkeypatch.setenv("MASTER_PORT", "4711")
     monkeypatch.delenv("NCCL_TOPO_DUMP_FILE", raising=False)

@@ -15,6 +15,10 @@ from ..modules.module import Module
 __all__ = ["DistributedDataParallel"]
 
 logger = logging.getLogger(__name__)
+_LOGGED_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "TORCH_DISTRIBUTED_DEBUG", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME",
+                     "GLOO_DEVICE_TRANSPORT")
+_DTYPE_NAMES = {cresset.float32: "float", cresset.float64: "double", cresset.float16: "c10::Half", cresset.bfloat16: "c10::BFloat16",
+                cresset.complex64: "c10::complex<float>", cresset.complex128: "c10::complex<double>"}
 _DEFAULT_BUCKET_MB = 25
 # what decides how ranks meet and how the engines send
 _VARIABLES = """RANK LOCAL_RANK WORLD_SIZE MASTER_PORT MASTER_ADDR CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GLOO_DEVICE_TRANSPORT
@@ -237,6 +241,7 @@ class DistributedDataParallel(Module):
                                         tuple(p in sparse for p in self._parameters_list), self.bucket_bytes_cap, first,
                                         bool(self.gradient_as_bucket_view), bool(self.find_unused_parameters),
                                         bool(static_graph))
+        self._first_bucket_sizes = self._bucket_sizes()
         if self._hook is not None:
             self._set_hook(*self._hook)
         elif group._handle is None:
@@ -297,7 +302,7 @@ class DistributedDataParallel(Module):
         if self.will_sync_module_buffers() and self.process_group.size() > 1:
             self._broadcast(self._synced_buffers())
 
-    _joining, _has_trained, _divide_by_all, _active_ranks = None, False, True, None
+    _joining, _has_trained, _divide_by_all, _active_ranks, _synced = None, False, True, None, 0
 
     # --- mixed precision ---
     def _reduce_dtype(self):
@@ -336,6 +341,7 @@ class DistributedDataParallel(Module):
         self.reducer.set_sync(sync)
         if sync:
             self.require_forward_param_sync = self._has_trained = True
+            self._synced += 1
             outputs = [t for t in _tensors_in(output) if t.requires_grad] if self.find_unused_parameters else []
             self.reducer.after_forward(tuple(outputs))
         else:
@@ -461,13 +467,31 @@ class DistributedDataParallel(Module):
         self._make_reducer(self.static_graph)
 
     def _get_ddp_logging_data(self):
-        return {"world_size": self.process_group.size(), "rank": self.process_group.rank(),
-                "backend_name": self.process_group.name(), "module_name": type(self.module).__name__,
-                "find_unused_parameters": self.find_unused_parameters, "broadcast_buffers": self.broadcast_buffers,
-                "gradient_as_bucket_view": self.gradient_as_bucket_view, "static_graph": self.static_graph,
-                "bucket_cap_bytes": self.bucket_bytes_cap, "num_parameter_tensors": len(self._parameters_list),
-                "bucket_sizes": ", ".join(str(self.reducer.buffer(i).numel() * self.reducer.buffer(i).element_size())
-                                          for i in range(self.reducer.bucket_count))}
+        """Returns facts by torch's names: numbers and texts.  Times of forward and backward are not among them."""
+        group, params, output = self.process_group, self._parameters_list, self.output_device
+        facts = {
+            "backend_name": group.name(), "module_name": type(self.module).__name__, "bucket_sizes": self._first_bucket_sizes,
+            "dtypes": ", ".join(sorted({_DTYPE_NAMES.get(p.dtype, str(p.dtype)) for p in params})),
+            "device_ids": ", ".join(str(d.index or 0) for d in self.device_ids or ()),
+            **{name.lower(): os.environ.get(name) or "N/A" for name in _LOGGED_VARIABLES},
+            "world_size": group.size(), "rank": group.rank(), "iteration": max(0, self._synced - 1),
+            "find_unused_parameters": int(self.find_unused_parameters), "broadcast_buffers": int(self.broadcast_buffers),
+            "gradient_as_bucket_view": int(self.gradient_as_bucket_view), "static_graph": int(self.static_graph),
+            "bucket_cap_bytes": self.bucket_bytes_cap, "num_parameter_tensors": len(params),
+            "total_parameter_size_bytes": sum(p.numel() * p.element_size() for p in params), "is_multi_device_module": 0,
+            "output_device": -1 if output is None else cresset.device(output).index or 0,
+            "has_sync_bn": int(any(isinstance(m, cresset.nn.SyncBatchNorm) for m in self.module.modules()))}
+        if self._synced > 1:
+            count = self.reducer.bucket_count
+            facts.update(has_rebuilt_buckets=int(self.reducer.rebuilt), num_buckets_reduced=count)
+            if self.reducer.rebuilt:
+                facts.update(rebuilt_bucket_sizes=self._bucket_sizes(), rebuilt_per_bucket_param_indices=", ".join(
+                    " ".join(map(str, self.reducer.members(i))) for i in range(count)))
+        return facts
+
+    def _bucket_sizes(self):
+        members = [[self._parameters_list[k] for k in self.reducer.members(i)] for i in range(self.reducer.bucket_count)]
+        return ", ".join(str(sum(p.numel() * p.element_size() for p in bucket)) for bucket in members)
 
     @classmethod
     def _get_active_ddp_module(cls):
