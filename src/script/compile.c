@@ -346,7 +346,7 @@ static const cr_stype *dict_type(compiler *c, cr_svalue *const *v, const cr_sast
                            cr_stype_annotation(key), cr_stype_annotation(v[i]->type));
         value = unified(c, value, v[i + 1]->type);
     }
-    return cr_stype_dict(c->unit, key, value ? value : CR_STYPE_OF(TENSOR));
+    return compile_dict_type(c, key, value ? value : CR_STYPE_OF(TENSOR));
 }
 
 static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hint)

@@ -112,6 +112,8 @@ typedef enum {
 
 /* --- types (compile_type.c) --- */
 const cr_stype *compile_type(compiler *c, const cr_sast *a);
+/* The type of dicts with these keys, which not all types can be. */
+const cr_stype *compile_dict_type(compiler *c, const cr_stype *key, const cr_stype *value);
 
 /* --- schemas (compile_match.c) --- */
 /* Calls the first schema of the operator that takes the arguments. */

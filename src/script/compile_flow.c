@@ -738,7 +738,7 @@ static void comprehension_set(compiler *c, loop_work *w)
             v[1 + i] = cr_snode_output(n, NULL, pair->type->item[i]);
     }
     if (!w->typed)
-        w->list->type = cr_stype_dict(c->unit, v[1]->type, v[2]->type);
+        w->list->type = compile_dict_type(c, v[1]->type, v[2]->type);
     w->typed = true;
     compile_one(c, "aten::_set_item", w->loop->range, 3, v);
 }

@@ -114,6 +114,21 @@ static bool type_is_key(const cr_stype *t)
     }
 }
 
+static void type_want_key(compiler *c, const cr_stype *key)
+{
+    if (!type_is_key(key))
+        cr_bail(c->s, CR_RUNTIME,
+                "Cannot create dict for key type '%s', only int, float, complex, Tensor, "
+                "device and string keys are supported",
+                cr_stype_text(key));
+}
+
+const cr_stype *compile_dict_type(compiler *c, const cr_stype *key, const cr_stype *value)
+{
+    type_want_key(c, key);
+    return cr_stype_dict(c->unit, key, value);
+}
+
 static const cr_stype *type_of_subscript(compiler *c, const cr_sast *a)
 {
     const char *path = type_path(c, a->at[0]);
@@ -128,11 +143,7 @@ static const cr_stype *type_of_subscript(compiler *c, const cr_sast *a)
     if (!strcmp(name, "Dict") || !strcmp(name, "dict")) {
         type_want_members(c, a, name, 2);
         const cr_stype *key = compile_type(c, a->at[1]);
-        if (!type_is_key(key))
-            cr_bail(c->s, CR_RUNTIME,
-                    "Cannot create dict for key type '%s', only int, float, complex, Tensor, "
-                    "device and string keys are supported",
-                    cr_stype_text(key));
+        type_want_key(c, key);
         return cr_stype_dict(c->unit, key, compile_type(c, a->at[2]));
     }
     if (!strncmp(name, "BroadcastingList", 16))

@@ -557,6 +557,31 @@ static int script_from_device(PyObject *x, cr_ivalue *out)
     return done;
 }
 
+static const cr_stype *script_type_behind(PyObject *x);
+
+/* Why a value is none of an interface. */
+static void script_put_misfit(cr_text *out, const cr_stype *found, const cr_stype *type)
+{
+    cr_text_printf(out, "Object of type %s is not compatible with interface %s\n",
+                   cr_stype_annotation(found), type->cls->name);
+    cr_stype_print_misfit(out, found, type);
+}
+
+static void script_refuse_attribute(const cr_sattribute *a, PyObject *x)
+{
+    const cr_stype *found = x ? script_type_behind(x) : NULL;
+    cr_text text = {0};
+
+    cr_text_printf(&text, "Could not cast attribute '%s' to type %s", a->name,
+                   cr_stype_annotation(a->type));
+    if (found && a->type->kind == CR_STYPE_INTERFACE) {
+        cr_text_put(&text, ": ");
+        script_put_misfit(&text, found, a->type);
+    }
+    PyErr_SetString(PyExc_RuntimeError, cr_text_str(&text));
+    cr_text_drop(&text);
+}
+
 /* An object with these attributes; -1 raised. */
 static int script_make_object(const cr_sclass *cls, PyObject *values, cr_ivalue *out)
 {
@@ -571,8 +596,7 @@ static int script_make_object(const cr_sclass *cls, PyObject *values, cr_ivalue 
         if (done > 0)
             continue;
         if (!done)
-            PyErr_Format(PyExc_RuntimeError, "Could not cast attribute '%s' to type %s",
-                         cls->attribute[i].name, cr_stype_annotation(cls->attribute[i].type));
+            script_refuse_attribute(&cls->attribute[i], x);
         v.object->slot[i] = cr_iv_none();
         cr_ivalue_drop(v);
         return -1;
@@ -791,8 +815,6 @@ static PyObject *script_attribute_text(const cr_stype *want, PyObject *x)
                 cr_stype_annotation(want), cls->attribute[i].name);
     return PyUnicode_FromString("");
 }
-
-static const cr_stype *script_type_behind(PyObject *x);
 
 /* Why an object is none of an interface; NULL: it has no class. */
 static PyObject *script_interface_text(const cr_stype *want, PyObject *x)
@@ -1094,9 +1116,7 @@ static void script_refuse_set(const char *name, const cr_stype *type, PyObject *
     cr_text text = {0};
 
     if (found && type->kind == CR_STYPE_INTERFACE) {
-        cr_text_printf(&text, "Object of type %s is not compatible with interface %s\n",
-                       cr_stype_annotation(found), type->cls->name);
-        cr_stype_print_misfit(&text, found, type);
+        script_put_misfit(&text, found, type);
     } else if (found) {
         cr_text_printf(&text, "Expected a value of type '%s' for field '%s', but found ",
                        cr_stype_annotation(type), name);
