@@ -74,10 +74,14 @@ static void find_where(cr_py_flush *e)
     Py_DECREF(f);
 }
 
+/* Without code the thread may not hold the interpreter lock. */
 static const char *file_of(const cr_py_flush *e)
 {
-    const char *file = e->code ? PyUnicode_AsUTF8(e->code->co_filename) : NULL;
+    const char *file;
 
+    if (!e->code)
+        return "?";
+    file = PyUnicode_AsUTF8(e->code->co_filename);
     if (!file)
         PyErr_Clear();
     return file ? file : "?";
