@@ -2,7 +2,8 @@
  *
  * Every storage has a base: the header with the geometry of its value in the graph.  That of a
  * made storage is the result that made it.  That of an input is a header with all of its bytes,
- * if there is one, else its only geometry, else a flat header that is made here. */
+ * in row-major order where the dims of one can be put in that order, else its only geometry,
+ * else a flat header that is made here. */
 #include "compile/traced.h"
 #include "tensor/geometry.h"
 #include <string.h>
@@ -22,8 +23,7 @@ static bool covers(const cr_tensor *h)
            (size_t)h->numel * cr_dtype_size((cr_dtype)h->dtype) == h->storage->size;
 }
 
-/* A header of all elements in one dim; NULL when memory is short. */
-static cr_tensor *flat_header(cr_trace *x, const cr_tensor *like)
+static cr_tensor *copy_header(cr_trace *x, const cr_tensor *like)
 {
     cr_tensor *h = cr_arena_get(&x->arena, sizeof *h);
 
@@ -32,6 +32,16 @@ static cr_tensor *flat_header(cr_trace *x, const cr_tensor *like)
     memcpy(h, like, sizeof *h);
     h->size = h->dims;
     h->stride = h->dims + CR_INLINE_DIMS;
+    return h;
+}
+
+/* A header of all elements in one dim; NULL when memory is short. */
+static cr_tensor *flat_header(cr_trace *x, const cr_tensor *like)
+{
+    cr_tensor *h = copy_header(x, like);
+
+    if (!h)
+        return NULL;
     h->ndim = 1;
     h->offset = 0;
     h->numel = (int64_t)(like->storage->size / cr_dtype_size((cr_dtype)like->dtype));
@@ -39,6 +49,20 @@ static cr_tensor *flat_header(cr_trace *x, const cr_tensor *like)
     h->stride[0] = 1;
     h->contiguous = true;
     return h;
+}
+
+/* The same elements with dims in row-major order: a program whose base is contiguous may be one
+ * for all sizes.  Returns `like` where there is no such order. */
+static const cr_tensor *ordered_header(cr_trace *x, const cr_tensor *like)
+{
+    if (like->contiguous || !like->numel || like->ndim > CR_INLINE_DIMS)
+        return like;
+    cr_tensor *h = copy_header(x, like);
+    if (!h)
+        return NULL;
+    cr_memory_order(like->ndim, like->size, like->stride, h->size, h->stride);
+    h->contiguous = cr_is_contiguous(h->ndim, h->size, h->stride);
+    return h->contiguous ? h : like;
 }
 
 static cr_status choose_base(cr_traced *t, const cr_tensor *h)
@@ -50,12 +74,14 @@ static cr_status choose_base(cr_traced *t, const cr_tensor *h)
         return cr_fail(CR_VALUE, "a view with a bit");
     if (!*at)
         *at = h;
-    if (m->made || covers(*at))
+    if (m->made)
         return CR_OK;
-    if (covers(h))
+    if (!covers(*at) && covers(h))
         *at = h;
-    else if (!cr_traced_same_geometry(*at, h))
+    else if (!covers(*at) && !cr_traced_same_geometry(*at, h))
         *at = flat_header(t->x, h);
+    if (*at && covers(*at))
+        *at = ordered_header(t->x, *at);
     return *at ? CR_OK : CR_MEMORY;
 }
 

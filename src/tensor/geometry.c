@@ -90,6 +90,18 @@ void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64
     strides_in_order(ndim, size, order, out);
 }
 
+void cr_memory_order(int ndim, const int64_t *size, const int64_t *stride, int64_t *out_size,
+                     int64_t *out_stride)
+{
+    int order[CR_MAX_DIMS];
+
+    order_dims_by_stride(ndim, size, stride, order);
+    for (int i = 0; i < ndim; i++) {
+        out_size[ndim - 1 - i] = size[order[i]];
+        out_stride[ndim - 1 - i] = stride[order[i]];
+    }
+}
+
 static const int channels_last_order[] = {1, 3, 2, 0},
                  channels_last_3d_order[] = {1, 4, 3, 2, 0};
 

@@ -20,6 +20,9 @@ void cr_row_major(int ndim, const int64_t *size, int64_t *stride);
 bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride);
 /* Strides without gaps that keep the order of the given strides (empty_like's rule). */
 void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64_t *out);
+/* Sizes and strides from the outermost dim to the innermost one. */
+void cr_memory_order(int ndim, const int64_t *size, const int64_t *stride, int64_t *out_size,
+                     int64_t *out_stride);
 /* Strides of a memory format (CR_FORMAT_*, not preserve).  CR_RUNTIME when the rank is wrong.
  */
 CR_MUST cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size,
