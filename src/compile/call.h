@@ -62,6 +62,8 @@ void cr_compiled_calls_drop(cr_compiled_calls *c);
 CR_MUST cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
                                          cr_tensor *const *input, const cr_scalar *number);
 int cr_compiled_calls_count(const cr_compiled_calls *c);
+/* Number of choices of sizes for which the recording has no programs. */
+int cr_compiled_calls_refused(const cr_compiled_calls *c);
 /* The number of programs for all sizes; bytes of all calls. */
 int cr_compiled_calls_shared(const cr_compiled_calls *c);
 size_t cr_compiled_calls_bytes(const cr_compiled_calls *c);

@@ -48,6 +48,7 @@ struct cr_compiled_calls {
     bool related;        /* symbols may follow from others */
     double seconds;      /* to make the last instance of a shared call */
     int tries;           /* number of attempts to make a shared call */
+    int refused;         /* choices of sizes for which the recording has no programs */
     shared_call *shared; /* newest first */
     int seen; /* choices of sizes, the recording's first, which show the symbols that are always
                  equal */
@@ -751,6 +752,7 @@ static cr_status add_instance(instance **out, cr_compiled_calls *c, const int64_
         cr_free(i);
         return st;
     }
+    c->refused += st != CR_OK;
     if (st) /* there are none for these sizes: eager reports the error */
         cr_log_line("graph", 1, "no programs for these sizes: %s", cr_error_message());
     memcpy(i->key, key, bytes);
@@ -797,6 +799,7 @@ cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
 }
 
 int cr_compiled_calls_count(const cr_compiled_calls *c) { return c->count; }
+int cr_compiled_calls_refused(const cr_compiled_calls *c) { return c->refused; }
 size_t cr_compiled_calls_bytes(const cr_compiled_calls *c) { return c->bytes; }
 double cr_compiled_calls_seconds(const cr_compiled_calls *c) { return c->seconds; }
 

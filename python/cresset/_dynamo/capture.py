@@ -57,7 +57,7 @@ class Compiler:
         self.given_name = self.limit = None
         self.of_tensors = None  # the same function of tensors, compiled, once it was called with NumPy's arrays
         self.attempts = self.deferred = 0  # calls recorded in vain; calls deferred before the first recording
-        self.refusal, self.said_limit = None, False
+        self.refusal, self.said_limit, self.sizes_are_fixed = None, False, False
         self.place = None  # the instruction that the refusal is about, a places.Place
         self.flushes = {}  # by (code, instruction, whether only a call needed it): the first flush inside of a call
         self.records = []  # (Walk, CompiledEntry)
@@ -120,6 +120,8 @@ class Compiler:
         if self.deferred < config.deferred_calls and self.own_programs and not _has_marks(args, kwargs):
             self.deferred += 1
             return self.watched_call(compiled._deferred, args, kwargs)
+        if self.fixes_sizes(compiled, args, kwargs):
+            return self.in_parts(compiled, args, kwargs)
         if self.records:
             self.note_recompilation(args, kwargs)
         if len(self.records) >= self.most_records:
@@ -182,6 +184,22 @@ class Compiler:
                 counters["unimplemented"][why] += 1
                 where = f"\n  at {place}" if place else ""
                 raise Unsupported(f"{self.name} cannot be one graph: {_NEEDS.format(why)}{where}")
+
+    def fixes_sizes(self, compiled, args, kwargs):
+        """Whether the call fits no recording because of its sizes, and a recording has a backward pass, which fixed them.
+        Deferred calls have one program for all sizes."""
+        for record in self.records:
+            walk, entry = record
+            if walk.backward and getattr(entry.runner, "refused", 0):
+                self.sizes_are_fixed = True
+                if len(self.records) > 1:
+                    self.records.remove(record)
+                    compiled._entries.remove(entry)
+                break
+        if not self.sizes_are_fixed:
+            return False
+        failed = [(walk, entry.fails(args, kwargs)) for walk, entry in self.records]
+        return all(found is None or found[0] >= 0 and walk.nodes[found[0]][3] == "tensor" for walk, found in failed)
 
     def stays_eager(self, compiled, args, kwargs):
         """Returns whether the stance (set_stance) forbids a recording.  Raises the stance's
@@ -646,6 +664,7 @@ class _Recording:
             differentiate = is_grad_enabled()
             if not differentiate:
                 raise Refused("it returns a tensor with a grad_fn, although gradients are disabled")
+        self.backward = recorder.backward
         try:
             graph = recorder.finish(tensors)
         except RuntimeError as why:
@@ -679,7 +698,7 @@ class _Recording:
                            _origins(keys) if graph.writes else None, returns, plain, places, unflatten, puts,
                            graph.size > 2 or sum(x.numel() for x in given) > 30_000, graph.once,
                            graph if graph.numbers else None)
-        self.walk.operators = graph.size
+        self.walk.operators, self.walk.backward = graph.size, self.backward
         self.walk.tensors.clear()
         self.walk.kept.clear()
         for node in self.walk.nodes:
@@ -851,6 +870,7 @@ def reset():
                      compiler.varying):
             seen.clear()
         compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False
+        compiler.sizes_are_fixed = False
         compiler.by_string, compiler.imported, compiler.ran = set(), set(), None
         compiler.library_names, compiler.plain_only = set(), False
         compiler.flushes.clear()

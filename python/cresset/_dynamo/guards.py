@@ -339,6 +339,7 @@ class Walk:
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
         self.operators = None  # the number of operators of the recording
+        self.backward = False  # whether it has a backward pass
         self.met_module = False
         self.met_abstract = False  # an abstract base class, which may get further subclasses
         self.deferred = []  # (object, why): refuses the call if it reads the object

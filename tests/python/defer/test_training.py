@@ -1,4 +1,8 @@
 """Whole training steps are one flush, and their bits are those of eager mode."""
+import os
+import subprocess
+import sys
+
 import pytest
 
 import cresset as torch
@@ -144,6 +148,79 @@ def test_a_training_step_of_twelve_batch_sizes_is_few_programs(kind):
     late, made = made_by(lambda: trained(kind, True, SIZES * 2))
     same(eager, late)
     assert made <= 2 and sum(late.programs) >= len(SIZES * 2) - 2
+
+
+PERMUTED = {"last to first": ((6, 4), lambda x: x.permute(2, 0, 1)), "transposed": ((6, 4), lambda x: x.transpose(0, 1)),
+            "channels last": ((5, 6, 4), lambda x: x.permute(0, 3, 1, 2)), "one column": ((6, 1), lambda x: x.transpose(1, 2))}
+
+
+@in_a_thread
+@pytest.mark.parametrize("form", PERMUTED)
+def test_an_input_whose_dims_are_permuted_is_no_further_program(form):
+    """The program reads it in the order of its memory."""
+    rest, view = PERMUTED[form]
+    before = _C._programs_made()
+    for n in SIZES * 2:
+        x = torch.randn(n, *rest)
+        want = view(x).exp() * 2 + view(x)
+        with torch.lazy():
+            got = view(x).exp() * 2 + view(x)
+        assert torch.equal(got, want) and got.stride() == want.stride()
+    assert _C._programs_made() - before <= 2
+
+
+@in_a_thread
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("kind", [Encoder, Images, Recurrent])
+def test_a_compiled_training_step_of_twelve_batch_sizes_is_few_programs(kind, dynamic):
+    """The backward pass of a recording has the sizes of its call; calls of further sizes are deferred."""
+    eager = trained(kind, False, SIZES * 2)
+
+    def run():
+        t = Training(kind)
+        step = torch.compile(t.step, dynamic=dynamic)
+        t.losses = [step(*xy).item() for xy in [batch(t.model, n) for n in SIZES * 2]]
+        return t
+
+    late, made = made_by(run)
+    same(eager, late)
+    assert made < len(SIZES) // 2
+
+
+def test_flushes_of_threads_without_the_interpreter_lock_are_logged():
+    """Neither the engine nor the end of a thread holds the lock, so no instruction is named."""
+    script = """
+import threading
+import cresset as torch
+from cresset import nn
+torch.manual_seed(0)
+model = nn.LSTM(4, 5, 2, batch_first=True, dropout=0.1)
+def step(x):
+    loss = model(x)[0].exp().mean()
+    loss.backward()
+    return loss
+def run():
+    compiled = torch.compile(step, dynamic=True)
+    for n in (3, 4, 5):
+        compiled(torch.randn(n, 6, 4))
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", script], env=dict(os.environ, CR_LOG="capture"), capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout == "done\n", done.stderr
+    assert " at ?:0: " in done.stderr
+
+
+@in_a_thread
+def test_two_batch_sizes_of_a_compiled_training_step_are_both_recorded():
+    t = Training(Images)
+    step = torch.compile(t.step)
+    for n in [8, 8, 8, 5] * 3:
+        step(*batch(t.model, n))
+    assert len(step._entries) == 2
 
 
 @in_a_thread

@@ -209,6 +209,12 @@ static PyObject *calls_count(PyObject *x, void *unused)
     return PyLong_FromLong(cr_compiled_calls_count(((calls_object *)x)->c));
 }
 
+static PyObject *calls_refused(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(cr_compiled_calls_refused(((calls_object *)x)->c));
+}
+
 static PyObject *calls_picture(PyObject *x, void *unused)
 {
     cr_compiled_call *last = cr_compiled_calls_last(((calls_object *)x)->c);
@@ -239,6 +245,7 @@ static PyObject *calls_seconds(PyObject *x, void *unused)
 
 static PyGetSetDef calls_getset[] = {
     {"count", calls_count, NULL, "Number of size combinations that are kept.", NULL},
+    {"refused", calls_refused, NULL, "Number of size combinations without programs.", NULL},
     {"shared", calls_shared, NULL, "Number of programs that serve all sizes.", NULL},
     {"bytes", calls_bytes, NULL, "Bytes that the kept combinations hold.", NULL},
     {"seconds", calls_seconds, NULL,
