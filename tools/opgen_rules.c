@@ -48,7 +48,7 @@ typedef struct {
     cr_text declared, start, code;
     cr_arena room;
     scope *scope;
-    uint32_t loaded; /* bit i: variable a<i> has the tensor argument i */
+    uint32_t loaded; /* bit i: variable a<i> has the argument i */
     int variables, depth;
     bool fails; /* a rule that cannot be written */
 } writer;
@@ -154,6 +154,21 @@ static const char *as_truth(writer *w, value v)
     }
 }
 
+/* The variable of an argument that every call has, which is read once, at the start. */
+static const char *loaded(writer *w, value v, const char *type, const char *test,
+                          const char *load)
+{
+    int i = atoi(v.c + strlen("arg["));
+
+    if (!(w->loaded >> i & 1)) {
+        w->loaded |= 1u << i;
+        cr_text_printf(&w->declared, "    %s a%d;\n", type, i);
+        cr_text_printf(&w->start, "    if (%s)\n        return false;\n", test);
+        cr_text_put(&w->start, load);
+    }
+    return in_room(w, "a%d", i);
+}
+
 static const char *as_int(writer *w, value v)
 {
     if (kind_of(v) == IS_TRUTH)
@@ -162,6 +177,9 @@ static const char *as_int(writer *w, value v)
         return without_c(w).c;
     if (!v.param)
         return v.c;
+    if (!v.param->optional)
+        return loaded(w, v, "int64_t", in_room(w, "%s.tag != CR_INT", v.c),
+                      in_room(w, "    a%d = %s.i;\n", atoi(v.c + strlen("arg[")), v.c));
     need_tag(w, v, "CR_INT");
     return in_room(w, "%s.i", v.c);
 }
@@ -198,32 +216,25 @@ static const char *as_list(writer *w, value v)
         return without_c(w).c;
     if (!v.param)
         return v.c;
+    if (!v.param->optional)
+        return loaded(w, v, "rule_list", in_room(w, "%s.tag != CR_INTS", v.c),
+                      in_room(w, "    a%d = (rule_list){%s.ints, %s.len};\n",
+                              atoi(v.c + strlen("arg[")), v.c, v.c));
     need_tag(w, v, "CR_INTS");
     return named(w, IS_LIST, "rule_list", in_room(w, "(rule_list){%s.ints, %s.len}", v.c, v.c))
         .c;
 }
 
-/* Tensors that every call has are read once, at the start. */
 static const char *as_tensor(writer *w, value v)
 {
-    int i;
-
     if (kind_of(v) != IS_TENSOR)
         return without_c(w).c;
     if (!v.param)
         return v.c;
     if (v.param->optional || v.param->number)
         return given_by(w, IS_TENSOR, "rule_tensor", in_room(w, "rule_argument(&%s", v.c)).c;
-    i = atoi(v.c + strlen("arg["));
-    if (!(w->loaded >> i & 1)) {
-        w->loaded |= 1u << i;
-        cr_text_printf(&w->declared, "    rule_tensor a%d;\n", i);
-        cr_text_printf(&w->start,
-                       "    if (!rule_argument(&arg[%d], &a%d))\n"
-                       "        return false;\n",
-                       i, i);
-    }
-    return in_room(w, "a%d", i);
+    return loaded(w, v, "rule_tensor",
+                  in_room(w, "!rule_argument(&%s, &a%d)", v.c, atoi(v.c + strlen("arg["))), "");
 }
 
 static const char *dtype_of(writer *w, value v)
@@ -479,27 +490,50 @@ static void say_loop(writer *w, const char *i, const char *n)
     say(w, "for (%s = 0; %s < %s; %s++) {", i, i, n, i);
 }
 
-static value write_each(writer *w, const cr_rule *r)
+/* Gives the lets that a rule names values before a loop that reads them. */
+static void write_lets(writer *w, const cr_rule *r)
 {
-    const char *i = variable(w, "int64_t"), *at = array(w, 0);
+    scope *s = w->scope;
+    int let = r->slot - s->op->slots.let;
+
+    if (r->kind == CR_RULE_NAME && r->slot >= 0 && !(s->known >> r->slot & 1) && let >= 0 &&
+        let < s->op->let_count) {
+        s->slot[r->slot] = write_rule(w, s->op->lets[let].rule);
+        s->known |= (uint64_t)1 << r->slot;
+    }
+    for (unsigned i = 0; i < r->count; i++)
+        write_lets(w, r->args[i]);
+}
+
+/* The list, or with `sought` the index of the first item equal to it, or -1. */
+static value write_each(writer *w, const cr_rule *r, const char *sought)
+{
+    const char *i = variable(w, "int64_t");
+    const char *at = sought ? named(w, IS_INT, "int64_t", "-1").c : array(w, 0);
     const char *n = write_range_end(w, r->args[0]), *list = NULL;
     scope *s = w->scope;
-    uint64_t was = s->known;
+    uint64_t known;
 
     if (!n) {
         list = as_list(w, write_rule(w, r->args[0]));
         n = in_room(w, "%s.n", list);
     }
+    known = s->known;
+    write_lets(w, r->args[1]);
+    known = w->depth == s->depth ? s->known : known;
     say_loop(w, i, n);
     w->depth++;
     s->slot[r->slot] = of(IS_INT, list ? in_room(w, "%s.at[%s]", list, i) : i);
     s->known |= (uint64_t)1 << r->slot;
     value item = write_rule(w, r->args[1]);
-    say(w, "%s[%s] = %s;", at, i, as_int(w, item));
+    if (sought)
+        say(w, "%s = %s < 0 && %s == %s ? %s : %s;", at, at, as_int(w, item), sought, i, at);
+    else
+        say(w, "%s[%s] = %s;", at, i, as_int(w, item));
     w->depth--;
     say(w, "}");
-    s->known = (s->known & ~((uint64_t)1 << r->slot)) | was;
-    return list_of(w, at, n);
+    s->known = known;
+    return sought ? of(IS_INT, at) : list_of(w, at, n);
 }
 
 static value write_range(writer *w, const cr_rule *r)
@@ -670,7 +704,7 @@ static value write_len(writer *w, const cr_rule *r)
 {
     value v = write_rule(w, r->args[0]);
 
-    if (!v.param)
+    if (!v.param || (kind_of(v) == IS_LIST && !v.param->optional))
         return of(IS_INT, in_room(w, "%s.n", as_list(w, v)));
     say(w, "if (%s.tag < CR_INTS || %s.tag == CR_GENERATOR)", v.c, v.c);
     say(w, "    return false;");
@@ -691,15 +725,22 @@ static value write_list_function(writer *w, const cr_rule *r)
 {
     const char *list = as_list(w, write_rule(w, r->args[0]));
 
-    switch (r->builtin) {
-    case CR_BUILTIN_product:
-        return given_by(w, IS_INT, "int64_t", in_room(w, "rule_product(%s", list));
-    case CR_BUILTIN_total:
-        return given_by(w, IS_INT, "int64_t", in_room(w, "rule_total(%s", list));
-    default: break;
+    return given_by(w, IS_INT, "int64_t",
+                    in_room(w, "%s(%s",
+                            r->builtin == CR_BUILTIN_product ? "rule_product" : "rule_total",
+                            list));
+}
+
+static value write_search(writer *w, const cr_rule *r)
+{
+    const char *x = as_int(w, write_rule(w, r->args[1])), *at, *list;
+
+    if (r->args[0]->kind == CR_RULE_EACH) {
+        at = write_each(w, r->args[0], x).c;
+    } else {
+        list = as_list(w, write_rule(w, r->args[0]));
+        at = named(w, IS_INT, "int64_t", in_room(w, "rule_first(%s, %s)", list, x)).c;
     }
-    const char *x = as_int(w, write_rule(w, r->args[1]));
-    const char *at = named(w, IS_INT, "int64_t", in_room(w, "rule_first(%s, %s)", list, x)).c;
     return r->builtin == CR_BUILTIN_has ? of(IS_TRUTH, in_room(w, "(%s >= 0)", at))
                                         : of(IS_INT, at);
 }
@@ -735,7 +776,7 @@ static value write_call(writer *w, const cr_rule *r)
     case CR_BUILTIN_wrap: return write_wrap(w, r);
     case CR_BUILTIN_len: return write_len(w, r);
     case CR_BUILTIN_has:
-    case CR_BUILTIN_first:
+    case CR_BUILTIN_first: return write_search(w, r);
     case CR_BUILTIN_product:
     case CR_BUILTIN_total: return write_list_function(w, r);
     case CR_BUILTIN_reduced: return write_reduced(w, r);
@@ -817,7 +858,7 @@ static value write_rule(writer *w, const cr_rule *r)
     case CR_RULE_LIST: return write_list(w, r);
     case CR_RULE_CALL: return write_call(w, r);
     case CR_RULE_CHOOSE: return write_choice(w, r);
-    case CR_RULE_EACH: return write_each(w, r);
+    case CR_RULE_EACH: return write_each(w, r, NULL);
     case CR_RULE_INDEX: return r->count == 2 ? write_index(w, r) : without_c(w);
     }
     return without_c(w);

@@ -85,7 +85,7 @@ static inline bool rule_is_category(cr_dtype t, cr_category least, cr_category m
     return t != CR_DTYPE_NONE && cr_dtype_category(t) >= least && cr_dtype_category(t) <= most;
 }
 
-static inline bool rule_size(rule_tensor t, int64_t d, int64_t *out)
+CR_ALWAYS_INLINE bool rule_size(rule_tensor t, int64_t d, int64_t *out)
 {
     int64_t n = t.ndim ? t.ndim : 1;
 
@@ -103,7 +103,7 @@ static inline bool rule_wrap(int64_t d, int64_t ndim, int64_t *out)
     return d >= -n && d < n;
 }
 
-static inline bool rule_at(rule_list list, int64_t i, int64_t *out)
+CR_ALWAYS_INLINE bool rule_at(rule_list list, int64_t i, int64_t *out)
 {
     if (i < -list.n || i >= list.n)
         return false;
@@ -153,7 +153,7 @@ static inline bool rule_total(rule_list list, int64_t *out)
 }
 
 /* Neither 0 nor -1 divides here, whose quotients do not exist or may overflow. */
-static inline bool rule_quotient(int64_t a, int64_t b, int64_t *quotient, int64_t *rest)
+CR_ALWAYS_INLINE bool rule_quotient(int64_t a, int64_t b, int64_t *quotient, int64_t *rest)
 {
     if (b == 0 || b == -1)
         return false;
