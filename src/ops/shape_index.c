@@ -141,43 +141,6 @@ cr_status cr_shape_masked_scatter(const cr_value *arg, cr_shape *out)
     return broadcast_pair(out, arg[1].view, arg[0].view);
 }
 
-/* Gather. */
-
-static cr_status check_index_dtype(const char *what, const cr_view *index)
-{
-    if (cr_is_index_type(index) || !cr_numel(index->ndim, index->size))
-        return CR_OK;
-    return cr_fail(CR_RUNTIME, "%s(): Expected dtype int32/int64 for index", what);
-}
-
-static int dims_or_one(const cr_view *v) { return v->ndim ? v->ndim : 1; }
-
-/* A scalar counts as a vector with one element. */
-static int64_t size_or_one(const cr_view *v, int d) { return v->ndim ? v->size[d] : 1; }
-
-cr_status cr_shape_gather(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[2].view;
-    int64_t dim;
-
-    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
-    CR_TRY(check_index_dtype("gather", index));
-    cr_shape_like(out, index);
-    if (!cr_numel(index->ndim, index->size))
-        return CR_OK;
-    if (dims_or_one(self) != dims_or_one(index))
-        return cr_fail(CR_RUNTIME,
-                       "Index tensor must have the same number of dimensions as input tensor");
-    for (int d = 0; d < dims_or_one(self); d++)
-        if (d != dim && size_or_one(index, d) > size_or_one(self, d))
-            return cr_fail(
-                CR_RUNTIME,
-                "Size does not match at dimension %d expected index %s to be no larger "
-                "than self %s apart from dimension %lld",
-                d, cr_view_text(index), cr_view_text(self), (ll)dim);
-    return CR_OK;
-}
-
 /* Classes. */
 
 static void largest_in_row(void *best, char *const *at, const int64_t *step, int64_t n)

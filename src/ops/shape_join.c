@@ -92,93 +92,7 @@ cr_status cr_shape_stack(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-/* Turning and repeating. */
-
-static cr_status check_dims_differ(const cr_value *dims, int ndim)
-{
-    bool seen[CR_MAX_DIMS] = {false};
-    int64_t d;
-
-    for (uint32_t i = 0; i < dims->len; i++) {
-        CR_TRY(cr_wrap_dim(&d, dims->ints[i], ndim));
-        if (seen[d])
-            return cr_fail(CR_RUNTIME, "dim %lld appears multiple times in the list of dims",
-                           (ll)d);
-        seen[d] = true;
-    }
-    return CR_OK;
-}
-
-cr_status cr_shape_flip(const cr_value *arg, cr_shape *out)
-{
-    CR_TRY(check_dims_differ(&arg[1], arg[0].view->ndim));
-    cr_shape_like(out, arg[0].view);
-    return CR_OK;
-}
-
-cr_status cr_shape_roll(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t d;
-
-    if (!arg[1].len)
-        return cr_fail(CR_RUNTIME, "`shifts` required");
-    if (arg[1].len != arg[2].len && !(arg[1].len == 1 && !arg[2].len))
-        return cr_fail(CR_RUNTIME, "shifts and dimensions must align. shifts: %u, dims:%u",
-                       arg[1].len, arg[2].len);
-    if (arg[2].len && !self->ndim)
-        return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
-                       (ll)arg[2].ints[0]);
-    for (uint32_t i = 0; i < arg[2].len; i++)
-        CR_TRY(cr_wrap_dim(&d, arg[2].ints[i], self->ndim));
-    cr_shape_like(out, self);
-    return CR_OK;
-}
-
-cr_status cr_shape_repeat(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-    int missing = (int)arg[1].len - self->ndim;
-
-    if (missing < 0)
-        return cr_fail(CR_RUNTIME,
-                       "Number of dimensions of repeat dims can not be smaller than number "
-                       "of dimensions of tensor");
-    if (arg[1].len > CR_MAX_DIMS)
-        return cr_fail(CR_RUNTIME, "repeat: more than %d dimensions", CR_MAX_DIMS);
-    out->ndim = (int)arg[1].len;
-    for (int d = 0; d < out->ndim; d++) {
-        int64_t times = arg[1].ints[d], size = d < missing ? 1 : self->size[d - missing];
-        if (CR_MUL_OVERFLOW(times, size, &out->size[d]))
-            return cr_fail(CR_RUNTIME, "repeat: %lld times a size of %lld is too large",
-                           (ll)times, (ll)size);
-    }
-    for (int d = 0; d < out->ndim; d++)
-        if (out->size[d] < 0)
-            return cr_fail(CR_RUNTIME,
-                           "Trying to create tensor with negative dimension %lld: %s",
-                           (ll)out->size[d], cr_shape_text(out->ndim, out->size));
-    return CR_OK;
-}
-
-cr_status cr_shape_repeat_interleave(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t dim;
-
-    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
-    if (arg[1].i < 0)
-        return cr_fail(CR_RUNTIME, "Repeats must be non-negative");
-    cr_shape_like(out, self);
-    out->ndim = out->ndim ? out->ndim : 1;
-    if (CR_MUL_OVERFLOW(cr_dim_size(self, dim), arg[1].i, &out->size[dim]))
-        return cr_fail(CR_RUNTIME, "numel: integer multiplication overflow");
-    if (arg[3].tag != CR_NONE && arg[3].i != out->size[dim])
-        return cr_fail(CR_RUNTIME,
-                       "repeat_interleave: Invalid output_size, expected %lld but got %lld",
-                       (ll)out->size[dim], (ll)arg[3].i);
-    return CR_OK;
-}
+/* Repeating. */
 
 static cr_status too_many_repeats(void)
 {
@@ -266,33 +180,7 @@ cr_status cr_shape_repeat_interleave_each(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-/* Diagonals and parts. */
-
-static cr_status two_dims(int64_t *a, int64_t *b, int64_t dim1, int64_t dim2, int ndim)
-{
-    CR_TRY(cr_wrap_dim(a, dim1, ndim));
-    CR_TRY(cr_wrap_dim(b, dim2, ndim));
-    if (*a == *b)
-        return cr_fail(CR_RUNTIME, "diagonal dimensions cannot be identical %lld, %lld",
-                       (ll)dim1, (ll)dim2);
-    return CR_OK;
-}
-
-cr_status cr_shape_diag_embed(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t a, b, offset = arg[1].i, side;
-    int from = 0;
-
-    CR_TRY(two_dims(&a, &b, arg[2].i, arg[3].i, self->ndim + 1));
-    if (offset == INT64_MIN || CR_ADD_OVERFLOW(cr_dim_size(self, self->ndim - 1),
-                                               offset < 0 ? -offset : offset, &side))
-        return cr_fail(CR_RUNTIME, "diag_embed: an offset of %lld is too large", (ll)offset);
-    out->ndim = self->ndim + 1;
-    for (int d = 0; d < out->ndim; d++)
-        out->size[d] = d == a || d == b ? side : self->size[from++];
-    return CR_OK;
-}
+/* Parts. */
 
 static cr_status check_part(const cr_view *src, const cr_shape *slice)
 {
@@ -304,57 +192,6 @@ static cr_status check_part(const cr_view *src, const cr_shape *slice)
         "expected src to have a size equal to the slice of self. src size = %s, slice size "
         "= %s",
         cr_view_text(src), cr_shape_text(slice->ndim, slice->size));
-}
-
-static int64_t diagonal_size(int64_t rows, int64_t columns, int64_t offset)
-{
-    int64_t n = offset >= 0 ? (columns - offset < rows ? columns - offset : rows)
-                            : (rows + offset < columns ? rows + offset : columns);
-
-    return n < 0 ? 0 : n;
-}
-
-cr_status cr_shape_diagonal_scatter(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t a, b;
-    cr_shape slice = {0};
-
-    CR_TRY(two_dims(&a, &b, arg[3].i, arg[4].i, self->ndim));
-    for (int d = 0; d < self->ndim; d++)
-        if (d != a && d != b)
-            slice.size[slice.ndim++] = self->size[d];
-    slice.size[slice.ndim++] = diagonal_size(self->size[a], self->size[b], arg[2].i);
-    CR_TRY(check_part(arg[1].view, &slice));
-    cr_shape_like(out, self);
-    return CR_OK;
-}
-
-static int64_t clamped_bound(const cr_value *v, int64_t preset, int64_t size)
-{
-    int64_t x = v->tag == CR_NONE ? preset : v->i < 0 ? v->i + size : v->i;
-
-    return x < 0 ? 0 : x > size ? size : x;
-}
-
-cr_status cr_shape_slice_scatter(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t dim, start, end, step = arg[5].i;
-    cr_shape slice;
-
-    if (!self->ndim)
-        return cr_fail(CR_INDEX, "slice() cannot be applied to a 0-dim tensor.");
-    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
-    if (step <= 0)
-        return cr_fail(CR_RUNTIME, "slice step must be positive");
-    start = clamped_bound(&arg[3], 0, self->size[dim]);
-    end = clamped_bound(&arg[4], self->size[dim], self->size[dim]);
-    cr_shape_like(&slice, self);
-    slice.size[dim] = end > start ? (end - start - 1) / step + 1 : 0;
-    CR_TRY(check_part(arg[1].view, &slice));
-    cr_shape_like(out, self);
-    return CR_OK;
 }
 
 cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
@@ -396,36 +233,5 @@ cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
             (ll)offset, item, (ll)CR_WRAP_MUL(CR_WRAP_ADD(last, 1), item),
             (ll)CR_WRAP_MUL(have, item));
     cr_shape_like(out, self);
-    return CR_OK;
-}
-
-/* True when `w` has the sizes of the windows along dim of a tensor of sizes v. */
-static bool are_windows_of(const cr_shape *v, int64_t dim, int64_t size, int64_t step,
-                           const cr_view *w)
-{
-    if (dim < 0 || dim >= (v->ndim ? v->ndim : 1) || size < 0 || step <= 0 ||
-        w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
-        return false;
-    for (int d = 0; d < v->ndim; d++)
-        if (d == dim ? size > v->size[d] || w->size[d] != (v->size[d] - size) / step + 1
-                     : w->size[d] != v->size[d])
-            return false;
-    return v->ndim || size <= 1;
-}
-
-/* (grad_in, input_sizes, dim, size, step) */
-cr_status cr_shape_unfold_backward(const cr_value *arg, cr_shape *out)
-{
-    int64_t dim = arg[2].i;
-
-    if (arg[1].len > CR_MAX_DIMS)
-        return cr_fail(CR_RUNTIME, "unfold_backward: more than %d dimensions", CR_MAX_DIMS);
-    out->ndim = (int)arg[1].len;
-    for (int d = 0; d < out->ndim; d++)
-        out->size[d] = arg[1].ints[d];
-    dim = dim < 0 ? dim + (out->ndim ? out->ndim : 1) : dim;
-    if (!are_windows_of(out, dim, arg[3].i, arg[4].i, arg[0].view))
-        return cr_fail(CR_RUNTIME,
-                       "unfold_backward: grad_in has not the sizes of windows of input_sizes");
     return CR_OK;
 }

@@ -650,16 +650,26 @@ static cr_status mixed_refusal(cr_frame *f, const cr_value *v, int n, cr_value *
     return CR_OK;
 }
 
-static cr_status listed(cr_frame *f, const cr_value *v, cr_value *out)
+/* The list v[0] with the text v[1] between its items; the names v[2..count-1] are those of the
+ * last items. */
+static cr_status listed(cr_frame *f, const cr_value *v, int count, cr_value *out)
 {
-    char *text = frame_get(f, v->len * 24 + 1);
+    const char *between = count > 1 ? v[1].s : ", ";
+    size_t item = 24 + strlen(between);
+    char *text;
     int n = 0;
 
+    for (int k = 2; k < count; k++)
+        item += v[k].len;
+    text = frame_get(f, v->len * item + 1);
     if (!text)
         return CR_MEMORY;
     text[0] = 0;
-    for (uint32_t i = 0; i < v->len; i++)
-        n += snprintf(text + n, 24, "%s%lld", i ? ", " : "", (long long)v->ints[i]);
+    for (uint32_t i = 0; i < v->len; i++) {
+        int name = count - (int)(v->len - i);
+        n += snprintf(text + n, item, "%s%s%lld", i ? between : "", name < 2 ? "" : v[name].s,
+                      (long long)v->ints[i]);
+    }
     *out = (cr_value){.tag = CR_STRING, .len = (uint32_t)n, .s = text};
     return CR_OK;
 }
@@ -692,7 +702,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
         return CR_OK;
     case CR_BUILTIN_class_name: return class_name(f, v, out);
     case CR_BUILTIN_mixed: return mixed_refusal(f, v, r->count, out);
-    case CR_BUILTIN_listed: return listed(f, v, out);
+    case CR_BUILTIN_listed: return listed(f, v, r->count, out);
     case CR_BUILTIN_epsilon: *out = cr_of_float(epsilon_of(cr_value_dtype(v))); return CR_OK;
     case CR_BUILTIN_is_complex:
     case CR_BUILTIN_is_float:

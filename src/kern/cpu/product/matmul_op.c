@@ -1,6 +1,6 @@
 /* The table entries of matrix products: translate arguments to products.
  *
- * The shape rules checked the sizes (ops/shape_matmul.c); results are contiguous.  The product
+ * The entry's rules checked the sizes; results are contiguous.  The product
  * of a batch of rows with one matrix is a single product. */
 #include "kern/cpu/entries.h"
 #include "kern/cpu/pack.h"
