@@ -143,26 +143,6 @@ cr_status cr_shape_triu_indices(const cr_value *arg, cr_shape *out)
     return triangle_indices(arg, out, true);
 }
 
-/* The result size of a random factory, from its size argument. */
-static cr_status sized(const cr_value *size, cr_shape *out)
-{
-    if (size->len > CR_MAX_DIMS)
-        return cr_fail(CR_RUNTIME, "a tensor of more than %d dimensions", CR_MAX_DIMS);
-    out->ndim = (int)size->len;
-    for (int d = 0; d < out->ndim; d++) {
-        if (size->ints[d] < 0)
-            return cr_fail(CR_RUNTIME,
-                           "Trying to create tensor with negative dimension %lld: %s",
-                           (ll)size->ints[d], cr_shape_text((int)size->len, size->ints));
-        out->size[d] = size->ints[d];
-    }
-    return CR_OK;
-}
-
-cr_status cr_shape_size_0(const cr_value *arg, cr_shape *out) { return sized(&arg[0], out); }
-cr_status cr_shape_size_1(const cr_value *arg, cr_shape *out) { return sized(&arg[1], out); }
-cr_status cr_shape_size_2(const cr_value *arg, cr_shape *out) { return sized(&arg[2], out); }
-
 /* The binomial coefficient of n and r, one factor at a time; every division is exact. */
 static cr_status choices(int64_t *out, int64_t n, int64_t r)
 {
