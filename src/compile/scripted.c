@@ -145,12 +145,15 @@ static bool scripted_is_quiet(void)
            !atomic_load_explicit(&cr_deferring, memory_order_relaxed);
 }
 
-/* A tensor with bytes on the host, whose calls record no gradient. */
+/* A tensor with bytes on the host, whose calls record no gradient.  Graphs do not know views
+ * that were made without gradients of a result that has a gradient: these require one through
+ * their base only. */
 static bool scripted_takes(const cr_tensor *t)
 {
     return !(t->stages & ~CR_STAGE_BIT(AUTOGRAD)) && t->address && !t->conj && !t->neg &&
            t->layout == CR_LAYOUT_STRIDED && t->device.kind == CR_HOST.kind &&
-           !t->device.fake && (cr_thread.no_grad || !cr_requires_grad(t));
+           !t->device.fake && t->requires_grad == cr_requires_grad(t) &&
+           (cr_thread.no_grad || !t->requires_grad);
 }
 
 static bool scripted_is_argument(const cr_ivalue *v)
@@ -595,7 +598,8 @@ static bool scripted_makes_leaf(const scripted_recording *r, cr_tensor *const *o
 }
 
 /* Whether two tensors begin at one address.  The recorder takes a second tensor over the same
- * elements for the first one (graph/record.c), which it may not be in other calls. */
+ * elements for the first one (graph/record.c), which it may not be in other calls.  An argument
+ * may be a constant itself, because a result was, and another tensor in other calls. */
 static bool scripted_has_twins(const scripted_recording *r)
 {
     const cr_sseen *seen = &r->e->seen;
@@ -609,7 +613,7 @@ static bool scripted_has_twins(const scripted_recording *r)
     for (size_t i = 0; i < seen->constant.len; i++) {
         const cr_tensor *t = seen->constant.at[i];
         int at = scripted_place_of(&p, t->address ? t->address : (const void *)t, n + (int)i);
-        if ((at < n ? r->tensor[at] : seen->constant.at[at - n]) != t)
+        if (at < n || seen->constant.at[at - n] != t)
             return true;
     }
     return false;

@@ -882,20 +882,21 @@ static bool fails_without_bytes(const cr_op *op, const cr_value *arg)
 static cr_status record_error(const cr_op *op, const cr_value *arg, cr_status st)
 {
     cr_recorder *r = cr_recorder_pause();
-    char text[CR_SCRATCH_BYTES];
 
     if (!r || r->failed) {
         cr_recorder_resume(r);
         return st;
     }
-    snprintf(text, sizeof text, "%s", cr_error_message());
+    char *text = cr_strdup(cr_error_message());
     if (st == CR_PYTHON || r->g->numbers.list.len || !fails_without_bytes(op, arg))
         note_failure(r, cr_fail(CR_RUNTIME,
                                 "%s raises an error that may depend on values, and the program "
                                 "catches it",
                                 op->name));
     cr_recorder_resume(r);
-    return cr_fail(st, "%s", text);
+    st = cr_fail(st, "%s", text ? text : "");
+    cr_free(text);
+    return st;
 }
 
 /* --- the bits conj and neg --- */

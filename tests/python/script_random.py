@@ -52,11 +52,11 @@ class Two(NamedTuple):
 class Text:
     """Makes a body of statements whose values have known types."""
 
-    def __init__(self, r, members, functions):
-        self.r, self.members, self.functions = r, members, functions
+    def __init__(self, r, members, functions, calm=False):
+        self.r, self.members, self.functions, self.calm = r, members, functions, calm
         self.lines, self.names, self.depth, self.count = [], {}, 1, 0
-        self.wild = r.random() < 0.25  # effects, elements and errors are frequent
-        self.plain = not self.wild and r.random() < 0.7  # none
+        self.wild = r.random() < 0.25 and not calm  # effects, elements and errors are frequent
+        self.plain = calm or not self.wild and r.random() < 0.7  # none
 
     def pick(self, *choices):
         return self.r.choice(choices)
@@ -135,8 +135,11 @@ class Text:
 
     def truth(self):
         x = self.var("T")
-        options = [f"{x}.size(0) > 2", f"{x}.dim() == 2", f"{x}.is_contiguous()", f"{x}.dtype == torch.float32", f"{x} is {self.var('T')}", f"{x}.requires_grad", f"{self.number()} > 1", "torch.is_grad_enabled()",
-                   f"{x}.is_floating_point()", f"{x}.shape == {self.var('T')}.shape", f"{x}.is_leaf", f"{x}.is_complex()", f"{x}.stride(0) == 1", f"{x}.storage_offset() == 0", f"{x}.numel() > 3", f"{x}.is_inference()"]
+        options = [f"{x}.size(0) > 2", f"{x}.dim() == 2", f"{x}.is_contiguous()", f"{x}.dtype == torch.float32", f"{self.number()} > 1", f"{x}.shape == {self.var('T')}.shape", f"{x}.numel() > 3"]
+        if self.calm:
+            return self.r.choice(options + ["self.training", "self.on", "self.n > 2", "self.one.k > 0.0"] * bool(self.members))
+        options += [f"{x} is {self.var('T')}", f"{x}.requires_grad", "torch.is_grad_enabled()", f"{x}.is_floating_point()", f"{x}.is_leaf", f"{x}.is_complex()", f"{x}.stride(0) == 1", f"{x}.storage_offset() == 0",
+                    f"{x}.is_inference()"]
         if self.members:
             options += ["self.training", "self.on", "self.s == 'a'", f"{x} is self.a", "self.a is self.b", "self.n > 2", "self.maybe is None", "self.one.k > 0.0", "len(self.items) > 2", "self.p.requires_grad"]
         if self.wild:
@@ -257,8 +260,8 @@ class Text:
 PARAMETERS = [("n", "int", "i"), ("o", "Optional[Tensor]", "O"), ("l", "List[Tensor]", "L"), ("w", "Tuple[Tensor, int]", "P"), ("d", "Dict[str, Tensor]", "D"), ("k", "float", "f"), ("e", "bool", "e"), ("m", "List[int]", "li"), ("z", "str", "z")]
 
 
-def function_text(r, name, head, members, functions, parameters, least, most):
-    t = Text(r, members, functions)
+def function_text(r, name, head, members, functions, parameters, least, most, calm):
+    t = Text(r, members, functions, calm)
     t.names = {"T": ["x", "y"]}
     for p, _, kind in parameters:
         t.names.setdefault({"O": "O", "f": "f"}.get(kind, kind), []).append(p)
@@ -273,13 +276,18 @@ def function_text(r, name, head, members, functions, parameters, least, most):
     return head + f" -> {kind}:\n" + "\n".join(t.lines) + "\n", kind
 
 
+def is_calm(seed):
+    """Whether the case has no effects, writes and elements: half of all, and most of them use programs."""
+    return seed % 2 == 1
+
+
 def source_of(seed):
     """The text of a case, and the names of the parameters of its module."""
-    r = random.Random(seed)
+    r, calm = random.Random(seed), is_calm(seed)
     text = HEADER
     functions = []
     for k in range(r.randint(0, 2)):
-        t = Text(r, 0, list(functions))
+        t = Text(r, 0, list(functions), calm)
         t.names = {"T": ["x", "y"]}
         for _ in range(r.randint(1, 4)):
             t.statement()
@@ -292,8 +300,8 @@ def source_of(seed):
             base = "x - self.w"
         text += "        if self.training:\n            x = x + 1\n" * (r.random() < 0.3) + f"        return {base}\n"
     text += "\n\n@torch.jit.interface\nclass Shape(nn.Module):\n    def forward(self, x: Tensor) -> Tensor:\n        pass\n\n\nclass Deep(nn.Module):\n    inner: Shape\n\n    def __init__(self):\n        super().__init__()\n        self.inner = Part()\n\n    def forward(self, x: Tensor) -> Tensor:\n        return self.inner.forward(x)\n"
-    parameters = r.sample(PARAMETERS, r.choice([0, 0, 0, 0, 0, 1, 1, 2, 3]))
-    parts = [r.choice(["Part", "Other", "Fourth", "Third"]) for _ in range(2)]
+    parameters = r.sample([p for p in PARAMETERS if not calm or p[0] in "noke"], r.choice([0, 0, 0, 0, 0, 1, 1, 2, 3]))
+    parts = [r.choice(["Part", "Other", "Fourth"] + ["Third"] * (not calm)) for _ in range(2)]
     text += f'''
 
 class M(nn.Module):
@@ -320,7 +328,7 @@ class M(nn.Module):
         self.bn, self.drop, self.box = nn.BatchNorm1d(3), nn.Dropout(0.5), Box(torch.ones(3), 1)
 '''
     head = "\n    def forward(self, x: Tensor, y: Tensor" + "".join(f", {p}: {t}" for p, t, _ in parameters) + ")"
-    body, _ = function_text(r, "forward", head, 1, functions, parameters, 1, 7)
+    body, _ = function_text(r, "forward", head, 1, functions, parameters, 1, 7, calm)
     body = body.replace("self.deep.inner(", "self.deep.inner.forward(")
     text = text.replace("self.deep.inner(", "self.deep.inner.forward(")
     return text + body, [p for p, _, _ in parameters], functions
@@ -405,7 +413,7 @@ class Case:
                 data = data if len(data) <= 9 else hashlib.md5(repr(data).encode()).hexdigest()
             except Exception as e:
                 data = type(e).__name__
-            return (type(v).__name__, str(v.dtype), tuple(v.shape), v.stride(), v.storage_offset(), v.requires_grad, v.is_leaf, type(v.grad_fn).__name__, v.is_inference(), v.is_conj(), v._is_view(), None if v.is_inference() else v._version, data)
+            return (type(v).__name__, str(v.dtype), tuple(v.shape), v.stride(), v.storage_offset(), v.requires_grad, v.is_leaf, self.maker(v), v.is_inference(), v.is_conj(), v._is_view(), None if v.is_inference() else v._version, data)
         if isinstance(v, (list, tuple)):
             return [type(v).__name__.split(".")[-1]] + [self.bits(i) for i in v]
         if isinstance(v, dict):
@@ -413,6 +421,12 @@ class Case:
         if isinstance(v, (int, float, str, bool, type(None))):
             return repr(v)
         return type(v).__name__
+
+    def maker(self, t):
+        try:
+            return type(t.grad_fn).__name__
+        except RuntimeError as e:  # of a view under no_grad whose base was written
+            return self.clean(str(e))
 
     def tensors(self, v):
         if isinstance(v, self.torch.Tensor):
@@ -456,8 +470,13 @@ class Case:
             if self.m is not None and r.random() < 0.05:
                 return getattr(self.m, r.choice("abpq"), pool["c"])
             if r.random() < 0.03:
-                a = self.m.a
+                a = getattr(self.m, "a", pool["c"])  # a frozen module may lack it
                 return r.choice([a.t(), a[:], a.detach()])
+            if r.random() < 0.03:
+                with self.torch.no_grad():
+                    return r.choice([pool["leaf"][:], pool["node"].view(-1), pool["parameter"].t(), pool["frozen"][1:]])
+            if r.random() < 0.02:
+                return pool["c"].double() if r.random() < 0.5 else pool["c"].bfloat16()
             if self.results and r.random() < 0.05:
                 return r.choice(self.results)
             return pool[r.choice(usual if r.random() < 0.8 else odd)]
@@ -515,12 +534,40 @@ class Case:
             yield
         self.seen.append(("saved", kept))
 
+    @contextlib.contextmanager
+    def flushed(self):
+        self.torch.set_flush_denormal(True)
+        try:
+            yield
+        finally:
+            self.torch.set_flush_denormal(False)
+
+    @contextlib.contextmanager
+    def profiled(self):
+        with self.torch.autograd.profiler.profile() as p:
+            yield
+        self.seen.append(("profiled", sorted({e.name for e in p.function_events})))
+
+    @contextlib.contextmanager
+    def overridden(self):
+        from importlib import import_module
+        names = []
+
+        class Mode(import_module(self.root + ".overrides").TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                names.append(getattr(func, "__name__", str(func)))
+                return func(*args, **(kwargs or {}))
+        with Mode():
+            yield
+        self.seen.append(("overridden", names))
+
     def context(self, r):
         torch = self.torch
-        if r.random() < 0.72:
+        if r.random() < (0.88 if is_calm(self.seed) else 0.72):
             return torch.no_grad() if self.usual_no_grad else contextlib.nullcontext()
         return r.choice([contextlib.nullcontext, torch.no_grad, torch.enable_grad, torch.inference_mode, lambda: torch.autocast("cpu", dtype=torch.bfloat16), self.default_dtype, self.deterministic, self.threads, self.dispatched, self.saved,
-                         lambda: torch.jit.optimized_execution(False), lambda: torch.jit.optimized_execution(True), lambda: torch.autograd.set_detect_anomaly(True), lambda: torch.autograd.forward_ad.dual_level()])()
+                         lambda: torch.jit.optimized_execution(False), lambda: torch.jit.optimized_execution(True), lambda: torch.autograd.set_detect_anomaly(True), lambda: torch.autograd.forward_ad.dual_level(), self.flushed, self.profiled, self.overridden,
+                         lambda: torch.autocast("cpu", dtype=torch.bfloat16, enabled=False)])()
 
     def change(self, r, pool):
         torch, m = self.torch, self.m
@@ -542,6 +589,16 @@ class Case:
         def unhook():
             if self.copies:
                 self.copies.pop().remove()
+        def raising():
+            def stop(m, args):
+                raise KeyError("hook")
+            self.copies.append(m.register_forward_pre_hook(stop))
+        def replacing():
+            self.copies.append(m.register_forward_pre_hook(lambda m, args: (args[0] + 1,) + args[1:]))
+        def other():
+            self.other = copy.deepcopy(m)
+        def denormal():
+            pool["c"].fill_(1e-40)
         def array():
             if self.array is not None:
                 self.array += 1
@@ -554,11 +611,43 @@ class Case:
                    lambda: m.load_state_dict({k: v + 1 for k, v in m.state_dict().items()}, strict=False), lambda: setattr(m, "p", torch.nn.Parameter(ones(3, 3), requires_grad=False)), lambda: setattr(m, "pair", (ones(3), 2)), lambda: setattr(m, "pair", (m.a, 2)), lambda: setattr(m, "parts", [ones(3, 3), m.a]),
                    lambda: setattr(m, "named", {"a": ones(3)}), lambda: pool["c"].add_(1), lambda: pool["c"].resize_(3, 3).zero_(), lambda: pool.__setitem__("c", ones(3, 3)), lambda: pool.__setitem__("d", pool["c"]), lambda: pool["d"].t_(), lambda: m.double(), lambda: m.float(), copied, saved, grads, hooked, unhook, array, numbers, gc.collect,
                    lambda: [t.add_(1) for t in self.results if not t.requires_grad], lambda: self.results.clear(), lambda: m.a.resize_(3, 3).zero_(), lambda: m.a.set_(ones(3, 3)), lambda: m.drop.train(), lambda: setattr(m.two, "w", m.one.w), lambda: setattr(pool["c"], "requires_grad", r.random() < 0.3), lambda: pool["leaf"].grad is not None and pool["leaf"].grad.zero_(),
-                   lambda: pool["c"].register_hook(lambda g: g * 2) if pool["c"].requires_grad else None, lambda: setattr(pool["c"], "data", ones(3, 3)), lambda: pool["c"].detach_(), lambda: setattr(m, "box", self.m.box), lambda: torch.manual_seed(3), lambda: setattr(m, "a", pool["s"]), lambda: setattr(m, "b", pool["u"])]
+                   lambda: pool["c"].register_hook(lambda g: g * 2) if pool["c"].requires_grad else None, lambda: setattr(pool["c"], "data", ones(3, 3)), lambda: pool["c"].detach_(), lambda: setattr(m, "box", self.m.box), lambda: torch.manual_seed(3), lambda: setattr(m, "a", pool["s"]), lambda: setattr(m, "b", pool["u"]), raising, unhook, replacing, unhook, other, other, denormal, lambda: m.bfloat16(), lambda: m.float(), lambda: m.a.grad is None and m.zero_grad(),
+                   lambda: setattr(m.two, "w", m.one.w[:]), lambda: m.one.train(), lambda: m.one.w.mul_(2)]
         i = r.randrange(len(actions))
         self.seen.append(("change", i))
         with torch.no_grad():
             actions[i]()
+
+    def at_once(self, f, args):
+        """Three threads call at once; their results, and errors."""
+        torch, out = self.torch, [None] * 3
+        inference, grad = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+        def work(i):
+            try:
+                with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+                    out[i] = [f(*args) for _ in range(4)]
+            except Exception as e:
+                out[i] = [type(e).__name__, self.clean(str(e))]
+        all = [threading.Thread(target=work, args=(i,)) for i in range(len(out))]
+        for t in all:
+            t.start()
+        for t in all:
+            t.join()
+        return out
+
+    def copy_meanwhile(self, f, args):
+        """Copies and saves the module while another thread calls it; the results of the copy and of the calls."""
+        torch, out = self.torch, []
+        worker = threading.Thread(target=lambda: out.append(self.at_once(f, args)))
+        worker.start()
+        copies = [copy.deepcopy(self.m) for _ in range(3)]
+        data = io.BytesIO()
+        torch.jit.save(self.m, data)
+        worker.join()
+        data.seek(0)
+        copies.append(torch.jit.load(data))
+        return out + [c(*args) if f is self.m else None for c in copies]
 
     def call(self, f, args, way):
         torch = self.torch
@@ -578,6 +667,22 @@ class Case:
             if isinstance(out[0], BaseException):
                 raise out[0]
             return out[0]
+        if way == "threads":
+            return self.at_once(f, args)
+        if way == "copied":
+            return self.copy_meanwhile(f, args)
+        if way == "dual":
+            ad = torch.autograd.forward_ad
+            with contextlib.nullcontext() if ad._current_level >= 0 else ad.dual_level():
+                made = self.tensors(f(ad.make_dual(args[0], torch.ones_like(args[0])), *args[1:]))
+                return [tuple(p) for p in map(ad.unpack_dual, made)]
+        if way == "functional":
+            return torch.func.functionalize(f)(*args)
+        if way == "part":
+            return self.m.one(args[0]), self.m.deep(args[1])
+        if way == "other":
+            other = getattr(self, "other", None) or self.m
+            return f(*args), other(*args), f(*args), other(*args)
         if way == "vmap":
             return torch.vmap(f, in_dims=tuple(0 if i < 1 else None for i in range(len(args))))(*args)
         if way == "grad":
@@ -595,13 +700,14 @@ class Case:
         p = r.random()
         if p < 0.3 or self.last is None:
             self.last = self.arguments(r, pool)
-        if p > 0.8:
+        if p > (0.88 if is_calm(self.seed) else 0.8):
             try:
                 self.change(r, pool)
             except Exception as e:
                 self.seen.append(("change fails", type(e).__name__, self.clean(str(e))))
         args = self.last
-        way = r.choice(["thread", "vmap", "grad", "jvp", "twice", "trace"]) if r.random() < 0.08 else ""
+        ways = ["thread", "vmap", "grad", "jvp", "twice", "trace", "dual", "functional", "part", "other"] + ["threads", "copied"] * is_calm(self.seed)
+        way = r.choice(ways) if r.random() < 0.12 else ""
         f = self.m
         if self.functions and r.random() < 0.15:
             f, args = self.scripted, args[:2]
@@ -634,7 +740,7 @@ class Case:
         torch = self.torch
         torch.manual_seed(1)
         r = random.Random(self.seed + 1)
-        self.usual_no_grad = r.random() < 0.8
+        self.usual_no_grad = r.random() < 0.8 or is_calm(self.seed)
         self.m, self.last = None, None
         self.set_mode(0)
         torch._C._jit_clear_class_registry()

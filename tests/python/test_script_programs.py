@@ -896,3 +896,41 @@ def test_calls_run_by_their_steps_unless_programs_are_asked_for():
     text = "import cresset as torch\nwas = torch._C._script_programs(0), torch._C._script_programs_here(-1)\nwith torch.jit.optimized_execution(True):\n    print(*was, torch._C._script_programs_here(1))\nprint(torch._C._script_programs_here(-1))"
     out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
     assert out.split() == ["0", "-1", "1", "-1"]
+
+
+def test_an_argument_that_is_a_constant_of_the_program():
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.p = torch.nn.Parameter(torch.ones(3), requires_grad=False)
+
+        def forward(self, x):
+            return self.p, x + 1
+    m = torch.jit.freeze(torch.jit.script(M().eval()))
+    p, other = m(torch.zeros(3))[0], torch.full((3,), 7.0)
+    for x in (p, p, p, other, other, other, p):
+        got = m(x)
+        assert got[0].tolist() == [1, 1, 1] and got[1].tolist() == (x + 1).tolist()
+        assert got[0].data_ptr() == p.data_ptr()
+
+
+def test_views_without_gradients_of_results_that_have_one():
+    @torch.jit.script
+    def f(x, y):
+        return x, y + 1
+    node = torch.linspace(0, 3, 4, requires_grad=True) * 2
+    with torch.no_grad():
+        x = node.view(2, 2)
+        for _ in range(4):
+            got = f(x, torch.ones(2))
+            assert got[0] is x and x.requires_grad and x.is_leaf
+
+
+def test_errors_of_recorded_calls_are_whole():
+    m = torch.jit.script(nn.BatchNorm1d(3))
+    with torch.inference_mode():
+        x = torch.ones(2, 3)
+    for _ in range(4):
+        with pytest.raises(RuntimeError) as e:
+            m(x)
+        assert "or use `torch.no_grad()` instead of `torch.inference_mode()`." in str(e.value)
