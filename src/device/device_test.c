@@ -142,6 +142,55 @@ TEST(any_thread_may_release)
     }
 }
 
+/* Gets and releases a block of each size. */
+static void *use_three(void *blocks)
+{
+    void **p = blocks;
+    uint32_t class[3];
+
+    for (size_t i = 0; i < 3; i++)
+        p[i] = cr_cpu_get(128 + 128 * i, &class[i]);
+    for (size_t i = 0; i < 3; i++)
+        cr_cpu_release(p[i], class[i]);
+    return NULL;
+}
+
+TEST(a_thread_gets_the_blocks_of_one_that_ended)
+{
+    void *first[3], *second[3];
+    pthread_t t;
+
+    cr_cpu_memory_trim();
+    CHECK(!pthread_create(&t, NULL, use_three, first));
+    pthread_join(t, NULL);
+#ifndef CR_SANITIZE
+    EQ(cached(), 128 + 256 + 384);
+#endif
+    CHECK(!pthread_create(&t, NULL, use_three, second));
+    pthread_join(t, NULL);
+#ifndef CR_SANITIZE
+    for (int i = 0; i < 3; i++)
+        EQ(second[i], first[i]);
+    EQ(cached(), 128 + 256 + 384);
+#endif
+    cr_cpu_memory_trim();
+    EQ(cached(), 0);
+}
+
+TEST(more_threads_end_than_lists_are_kept)
+{
+    enum { THREADS = 40 };
+    void *block[THREADS][3];
+    pthread_t t[THREADS];
+
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(&t[i], NULL, use_three, block[i]));
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(t[i], NULL);
+    cr_cpu_memory_trim();
+    EQ(cached(), 0);
+}
+
 TEST(a_forked_child_can_allocate)
 {
     int status = -1;

@@ -2,13 +2,13 @@
  *
  * Class c <= 16 has blocks of 64 c bytes.  Above, each power of two has four classes, so at
  * most a fifth of a block is unused.  Each thread keeps lists of released blocks of up to 64
- * KB, without locks.  Blocks that do not fit these lists, and larger blocks, go to a shared
- * cache: a list for each class, and one queue of all blocks in the order of release.  Before a
- * block is allocated from the system, the oldest cached blocks are freed until used and cached
- * bytes together are within the limit: 9/8 of the peak of used bytes since the last trim, and
- * at least 256 MB.  So a program that repeats itself finds most of its blocks again, and a
- * program of many sizes needs little more than it uses.  A thread may set a mode
- * (cr_memory_mode) in which larger blocks are reused.
+ * KB, without locks; a new thread takes the lists of one that ended.  Blocks that do not fit
+ * these lists, and larger blocks, go to a shared cache: a list for each class, and one queue of
+ * all blocks in the order of release.  Before a block is allocated from the system, the oldest
+ * cached blocks are freed until used and cached bytes together are within the limit: 9/8 of the
+ * peak of used bytes since the last trim, and at least 256 MB.  So a program that repeats
+ * itself finds most of its blocks again, and a program of many sizes needs little more than it
+ * uses.  A thread may set a mode (cr_memory_mode) in which larger blocks are reused.
  *
  * The links of a free block are in its first bytes. */
 #include "device/cpu/cpu.h"
@@ -46,6 +46,7 @@ enum { MOST_MAPPED = 8 };
 enum { MOST_MAPPED = 1 << 14 };
 #endif
 enum { PAGE = 4096, PLACE = 64 };
+enum { MOST_RETIRED = 32 };
 static _Atomic int mapped;
 
 #ifdef CR_SANITIZE
@@ -108,11 +109,23 @@ static pthread_key_t thread_end;
 static _Atomic int64_t used_bytes, peak_bytes,
     most_bytes; /* peak since the last reset; peak since the last trim */
 
+/* The lists of a thread that ended.  The next thread takes them as they are: blocks of threads
+ * that run at once then stay apart.  Neighbours in memory would be written in turn by two
+ * processors, which fetch lines in pairs. */
+typedef struct retired {
+    struct retired *next;
+    thread_lists lists;
+    size_t bytes;
+} retired;
+
 static struct {
     block *first[CLASSES];
     block *youngest, *oldest;
     size_t bytes, count;
     size_t unused; /* bytes by which blocks in use exceed their requests */
+    retired *retired;
+    size_t retired_bytes;
+    int retired_count;
 } cache;
 
 static void raise_to(_Atomic int64_t *most, int64_t now)
@@ -233,8 +246,8 @@ static bool cache_is_full(size_t more)
     (void)more;
     return cache.count > MOST_CACHED;
 #else
-    size_t used =
-        (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + cache.unused + more;
+    size_t used = (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) +
+                  cache.unused + cache.retired_bytes + more;
     size_t limit = (size_t)atomic_load_explicit(&most_bytes, memory_order_relaxed);
     limit = limit > used ? limit : used;
     limit += limit / 8;
@@ -291,16 +304,36 @@ static void shared_release(void *p, uint32_t size_class, uint32_t asked)
     pthread_mutex_unlock(&lock);
 }
 
-void cr_cpu_memory_trim(void)
+static void lists_trim(thread_lists *l)
 {
     for (uint32_t c = 0; c < THREAD_CLASSES; c++)
-        while (mine.first[c]) {
-            void *p = mine.first[c];
-            mine.first[c] = *(void **)p;
-            mine.room[c]++;
+        while (l->first[c]) {
+            void *p = l->first[c];
+            l->first[c] = *(void **)p;
+            l->room[c]++;
             system_release(p, c);
         }
+}
+
+/* Takes the lists of the thread that ended last; NULL: there are none.  `lock` is held. */
+static retired *retired_take(void)
+{
+    retired *r = cache.retired;
+
+    if (r) {
+        cache.retired = r->next;
+        cache.retired_bytes -= r->bytes;
+        cache.retired_count--;
+    }
+    return r;
+}
+
+void cr_cpu_memory_trim(void)
+{
+    lists_trim(&mine);
     pthread_mutex_lock(&lock);
+    for (retired *r; (r = retired_take()); free(r))
+        lists_trim(&r->lists);
     cache_trim(true, 0);
     atomic_store(&most_bytes, atomic_load(&used_bytes));
     pthread_mutex_unlock(&lock);
@@ -316,9 +349,45 @@ cr_memory_mode cr_cpu_memory_set_mode(cr_memory_mode to)
 
 /* --- threads and forks --- */
 
+/* Blocks of the class in a thread's list. */
+static int16_t room_of(uint32_t size_class)
+{
+    size_t room = thread_list_bytes / cr_cpu_class_bytes(size_class);
+
+    return (int16_t)(room ? room : MOST_CACHED);
+}
+
+/* Keeps the lists of a thread that ends for another one, if there is room. */
+static void lists_retire(thread_lists *l)
+{
+    retired *r = malloc(sizeof *r);
+
+    if (!r)
+        return;
+    *r = (retired){.lists = *l};
+    for (uint32_t c = 1; c < THREAD_CLASSES; c++)
+        r->bytes += (size_t)(room_of(c) - l->room[c]) * cr_cpu_class_bytes(c);
+    pthread_mutex_lock(&lock);
+    bool kept = r->bytes && cache.retired_count < MOST_RETIRED;
+    if (kept) {
+        r->next = cache.retired;
+        cache.retired = r;
+        cache.retired_bytes += r->bytes;
+        cache.retired_count++;
+    }
+    pthread_mutex_unlock(&lock);
+    if (kept)
+        memset(l->first, 0, sizeof l->first);
+    else
+        free(r);
+}
+
 static void end_thread(void *lists)
 {
     (void)lists;
+    count_used(mine.used);
+    mine.used = 0;
+    lists_retire(&mine);
     for (uint32_t c = 0; c < THREAD_CLASSES; c++) {
         mine.room[c] = 0;
         while (mine.first[c]) {
@@ -327,8 +396,6 @@ static void end_thread(void *lists)
             shared_release(p, c, c);
         }
     }
-    count_used(mine.used);
-    mine.used = 0;
     mine.ready = false;
 }
 
@@ -345,11 +412,15 @@ static void start_thread(void)
 {
     pthread_once(&once, pool_start);
     pthread_setspecific(thread_end, &mine);
-    for (uint32_t c = 1; c < THREAD_CLASSES; c++) {
-        size_t room = thread_list_bytes / cr_cpu_class_bytes(c);
-        mine.room[c] = (int16_t)(room ? room : MOST_CACHED);
-    }
+    pthread_mutex_lock(&lock);
+    retired *r = retired_take();
+    pthread_mutex_unlock(&lock);
+    if (r)
+        mine = r->lists;
+    for (uint32_t c = 1; !r && c < THREAD_CLASSES; c++)
+        mine.room[c] = room_of(c);
     mine.ready = true;
+    free(r);
 }
 
 /* --- get and release --- */
@@ -363,13 +434,30 @@ static CR_NOINLINE void *no_memory(size_t size)
     return NULL;
 }
 
+/* A block of the thread's list, or NULL. */
+static inline void *list_get(uint32_t c)
+{
+    if (CR_UNLIKELY(c >= THREAD_CLASSES) || !mine.first[c])
+        return NULL;
+    void *p = mine.first[c];
+    mine.first[c] = *(void **)p;
+    mine.room[c]++;
+    count_small((int64_t)cr_cpu_class_bytes(c));
+    return p;
+}
+
 static CR_NOINLINE void *get_slowly(size_t size, uint32_t *size_class, uint32_t larger)
 {
     uint32_t asked = *size_class, found = asked;
+    void *p = NULL;
 
-    if (CR_UNLIKELY(!mine.ready))
+    if (CR_UNLIKELY(!mine.ready)) {
         start_thread();
-    void *p = shared_get(&found, mode == CR_MEMORY_FAST || asked < THREAD_CLASSES ? 0 : larger);
+        p = list_get(asked);
+    }
+    if (p)
+        return p;
+    p = shared_get(&found, mode == CR_MEMORY_FAST || asked < THREAD_CLASSES ? 0 : larger);
     if (!p)
         p = system_get(asked);
     if (!p) {
@@ -417,15 +505,11 @@ static void *get(size_t size, uint32_t *size_class, uint32_t larger)
 {
     if (CR_UNLIKELY(size > (size_t)1 << 47 || cr_alloc_must_fail()))
         return no_memory(size);
-    uint32_t c = *size_class = class_of_size(size);
-    if (CR_LIKELY(c < THREAD_CLASSES) && mine.first[c]) {
-        void *p = mine.first[c];
-        mine.first[c] = *(void **)p;
-        mine.room[c]++;
-        count_small((int64_t)cr_cpu_class_bytes(c));
+    *size_class = class_of_size(size);
+    void *p = list_get(*size_class);
+    if (CR_LIKELY(p != NULL))
         return p;
-    }
-    void *p = get_slowly(size, size_class, larger);
+    p = get_slowly(size, size_class, larger);
     return fenced(p, size, *size_class);
 }
 
@@ -496,7 +580,7 @@ void cr_cpu_memory_stats(cr_memory_stats *out)
         for (void *p = mine.first[c]; p; p = *(void **)p)
             cached += (int64_t)cr_cpu_class_bytes(c);
     pthread_mutex_lock(&lock);
-    cached += (int64_t)cache.bytes;
+    cached += (int64_t)(cache.bytes + cache.retired_bytes);
     pthread_mutex_unlock(&lock);
     *out = (cr_memory_stats){
         .used = atomic_load(&used_bytes), .cached = cached, .peak = atomic_load(&peak_bytes)};
