@@ -191,20 +191,32 @@ def best(f, clock, finish, seconds=0.4, repeats=5):
     return least * 1e3
 
 
-def rate_of(torch, f, threads, seconds=1):
-    end, counts = time.perf_counter() + seconds, [0] * threads
+def rate_of(torch, f, threads, seconds):
+    """Calls a second of threads that begin together."""
+    rates, start = [0] * threads, threading.Barrier(threads)
 
     def work(i):
         with torch.no_grad():  # a thread has its own mode
-            while time.perf_counter() < end:
+            f()
+            start.wait()
+            begin, n = time.perf_counter(), 0
+            while time.perf_counter() < begin + seconds:
                 f()
-                counts[i] += 1
+                n += 1
+            rates[i] = n / (time.perf_counter() - begin)
     all = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
     for t in all:
         t.start()
     for t in all:
         t.join()
-    return sum(counts)
+    return sum(rates)
+
+
+def scaling(torch, f, rounds=20, seconds=0.03):
+    """The rate of two threads over that of one.  Short rounds take turns, and the best of each count, so that what
+    other programs do at one time changes neither."""
+    rates = [(rate_of(torch, f, 1, seconds), rate_of(torch, f, 2, seconds)) for _ in range(rounds)]
+    return max(two for _, two in rates) / max(one for one, _ in rates)
 
 
 def measure_program(torch, m, args, clock, device):
@@ -221,7 +233,7 @@ def measure_program(torch, m, args, clock, device):
             traced = torch.jit.trace(m, args, check_trace=False)
             row["traced"] = best(lambda: traced(*args), clock, finish)
     if device == "cpu":
-        row["threads"] = rate_of(torch, lambda: made(*args), 2) / rate_of(torch, lambda: made(*args), 1)
+        row["threads"] = scaling(torch, lambda: made(*args))
     return row
 
 
