@@ -1,5 +1,6 @@
 """torch.export: a module's call as one graph of operators, which can be saved and run elsewhere."""
 from ..utils._pytree import register_dataclass as _register_dataclass
+from ._c_file import to_c
 from ._decompose import CustomDecompTable
 from ._draft import draft_export
 from ._load import load
@@ -12,7 +13,7 @@ from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
 __all__ = ["AdditionalInputs", "Constraint", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
            "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "default_decompositions",
-           "dims", "draft_export", "export", "load", "register_dataclass", "save", "unflatten"]
+           "dims", "draft_export", "export", "load", "register_dataclass", "save", "to_c", "unflatten"]
 
 
 def register_dataclass(cls, *, serialized_type_name=None):

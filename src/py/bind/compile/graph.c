@@ -4,6 +4,8 @@
  * the graph that a pass was applied to. */
 #include "aot/aot.h"
 #include "autograd/autograd.h"
+#include "compile/c_text.h"
+#include "compile/commands.h"
 #include "compile/compile.h"
 #include "graph/cost.h"
 #include "py/bind/bind.h"
@@ -105,6 +107,81 @@ static cr_tensor **inputs_of(const cr_graph *g, PyObject *given, PyObject **item
     PyMem_Free(input);
     Py_CLEAR(*items);
     return NULL;
+}
+
+/* --- one C file --- */
+
+typedef struct {
+    const cr_graph *g;
+    cr_tensor **input;
+    cr_c_input *with;
+    const char *name;
+    cr_text text;
+} file_job;
+
+static void graph_print_file(cr_session *s, void *context)
+{
+    file_job *j = context;
+    cr_plan p = {.arena = {0}};
+    cr_status st = cr_graph_plan(&p, j->g, j->input);
+
+    if (!st) {
+        cr_session inner = {.status = CR_OK};
+        st = cr_c_file(&inner, &j->text, &p, j->name, j->with, j->g->input_count);
+        cr_session_drop(&inner);
+    }
+    cr_plan_drop(&p);
+    cr_session_check(s, st);
+}
+
+/* What input k is, of (name, "argument", "array" or "file"); false with an exception. */
+static bool describe_input(cr_c_input *out, cr_tensor *t, PyObject *given)
+{
+    const char *kind;
+    char *at;
+
+    if (!PyArg_ParseTuple(given, "ss", &out->name, &kind))
+        return false;
+    if (!t->contiguous || !cr_is_host(t->device)) {
+        PyErr_SetString(PyExc_ValueError,
+                        "inputs of c_file() are contiguous tensors on the host");
+        return false;
+    }
+    cr_status st = cr_reach(&at, t);
+    out->dtype = t->dtype;
+    out->count = t->numel;
+    out->values = !strcmp(kind, "argument") ? NULL : t->numel ? at : ""; /* or no elements */
+    out->from_file = !strcmp(kind, "file");
+    return st ? cr_py_raise(st) != NULL : true;
+}
+
+/* c_file(inputs, kinds, name) */
+static PyObject *graph_c_file(PyObject *x, PyObject *args)
+{
+    PyObject *given, *kinds, *items = NULL, *out = NULL;
+    file_job j = {.g = ((graph_object *)x)->g};
+
+    if (!PyArg_ParseTuple(args, "OO!s:c_file", &given, &PyTuple_Type, &kinds, &j.name))
+        return NULL;
+    j.input = inputs_of(j.g, given, &items);
+    j.with = j.input ? PyMem_Calloc((size_t)j.g->input_count + 1, sizeof *j.with) : NULL;
+    if (j.input && PyTuple_GET_SIZE(kinds) != j.g->input_count)
+        PyErr_SetString(PyExc_TypeError, "c_file() takes a kind for each input");
+    for (int i = 0; j.with && !PyErr_Occurred() && i < j.g->input_count; i++)
+        (void)!describe_input(&j.with[i], j.input[i], PyTuple_GET_ITEM(kinds, i));
+    if (j.with && !PyErr_Occurred()) {
+        cr_session s = {.status = CR_OK};
+        cr_status st = cr_session_run(&s, graph_print_file, &j);
+        out = st              ? cr_py_raise(st)
+              : j.text.failed ? PyErr_NoMemory()
+                              : PyUnicode_FromString(cr_text_str(&j.text));
+        cr_session_drop(&s);
+    }
+    cr_text_drop(&j.text);
+    PyMem_Free(j.with);
+    PyMem_Free(j.input);
+    Py_XDECREF(items);
+    return out;
 }
 
 /* run(inputs) -> tuple of outputs */
@@ -822,6 +899,11 @@ static PyMethodDef graph_methods[] = {
     {"types", graph_types, METH_NOARGS,
      "types() -> {name of a value: (dtype, sizes, strides, device, requires_grad)}, as "
      "recorded."},
+    {"c_file", graph_c_file, METH_VARARGS,
+     "c_file(inputs, kinds, name) -> str: the calls as one C99 file (compile/c_text.h).  "
+     "kinds: "
+     "of each\n"
+     "input (name, 'argument', 'array' or 'file')."},
     {"takes", graph_takes, METH_O,
      "takes({index of a number: size}) -> bool: whether the guards hold when inputs have these "
      "sizes,\n"

@@ -1,0 +1,532 @@
+/* Kernels as C99: each definition of a loop program is loops over its axes. */
+#include "compile/c_text.h"
+#include "loop/nest.h"
+#include "num/convert.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_OPERANDS = CR_PLAN_OPERANDS };
+
+typedef struct {
+    cr_session *s;
+    cr_text *out;
+    cr_c_words *words;
+    cr_loop *l;
+    const cr_nest *nest;
+    const char *name;
+    cr_buffer *operand[MOST_OPERANDS];
+    int operands, depth;
+    bool *done; /* by expression id: its value is in scope */
+} kernel_job;
+
+CR_NORETURN static void kernel_refuse(const kernel_job *k, const char *what)
+{
+    cr_bail(k->s, CR_VALUE, "to_c: the kernel %s has %s, which has no C99 form", k->name, what);
+}
+
+const char *cr_c_type(cr_dtype t)
+{
+    switch (t) {
+    case CR_BOOL: return "unsigned char";
+    case CR_U8: return "uint8_t";
+    case CR_I8: return "int8_t";
+    case CR_I16: return "int16_t";
+    case CR_I32: return "int32_t";
+    case CR_I64: return "int64_t";
+    case CR_F32: return "float";
+    case CR_F64: return "double";
+    default: return NULL;
+    }
+}
+
+static const char *value_type(const kernel_job *k, const cr_expr *e)
+{
+    const char *type = e->dtype == CR_BOOL ? "int" : cr_c_type((cr_dtype)e->dtype);
+
+    if (!type)
+        kernel_refuse(k, cr_dtype_name((cr_dtype)e->dtype));
+    return type;
+}
+
+static const char *suffix_of(cr_dtype t) { return t == CR_F64 ? "f64" : "f32"; }
+
+static void put_float(cr_text *out, double d, const char *end)
+{
+    if (isnan(d))
+        cr_text_put(out, "NAN");
+    else if (isinf(d))
+        cr_text_put(out, d < 0 ? "(-INFINITY)" : "INFINITY");
+    else
+        cr_text_printf(out, d < 0 || signbit(d) ? "(%a%s)" : "%a%s", d, end);
+}
+
+static void put_integer(cr_text *out, int64_t i)
+{
+    if (i == INT64_MIN)
+        cr_text_put(out, "(-INT64_C(9223372036854775807) - 1)");
+    else if (i >= INT32_MIN + 1ll && i <= INT32_MAX)
+        cr_text_printf(out, i < 0 ? "(%lld)" : "%lld", (long long)i);
+    else
+        cr_text_printf(out, i < 0 ? "(-INT64_C(%lld))" : "INT64_C(%lld)",
+                       i < 0 ? -(long long)i : (long long)i);
+}
+
+static void put_scalar(cr_text *out, cr_dtype t, cr_scalar v)
+{
+    if (v.category == CR_CAT_FLOAT || cr_dtype_is_float(t))
+        put_float(out, cr_scalar_as_double(v), t == CR_F32 ? "f" : "");
+    else
+        put_integer(out, t == CR_BOOL ? v.i != 0 : v.i);
+}
+
+void cr_c_literal(cr_text *out, cr_dtype t, const void *element)
+{
+    put_scalar(out, t, cr_scalar_load(t, element));
+}
+
+static void indent(const kernel_job *k)
+{
+    for (int i = 0; i < k->depth; i++)
+        cr_text_put(k->out, "    ");
+}
+
+/* --- axes --- */
+
+static bool is_same(const cr_sym *a, const cr_sym *b)
+{
+    return a && b &&
+           (a == b ||
+            (a->kind == CR_SYM_NAME && b->kind == CR_SYM_NAME && !strcmp(a->name, b->name)));
+}
+
+/* Whether a value depends on an axis that a reduction inside does not bind. */
+static bool uses_axis(const cr_expr *e, const cr_sym *axis)
+{
+    if (e->kind == CR_EXPR_REDUCE && is_same(e->axis.index, axis))
+        return false;
+    if (e->kind == CR_EXPR_INTEGER)
+        return cr_sym_uses(e->index[0], axis);
+    for (int d = 0; e->kind == CR_EXPR_LOAD && d < e->buffer->ndim; d++)
+        if (e->index[d] && cr_sym_uses(e->index[d], axis))
+            return true;
+    for (int i = 0; i < e->count; i++)
+        if (uses_axis(e->args[i], axis))
+            return true;
+    return false;
+}
+
+static int level_of(const cr_def *def, const cr_expr *e)
+{
+    int level = 0;
+
+    for (int a = 0; a < def->axes; a++)
+        if (uses_axis(e, def->axis[a].index))
+            level = a + 1;
+    return level;
+}
+
+static void open_loop(kernel_job *k, const cr_axis *a)
+{
+    const char *i = a->index->name;
+
+    indent(k);
+    cr_text_printf(k->out, "for (int64_t %s = 0; %s < ", i, i);
+    cr_sym_print(k->out, a->extent);
+    cr_text_printf(k->out, "; %s++) {\n", i);
+    k->depth++;
+}
+
+static void close_loop(kernel_job *k)
+{
+    k->depth--;
+    indent(k);
+    cr_text_put(k->out, "}\n");
+}
+
+/* --- values --- */
+
+static int operand_number(const kernel_job *k, const cr_buffer *b)
+{
+    for (int i = 0; i < k->operands; i++)
+        if (k->operand[i] == b)
+            return i;
+    kernel_refuse(k, "a local array");
+}
+
+/* The address of an element, as an expression of type T *. */
+static void put_place(kernel_job *k, const cr_buffer *b, const cr_sym *const *index,
+                      const char *qualified)
+{
+    int n = operand_number(k, b);
+    const char *type = cr_c_type((cr_dtype)b->dtype);
+
+    if (!type)
+        kernel_refuse(k, cr_dtype_name((cr_dtype)b->dtype));
+    cr_text_printf(k->out, "*(%s%s *)(%svoid *)(p[%d]", qualified, type, qualified, n);
+    for (int d = 0; d < b->ndim; d++) {
+        bool row = !k->nest->one_row && is_same(b->size[d], k->nest->row.extent);
+        if (!index[d] || index[d]->kind != CR_SYM_NAME)
+            kernel_refuse(k, "an index that is no axis");
+        if (!row && !is_same(b->size[d], k->nest->column.extent))
+            kernel_refuse(k, "a dim that is neither rows nor columns");
+        cr_text_printf(k->out, " + %s * s[%d]", index[d]->name, 2 * n + !row);
+    }
+    cr_text_put(k->out, ")");
+}
+
+static void put_name(kernel_job *k, const cr_expr *e)
+{
+    const cr_expr *of = e->kind == CR_EXPR_INDEX_OF ? e->args[0] : e;
+
+    cr_text_printf(k->out, "%c%u",
+                   of != e                     ? 'x'
+                   : e->kind == CR_EXPR_REDUCE ? 'r'
+                                               : 'v',
+                   of->id);
+}
+
+/* Functions that are operators of C, by their names: of floats and truths, and of integers. */
+static const struct {
+    const char *name, *floats, *integers;
+} operators[] = {{"add", "%a + %b", "(%t)((uint64_t)%a + (uint64_t)%b)"},
+                 {"sub", "%a - %b", "(%t)((uint64_t)%a - (uint64_t)%b)"},
+                 {"mul", "%a * %b", "(%t)((uint64_t)%a * (uint64_t)%b)"},
+                 {"div", "%a / %b", NULL},
+                 {"neg", "-%a", "(%t)(0 - (uint64_t)%a)"},
+                 {"square", "%a * %a", "(%t)((uint64_t)%a * (uint64_t)%a)"},
+                 {"eq", "%a == %b", "%a == %b"},
+                 {"ne", "%a != %b", "%a != %b"},
+                 {"lt", "%a < %b", "%a < %b"},
+                 {"le", "%a <= %b", "%a <= %b"},
+                 {"gt", "%a > %b", "%a > %b"},
+                 {"ge", "%a >= %b", "%a >= %b"},
+                 {"isnan", "%a != %a", NULL},
+                 {"above", "!(%a <= %b) && %b == %b", "%a > %b"},
+                 {"below", "!(%a >= %b) && %b == %b", "%a < %b"},
+                 {"maximum", NULL, "%a > %b ? %a : %b"},
+                 {"minimum", NULL, "%a < %b ? %a : %b"},
+                 {"abs", NULL, "%a < 0 ? (%t)(0 - (uint64_t)%a) : %a"},
+                 {"and", NULL, "%a & %b"},
+                 {"or", NULL, "%a | %b"},
+                 {"xor", NULL, "%a ^ %b"},
+                 {"reciprocal", "1 / %a", NULL}};
+
+static void put_template(kernel_job *k, const char *text, const cr_expr *e)
+{
+    for (; *text; text++) {
+        if (*text != '%') {
+            cr_text_char(k->out, *text);
+            continue;
+        }
+        text++;
+        if (*text == 't')
+            cr_text_put(k->out, value_type(k, e->args[0]));
+        else
+            put_name(k, e->args[*text - 'a']);
+    }
+}
+
+/* A call of a word: cv_exp_f32(v3). */
+static void put_word(kernel_job *k, const char *fn, cr_dtype t, const cr_expr *e)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "cv_%s_%s", fn, suffix_of(t));
+    if (!cr_dtype_is_float(t) || !cr_c_need(k->words, name))
+        cr_bail(k->s, CR_VALUE, "to_c: %s of %s, in the kernel %s, has no C99 form", fn,
+                cr_dtype_name(t), k->name);
+    cr_text_printf(k->out, "%s(", name);
+    for (int i = 0; i < e->count; i++) {
+        cr_text_put(k->out, i ? ", " : "");
+        put_name(k, e->args[i]);
+    }
+    cr_text_char(k->out, ')');
+}
+
+static void put_call(kernel_job *k, const cr_expr *e)
+{
+    const cr_fn_info *info = &cr_fn_infos[e->fn];
+    cr_dtype t = (cr_dtype)e->args[0]->dtype;
+
+    if (info->kind == CR_FN_SELECT) {
+        put_template(k, "%a ? %b : %c", e);
+        return;
+    }
+    if (info->kind == CR_FN_CAST) {
+        cr_text_printf(k->out, e->dtype == CR_BOOL ? "" : "(%s)", value_type(k, e));
+        put_name(k, e->args[0]);
+        cr_text_put(k->out, e->dtype == CR_BOOL ? " != 0" : "");
+        return;
+    }
+    if (!strcmp(info->name, "not")) {
+        put_template(k, t == CR_BOOL ? "!%a" : "~%a", e);
+        return;
+    }
+    for (size_t i = 0; i < CR_LEN(operators); i++) {
+        const char *text = cr_dtype_is_float(t) ? operators[i].floats : operators[i].integers;
+        if (text && !strcmp(operators[i].name, info->name)) {
+            put_template(k, text, e);
+            return;
+        }
+    }
+    put_word(k, info->name, t, e);
+}
+
+static void put_load(kernel_job *k, const cr_expr *e)
+{
+    put_place(k, e->buffer, e->index, "const ");
+    if (e->dtype == CR_BOOL)
+        cr_text_put(k->out, " != 0");
+}
+
+static void put_param(kernel_job *k, const cr_expr *e)
+{
+    char name[32];
+
+    if (e->dtype == CR_BOOL) {
+        cr_text_printf(k->out, "q[%d] != 0", e->param->slot * CR_PARAM_BYTES);
+        return;
+    }
+    snprintf(name, sizeof name, "cv_param_%s", cr_dtype_name((cr_dtype)e->dtype));
+    if (!cr_c_need(k->words, name))
+        kernel_refuse(k, "a parameter of this type");
+    cr_text_printf(k->out, "%s(q + %d)", name, e->param->slot * CR_PARAM_BYTES);
+}
+
+/* #i, or an expression of sizes. */
+static void put_number(kernel_job *k, const cr_expr *e)
+{
+    const cr_sym *n = e->index[0];
+
+    if (n->kind != CR_SYM_NAME && n->kind != CR_SYM_INT)
+        kernel_refuse(k, "an integer that is no axis");
+    cr_text_printf(k->out, "(%s)(", value_type(k, e));
+    cr_sym_print(k->out, n);
+    cr_text_put(k->out,
+                !k->nest->one_row && is_same(n, k->nest->row.index) ? " + first)" : ")");
+}
+
+/* Declares the values that an expression is made of, in order. */
+static void declare(kernel_job *k, const cr_expr *e)
+{
+    if (k->done[e->id] || e->kind == CR_EXPR_REDUCE || e->kind == CR_EXPR_INDEX_OF)
+        return;
+    if (e->kind == CR_EXPR_SCAN || cr_expr_is_indexed(e))
+        kernel_refuse(k, e->kind == CR_EXPR_SCAN ? "a scan" : "a computed index");
+    for (int i = 0; i < e->count; i++)
+        declare(k, e->args[i]);
+    k->done[e->id] = true;
+    indent(k);
+    cr_text_printf(k->out, "const %s v%u = ", value_type(k, e), e->id);
+    switch ((cr_expr_kind)e->kind) {
+    case CR_EXPR_CONST: put_scalar(k->out, (cr_dtype)e->dtype, e->value); break;
+    case CR_EXPR_PARAM: put_param(k, e); break;
+    case CR_EXPR_LOAD: put_load(k, e); break;
+    case CR_EXPR_INTEGER: put_number(k, e); break;
+    case CR_EXPR_CALL: put_call(k, e); break;
+    default: kernel_refuse(k, "such a value");
+    }
+    cr_text_put(k->out, ";\n");
+}
+
+/* --- reductions --- */
+
+/* Whether the operand lies along its axis in memory: such a fold has the order of rows. */
+static bool lies_along(const cr_expr *e, const cr_sym *axis)
+{
+    if (e->kind == CR_EXPR_LOAD)
+        return e->buffer->ndim && cr_sym_uses(e->index[e->buffer->ndim - 1], axis);
+    for (int i = 0; i < e->count; i++)
+        if (lies_along(e->args[i], axis))
+            return true;
+    return false;
+}
+
+static void put_ordered(kernel_job *k, const cr_expr *e)
+{
+    const char *i = e->axis.index->name, *type = value_type(k, e);
+    char name[64];
+
+    snprintf(name, sizeof name, "cv_fold_%s_%s_%s",
+             lies_along(e->args[0], e->axis.index) ? "row" : "column", cr_fn_infos[e->fn].name,
+             suffix_of((cr_dtype)e->dtype));
+    if (!cr_c_need(k->words, name))
+        kernel_refuse(k, "such a reduction");
+    open_loop(k, &e->axis);
+    declare(k, e->args[0]);
+    indent(k);
+    cr_text_printf(k->out, "((%s *)scratch)[%s] = ", type, i);
+    put_name(k, e->args[0]);
+    cr_text_put(k->out, ";\n");
+    close_loop(k);
+    indent(k);
+    cr_text_printf(k->out, "const %s r%u = %s((%s *)scratch, ", type, e->id, name, type);
+    cr_sym_print(k->out, e->axis.extent);
+    cr_text_put(k->out, ");\n");
+}
+
+/* An extreme with its index: the first element that no other is beyond. */
+static void put_indexed(kernel_job *k, const cr_expr *e)
+{
+    const char *i = e->axis.index->name;
+    bool above = !strcmp(cr_fn_infos[e->fn].name, "above"),
+         real = cr_dtype_is_float((cr_dtype)e->dtype);
+    char test[128], v[16], r[16];
+
+    snprintf(v, sizeof v, "v%u", e->args[0]->id);
+    snprintf(r, sizeof r, "r%u", e->id);
+    if (real)
+        snprintf(test, sizeof test, "!(%s %s %s) && %s == %s", v, above ? "<=" : ">=", r, r, r);
+    else
+        snprintf(test, sizeof test, "%s %s %s", v, above ? ">" : "<", r);
+    indent(k);
+    cr_text_printf(k->out, "%s r%u = 0;\n", value_type(k, e), e->id);
+    indent(k);
+    cr_text_printf(k->out, "int64_t x%u = 0;\n", e->id);
+    open_loop(k, &e->axis);
+    declare(k, e->args[0]);
+    indent(k);
+    cr_text_printf(k->out, "if (%s == 0 || (%s)) {\n", i, test);
+    indent(k);
+    cr_text_printf(k->out, "    r%u = %s;\n", e->id, v);
+    indent(k);
+    cr_text_printf(k->out, "    x%u = %s;\n", e->id, i);
+    indent(k);
+    cr_text_put(k->out, "}\n");
+    close_loop(k);
+    indent(k);
+    cr_text_printf(k->out, "(void)r%u;\n", e->id);
+    indent(k);
+    cr_text_printf(k->out, "(void)x%u;\n", e->id);
+}
+
+/* Folds that do not depend on the order. */
+static void put_plain(kernel_job *k, const cr_expr *e)
+{
+    cr_dtype t = (cr_dtype)e->dtype;
+    cr_expr step = *e, left = *e;
+    const char *fn = cr_fn_infos[e->fn].name;
+    bool extreme = !strcmp(fn, "maximum") || !strcmp(fn, "minimum");
+
+    step.kind = CR_EXPR_CALL;
+    step.count = 2;
+    step.args[1] = e->args[0];
+    step.args[0] = &left; /* r: the value so far */
+    indent(k);
+    cr_text_printf(k->out, "%s r%u = ", value_type(k, e), e->id);
+    put_scalar(k->out, t, cr_fn_identity((cr_fn)e->fn, t));
+    cr_text_put(k->out, ";\n");
+    open_loop(k, &e->axis);
+    declare(k, e->args[0]);
+    indent(k);
+    cr_text_printf(k->out, "r%u = ", e->id);
+    put_call(k, &step);
+    cr_text_put(k->out, ";\n");
+    close_loop(k);
+    if (extreme && cr_dtype_is_float(t)) {
+        indent(k);
+        cr_text_printf(k->out, "r%u = r%u == 0 ? 0 : r%u;\n", e->id, e->id, e->id);
+    }
+}
+
+static void put_reduction(kernel_job *k, const cr_expr *e)
+{
+    bool *was = cr_session_copy(k->s, k->done, k->l->nodes + 1);
+
+    if (cr_expr_keeps_index(e))
+        put_indexed(k, e);
+    else if (cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype))
+        put_ordered(k, e);
+    else
+        put_plain(k, e);
+    memcpy(k->done, was, k->l->nodes + 1);
+    k->done[e->id] = true;
+}
+
+typedef struct {
+    const cr_expr **at;
+    size_t len, cap;
+} expr_list;
+
+/* The reductions in an expression that have no value yet, inner ones first. */
+static void find_reductions(kernel_job *k, expr_list *found, const cr_expr *e)
+{
+    for (int i = 0; i < e->count; i++)
+        find_reductions(k, found, e->args[i]);
+    if (e->kind != CR_EXPR_REDUCE || k->done[e->id])
+        return;
+    for (size_t i = 0; i < found->len; i++)
+        if (found->at[i] == e)
+            return;
+    CR_PUSH(k->s, found, e);
+}
+
+/* --- definitions --- */
+
+static void put_reductions(kernel_job *k, const cr_def *def, int level)
+{
+    expr_list found = {0};
+
+    find_reductions(k, &found, def->value);
+    for (size_t i = 0; i < found.len; i++)
+        if (level_of(def, found.at[i]) <= level && !k->done[found.at[i]->id])
+            put_reduction(k, found.at[i]);
+}
+
+static void put_definition(kernel_job *k, const cr_def *def)
+{
+    const cr_sym *index[CR_LOOP_DIMS] = {0};
+
+    memset(k->done, 0, k->l->nodes + 1);
+    for (int a = 0; a < def->axes; a++) {
+        put_reductions(k, def, a);
+        open_loop(k, &def->axis[a]);
+        index[a] = def->axis[a].index;
+    }
+    put_reductions(k, def, def->axes);
+    declare(k, def->value);
+    indent(k);
+    put_place(k, def->target, index, "");
+    cr_text_printf(k->out, " = (%s)", cr_c_type((cr_dtype)def->target->dtype));
+    put_name(k, def->value);
+    cr_text_put(k->out, ";\n");
+    for (int a = 0; a < def->axes; a++)
+        close_loop(k);
+}
+
+static void put_extent(kernel_job *k, const cr_axis *a, const char *of)
+{
+    if (a->extent && a->extent->kind == CR_SYM_NAME && strcmp(a->extent->name, of))
+        cr_text_printf(k->out, "    const int64_t %s = %s;\n", a->extent->name, of);
+}
+
+void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_plan_kernel *source,
+                 const char *symbol, int *outputs, bool *columns)
+{
+    kernel_job k = {.s = s, .out = out, .words = w, .name = source->name, .depth = 1};
+    static const char *const arguments[] = {"p", "s", "R", "C", "first", "q", "scratch"};
+
+    k.l = cr_loop_parse(s, source->program);
+    cr_loop_fuse(k.l);
+    k.nest = cr_nest_schedule(k.l);
+    k.operands = cr_loop_operands(k.l, k.operand, MOST_OPERANDS);
+    k.done = CR_NEW_N(s, bool, k.l->nodes + 1);
+    *outputs = 0;
+    for (int i = 0; i < k.operands; i++)
+        *outputs += k.operand[i]->role == CR_BUFFER_OUTPUT;
+    *columns = k.nest->kind == CR_NEST_COLUMNS;
+    cr_text_printf(out,
+                   "/* %s */\nstatic void %s(unsigned char *const *p, const int64_t *s, "
+                   "int64_t R, int64_t C, "
+                   "int64_t first,\n    const unsigned char *q, void *scratch)\n{\n",
+                   source->name, symbol);
+    put_extent(&k, &k.nest->row, "R");
+    put_extent(&k, &k.nest->column, "C");
+    for (size_t i = 0; i < k.l->defs.len; i++)
+        if (k.l->defs.at[i]->target->role == CR_BUFFER_OUTPUT)
+            put_definition(&k, k.l->defs.at[i]);
+    for (size_t i = 0; i < CR_LEN(arguments); i++)
+        cr_text_printf(out, "    (void)%s;\n", arguments[i]);
+    cr_text_put(out, "}\n\n");
+}

@@ -1,0 +1,1039 @@
+/* Plans as C99 files: helpers for the commands, tables of their sizes, and the function. */
+#include "compile/c_text.h"
+#include "num/convert.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_KERNELS = 512 };
+
+typedef struct {
+    const cr_plan_kernel *of;
+    int outputs;
+    bool columns;
+} printed_kernel;
+
+typedef struct {
+    cr_session *s;
+    const cr_plan *p;
+    const cr_c_input *input;
+    int inputs;
+    cr_text kernels, body;
+    cr_c_words words;
+    printed_kernel kernel[MOST_KERNELS];
+    int kernel_count;
+    int64_t *offset; /* of buffers in the caller's memory; -1: an input */
+    int64_t bytes, scratch;
+    uint32_t moves[16];   /* by dtype written: bit for each dtype read, of the helpers */
+    uint32_t adds, reads; /* bits for dtypes */
+    bool linear, convolution, maxima, averages, fails;
+} plan_job;
+
+CR_NORETURN static void plan_refuse(const plan_job *j, const char *what)
+{
+    cr_bail(j->s, CR_VALUE, "to_c: the program has %s, which has no C99 form", what);
+}
+
+static const char *type_of(const plan_job *j, int dtype)
+{
+    const char *type = cr_c_type((cr_dtype)dtype);
+
+    if (!type)
+        plan_refuse(j, cr_dtype_name((cr_dtype)dtype));
+    return type;
+}
+
+/* --- memory --- */
+
+typedef struct {
+    plan_job *j;
+    int64_t *first, *last, now;
+    bool seen;
+} uses;
+
+static void *no_memory(void *from, size_t size)
+{
+    (void)from;
+    return cr_alloc(size);
+}
+
+static char *note_use(void *context, char *address)
+{
+    uses *u = context;
+    size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
+
+    if (b < u->j->p->buffer.len) {
+        if (u->first[b] < 0)
+            u->first[b] = u->now;
+        u->last[b] = u->now;
+    }
+    return address;
+}
+
+/* The commands between which each buffer is used. */
+static void find_uses(plan_job *j, int64_t *first, int64_t *last)
+{
+    uses u = {.j = j, .first = first, .last = last};
+    cr_keeping how = {.map = note_use, .context = &u, .get = no_memory};
+
+    for (size_t i = 0; i < j->p->command.len; i++) {
+        u.now = (int64_t)i;
+        cr_free(cr_command_keep(j->p->command.at[i], &how));
+    }
+    u.now = (int64_t)j->p->command.len;
+    for (size_t i = 0; i < j->p->output.len; i++)
+        note_use(&u, j->p->output.at[i].data);
+}
+
+static bool meet(const int64_t *first, const int64_t *last, size_t a, size_t b)
+{
+    return first[a] >= 0 && first[b] >= 0 && first[a] <= last[b] && first[b] <= last[a];
+}
+
+/* The lowest place for a buffer beside those before it that are used at the same time. */
+static int64_t lowest_place(const plan_job *j, const int64_t *first, const int64_t *last,
+                            size_t b)
+{
+    int64_t at = 0, bytes = (int64_t)j->p->buffer.at[b].bytes;
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        for (size_t k = 0; k < b; k++) {
+            int64_t end = j->offset[k] + (int64_t)j->p->buffer.at[k].bytes;
+            if (j->offset[k] < 0 || !meet(first, last, k, b) || at >= end ||
+                at + bytes <= j->offset[k])
+                continue;
+            at = (end + 15) / 16 * 16;
+            moved = true;
+        }
+    }
+    return at;
+}
+
+static void place_buffers(plan_job *j)
+{
+    size_t n = j->p->buffer.len;
+    int64_t *first = CR_NEW_N(j->s, int64_t, n + 1), *last = CR_NEW_N(j->s, int64_t, n + 1);
+
+    j->offset = CR_NEW_N(j->s, int64_t, n + 1);
+    for (size_t b = 0; b < n; b++)
+        first[b] = -1;
+    find_uses(j, first, last);
+    for (size_t b = 0; b < n; b++) {
+        j->offset[b] = j->p->buffer.at[b].input ? -1 : lowest_place(j, first, last, b);
+        int64_t end = j->offset[b] + (int64_t)j->p->buffer.at[b].bytes;
+        if (j->offset[b] >= 0 && end > j->bytes)
+            j->bytes = end;
+    }
+    j->bytes = (j->bytes + 15) / 16 * 16;
+}
+
+static int input_number(const plan_job *j, size_t buffer)
+{
+    int k = 0;
+
+    for (size_t b = 0; b < buffer; b++)
+        k += j->p->buffer.at[b].input;
+    return k;
+}
+
+/* The address of an array as text: a pointer to unsigned char. */
+static void put_address(plan_job *j, const char *address, bool written)
+{
+    size_t b = cr_plan_buffer_of(address);
+    int64_t at = cr_plan_offset_of(address);
+
+    if (b >= j->p->buffer.len)
+        plan_refuse(j, "an address outside of its buffers");
+    if (j->offset[b] >= 0) {
+        cr_text_printf(&j->body, "w + %lld", (long long)(j->offset[b] + at));
+        return;
+    }
+    if (written)
+        plan_refuse(j, "a write to an argument or a parameter");
+    int k = input_number(j, b);
+    if (k >= j->inputs)
+        plan_refuse(j, "another number of inputs");
+    cr_text_printf(&j->body, "(unsigned char *)%s + %lld", j->input[k].name, (long long)at);
+}
+
+static void put_integers(cr_text *out, const char *name, const int64_t *at, int64_t n,
+                         int64_t factor)
+{
+    cr_text_printf(out, "        static const int64_t %s[] = {", name);
+    for (int64_t i = 0; i < n; i++)
+        cr_text_printf(out, i ? ", %lld" : "%lld", (long long)(at[i] * factor));
+    cr_text_put(out, n ? "};\n" : "0};\n");
+}
+
+static void put_bytes(cr_text *out, const char *name, const void *bytes, size_t n)
+{
+    cr_text_printf(out, "        static const unsigned char %s[] = {", name);
+    for (size_t i = 0; i < n; i++)
+        cr_text_printf(out, i ? ", %u" : "%u", ((const unsigned char *)bytes)[i]);
+    cr_text_put(out, n ? "};\n" : "0};\n");
+}
+
+/* --- kernels --- */
+
+static int kernel_number(plan_job *j, const cr_plan_kernel *of)
+{
+    char symbol[32];
+
+    for (int k = 0; k < j->kernel_count; k++)
+        if (!strcmp(j->kernel[k].of->program, of->program))
+            return k;
+    if (j->kernel_count == MOST_KERNELS)
+        plan_refuse(j, "more than 512 kernels");
+    printed_kernel *new = &j->kernel[j->kernel_count];
+    snprintf(symbol, sizeof symbol, "kernel_%d", j->kernel_count);
+    new->of = of;
+    cr_c_kernel(j->s, &j->kernels, &j->words, of, symbol, &new->outputs, &new->columns);
+    return j->kernel_count++;
+}
+
+static void put_operands(plan_job *j, const cr_launch *l, int outputs)
+{
+    char name[32];
+
+    for (int k = 0; k < l->operands; k++)
+        if (l->numbers >> k & 1) { /* 16 bytes, aligned like any element */
+            int64_t number[2] = {0};
+            memcpy(number, l->pointer[k], sizeof number);
+            snprintf(name, sizeof name, "n%d", k);
+            put_integers(&j->body, name, number, 2, 1);
+        }
+    cr_text_put(&j->body, "        unsigned char *p[32];\n\n");
+    for (int k = 0; k < l->operands; k++) {
+        cr_text_printf(&j->body, "        p[%d] = ", k);
+        if (l->numbers >> k & 1)
+            cr_text_printf(&j->body, "(unsigned char *)n%d", k);
+        else
+            put_address(j, l->pointer[k], k < outputs);
+        cr_text_put(&j->body, ";\n");
+    }
+}
+
+static void put_kernel(plan_job *j, const cr_launch *l)
+{
+    int k = kernel_number(j, l->code);
+    int64_t longest = l->size[0] > l->size[1] ? l->size[0] : l->size[1];
+    bool parts = j->kernel[k].columns && l->stride[0];
+
+    if (longest > j->scratch)
+        j->scratch = longest;
+    put_integers(&j->body, "s", l->stride, 2 * l->operands, 1);
+    put_integers(&j->body, "size", l->outer_size, l->outer, 1);
+    put_integers(&j->body, "step", l->outer_stride, (int64_t)l->outer * l->operands, 1);
+    put_bytes(&j->body, "q", l->param, l->param_bytes);
+    put_operands(j, l, j->kernel[k].outputs);
+    cr_text_printf(&j->body,
+                   "        cv_launch(kernel_%d, p, %d, %d, s, %d, size, step, %lld, %lld, %d, "
+                   "q, scratch);\n",
+                   k, l->operands, j->kernel[k].outputs, l->outer, (long long)l->size[0],
+                   (long long)l->size[1], parts);
+}
+
+/* --- copies --- */
+
+/* Steps in bytes along the dims of `to`; 0 where an array is broadcast. */
+static void put_steps(plan_job *j, const char *name, const cr_array *a, const cr_array *to)
+{
+    int64_t step[64], item = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+
+    for (int d = 0; d < to->ndim && d < 64; d++) {
+        int own = d - (to->ndim - a->ndim);
+        step[d] =
+            own < 0 || (a->size[own] == 1 && to->size[d] != 1) ? 0 : a->stride[own] * item;
+    }
+    put_integers(&j->body, name, step, to->ndim, 1);
+}
+
+static void put_move_call(plan_job *j, int to, int from, int ndim)
+{
+    type_of(j, to);
+    type_of(j, from);
+    j->moves[to] |= 1u << from;
+    cr_text_printf(&j->body, "        cv_move_%s_%s(%d, size, ", cr_dtype_name((cr_dtype)to),
+                   cr_dtype_name((cr_dtype)from), ndim);
+}
+
+static void put_move(plan_job *j, const cr_array *to, const cr_array *from)
+{
+    put_integers(&j->body, "size", to->size, to->ndim, 1);
+    put_steps(j, "ts", to, to);
+    put_steps(j, "fs", from, to);
+    put_move_call(j, to->dtype, from->dtype, to->ndim);
+    put_address(j, to->data, true);
+    cr_text_put(&j->body, ", ts, ");
+    put_address(j, from->data, false);
+    cr_text_put(&j->body, ", fs);\n");
+}
+
+static void put_fill(plan_job *j, const cr_plan_fill *f)
+{
+    int64_t none[64] = {0}, element[2] = {0};
+
+    memcpy(element, f->element, sizeof element);
+    put_integers(&j->body, "size", f->to.size, f->to.ndim, 1);
+    put_steps(j, "ts", &f->to, &f->to);
+    put_integers(&j->body, "fs", none, f->to.ndim, 1);
+    put_integers(&j->body, "element", element, 2, 1);
+    put_move_call(j, f->to.dtype, f->to.dtype, f->to.ndim);
+    put_address(j, f->to.data, true);
+    cr_text_put(&j->body, ", ts, (const unsigned char *)element, fs);\n");
+}
+
+static void put_copy(plan_job *j, const cr_plan_copy *c)
+{
+    if (!c->to)
+        plan_refuse(j, "a copy to the host");
+    if (!c->from)
+        put_bytes(&j->body, "bytes", c->bytes, c->n);
+    cr_text_put(&j->body, "        memcpy(");
+    put_address(j, c->to, true);
+    cr_text_put(&j->body, c->from ? ", " : ", bytes");
+    if (c->from)
+        put_address(j, c->from, false);
+    cr_text_printf(&j->body, ", %zu);\n", c->n);
+}
+
+/* --- elements at computed places --- */
+
+static void put_indexed(plan_job *j, const cr_indexed *c)
+{
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)c->dtype);
+    bool adds = c->how == CR_COMBINE_ADD;
+
+    if (c->numbered || !c->index || !c->dense || (c->how != CR_COMBINE_READ && !adds))
+        plan_refuse(j, "such a command at computed places");
+    if (adds && c->dtype != CR_F32 && c->dtype != CR_F64 && c->dtype != CR_I64)
+        plan_refuse(j, "sums of such elements at computed places");
+    j->fails = true;
+    *(adds ? &j->adds : &j->reads) |= 1u << c->dtype;
+    put_integers(&j->body, "size", c->size, c->ndim, 1);
+    put_integers(&j->body, "ds", c->dense_stride, c->ndim, item);
+    put_integers(&j->body, "ts", c->table_stride, c->ndim, item);
+    put_integers(&j->body, "xs", c->index_stride, c->ndim, c->is32 ? 4 : 8);
+    if (adds) {
+        const char *t =
+            c->dtype == CR_F64 ? "cv_fold_column_add_f64" : "cv_fold_column_add_f32";
+        int64_t count = 1;
+        for (int d = 0; d < c->ndim; d++)
+            count *= c->size[d];
+        j->scratch = count > j->scratch ? count : j->scratch;
+        (void)!cr_c_need(&j->words, t);
+    }
+    cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", adds ? "gather" : "read",
+                   cr_dtype_name((cr_dtype)c->dtype), c->ndim);
+    put_address(j, c->dense, !adds);
+    cr_text_put(&j->body, ", ds, ");
+    put_address(j, c->table, adds);
+    cr_text_put(&j->body, ", ts, ");
+    put_address(j, c->index, false);
+    cr_text_printf(&j->body, ", xs, %d, %d, %lld, %lld, scratch))\n            return 1;\n",
+                   c->is32, c->wraps, (long long)c->unit, (long long)c->extent);
+}
+
+/* --- windows --- */
+
+static void put_windows(plan_job *j, const cr_windows *c)
+{
+    char name[16];
+
+    if (c->result.dtype != CR_F32 || (!c->extreme && (c->divides || c->shares)))
+        plan_refuse(j, "such windows");
+    *(c->extreme ? &j->maxima : &j->averages) = true;
+    for (int d = 0; d < 3; d++) {
+        const cr_window_axis *a = &c->dim[d];
+        int64_t places = a->start ? a->size : 1, ranges = a->start ? a->start[places] : 1;
+        static const int64_t whole[] = {0, 1}, one[] = {0, 0, 1};
+        if (a->count || a->share)
+            plan_refuse(j, "windows with divisors");
+        snprintf(name, sizeof name, "start%d", d);
+        put_integers(&j->body, name, a->start ? a->start : whole, places + 1, 1);
+        snprintf(name, sizeof name, "range%d", d);
+        put_integers(&j->body, name, a->start ? a->range : one, 3 * ranges, 1);
+    }
+    cr_text_printf(&j->body,
+                   "        cv_%s(%lld, %lld, %lld, %lld, %lld, %lld, (float *)(void *)(",
+                   c->extreme ? "maxima" : "sums", (long long)c->planes, (long long)c->in,
+                   (long long)c->out, (long long)(c->dim[0].start ? c->dim[0].size : 1),
+                   (long long)(c->dim[1].start ? c->dim[1].size : 1),
+                   (long long)(c->dim[2].start ? c->dim[2].size : 1));
+    put_address(j, c->result.data, true);
+    if (c->extreme) {
+        cr_text_put(&j->body, "), (int64_t *)(void *)(");
+        put_address(j, c->which.data, true);
+    }
+    cr_text_put(&j->body, "), (const float *)(const void *)(");
+    put_address(j, c->from.data, false);
+    cr_text_put(&j->body, "), start0, range0, start1, range1, start2, range2);\n");
+}
+
+/* --- products --- */
+
+static int64_t stride_at(const cr_array *a, int from_end, const cr_array *result)
+{
+    int d = a->ndim - from_end, r = result->ndim - from_end;
+
+    return d < 0 || (a->size[d] == 1 && r >= 0 && result->size[r] != 1) ? 0 : a->stride[d];
+}
+
+static void check_float(plan_job *j, const cr_array *a)
+{
+    if (a->dtype != CR_F32)
+        plan_refuse(j, "a product of other elements than float32");
+}
+
+/* result[..., n, m] = bias[..., m] + sum over k of a[..., n, k] b[..., k, m].  A vector `a` or
+ * `b` has one row or column less. */
+static void put_product(plan_job *j, const cr_array *out, const cr_array *a, const cr_array *b,
+                        const cr_array *bias, bool turned)
+{
+    int rows = out->ndim - 1, batch = out->ndim - 2;
+    int64_t size[64], as[64], bs[64], cs[64];
+
+    check_float(j, out);
+    if (out->ndim < 2 || a->ndim < 2 || b->ndim < 2 || a->ndim > out->ndim || out->ndim > 60)
+        plan_refuse(j, "such a product");
+    for (int d = 0; d < out->ndim; d++) {
+        size[d] = out->size[d];
+        as[d] = d <= batch ? stride_at(a, out->ndim - d, out) : 0;
+        bs[d] = turned || d >= rows ? 0 : stride_at(b, out->ndim - d, out);
+        cs[d] = bias ? stride_at(bias, out->ndim - d, out) : 0;
+    }
+    bs[batch] = 0;
+    bs[rows] = turned ? b->stride[0] : b->stride[b->ndim - 1];
+    j->linear = true;
+    put_integers(&j->body, "size", size, out->ndim, 1);
+    put_integers(&j->body, "os", out->stride, out->ndim, 1);
+    put_integers(&j->body, "as", as, out->ndim, 1);
+    put_integers(&j->body, "bs", bs, out->ndim, 1);
+    put_integers(&j->body, "cs", cs, out->ndim, 1);
+    cr_text_printf(&j->body, "        cv_product(%d, size, %lld, (float *)(void *)(", out->ndim,
+                   (long long)a->size[a->ndim - 1]);
+    put_address(j, out->data, true);
+    cr_text_put(&j->body, "), os, (const float *)(const void *)(");
+    put_address(j, a->data, false);
+    cr_text_printf(&j->body, "), as, %lld, (const float *)(const void *)(",
+                   (long long)a->stride[a->ndim - 1]);
+    put_address(j, b->data, false);
+    cr_text_printf(&j->body, "), bs, %lld, ",
+                   (long long)(turned ? b->stride[1] : b->stride[b->ndim - 2]));
+    if (bias) {
+        cr_text_put(&j->body, "(const float *)(const void *)(");
+        put_address(j, bias->data, false);
+        cr_text_put(&j->body, ")");
+    }
+    cr_text_put(&j->body, bias ? ", cs);\n" : "NULL, cs);\n");
+}
+
+static int64_t item_of(const cr_given *g, int d)
+{
+    return g->count ? g->ints[(size_t)d < g->count ? d : 0] : 0;
+}
+
+static void put_convolution(plan_job *j, const cr_library *c)
+{
+    const cr_array *x = &c->arg[0].array, *w = &c->arg[1].array, *out = &c->result[0];
+    bool bias = c->arg[2].kind == CR_GIVEN_ARRAY, planar = x->ndim == 4;
+    int64_t item[20];
+
+    check_float(j, x);
+    if ((x->ndim != 3 && x->ndim != 4) || c->arg[6].i)
+        plan_refuse(j, "such a convolution");
+    for (int d = 0; d < 4; d++) { /* image, channel, row, column */
+        int own = planar ? d : d == 3 ? 2 : d;
+        bool there = planar || d != 2;
+        item[d] = there ? x->stride[own] : 0;
+        item[4 + d] = there ? w->stride[own] : 0;
+        item[8 + d] = there ? out->stride[own] : 0;
+        item[12 + d] = there ? out->size[own] : 1;
+    }
+    j->convolution = true;
+    put_integers(&j->body, "step", item, 16, 1);
+    int64_t groups = c->arg[8].i;
+    int64_t more[] = {x->size[1] / groups,
+                      out->size[1] / groups,
+                      planar ? x->size[2] : 1,
+                      x->size[x->ndim - 1],
+                      planar ? w->size[2] : 1,
+                      w->size[w->ndim - 1],
+                      planar ? item_of(&c->arg[3], 0) : 1,
+                      item_of(&c->arg[3], planar),
+                      planar ? item_of(&c->arg[4], 0) : 0,
+                      item_of(&c->arg[4], planar),
+                      planar ? item_of(&c->arg[5], 0) : 1,
+                      item_of(&c->arg[5], planar)};
+    put_integers(&j->body, "with", more, (int64_t)CR_LEN(more), 1);
+    cr_text_put(&j->body, "        cv_convolution(step, with, (float *)(void *)(");
+    put_address(j, out->data, true);
+    cr_text_put(&j->body, "), (const float *)(const void *)(");
+    put_address(j, x->data, false);
+    cr_text_put(&j->body, "), (const float *)(const void *)(");
+    put_address(j, w->data, false);
+    cr_text_put(&j->body, bias ? "), (const float *)(const void *)(" : "), NULL");
+    if (bias)
+        put_address(j, c->arg[2].array.data, false);
+    cr_text_put(&j->body, bias ? "));\n" : ");\n");
+}
+
+/* Whether numbers after the three operands of addmm() are not 1. */
+static bool has_factors(const cr_library *c)
+{
+    for (int k = 3; k < c->args; k++)
+        if ((c->arg[k].kind == CR_GIVEN_INT && c->arg[k].i != 1) ||
+            (c->arg[k].kind == CR_GIVEN_FLOAT && c->arg[k].d != 1))
+            return !strcmp(c->entry, "addmm") || !strcmp(c->entry, "baddbmm");
+    return false;
+}
+
+static void put_library(plan_job *j, const cr_library *c)
+{
+    const char *e = c->entry;
+    const cr_array *bias =
+        c->args > 2 && c->arg[2].kind == CR_GIVEN_ARRAY ? &c->arg[2].array : NULL;
+
+    if (!strcmp(e, "linear"))
+        put_product(j, &c->result[0], &c->arg[0].array, &c->arg[1].array, bias, true);
+    else if (!strcmp(e, "mm") || !strcmp(e, "bmm") || !strcmp(e, "matmul"))
+        put_product(j, &c->result[0], &c->arg[0].array, &c->arg[1].array, NULL, false);
+    else if (has_factors(c))
+        plan_refuse(j, "a product with factors");
+    else if ((!strcmp(e, "addmm") || !strcmp(e, "baddbmm")) && bias)
+        put_product(j, &c->result[0], &c->arg[1].array, bias, &c->arg[0].array, false);
+    else if (!strcmp(e, "convolution"))
+        put_convolution(j, c);
+    else
+        cr_bail(j->s, CR_VALUE, "to_c: the program calls %s, which has no C99 form", e);
+}
+
+/* --- the file --- */
+
+static void put_command(plan_job *j, const cr_command *c)
+{
+    cr_text_put(&j->body, "    {\n");
+    switch (c->kind) {
+    case CR_COMMAND_KERNEL: put_kernel(j, &c->kernel); break;
+    case CR_COMMAND_MOVE: put_move(j, &c->move.to, &c->move.from); break;
+    case CR_COMMAND_FILL: put_fill(j, &c->fill); break;
+    case CR_COMMAND_COPY: put_copy(j, &c->copy); break;
+    case CR_COMMAND_INDEXED:
+    case CR_COMMAND_COMBINE: put_indexed(j, &c->indexed); break;
+    case CR_COMMAND_WINDOWS: put_windows(j, &c->windows); break;
+    case CR_COMMAND_LIBRARY: put_library(j, &c->library); break;
+    case CR_COMMAND_WAIT: break;
+    default: plan_refuse(j, "calls between ranks");
+    }
+    cr_text_put(&j->body, "    }\n");
+}
+
+static const char launch_text[] =
+    "typedef void kernel(unsigned char *const *, const int64_t *, int64_t, int64_t, int64_t,\n"
+    "    const unsigned char *, void *);\n\n"
+    "/* Calls a kernel at each index of the outer dims.  parts: it folds columns, 512 rows a "
+    "call. */\n"
+    "static void cv_launch(kernel *f, unsigned char *const *p, int operands, int outputs, "
+    "const int64_t *s,\n"
+    "    int outer, const int64_t *size, const int64_t *step, int64_t rows, int64_t columns, "
+    "int parts,\n"
+    "    const unsigned char *q, void *scratch)\n"
+    "{\n"
+    "    int64_t at[16] = {0}, first = 0, from, width = parts ? 512 : rows;\n"
+    "    unsigned char *now[32];\n"
+    "    int k, d;\n\n"
+    "    for (d = 0; d < outer; d++)\n"
+    "        if (size[d] == 0)\n"
+    "            return;\n"
+    "    for (;;) {\n"
+    "        for (from = 0; from < rows; from += width) {\n"
+    "            for (k = 0; k < operands; k++) {\n"
+    "                now[k] = p[k] + (k < outputs ? from / width : from) * s[2 * k];\n"
+    "                for (d = 0; d < outer; d++)\n"
+    "                    now[k] += at[d] * step[k * outer + d];\n"
+    "            }\n"
+    "            f(now, s, rows - from < width ? rows - from : width, columns, first + from, "
+    "q, scratch);\n"
+    "        }\n"
+    "        first += rows;\n"
+    "        for (d = outer - 1; d >= 0 && ++at[d] == size[d]; d--)\n"
+    "            at[d] = 0;\n"
+    "        if (d < 0)\n"
+    "            return;\n"
+    "    }\n"
+    "}\n\n";
+
+/* %1 and %3: dtypes; %2 and %4: types.  A copy to truth values compares with 0. */
+static const char move_text[] =
+    "static void cv_move_%1$s_%3$s(int ndim, const int64_t *size, unsigned char *to, const "
+    "int64_t *ts,\n"
+    "    const unsigned char *from, const int64_t *fs)\n"
+    "{\n"
+    "    int64_t at[64] = {0};\n"
+    "    int d;\n\n"
+    "    for (d = 0; d < ndim; d++)\n"
+    "        if (size[d] == 0)\n"
+    "            return;\n"
+    "    for (;;) {\n"
+    "        *(%2$s *)(void *)to = (%2$s)(*(const %4$s *)(const void *)from%5$s);\n"
+    "        for (d = ndim - 1; d >= 0; d--) {\n"
+    "            to += ts[d];\n"
+    "            from += fs[d];\n"
+    "            if (++at[d] < size[d])\n"
+    "                break;\n"
+    "            to -= size[d] * ts[d];\n"
+    "            from -= size[d] * fs[d];\n"
+    "            at[d] = 0;\n"
+    "        }\n"
+    "        if (d < 0)\n"
+    "            return;\n"
+    "    }\n"
+    "}\n\n";
+
+static const char place_text[] =
+    "/* The distance of an index; -1 out of range. */\n"
+    "static int64_t cv_place(const unsigned char *index, int is32, int wraps, int64_t unit, "
+    "int64_t extent)\n"
+    "{\n"
+    "    int64_t at = is32 ? *(const int32_t *)(const void *)index : *(const int64_t *)(const "
+    "void *)index;\n\n"
+    "    at += at < 0 && wraps ? extent : 0;\n"
+    "    return at < 0 || at >= extent ? -1 : at * unit;\n"
+    "}\n\n"
+    "/* The addresses at an index of all dims, in row-major order; false after the last one. "
+    "*/\n"
+    "static int cv_next(int ndim, const int64_t *size, int64_t *at, const unsigned char **a, "
+    "const int64_t *as,\n"
+    "    const unsigned char **b, const int64_t *bs, const unsigned char **c, const int64_t "
+    "*cs)\n"
+    "{\n"
+    "    int d;\n\n"
+    "    for (d = ndim - 1; d >= 0; d--) {\n"
+    "        *a += as[d];\n        *b += bs[d];\n        *c += cs[d];\n"
+    "        if (++at[d] < size[d])\n            return 1;\n"
+    "        *a -= size[d] * as[d];\n        *b -= size[d] * bs[d];\n        *c -= size[d] * "
+    "cs[d];\n"
+    "        at[d] = 0;\n"
+    "    }\n"
+    "    return 0;\n"
+    "}\n\n"
+    "static int cv_is_empty(int ndim, const int64_t *size)\n"
+    "{\n"
+    "    int d;\n\n"
+    "    for (d = 0; d < ndim; d++)\n        if (size[d] == 0)\n            return 1;\n"
+    "    return 0;\n"
+    "}\n\n";
+
+static const char read_text[] =
+    "/* 1 where an index is out of range. */\n"
+    "static int cv_read_%1$s(int ndim, const int64_t *size, unsigned char *dense, const "
+    "int64_t *ds,\n"
+    "    const unsigned char *table, const int64_t *ts, const unsigned char *index, const "
+    "int64_t *xs, int is32,\n"
+    "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
+    "{\n"
+    "    const unsigned char *to = dense;\n"
+    "    int64_t at[64] = {0}, place;\n\n"
+    "    (void)scratch;\n"
+    "    if (cv_is_empty(ndim, size))\n        return 0;\n"
+    "    do {\n"
+    "        place = cv_place(index, is32, wraps, unit, extent);\n"
+    "        if (place < 0)\n            return 1;\n"
+    "        *(%2$s *)(void *)(dense + (to - dense)) = *(const %2$s *)(const void *)(table + "
+    "place);\n"
+    "    } while (cv_next(ndim, size, at, &to, ds, &table, ts, &index, xs));\n"
+    "    return 0;\n"
+    "}\n\n";
+
+/* Of each place the elements are found in index order, folded as a column, and added to it. */
+static const char gather_text[] =
+    "/* 1 where an index is out of range. */\n"
+    "static int cv_gather_%1$s(int ndim, const int64_t *size, const unsigned char *dense, "
+    "const int64_t *ds,\n"
+    "    unsigned char *table, const int64_t *ts, const unsigned char *index, const int64_t "
+    "*xs, int is32,\n"
+    "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
+    "{\n"
+    "    const unsigned char *t = table, *d = dense, *x = index, *t2, *d2, *x2;\n"
+    "    int64_t at[64] = {0}, at2[64], place, other, n;\n"
+    "    %2$s *found = scratch;\n\n"
+    "    if (cv_is_empty(ndim, size))\n        return 0;\n"
+    "    do {\n"
+    "        if (cv_place(x, is32, wraps, unit, extent) < 0)\n            return 1;\n"
+    "    } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
+    "    do {\n"
+    "        place = t + cv_place(x, is32, wraps, unit, extent) - table;\n"
+    "        memset(at2, 0, sizeof at2);\n"
+    "        t2 = table;\n        d2 = dense;\n        x2 = index;\n"
+    "        n = 0;\n"
+    "        do {\n"
+    "            other = t2 + cv_place(x2, is32, wraps, unit, extent) - table;\n"
+    "            if (other == place && n == 0 && d2 != d)\n"
+    "                break;\n" /* an earlier element did this place */
+    "            if (other == place)\n"
+    "                found[n++] = *(const %2$s *)(const void *)d2;\n"
+    "        } while (cv_next(ndim, size, at2, &t2, ts, &d2, ds, &x2, xs));\n"
+    "        if (n)\n"
+    "            *(%2$s *)(void *)(table + place) += %3$s;\n"
+    "    } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
+    "    return 0;\n"
+    "}\n\n";
+
+/* %1: name, %2: further parameters, %3: start, %4: step, %5: end */
+static const char window_text[] =
+    "static void cv_%1$s(int64_t planes, int64_t in, int64_t out, int64_t n0, int64_t n1, "
+    "int64_t n2, float *to,\n"
+    "    %2$sconst float *from, const int64_t *s0, const int64_t *r0, const int64_t *s1, const "
+    "int64_t *r1,\n"
+    "    const int64_t *s2, const int64_t *r2)\n"
+    "{\n"
+    "    int64_t k, a, b, c, i, j, l, x, y, z, at;\n\n"
+    "    for (k = 0; k < planes; k++)\n"
+    "        for (a = 0; a < n0; a++)\n"
+    "            for (b = 0; b < n1; b++)\n"
+    "                for (c = 0; c < n2; c++) {\n"
+    "                    %3$s\n"
+    "                    for (i = s0[a]; i < s0[a + 1]; i++)\n"
+    "                        for (x = 0; x < r0[3 * i + 2]; x++)\n"
+    "                            for (j = s1[b]; j < s1[b + 1]; j++)\n"
+    "                                for (y = 0; y < r1[3 * j + 2]; y++)\n"
+    "                                    for (l = s2[c]; l < s2[c + 1]; l++)\n"
+    "                                        for (z = 0; z < r2[3 * l + 2]; z++) {\n"
+    "                                            at = r0[3 * i] + x * r0[3 * i + 1] + r1[3 * "
+    "j] + y * r1[3 * j + 1] +\n"
+    "                                                 r2[3 * l] + z * r2[3 * l + 1];\n"
+    "                                            %4$s\n"
+    "                                        }\n"
+    "                    at = k * out + (a * n1 + b) * n2 + c;\n"
+    "                    %5$s\n"
+    "                }\n"
+    "}\n\n";
+
+static const char product_text[] =
+    "/* Up to 8 neighbours of a row of a product; each adds over k in ascending order. */\n"
+    "static void cv_product_part(int64_t n, int64_t depth, const float *a, int64_t ak, const "
+    "float *b, int64_t bm,\n"
+    "    int64_t bk, float *sum)\n"
+    "{\n"
+    "    int64_t k;\n"
+    "    int u;\n\n"
+    "    for (u = 0; u < 8; u++)\n"
+    "        sum[u] = 0;\n"
+    "    if (n == 8)\n"
+    "        for (k = 0; k < depth; k++)\n"
+    "            for (u = 0; u < 8; u++)\n"
+    "                sum[u] += a[k * ak] * b[k * bk + u * bm];\n"
+    "    else\n"
+    "        for (k = 0; k < depth; k++)\n"
+    "            for (u = 0; u < n; u++)\n"
+    "                sum[u] += a[k * ak] * b[k * bk + u * bm];\n"
+    "}\n\n"
+    "/* result[..., n, m] = the sum over k of a[..., n, k] b[..., k, m], and bias[..., n, m]. "
+    "*/\n"
+    "static void cv_product(int ndim, const int64_t *size, int64_t depth, float *out, const "
+    "int64_t *os, const float *a,\n"
+    "    const int64_t *as, int64_t ak, const float *b, const int64_t *bs, int64_t bk, const "
+    "float *bias,\n"
+    "    const int64_t *cs)\n"
+    "{\n"
+    "    int64_t at[64] = {0}, m, n, u, last = ndim - 1;\n"
+    "    float sum[8];\n"
+    "    int64_t d;\n\n"
+    "    for (d = 0; d < ndim; d++)\n"
+    "        if (size[d] == 0)\n"
+    "            return;\n"
+    "    for (;;) {\n"
+    "        for (m = 0; m < size[last]; m += 8) {\n"
+    "            n = size[last] - m < 8 ? size[last] - m : 8;\n"
+    "            cv_product_part(n, depth, a, ak, b + m * bs[last], bs[last], bk, sum);\n"
+    "            for (u = 0; u < n; u++)\n"
+    "                out[(m + u) * os[last]] = bias ? sum[u] + bias[(m + u) * cs[last]] : "
+    "sum[u];\n"
+    "        }\n"
+    "        for (d = last - 1; d >= 0; d--) {\n"
+    "            out += os[d];\n            a += as[d];\n            b += bs[d];\n"
+    "            bias = bias ? bias + cs[d] : bias;\n"
+    "            if (++at[d] < size[d])\n"
+    "                break;\n"
+    "            out -= size[d] * os[d];\n            a -= size[d] * as[d];\n            b -= "
+    "size[d] * bs[d];\n"
+    "            bias = bias ? bias - size[d] * cs[d] : bias;\n"
+    "            at[d] = 0;\n"
+    "        }\n"
+    "        if (d < 0)\n"
+    "            return;\n"
+    "    }\n"
+    "}\n\n";
+
+static const char convolution_text[] =
+    "/* A row of a convolution, for one element of the weight. */\n"
+    "static void cv_convolution_row(float *out, int64_t os, int64_t n, const float *x, int64_t "
+    "xs, float weight)\n"
+    "{\n"
+    "    int64_t c;\n\n"
+    "    if (os == 1 && xs == 1)\n"
+    "        for (c = 0; c < n; c++)\n            out[c] += x[c] * weight;\n"
+    "    else\n"
+    "        for (c = 0; c < n; c++)\n            out[c * os] += x[c * xs] * weight;\n"
+    "}\n\n"
+    "/* step: of the image, of the weight and of the result, by 4 dims; sizes of the result.  "
+    "with: channels of a\n"
+    " * group, results of a group, rows, columns, rows and columns of the weight, stride, "
+    "padding, dilation.  Each\n"
+    " * result adds to its bias in the order of channels, rows and columns of the weight. */\n"
+    "static void cv_convolution(const int64_t *step, const int64_t *with, float *out, const "
+    "float *x, const float *w,\n"
+    "    const float *bias)\n"
+    "{\n"
+    "    const int64_t *xs = step, *ws = step + 4, *os = step + 8, *size = step + 12;\n"
+    "    int64_t n, m, r, c, k, i, j, y, from, to;\n\n"
+    "    for (n = 0; n < size[0]; n++)\n"
+    "        for (m = 0; m < size[1]; m++)\n"
+    "            for (r = 0; r < size[2]; r++) {\n"
+    "                float *row = out + n * os[0] + m * os[1] + r * os[2];\n"
+    "                const float *group = x + n * xs[0] + m / with[1] * with[0] * xs[1];\n\n"
+    "                for (c = 0; c < size[3]; c++)\n"
+    "                    row[c * os[3]] = bias ? bias[m] : 0;\n"
+    "                for (k = 0; k < with[0]; k++)\n"
+    "                    for (i = 0; i < with[4]; i++) {\n"
+    "                        y = r * with[6] - with[8] + i * with[10];\n"
+    "                        if (y < 0 || y >= with[2])\n"
+    "                            continue;\n"
+    "                        for (j = 0; j < with[5]; j++) {\n"
+    "                            int64_t left = j * with[11] - with[9];\n\n"
+    "                            from = left < 0 ? (-left + with[7] - 1) / with[7] : 0;\n"
+    "                            to = with[3] - 1 - left < 0 ? 0 : (with[3] - 1 - left) / "
+    "with[7] + 1;\n"
+    "                            to = to > size[3] ? size[3] : to;\n"
+    "                            if (from < to)\n"
+    "                                cv_convolution_row(row + from * os[3], os[3], to - from,\n"
+    "                                    group + k * xs[1] + y * xs[2] + (left + from * "
+    "with[7]) * xs[3], with[7] * xs[3],\n"
+    "                                    w[m * ws[0] + k * ws[1] + i * ws[2] + j * ws[3]]);\n"
+    "                        }\n"
+    "                    }\n"
+    "            }\n"
+    "}\n\n";
+
+/* --- helpers --- */
+
+/* Adds a text in which %1$s ... stand for `with`. */
+static void put_text(cr_text *out, const char *text, const char *const *with)
+{
+    for (; *text; text++) {
+        if (text[0] == '%' && text[1] >= '1' && text[1] <= '9') {
+            cr_text_put(out, with[text[1] - '1']);
+            text += 3;
+        } else {
+            cr_text_char(out, *text);
+        }
+    }
+}
+
+static void put_moves(const plan_job *j, cr_text *out)
+{
+    for (int to = 0; to < 16; to++)
+        for (int from = 0; from < 16; from++)
+            if (j->moves[to] >> from & 1)
+                put_text(out, move_text,
+                         (const char *const[]){
+                             cr_dtype_name((cr_dtype)to), cr_c_type((cr_dtype)to),
+                             cr_dtype_name((cr_dtype)from), cr_c_type((cr_dtype)from),
+                             to == CR_BOOL ? " != 0" : ""});
+}
+
+static void put_places(const plan_job *j, cr_text *out)
+{
+    if (j->reads | j->adds)
+        cr_text_put(out, place_text);
+    for (int t = 0; t < 16; t++) {
+        const char *const with[] = {cr_dtype_name((cr_dtype)t), cr_c_type((cr_dtype)t),
+                                    t == CR_F64 ? "cv_fold_column_add_f64(found, n)"
+                                                : "cv_fold_column_add_f32(found, n)"};
+        if (j->reads >> t & 1)
+            put_text(out, read_text, with);
+        if (j->adds >> t & 1 && t == CR_I64)
+            plan_refuse(j, "sums of integers at computed places");
+        if (j->adds >> t & 1)
+            put_text(out, gather_text, with);
+    }
+}
+
+static void put_helpers(const plan_job *j, cr_text *out)
+{
+    if (j->kernel_count)
+        cr_text_put(out, launch_text);
+    put_moves(j, out);
+    put_places(j, out);
+    if (j->maxima)
+        put_text(
+            out, window_text,
+            (const char *const[]){
+                "maxima", "int64_t *which, ",
+                "float best = 0;\n                    int64_t where = -1;\n",
+                "if (where < 0 || from[k * in + at] > best || from[k * in + at] != from[k * in "
+                "+ at]) {\n"
+                "                                                best = from[k * in + at];\n"
+                "                                                where = at;\n"
+                "                                            }",
+                "to[at] = where < 0 ? -INFINITY : best;\n                    which[at] = "
+                "where;"});
+    if (j->averages)
+        put_text(out, window_text,
+                 (const char *const[]){"sums", "", "float sum = 0;\n",
+                                       "sum += from[k * in + at];", "to[at] = sum;"});
+    if (j->linear)
+        cr_text_put(out, product_text);
+    if (j->convolution)
+        cr_text_put(out, convolution_text);
+}
+
+/* --- the function --- */
+
+static void put_weights(const plan_job *j, cr_text *out)
+{
+    for (int k = 0; k < j->inputs; k++) {
+        const cr_c_input *in = &j->input[k];
+        if (!in->values || in->from_file)
+            continue;
+        cr_text_printf(out, "static const %s %s[] = {", type_of(j, in->dtype), in->name);
+        for (int64_t i = 0; i < in->count; i++) {
+            cr_text_put(out, !i ? "" : i % 8 ? ", " : ",\n    ");
+            cr_c_literal(out, (cr_dtype)in->dtype,
+                         (const char *)in->values +
+                             i * (int64_t)cr_dtype_size((cr_dtype)in->dtype));
+        }
+        cr_text_put(out, in->count ? "};\n" : "0};\n");
+    }
+    cr_text_char(out, '\n');
+}
+
+static void put_head(const plan_job *j, cr_text *out, const char *name)
+{
+    const char *gap = "";
+    bool file = false;
+
+    cr_text_printf(out, "size_t %s_work_bytes(void)\n{\n    return %lld;\n}\n\nint %s_run(",
+                   name, (long long)(j->bytes + 8 * j->scratch + 16), name);
+    for (int k = 0; k < j->inputs; k++)
+        file = file || j->input[k].from_file;
+    if (file) {
+        cr_text_put(out, "const void *weights");
+        gap = ", ";
+    }
+    for (int k = 0; k < j->inputs; k++) {
+        if (j->input[k].values)
+            continue;
+        cr_text_printf(out, "%sconst %s *%s", gap, type_of(j, j->input[k].dtype),
+                       j->input[k].name);
+        gap = ", ";
+    }
+    for (size_t i = 0; i < j->p->output.len; i++) {
+        cr_text_printf(out, "%s%s *out%zu", gap, type_of(j, j->p->output.at[i].dtype), i);
+        gap = ", ";
+    }
+    cr_text_printf(
+        out, "%svoid *work)\n{\n    unsigned char *w = work;\n    void *scratch = w + %lld;\n",
+        gap, (long long)j->bytes);
+    int64_t at = 0;
+    for (int k = 0; k < j->inputs; k++) {
+        const cr_c_input *in = &j->input[k];
+        if (!in->from_file)
+            continue;
+        cr_text_printf(out,
+                       "    const unsigned char *%s = (const unsigned char *)weights + %lld;\n",
+                       in->name, (long long)at);
+        at += (in->count * (int64_t)cr_dtype_size((cr_dtype)in->dtype) + 15) / 16 * 16;
+    }
+    cr_text_put(out, "\n    (void)scratch;\n    (void)w;\n");
+    for (int k = 0; k < j->inputs; k++)
+        cr_text_printf(out, "    (void)%s;\n", j->input[k].name);
+}
+
+/* Results are copied to arguments in row-major order. */
+static void put_output(plan_job *j, int i, const cr_array *a)
+{
+    int64_t step[64], next = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+
+    for (int d = a->ndim - 1; d >= 0; d--) {
+        step[d] = next;
+        next *= a->size[d];
+    }
+    cr_text_put(&j->body, "    {\n");
+    put_integers(&j->body, "size", a->size, a->ndim, 1);
+    put_integers(&j->body, "ts", step, a->ndim, 1);
+    put_steps(j, "fs", a, a);
+    put_move_call(j, a->dtype, a->dtype, a->ndim);
+    cr_text_printf(&j->body, "(unsigned char *)out%d, ts, ", i);
+    put_address(j, a->data, false);
+    cr_text_put(&j->body, ", fs);\n    }\n");
+}
+
+static void put_file(plan_job *j, cr_text *out, const char *name)
+{
+    cr_text_printf(
+        out,
+        "/* Made by cresset.export.to_c.  C99; compile with -O2 -ffp-contract=off and link "
+        "with -lm.\n"
+        " *\n * %s_run computes the results in memory of its caller: %s_work_bytes() bytes, "
+        "aligned to 16.\n"
+        " * It keeps no state, so calls with other memory may run at the same time.  It "
+        "returns 0, or 1 where an\n"
+        " * index of an element is out of range.\n */\n"
+        "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
+        "#if defined(__FAST_MATH__) && !defined(MODEL_ANY_BITS)\n"
+        "#error \"-ffast-math changes results; define MODEL_ANY_BITS to allow "
+        "that\"\n#endif\n\n",
+        name, name);
+    cr_text_printf(out, "size_t %s_work_bytes(void);\n", name);
+    cr_text head = {0};
+    put_head(j, &head, name);
+    const char *text = cr_text_str(&head), *from = strstr(text, "\nint "),
+               *end = from ? strstr(from, ")\n{") : NULL;
+    if (end)
+        cr_text_put_n(out, from + 1, (size_t)(end - from));
+    cr_text_put(out, ";\n\n");
+    put_weights(j, out);
+    cr_c_print_words(out, &j->words);
+    put_helpers(j, out);
+    cr_text_put(out, cr_text_str(&j->kernels));
+    cr_text_put(out, text);
+    cr_text_put(out, cr_text_str(&j->body));
+    cr_text_put(out, "    return 0;\n}\n");
+    cr_text_drop(&head);
+}
+
+typedef struct {
+    plan_job *j;
+    cr_text *out;
+    const char *name;
+} file_job;
+
+static void make_file(cr_session *s, void *context)
+{
+    file_job *f = context;
+    plan_job *j = f->j;
+
+    (void)s;
+    if (j->p->of_values)
+        plan_refuse(j, "commands that depend on elements");
+    place_buffers(j);
+    for (size_t i = 0; i < j->p->command.len; i++)
+        put_command(j, j->p->command.at[i]);
+    for (size_t i = 0; i < j->p->output.len; i++)
+        put_output(j, (int)i, &j->p->output.at[i]);
+    put_file(j, f->out, f->name);
+}
+
+cr_status cr_c_file(cr_session *s, cr_text *out, const cr_plan *p, const char *name,
+                    const cr_c_input *input, int inputs)
+{
+    plan_job j = {.s = s, .p = p, .input = input, .inputs = inputs};
+    file_job f = {&j, out, name};
+    cr_status st = cr_session_run(s, make_file, &f);
+
+    cr_text_drop(&j.kernels);
+    cr_text_drop(&j.body);
+    return st;
+}

@@ -1,0 +1,50 @@
+/* c_text.h - plans as one C99 file without allocations, globals and libraries but libm.
+ *
+ * The file has a function for each kernel, in which the loop program stands as loops over rows
+ * and columns; helpers for the other commands; and one function that runs the plan on memory of
+ * its caller.  Kernels have eager's bits: the words of the file are those of emit/vec*.h for
+ * one lane, with each fused multiply-add spelled, and folds have order P (num/order.h). */
+#ifndef CR_COMPILE_C_TEXT_H
+#define CR_COMPILE_C_TEXT_H
+
+#include "plan/plan.h"
+#include "sym/session.h"
+
+/* An input of the plan.  `values`: its elements stand in the file, or else they are an argument
+ * `name` of the function. */
+typedef struct {
+    const char *name;
+    int dtype;
+    int64_t count;
+    const void *values; /* or NULL */
+    bool from_file;     /* it is read from the argument `weights` */
+} cr_c_input;
+
+/* The file of a plan whose inputs are `input`, in order; the session has its working memory.
+ * CR_VALUE where the plan has what C99 text cannot say. */
+CR_MUST cr_status cr_c_file(cr_session *s, cr_text *out, const cr_plan *p, const char *name,
+                            const cr_c_input *input, int inputs);
+
+/* --- parts --- */
+
+/* Words of the vocabulary that a file needs, by number. */
+typedef struct {
+    bool needed[256];
+} cr_c_words;
+/* Notes that the file uses a word, and those that it is made of.  False: there is no such word.
+ */
+bool cr_c_need(cr_c_words *w, const char *name);
+void cr_c_print_words(cr_text *out, const cr_c_words *w);
+
+/* The type of an element in C; NULL for dtypes without one. */
+const char *cr_c_type(cr_dtype t);
+/* An element as a literal. */
+void cr_c_literal(cr_text *out, cr_dtype t, const void *element);
+/* The function of a kernel: static void symbol(unsigned char *const *p, const int64_t *s,
+ * int64_t rows, int64_t columns, int64_t first, const unsigned char *q, void *scratch).
+ * *outputs: of its operands, the first ones; *columns: it folds columns.  Scratch has max(rows,
+ * columns) elements. */
+void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_plan_kernel *k,
+                 const char *symbol, int *outputs, bool *columns);
+
+#endif

@@ -1,0 +1,217 @@
+"""to_c(): the C99 file of a program, compiled by gcc without a warning and run beside the program."""
+import re
+import shutil
+import subprocess
+
+import cresset as torch
+import pytest
+from cresset import nn
+from cresset.export import export, to_c
+
+F = nn.functional
+FLAGS = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-ffp-contract=off"]
+SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
+COMPILERS = [c for c in ("gcc", "clang-14") if shutil.which(c)]
+# Processors without fused multiply-add round twice where the file rounds once.
+EXACT = torch.backends.cpu.get_cpu_capability() != "DEFAULT"
+
+MAIN = """#include <stdio.h>
+#include <stdlib.h>
+#include <stdint.h>
+#include <stddef.h>
+%(head)s
+static void *read_file(const char *path, size_t n)
+{
+    void *p = malloc(n + 1);
+    FILE *f = fopen(path, "rb");
+    if (!p || !f || fread(p, 1, n, f) != n)
+        exit(2);
+    fclose(f);
+    return p;
+}
+int main(void)
+{
+    void *work = malloc(model_work_bytes() + 1);
+    FILE *f;
+    int rc;
+%(body)s
+    return rc;
+}
+"""
+
+
+def run_file(folder, text, inputs, results, compiler, flags, weights=None):
+    """The results of the file's function, and what it returned."""
+    (folder / "model.c").write_text(text)
+    head = "\n".join(re.findall(r"^(?:size_t|int) model_\w+\([^{;]*\);", text, re.M))
+    body, call, frees = "", [], ["work"]
+    named = [("weights", weights)] if weights else []
+    for k, x in enumerate(inputs):
+        (folder / f"in{k}").write_bytes(bytes(x.contiguous().view(-1).view(torch.uint8).tolist()))
+        named.append((f"in{k}", x.numel() * x.element_size()))
+    for name, n in named:
+        body += f'    void *{name} = read_file("{name}", {n});\n'
+        call.append(name)
+        frees.append(name)
+    for k, x in enumerate(results):
+        body += f"    void *out{k} = malloc({max(1, x.numel() * x.element_size())});\n"
+        call.append(f"out{k}")
+        frees.append(f"out{k}")
+    body += f"    rc = model_run({', '.join([*call, 'work'])});\n"
+    for k, x in enumerate(results):
+        body += f'    f = fopen("out{k}", "wb");\n    fwrite(out{k}, 1, {x.numel() * x.element_size()}, f);\n    fclose(f);\n'
+    body += "".join(f"    free({name});\n" for name in frees)
+    (folder / "main.c").write_text(MAIN % {"head": head, "body": body})
+    built = subprocess.run([compiler, *FLAGS, *flags, "-c", "model.c"], cwd=folder, capture_output=True, text=True)
+    assert built.returncode == 0 and built.stderr == "", built.stderr
+    subprocess.run([compiler, "-std=c11", *flags, "main.c", "model.o", "-lm", "-o", "main"], cwd=folder, check=True)
+    rc = subprocess.run(["./main"], cwd=folder, capture_output=True, text=True)
+    assert rc.stderr == "", rc.stderr
+    read = [torch.frombuffer(bytearray((folder / f"out{k}").read_bytes()), dtype=x.dtype).view(x.shape) for k, x in enumerate(results)]
+    return rc.returncode, read
+
+
+class Digits(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 6, 3, stride=2, groups=2)
+        self.out = nn.Linear(6 * 3 * 3, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.a(x)), 2)
+        return F.log_softmax(self.out(F.relu(self.b(x)).flatten(1)), 1)
+
+
+class Means(nn.Module):
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+        self.register_buffer("start", torch.randn(4, 3))
+
+    def forward(self, x):
+        c = self.start
+        for _ in range(self.steps):
+            near = ((x[:, None] - c[None]) ** 2).sum(-1).argmin(1)
+            n = torch.zeros(4).index_add(0, near, torch.ones(x.shape[0]))
+            c = torch.zeros(4, 3).index_add(0, near, x) / n.clamp(min=1)[:, None]
+        return c, near
+
+
+class First(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return self.module(*args)[0]
+
+
+class Words(nn.Module):
+    """Functions of float32 for which the file has words."""
+
+    def forward(self, x):
+        y = x.abs() + 0.5
+        return (x.exp(), x.expm1(), x.sigmoid(), x.tanh(), y.log(), y.log1p(), x.erf(), F.gelu(x), F.silu(x), x.floor(), x.ceil(),
+                x.trunc(), x.round(), x.sign(), y.sqrt(), y.rsqrt(), y.reciprocal(), torch.maximum(x, y), torch.minimum(x, -y),
+                x.relu(), x.clamp(-1, 1), F.softplus(x), F.hardswish(x), F.leaky_relu(x), torch.where(x > 0, x, y), (x > 0) & (y < 2))
+
+
+class Folds(nn.Module):
+    def forward(self, x):
+        return (x.sum(1), x.sum(0), x.sum(), x.mean((0, 1)), x.prod(1), x.amax(0), x.amin(1), x.argmax(1), x.max(0)[1], x.var(1), x.std(0),
+                x.logsumexp(1), x.softmax(0), x.log_softmax(1), (x > 0).any(1), (x > 0).sum(0), x.norm())
+
+
+def lstm():
+    return First(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True))
+
+
+# name: (module, arguments, whether it has products)
+MODELS = {
+    "words": (Words, lambda: (torch.cat([torch.randn(61) * 3, torch.tensor([0.0, -0.0, 88.9, -88.9, -103.9, 1e-30, float("inf"), float("nan")])]),), False),
+    "folds": (Folds, lambda: (torch.randn(70, 33),), False),
+    "long rows": (Folds, lambda: (torch.randn(3, 20000),), False),
+    "long columns": (Folds, lambda: (torch.randn(1300, 3),), False),
+    "means": (lambda: Means(3), lambda: (torch.randn(50, 3),), False),
+    "embedding": (lambda: nn.Embedding(7, 3), lambda: (torch.tensor([1, 2, 0, 6]),), False),
+    "norms": (lambda: nn.Sequential(nn.LayerNorm(8), nn.Softmax(-1), nn.RMSNorm(8)), lambda: (torch.randn(3, 5, 8),), False),
+    "turned": (lambda: nn.Flatten(), lambda: (torch.randn(3, 5, 8),), False),
+    "perceptron": (lambda: nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4), nn.Softmax(-1)),
+                   lambda: (torch.randn(2, 8),), True),
+    "digits": (Digits, lambda: (torch.randn(2, 1, 14, 14),), True),
+    "lstm": (lstm, lambda: (torch.randn(2, 3, 4),), True),
+    "gru": (lambda: First(nn.GRU(4, 5)), lambda: (torch.randn(3, 2, 4),), True),
+    "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu"), lambda: (torch.randn(2, 3, 8),), True),
+    "picture": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1)),
+                lambda: (torch.randn(1, 3, 6, 6),), True),
+}
+
+
+def equal_bits(a, b):
+    same = a == b
+    return bool((same | (a.isnan() & b.isnan()) if a.is_floating_point() else same).all()) and \
+        (not a.is_floating_point() or bool((a.signbit() == b.signbit())[~a.isnan()].all()))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_results(name, tmp_path):
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    make, arguments, products = MODELS[name]
+    torch.manual_seed(0)
+    module, args = make().eval(), arguments()
+    with torch.no_grad():
+        want = module(*args)
+    want = list(want) if isinstance(want, (tuple, list)) else [want]
+    text = to_c(export(module, args))
+    assert not re.search(r"\b(malloc|calloc|realloc|free|printf)\b", text)
+    for compiler in COMPILERS:
+        rc, got = run_file(tmp_path, text, args, want, compiler, SANITIZED if compiler == "gcc" else [])
+        assert rc == 0
+        for k, (a, b) in enumerate(zip(got, want, strict=True)):
+            if products or not EXACT:
+                assert torch.allclose(a.float(), b.float(), rtol=1e-4, atol=1e-5, equal_nan=True), k
+            else:
+                assert equal_bits(a, b), (k, a, b)
+
+
+def test_weights_in_a_file(tmp_path):
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)), torch.randn(4, 3)
+    text = to_c(export(module, (x,)), tmp_path / "model.c", weights="file")
+    assert (tmp_path / "model.c").read_text() == text and "const void *weights" in text
+    data = (tmp_path / "model.c.weights").read_bytes()
+    (tmp_path / "weights").write_bytes(data)
+    assert len(data) == 64 + 32 + 48 + 16
+    rc, (got,) = run_file(tmp_path, text, (x,), [torch.empty(4, 2)], COMPILERS[0], [], weights=len(data))
+    with torch.no_grad():
+        assert rc == 0 and torch.allclose(got, module(x), atol=1e-6)
+
+
+def test_an_index_out_of_range_is_reported(tmp_path):
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    text = to_c(export(nn.Embedding(7, 3), (torch.tensor([1, 2]),)))
+    for index, wanted in (([6, 0], 0), ([7, 0], 1), ([0, -1], 1)):
+        assert run_file(tmp_path, text, (torch.tensor(index),), [torch.empty(2, 3)], COMPILERS[0], SANITIZED)[0] == wanted
+
+
+@pytest.mark.parametrize("module, args, words", [
+    (nn.Sequential(nn.Linear(2, 2)), (torch.zeros(1, 2, dtype=torch.float64),), "a product of other elements than float32"),
+    (First(nn.Identity()), ([torch.zeros(2, dtype=torch.complex64)],), "complex64"),
+])
+def test_what_has_no_form_is_refused(module, args, words):
+    with pytest.raises(ValueError, match=f"to_c: the program has {words}"):
+        to_c(export(module.double() if words.startswith("a product") else module, args))
+
+
+def test_bad_arguments():
+    program = export(nn.Identity(), (torch.zeros(2),))
+    with pytest.raises(ValueError, match="weights is 'array' or 'file', not 'both'"):
+        to_c(program, weights="both")
+    with pytest.raises(ValueError, match="'a b' is no name of C"):
+        to_c(program, name="a b")
+    with pytest.raises(ValueError, match="the program changes running_mean"):
+        to_c(export(nn.BatchNorm1d(2), (torch.zeros(3, 2),)).run_decompositions())
