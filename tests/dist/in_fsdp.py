@@ -6,13 +6,16 @@ import cresset as torch
 import cresset.distributed as dist
 import cresset.distributed.checkpoint as dcp
 from cresset import nn
+from cresset.distributed import fsdp
 from cresset.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from cresset.distributed.device_mesh import init_device_mesh
 from cresset.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict, get_optimizer_state_dict,
                                                        set_model_state_dict, set_optimizer_state_dict)
 from cresset.distributed.fsdp import (CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method,
                                       share_comm_ctx)
+from cresset.distributed.fsdp import FullyShardedDataParallel as FSDP
 from cresset.distributed.fsdp._policies import AllGather, ReduceScatter
+from cresset.distributed.fsdp.wrap import ModuleWrapPolicy
 from cresset.distributed.tensor import DTensor, Replicate, Shard, _StridedShard, distribute_tensor
 from cresset.utils.checkpoint import checkpoint
 
@@ -426,6 +429,80 @@ def state_dicts(rank, size):
     assert all(torch.equal(p.to_local(), q.to_local()) for p, q in zip(empty.parameters(), model.parameters()))
     x = mine(rank, size)(batch(0)[0])
     assert torch.equal(empty(x), model(x))
+
+
+def wrapped(rank, size):
+    """The older class: strategies, accumulated gradients, state dicts of either kind, whole parameters, options."""
+    policy, kinds = ModuleWrapPolicy({nn.Sequential}), fsdp.StateDictType
+    model = made()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)  # before the parameters are divided
+    params = list(model.parameters())
+    model = FSDP(model, auto_wrap_policy=policy, use_orig_params=True)
+    assert all(p is q and isinstance(p, DTensor) for p, q in zip(params, model.parameters()))
+    x, y = batch(1)
+    model(x).flatten(0, 1).pow(2).mean().backward()
+    optimizer.step()
+    plain = made()
+    plain(x).flatten(0, 1).pow(2).mean().backward()
+    torch.optim.SGD(plain.parameters(), lr=0.5).step()
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], value, rtol=1e-4, atol=1e-4)
+    want = steps(made(), count=4)
+    for strategy in ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"):
+        model = FSDP(made(), auto_wrap_policy=policy, sharding_strategy=fsdp.ShardingStrategy[strategy])
+        assert len(FSDP.fsdp_modules(model)) == 4 and FSDP.fsdp_modules(model, root_only=True) == [model]
+        close(steps(model, mine(rank, size), count=4, mean=average), want)
+    model = FSDP(made(), auto_wrap_policy=lambda module, recurse, nonwrapped_numel: recurse or isinstance(module, nn.Sequential))
+    optimizer, plain = torch.optim.AdamW(model.parameters(), lr=0.02), made()
+    other = torch.optim.AdamW(plain.parameters(), lr=0.02)
+    x, y = batch(3)
+    with model.no_sync():
+        nn.functional.cross_entropy(model(mine(rank, size)(x)).flatten(0, 1), mine(rank, size)(y).flatten()).backward()
+    assert model.head.weight.grad is None
+    nn.functional.cross_entropy(model(mine(rank, size)(x)).flatten(0, 1), mine(rank, size)(y).flatten()).backward()
+    (nn.functional.cross_entropy(plain(x).flatten(0, 1), y.flatten()) * 2).backward()
+    torch.testing.assert_close(model.clip_grad_norm_(0.1), nn.utils.clip_grad_norm_(plain.parameters(), 0.1), rtol=1e-4, atol=1e-4)
+    optimizer.step()
+    other.step()
+    state = model.state_dict()
+    assert list(state) == list(plain.state_dict()) or set(state) == set(plain.state_dict())
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(state[name], value, rtol=1e-3, atol=1e-3)
+    states = FSDP.optim_state_dict(model, optimizer)
+    for name, p in plain.named_parameters():
+        for k, v in other.state.get(p, {}).items():
+            torch.testing.assert_close(states["state"][name][k], v, rtol=1e-3, atol=1e-3)
+    with FSDP.state_dict_type(model, kinds.FULL_STATE_DICT, fsdp.FullStateDictConfig(offload_to_cpu=True, rank0_only=True)):
+        assert len(model.state_dict()) == (len(state) if rank == 0 else 0)
+    with FSDP.state_dict_type(model, kinds.SHARDED_STATE_DICT):
+        parts = model.state_dict()
+        assert all(isinstance(v, DTensor) for v in parts.values()) and set(parts) == set(state)
+    assert FSDP.get_state_dict_type(model).state_dict_type is kinds.FULL_STATE_DICT
+    for given in (state, parts):
+        copied = FSDP(made(), auto_wrap_policy=policy)
+        second = torch.optim.AdamW(copied.parameters(), lr=0.3)
+        copied.load_state_dict(given)
+        second.load_state_dict(FSDP.optim_state_dict_to_load(copied, second, states))
+        assert all(torch.equal(p.to_local(), q.to_local()) for p, q in zip(copied.parameters(), model.parameters()))
+        assert second.param_groups[0]["lr"] == 0.02
+        torch.testing.assert_close(FSDP.optim_state_dict(copied, second)["state"], states["state"])
+    with FSDP.summon_full_params(copied):
+        assert copied.head.weight.shape == (13, 8) and not isinstance(copied.head.weight, DTensor)
+        copied.head.weight.fill_(3)
+    assert torch.equal(copied.state_dict()["head.weight"], torch.full((13, 8), 3.0))
+    with FSDP.summon_full_params(copied, writeback=False):
+        copied.head.weight.fill_(4)
+    assert torch.equal(copied.state_dict()["head.weight"], torch.full((13, 8), 3.0))
+    copied.apply(lambda m: m.weight.zero_() if isinstance(m, nn.Linear) else None)
+    assert not copied.state_dict()["layers.0.1.weight"].any()
+    lower = FSDP(made(), mixed_precision=fsdp.MixedPrecision(param_dtype=torch.bfloat16), sync_module_states=True)
+    assert lower(x).dtype == torch.bfloat16 and lower.head.weight.dtype == torch.float32
+    raises(ValueError, "Cannot pass both process_group and device_mesh", lambda: FSDP(made(), dist.group.WORLD, device_mesh=init_device_mesh(
+        "cpu", (size,))))
+    raises(ValueError, "Manual wrapping with ShardingStrategy.HYBRID_SHARD requires explicit specification of process group or device_mesh.",
+           lambda: FSDP(made(), sharding_strategy=fsdp.ShardingStrategy.HYBRID_SHARD))
+    raises(RuntimeError, "Expected state_dict_config of type", lambda: FSDP.set_state_dict_type(
+        model, kinds.FULL_STATE_DICT, fsdp.ShardedStateDictConfig()))
 
 
 def checkpoints(rank, size):

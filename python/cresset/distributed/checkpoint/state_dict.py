@@ -12,7 +12,7 @@ from ..tensor._spec import DTensorSpec, TensorMeta
 __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
            "set_optimizer_state_dict", "set_state_dict"]
 
-_WRAPPERS = ("module", "_orig_mod", "_checkpoint_wrapped_module")
+_WRAPPERS = ("module", "_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
 
 
 @dataclass
@@ -32,7 +32,9 @@ class StateDictOptions:
 def _is_wrapper(module):
     from ...nn.parallel import DataParallel, DistributedDataParallel
     from ..algorithms._checkpoint.checkpoint_wrapper import ActivationWrapper
-    return isinstance(module, (DataParallel, DistributedDataParallel, ActivationWrapper)) or hasattr(module, "_orig_mod")
+    from ..fsdp import FullyShardedDataParallel
+    return isinstance(module, (DataParallel, DistributedDataParallel, ActivationWrapper, FullyShardedDataParallel)) or \
+        hasattr(module, "_orig_mod")
 
 
 def _own_state(owner):
@@ -220,7 +222,8 @@ def _group_of(groups, names):
     return {}
 
 
-def _set_optimizer(model, optimizer, state, options):
+def _state_to_load(model, optimizer, state, options):
+    """Returns what the optimizer's load_state_dict() takes."""
     _init_optim_state(optimizer)
     names = _numbered(model, optimizer)
     if options.flatten_optimizer_state_dict or "param_groups" not in state:
@@ -239,8 +242,7 @@ def _set_optimizer(model, optimizer, state, options):
         given = state["state"].get(names[i])
         made[i] = s if given is None else {k: _placed_as(v, s.get(k), options) for k, v in given.items()}
     made.update({numbers[n]: s for n, s in state["state"].items() if n in numbers and numbers[n] not in made})
-    _load_own(optimizer, {"state": made,
-                          "param_groups": groups})
+    return {"state": made, "param_groups": groups}
 
 
 def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=None):
@@ -248,7 +250,7 @@ def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=Non
     options = _options(options)
     state = _everywhere(optim_state_dict, options)
     for optimizer in _listed(optimizers) if state else ():
-        _set_optimizer(model, optimizer, state, options)
+        _load_own(optimizer, _state_to_load(model, optimizer, state, options))
 
 
 # --- both --------------------------------------------------------------------------------------------------------

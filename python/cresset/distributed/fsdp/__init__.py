@@ -1,7 +1,4 @@
-"""Sharded parameters: the classes that libraries import to ask whether a module is sharded, and the records of its options.
-
-fully_shard() divides the parameters of modules; the wrapper FullyShardedDataParallel refuses.
-"""
+"""Sharded parameters: fully_shard() divides the parameters of modules; FullyShardedDataParallel is a wrapper around it."""
 from ._fully_shard import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method, share_comm_ctx
 from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .api import (BackwardPrefetch, CPUOffload, FullOptimStateDictConfig, FullStateDictConfig, LocalOptimStateDictConfig,
