@@ -497,10 +497,10 @@ def wrapped(rank, size):
     assert not copied.state_dict()["layers.0.1.weight"].any()
     lower = FSDP(made(), mixed_precision=fsdp.MixedPrecision(param_dtype=torch.bfloat16), sync_module_states=True)
     assert lower(x).dtype == torch.bfloat16 and lower.head.weight.dtype == torch.float32
-    raises(ValueError, "Cannot pass both process_group and device_mesh", lambda: FSDP(made(), dist.group.WORLD, device_mesh=init_device_mesh(
-        "cpu", (size,))))
-    raises(ValueError, "Manual wrapping with ShardingStrategy.HYBRID_SHARD requires explicit specification of process group or device_mesh.",
-           lambda: FSDP(made(), sharding_strategy=fsdp.ShardingStrategy.HYBRID_SHARD))
+    mesh = init_device_mesh("cpu", (size,))
+    raises(ValueError, "Cannot pass both process_group and device_mesh", lambda: FSDP(made(), dist.group.WORLD, device_mesh=mesh))
+    raises(ValueError, "Manual wrapping with ShardingStrategy.HYBRID_SHARD requires explicit specification of process group or "
+           "device_mesh.", lambda: FSDP(made(), sharding_strategy=fsdp.ShardingStrategy.HYBRID_SHARD))
     raises(RuntimeError, "Expected state_dict_config of type", lambda: FSDP.set_state_dict_type(
         model, kinds.FULL_STATE_DICT, fsdp.ShardedStateDictConfig()))
 

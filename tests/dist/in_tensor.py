@@ -300,7 +300,8 @@ def own_gradients(rank, size):
     (r * 1.001).sum().backward()
     assert e.grad.dtype == torch.float32 and torch.equal(e.grad.full_tensor(), torch.ones(4, 2))  # 1.001 as bfloat16
     moved = d.detach().t().redistribute(placements=[Replicate()])
-    assert moved.stride() == moved.to_local().stride() == (4, 1) and torch.equal(moved.view(-1).full_tensor(), numbers(4, 2).t().reshape(-1))
+    assert moved.stride() == moved.to_local().stride() == (4, 1)
+    assert torch.equal(moved.view(-1).full_tensor(), numbers(4, 2).t().reshape(-1))
     q = distribute_tensor(numbers(2, 6, size, 4), mesh, [Shard(2)]).transpose(1, 2).redistribute(placements=[Replicate()]).requires_grad_()
     attention = nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
     attention.transpose(1, 2).contiguous().view(2, 6, -1).sum().backward()

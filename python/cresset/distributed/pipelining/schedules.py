@@ -54,7 +54,8 @@ class _PipelineSchedule:
     def _load_csv(self, filename, format="compute_only"):
         """Reads the lists of a file: a line for each rank."""
         with open(filename, newline="") as file:
-            self._prepare_schedule_with_comms({r: [Action.from_str(text) for text in row] for r, row in enumerate(csv.reader(file))}, format)
+            order = {r: [Action.from_str(text) for text in row] for r, row in enumerate(csv.reader(file))}
+        self._prepare_schedule_with_comms(order, format)
 
     def _dump_csv(self, filename, format="compute_only"):
         """Writes them."""
