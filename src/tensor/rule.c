@@ -928,8 +928,10 @@ cr_status cr_rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
     cr_value v;
 
     CR_TRY(cr_frame_eval(f, rule, &v));
-    if (v.tag != CR_INTS || v.len > CR_MAX_DIMS)
+    if (v.tag != CR_INTS)
         return cr_fail(CR_RUNTIME, "%s(): the size rule gives no list of sizes", f->op->name);
+    if (v.len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "%s: more than %d dimensions", f->op->name, CR_MAX_DIMS);
     out->ndim = (int)v.len;
     memcpy(out->size, v.ints, v.len * sizeof *v.ints);
     return CR_OK;
