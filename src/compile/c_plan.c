@@ -337,24 +337,69 @@ static void put_indexed(plan_job *j, const cr_indexed *c)
 
 /* --- windows --- */
 
+/* The factors of the divisors along a dim. */
+static void put_factors(plan_job *j, int d, const double *count, int64_t places)
+{
+    cr_text_printf(&j->body, "        static const double count%d[] = {", d);
+    for (int64_t i = 0; i < places; i++)
+        cr_text_printf(&j->body, i ? ", %a" : "%a", count ? count[i] : 1.0);
+    cr_text_put(&j->body, places ? "};\n" : "1};\n");
+}
+
+static bool is_dense(const cr_array *a)
+{
+    int64_t next = 1;
+
+    for (int d = a->ndim - 1; d >= 0; d--) {
+        if (a->size[d] != 1 && a->stride[d] != next)
+            return false;
+        next *= a->size[d];
+    }
+    return true;
+}
+
+/* Copies an array to scratch memory, in row-major order. */
+static void put_dense(plan_job *j, const cr_array *a)
+{
+    int64_t stride[64], next = 1;
+    cr_array to = *a;
+
+    for (int d = a->ndim - 1; d >= 0; d--) {
+        stride[d] = next;
+        next *= a->size[d];
+    }
+    to.stride = stride;
+    j->scratch = next > j->scratch ? next : j->scratch;
+    put_integers(&j->body, "size", a->size, a->ndim, 1);
+    put_steps(j, "ts", &to, a);
+    put_steps(j, "fs", a, a);
+    put_move_call(j, a->dtype, a->dtype, a->ndim);
+    cr_text_put(&j->body, "scratch, ts, ");
+    put_address(j, a->data, false);
+    cr_text_put(&j->body, ", fs);\n");
+}
+
 static void put_windows(plan_job *j, const cr_windows *c)
 {
     char name[16];
 
-    if (c->result.dtype != CR_F32 || (!c->extreme && (c->divides || c->shares)))
+    if (c->result.dtype != CR_F32 || c->shares || !is_dense(&c->result) ||
+        (c->extreme && !is_dense(&c->which)))
         plan_refuse(j, "such windows");
     *(c->extreme ? &j->maxima : &j->averages) = true;
     for (int d = 0; d < 3; d++) {
         const cr_window_axis *a = &c->dim[d];
         int64_t places = a->start ? a->size : 1, ranges = a->start ? a->start[places] : 1;
         static const int64_t whole[] = {0, 1}, one[] = {0, 0, 1};
-        if (a->count || a->share)
-            plan_refuse(j, "windows with divisors");
+        if (!c->extreme)
+            put_factors(j, d, a->count, places);
         snprintf(name, sizeof name, "start%d", d);
         put_integers(&j->body, name, a->start ? a->start : whole, places + 1, 1);
         snprintf(name, sizeof name, "range%d", d);
         put_integers(&j->body, name, a->start ? a->range : one, 3 * ranges, 1);
     }
+    if (!is_dense(&c->from))
+        put_dense(j, &c->from);
     cr_text_printf(&j->body,
                    "        cv_%s(%lld, %lld, %lld, %lld, %lld, %lld, (float *)(void *)(",
                    c->extreme ? "maxima" : "sums", (long long)c->planes, (long long)c->in,
@@ -367,8 +412,15 @@ static void put_windows(plan_job *j, const cr_windows *c)
         put_address(j, c->which.data, true);
     }
     cr_text_put(&j->body, "), (const float *)(const void *)(");
-    put_address(j, c->from.data, false);
-    cr_text_put(&j->body, "), start0, range0, start1, range1, start2, range2);\n");
+    if (is_dense(&c->from))
+        put_address(j, c->from.data, false);
+    else
+        cr_text_put(&j->body, "scratch");
+    cr_text_put(&j->body, "), start0, range0, start1, range1, start2, range2");
+    if (!c->extreme)
+        cr_text_printf(&j->body, ", count0, count1, count2, %lld",
+                       (long long)(c->divides ? c->divisor : 0));
+    cr_text_put(&j->body, ");\n");
 }
 
 /* --- products --- */
@@ -686,7 +738,7 @@ static const char window_text[] =
     "int64_t n2, float *to,\n"
     "    %2$sconst float *from, const int64_t *s0, const int64_t *r0, const int64_t *s1, const "
     "int64_t *r1,\n"
-    "    const int64_t *s2, const int64_t *r2)\n"
+    "    const int64_t *s2, const int64_t *r2%6$s)\n"
     "{\n"
     "    int64_t k, a, b, c, i, j, l, x, y, z, at;\n\n"
     "    for (k = 0; k < planes; k++)\n"
@@ -878,11 +930,18 @@ static void put_helpers(const plan_job *j, cr_text *out)
                 "                                                where = at;\n"
                 "                                            }",
                 "to[at] = where < 0 ? -INFINITY : best;\n                    which[at] = "
-                "where;"});
+                "where;",
+                ""});
     if (j->averages)
         put_text(out, window_text,
-                 (const char *const[]){"sums", "", "float sum = 0;\n",
-                                       "sum += from[k * in + at];", "to[at] = sum;"});
+                 (const char *const[]){
+                     "sums", "", "float sum = 0;\n                    int any = 0;\n",
+                     "sum += from[k * in + at];\n"
+                     "                                            any = 1;",
+                     "to[at] = any && divisor ? sum / (float)((double)divisor * f0[a] * f1[b] "
+                     "* f2[c]) : sum;",
+                     ",\n    const double *f0, const double *f1, const double *f2, int64_t "
+                     "divisor"});
     if (j->linear)
         cr_text_put(out, product_text);
     if (j->convolution)

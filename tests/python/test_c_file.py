@@ -122,6 +122,12 @@ class Folds(nn.Module):
                 x.logsumexp(1), x.softmax(0), x.log_softmax(1), (x > 0).any(1), (x > 0).sum(0), x.norm())
 
 
+class Pools(nn.Module):
+    def forward(self, x):
+        return (F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.avg_pool1d(x[:, 0], 3),
+                F.adaptive_avg_pool2d(x, (2, 4)), F.max_pool2d(x, 3, 2, 1), F.max_pool1d(x[:, 1], 2), F.adaptive_max_pool2d(x, 3))
+
+
 def lstm():
     return First(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True))
 
@@ -136,6 +142,7 @@ MODELS = {
     "embedding": (lambda: nn.Embedding(7, 3), lambda: (torch.tensor([1, 2, 0, 6]),), False),
     "norms": (lambda: nn.Sequential(nn.LayerNorm(8), nn.Softmax(-1), nn.RMSNorm(8)), lambda: (torch.randn(3, 5, 8),), False),
     "turned": (lambda: nn.Flatten(), lambda: (torch.randn(3, 5, 8),), False),
+    "pools": (Pools, lambda: (torch.randn(2, 3, 7, 9),), False),
     "perceptron": (lambda: nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4), nn.Softmax(-1)),
                    lambda: (torch.randn(2, 8),), True),
     "digits": (Digits, lambda: (torch.randn(2, 1, 14, 14),), True),
