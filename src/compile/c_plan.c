@@ -493,7 +493,7 @@ static void put_convolution(plan_job *j, const cr_library *c)
     int64_t item[20];
 
     check_float(j, x);
-    if ((x->ndim != 3 && x->ndim != 4) || c->arg[6].i)
+    if ((x->ndim != 3 && x->ndim != 4) || c->arg[6].i || (bias && !is_dense(&c->arg[2].array)))
         plan_refuse(j, "such a convolution");
     for (int d = 0; d < 4; d++) { /* image, channel, row, column */
         int own = planar ? d : d == 3 ? 2 : d;
