@@ -219,10 +219,27 @@ static inline bool store_common(const sink *k, PyObject *x, char *at)
 
 static int make_store(const sink *k, PyObject *x, int dim, char *at);
 
+static int warn_of_array(PyObject *item)
+{
+    static bool said;
+
+    if (!cr_py_is_array(item))
+        return 0;
+    return cr_py_warn_once(&said,
+                           "Creating a tensor from a list of numpy.ndarrays is extremely "
+                           "slow. Please consider converting the list to a single "
+                           "numpy.ndarray with numpy.array() before converting to a tensor.");
+}
+
 static int make_store_item(const sink *k, PyObject *list, Py_ssize_t i, int dim, char *at)
 {
     PyObject *item = cr_py_item(list, i);
-    int done = item ? make_store(k, item, dim + 1, at) : -1;
+    int done = item ? 0 : -1;
+
+    if (!done && dim + 1 < k->t->ndim)
+        done = warn_of_array(item);
+    if (!done)
+        done = make_store(k, item, dim + 1, at);
 
     Py_XDECREF(item);
     return done;
