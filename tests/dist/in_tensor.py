@@ -16,6 +16,8 @@ from cresset.distributed.tensor.experimental import _attention, context_parallel
 from cresset.distributed.tensor.experimental._attention import context_parallel_unshard, set_rotate_method
 from cresset.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, PrepareModuleOutput, RowwiseParallel,
                                                  SequenceParallel, loss_parallel, parallelize_module)
+from cresset.nn.attention.flex_attention import flex_attention
+from cresset.nn.functional import scaled_dot_product_attention as early_attention
 
 
 def raises(kind, text, call):
@@ -455,6 +457,57 @@ class Causal(nn.Module):
         k, v = self.kv(x).unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)
         y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=True)
         return self.out(x + y.transpose(1, 2).flatten(2))
+
+
+def context_layers(rank, size):
+    """Layers that have attention inside see the keys of all ranks: outputs and gradients of one process; or they are refused."""
+    mesh, options, length = init_device_mesh("cpu", (size,)), _attention._cp_options, 2 * size
+    torch.manual_seed(0)
+    attention, encoder = nn.MultiheadAttention(8, 2, batch_first=True), nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+    decoder = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True)
+
+    def mask(x):
+        return nn.Transformer.generate_square_subsequent_mask(x.size(1))
+    plain = (lambda x: attention(x, x, x, need_weights=False)[0], encoder, lambda x: decoder(x, x),
+             lambda x: early_attention(*[x.unflatten(-1, (2, 4)).transpose(1, 2)] * 3).transpose(1, 2).flatten(2),
+             lambda x: torch.ops.aten.scaled_dot_product_attention(*[x.unsqueeze(1)] * 3).squeeze(1))
+    causal = (lambda x: attention(x, x, x, need_weights=False, attn_mask=mask(x), is_causal=True)[0],
+              lambda x: encoder(x, src_mask=mask(x), is_causal=True))
+    params = [p for net in (attention, encoder, decoder) for p in net.parameters()]
+    for balance, calls in ((False, plain), (False, causal), (True, causal)):
+        options.enable_load_balance = balance
+        for number, call in enumerate(calls):
+            for trains in (True, False):
+                x, found = torch.randn(2, length, 8), []
+                for net in (attention, encoder, decoder):
+                    net.train(trains)
+                for over in (False, True):
+                    for p in params:
+                        p.grad = None
+                    with context_parallel(mesh, buffers=[x], buffer_seq_dims=[1]) if over else contextlib.nullcontext():
+                        with torch.set_grad_enabled(trains):
+                            y = call(x)
+                        if trains and y.requires_grad:
+                            y.pow(2).sum().backward()
+                        found.append([context_parallel_unshard(mesh, [y], [1])[0] if over else y.detach()])
+                    grads = [p.grad for p in params if p.grad is not None]
+                    for grad in grads if over else ():
+                        dist.all_reduce(grad)
+                    found[-1] += grads
+                assert len(found[0]) == len(found[1])
+                for a, b in zip(*found):
+                    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4, msg=lambda text: f"{balance} {number} {trains}: {text}")
+    options.enable_load_balance = False
+    x = torch.randn(2, length, 8)
+    with context_parallel(mesh, buffers=[x], buffer_seq_dims=[1]):
+        raises(NotImplementedError, "attention weights in context_parallel", lambda: attention(x, x, x))
+        raises(NotImplementedError, "bias_k, bias_v and add_zero_attn in context_parallel", lambda: nn.MultiheadAttention(
+            8, 2, batch_first=True, add_zero_attn=True)(x, x, x, need_weights=False))
+        raises(NotImplementedError, "attn_bias is not supported yet", lambda: attention(
+            x, x, x, need_weights=False, key_padding_mask=torch.zeros(2, x.size(1), dtype=torch.bool)))
+        raises(NotImplementedError, "flex_attention in context_parallel", lambda: flex_attention(*[x.unsqueeze(1)] * 3))
+    assert attention(x, x, x)[1].shape == (2, length, length) and flex_attention(*[x.unsqueeze(1)] * 3).shape == (2, 1, length, 8)
+    options.enable_load_balance = True
 
 
 def contexts(rank, size):

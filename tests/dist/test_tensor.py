@@ -45,6 +45,10 @@ def test_parts_of_the_sequence(size):
     passes("contexts", size)
 
 
+def test_layers_over_parts_of_the_sequence():
+    passes("context_layers", 2)
+
+
 @pytest.mark.parametrize("name", ["tensor_parallel", "sequence_parallel"])
 @pytest.mark.parametrize("size, backend", [(2, b) for b in BACKENDS] +
                          [pytest.param(4, b, marks=pytest.mark.full) for b in BACKENDS[:1]])

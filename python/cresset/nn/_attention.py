@@ -156,6 +156,17 @@ def _attend_with_weights(q, k, v, attn_mask, dropout_p):
     return cresset.bmm(weights, v), weights
 
 
+over_ranks = []  # of each context_parallel() that is active: scaled_dot_product_attention over its ranks
+
+
+def _check_over_ranks(need_weights, more_keys):
+    """Refuses what each rank would compute from its own keys alone."""
+    if over_ranks and need_weights:
+        raise NotImplementedError("attention weights in context_parallel; pass need_weights=False")
+    if over_ranks and more_keys:
+        raise NotImplementedError("bias_k, bias_v and add_zero_attn in context_parallel")
+
+
 def multi_head_attention_forward(
         query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k,
         bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training=True,
@@ -181,6 +192,7 @@ def multi_head_attention_forward(
         >>> y.shape, w.shape
         (torch.Size([3, 1, 4]), torch.Size([1, 3, 3]))
     """
+    _check_over_ranks(need_weights, bias_k is not None or add_zero_attn)
     batched = _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         same = query is key, key is value
@@ -249,7 +261,8 @@ def multi_head_attention_forward(
             attn_mask = attn_mask.unsqueeze(0)
         elif attn_mask is not None:
             attn_mask = attn_mask.view(bsz, num_heads, -1, src_len)
-        out = ops.scaled_dot_product_attention(
+        attention = over_ranks[-1] if over_ranks else ops.scaled_dot_product_attention
+        out = attention(
             q.view(bsz, num_heads, tgt_len, head_dim), k.view(bsz, num_heads, src_len, head_dim),
             v.view(bsz, num_heads, src_len, head_dim), attn_mask, dropout_p, is_causal)
         out = out.permute(2, 0, 1, 3).reshape(bsz * tgt_len, embed_dim)

@@ -8,6 +8,7 @@ from typing import NamedTuple, Optional, TypedDict
 
 from ... import _C
 from ..._C import Tensor
+from .._attention import over_ranks
 
 __all__ = ["BlockMask", "flex_attention", "AuxOutput", "AuxRequest", "FlexKernelOptions",
            "create_block_mask", "create_mask", "or_masks", "and_masks", "noop_mask"]
@@ -365,6 +366,8 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
 
     The output of a query without an allowed score is 0.
     """
+    if over_ranks:
+        raise NotImplementedError("flex_attention in context_parallel")
     _check(query, key, value, enable_gqa)
     if return_lse and return_aux is not None:
         raise ValueError("Cannot specify both return_lse and return_aux. return_lse is deprecated, please "

@@ -1,9 +1,9 @@
 """Context parallelism: each rank has a part of the sequence, and attention sees all parts.
 
-In context_parallel() scaled_dot_product_attention computes the attention of this rank's queries to the keys of one rank after the
-other, and joins the results by the logarithms of their sums.  Under a causal mask the last queries see most keys, so that the
-sequence is divided into twice as many chunks as ranks, and rank r has chunks r and 2 * ranks - 1 - r: every rank then has the same
-work, and two of the four pairs of chunks of two ranks are hidden.
+In context_parallel() scaled_dot_product_attention, and layers that call it such as nn.MultiheadAttention, compute the attention of this
+rank's queries to the keys of one rank after the other, and join the results by the logarithms of their sums.  Under a causal mask the
+last queries see most keys, so that the sequence is divided into twice as many chunks as ranks, and rank r has chunks r and
+2 * ranks - 1 - r: every rank then has the same work, and two of the four pairs of chunks of two ranks are hidden.
 """
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -12,6 +12,8 @@ import cresset
 
 from .... import nn
 from ....autograd import Function
+from ....nn._attention import over_ranks
+from ....overrides import TorchFunctionMode
 from ... import distributed_c10d as dist
 
 __all__ = ["context_parallel", "context_parallel_unshard", "set_rotate_method"]
@@ -199,6 +201,32 @@ def _attention_of(group):
     return scaled_dot_product_attention
 
 
+class _Switched(TorchFunctionMode):
+    """Gives attention over ranks to programs that imported the function before."""
+
+    def __init__(self, plain, attention):
+        super().__init__()
+        self.kinds, self.attention = (plain, cresset.ops.aten.scaled_dot_product_attention), attention
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        packet = getattr(func, "overloadpacket", func)
+        return (self.attention if any(packet is kind for kind in self.kinds) else func)(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _switched(group):
+    """Inside, scaled_dot_product_attention and the layers that call it see the keys of all ranks."""
+    plain, attention = nn.functional.scaled_dot_product_attention, _attention_of(group)
+    nn.functional.scaled_dot_product_attention = attention
+    over_ranks.append(attention)
+    try:
+        with _Switched(plain, attention):
+            yield
+    finally:
+        over_ranks.pop()
+        nn.functional.scaled_dot_product_attention = plain
+
+
 # --- parts of the sequence ---------------------------------------------------------------------------------------
 
 def _balanced(length, ranks):
@@ -229,17 +257,18 @@ def context_parallel(mesh, *, buffers=None, buffer_seq_dims=None, no_restore_buf
     for x, d in zip(buffers, dims):
         if x.shape[d] % ranks:
             raise ValueError(f"a sequence of {x.shape[d]} elements cannot be divided by {ranks} ranks")
-    balanced, enabled, plain = _balanced(length, ranks), _cp_options.enable_load_balance, nn.functional.scaled_dot_product_attention
+    balanced, enabled = _balanced(length, ranks), _cp_options.enable_load_balance
     with cresset.no_grad():
         old = [None if any(x is b for b in lost) else x.clone() for x in buffers]
         for x, d in zip(buffers, dims):
             part = _part(x, d, rank, ranks, balanced).clone()
             x.resize_(part.shape).copy_(part)
-    _cp_options.enable_load_balance, nn.functional.scaled_dot_product_attention = balanced, _attention_of(group)
+    _cp_options.enable_load_balance = balanced
     try:
-        yield
+        with _switched(group):
+            yield
     finally:
-        _cp_options.enable_load_balance, nn.functional.scaled_dot_product_attention = enabled, plain
+        _cp_options.enable_load_balance = enabled
         with cresset.no_grad():
             for x, whole in zip(buffers, old):
                 if whole is not None:
