@@ -36,7 +36,7 @@ static void *copy_known(const copier *c, const void *from)
 /* Leaves stay leaves; other tensors have the copied tensor as their input. */
 static cr_status copy_tensor(cr_tensor **out, cr_tensor *t)
 {
-    cr_value arg = cr_of_tensor(t), result;
+    cr_value arg = cr_of_tensor(t);
     cr_tensor *detached = NULL;
     bool leaf = cr_is_leaf(t);
     cr_status st;
@@ -45,8 +45,7 @@ static cr_status copy_tensor(cr_tensor **out, cr_tensor *t)
         CR_GO(cr_detached(&detached, t));
         arg = cr_of_tensor(detached);
     }
-    CR_GO(cr_call(cr_entry.clone, &arg, &result));
-    *out = result.t;
+    CR_GO(cr_call_tensor(out, cr_entry.clone, &arg, 1));
     if (leaf && t->requires_grad)
         st = cr_set_requires_grad(*out, true);
 done:

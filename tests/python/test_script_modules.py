@@ -251,6 +251,34 @@ def test_deep_copies_keep_what_is_the_same():
     assert deep.weight.grad.tolist() == [2, 2] and made.weight.grad is None
 
 
+class Turned(nn.Module):
+    """Tensors whose elements are not in row-major order."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(120.0).view(2, 3, 4, 5).to(memory_format=torch.channels_last))
+        self.register_buffer("turned", torch.arange(6.0).view(2, 3).t())
+        self.register_buffer("rows", torch.arange(24).view(2, 3, 4).permute(2, 0, 1))
+        self.register_buffer("parts", torch.arange(20.0).view(4, 5)[::2, 1:4])
+        self.register_buffer("wide", torch.arange(3.0)[:, None].expand(3, 4))
+        self.items = [torch.arange(6.0).view(3, 2).t()]
+
+    def forward(self, x):
+        self.items.append(x)
+        return x * self.turned
+
+
+def test_deep_copies_of_modules_keep_the_order_of_elements():
+    """The strides of torch 2.13: those of dense tensors stay, others become row-major."""
+    made = torch.jit.script(Turned())
+    deep = copy.deepcopy(made)
+    strides = {"weight": (60, 1, 15, 3), "turned": (1, 3), "rows": (1, 12, 4), "parts": (3, 1), "wide": (4, 1)}
+    for name, stride in strides.items():
+        was, now = getattr(made, name), getattr(deep, name)
+        assert now.stride() == stride and now.tolist() == was.tolist() and now.data_ptr() != was.data_ptr()
+    assert deep.items[0].stride() == (1, 2) and deep.items[0].tolist() == made.items[0].tolist()
+
+
 def test_frozen_modules_lack_attributes_that_only_python_reads():
     """As in torch: the program keeps those that its graphs read."""
     frozen = torch.jit.freeze(torch.jit.script(Shifts()).eval())
