@@ -965,12 +965,13 @@ static cr_status make_node(cr_compiled_call *c, cr_tensor *const *input, cr_tens
     return st;
 }
 
-/* Detaches outputs without gradient: an output that is an input may have been detached. */
+/* Detaches outputs without gradient: an output that is an input may have been detached.  Views
+ * made without gradients require one through their base, as they do in eager mode. */
 static cr_status lose_gradients(const cr_compiled_call *c, cr_tensor **output)
 {
     for (int k = 0; k < c->outputs; k++) {
         cr_tensor *t = output[k];
-        if (!c->plain[k] || !t || !cr_requires_grad(t))
+        if (!c->plain[k] || !t || !t->requires_grad)
             continue;
         CR_TRY(cr_detached(&output[k], t));
         cr_drop(t);

@@ -1255,6 +1255,23 @@ static void check_inputs(const cr_recorder *r)
     }
 }
 
+/* A detached tensor is the same value as the one that it was made of, but another object: as an
+ * output it is one of its own beside an input, a constant or another output. */
+static cr_gvalue *record_output(const step *x, const cr_garg *out, int at)
+{
+    cr_tensor *t = x->output[at];
+    bool known = recorded_value(x->r, t);
+    cr_gvalue *v = record_value(x->r, t);
+    bool shown = !v->by || v->by->kind == CR_GNODE_CONSTANT;
+
+    if (known || recorded_value(x->r, t) || x->r->parts)
+        return v;
+    for (int i = 0; i < x->n && !shown; i++)
+        shown = x->output[i] && x->output[i] != t &&
+                (i < at ? out[i].value : recorded_value(x->r, x->output[i])) == v;
+    return shown ? detached(x->r, t, v) : v;
+}
+
 static void record_finish(cr_session *s, void *context)
 {
     step *x = context;
@@ -1262,7 +1279,7 @@ static void record_finish(cr_session *s, void *context)
 
     check_inputs(x->r);
     for (int i = 0; i < x->n; i++) {
-        cr_gvalue *v = x->output[i] ? record_value(x->r, x->output[i]) : NULL;
+        cr_gvalue *v = x->output[i] ? record_output(x, out, i) : NULL;
         if (v && v->by && v->by->kind == CR_GNODE_CALL && !x->r->whole &&
             v->type.requires_grad != x->output[i]->requires_grad)
             cr_bail(s, CR_RUNTIME,

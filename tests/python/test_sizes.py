@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import cresset as torch
@@ -417,3 +418,20 @@ def test_the_lesser_of_two_sizes_is_neither_of_them(f):
             got, wanted = compiled(x), f(x)
             for a, b in zip(*[(v,) if isinstance(v, torch.Tensor) else v for v in (got, wanted)]):
                 assert a.equal(b) or (a.isnan() & b.isnan()).all(), size
+
+
+@pytest.mark.parametrize("dynamic", (None, True, False))
+def test_running_statistics_of_steps_with_other_batch_sizes(dynamic):
+    """A batch norm counts its elements: the factor n / (n - 1) of the running variance is another one for each n."""
+    m = nn.BatchNorm1d(3)
+
+    def step(x, y):
+        loss = nn.functional.cross_entropy(m(x), y)
+        loss.backward()
+        return loss
+    compiled = torch.compile(step, dynamic=dynamic)
+    for n in (8, 8, 8, 3, 5, 3, 8, 20):
+        x, before = torch.randn(n, 3), m.running_var.clone()
+        compiled(x, torch.arange(n) % 3)
+        wanted = np.asarray(before) * .9 + x.numpy().var(0, ddof=1) * .1
+        np.testing.assert_allclose(m.running_var.numpy(), wanted, rtol=1e-5)

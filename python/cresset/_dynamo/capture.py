@@ -186,15 +186,12 @@ class Compiler:
                 raise Unsupported(f"{self.name} cannot be one graph: {_NEEDS.format(why)}{where}")
 
     def fixes_sizes(self, compiled, args, kwargs):
-        """Whether the call fits no recording because of its sizes, and a recording has a backward pass, which fixed them.
+        """Whether the call fits no recording because of its sizes, and a backward pass fixed sizes that vary.
         Deferred calls have one program for all sizes."""
         for record in self.records:
             walk, entry = record
-            if walk.backward and getattr(entry.runner, "refused", 0):
+            if walk.fixed:
                 self.sizes_are_fixed = True
-                if len(self.records) > 1:
-                    self.records.remove(record)
-                    compiled._entries.remove(entry)
                 break
         if not self.sizes_are_fixed:
             return False
@@ -556,6 +553,8 @@ class _Recording:
                 why = ("an input is a sparse tensor" if t.layout != _C.strided
                        else "an input is a view with the bit conj or neg")
                 raise Refused(why) if self.compiler.fullgraph else NotYet(why)
+            if is_grad_enabled() and _has_gradient_by_base(t):
+                raise NotYet("an input is a view made without gradients of a result with one")
         if _C._saved_hooks_active():
             raise Refused("saved-tensor hooks are active")
         w.snapshot()
@@ -664,7 +663,11 @@ class _Recording:
             differentiate = is_grad_enabled()
             if not differentiate:
                 raise Refused("it returns a tensor with a grad_fn, although gradients are disabled")
+        if differentiate and any(_has_gradient_by_base(t) for t in tensors if id(t) not in self.walk.known):
+            raise Refused("it returns a view made without gradients of a result with one")
         self.backward = recorder.backward
+        if self.backward:
+            self.fix_sizes()
         try:
             graph = recorder.finish(tensors)
         except RuntimeError as why:
@@ -672,6 +675,13 @@ class _Recording:
         if recorder.foreign():
             raise Refused("it reads a tensor that is no argument, not made by the call and not guarded")
         self.compile(graph, tensors, leaves, places, returns, unflatten, puts, differentiate)
+
+    def fix_sizes(self):
+        """A backward pass is recorded by parts, whose numbers were computed of the sizes: n / (n - 1) in a batch norm."""
+        for t, node in self.walk.tensors:
+            if id(t) in self.dynamic:
+                self.walk.nodes[node].pop()
+                self.walk.fixed = True
 
     def new_gradients(self):
         """Returns .grad of leaves that the call set or removed, in the form of Walk.stores()."""
@@ -691,7 +701,7 @@ class _Recording:
         if self.marked:
             from . import marks
             marks.check(graph, given, tuple(value for _, value in self.walk.numbers), self.dynamic, self.marked)
-        runner = self.runner(graph, given, differentiate)
+        runner = self.runner(graph, given, tensors, differentiate)
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
@@ -714,7 +724,7 @@ class _Recording:
         self.compiler.records.append((self.walk, entry))
         self.compiler.unread = self.walk
 
-    def runner(self, graph, given, differentiate):
+    def runner(self, graph, given, tensors, differentiate):
         backend = self.compiler.backend if _forced_backend is None else _forced_backend
         if backend is None or backend is OWN_PROGRAMS:
             return self.programs(graph, differentiate)
@@ -723,14 +733,14 @@ class _Recording:
             from .parts import plan_of
             plan = plan_of(self.compiler, graph, given)
             if plan is not None:
-                return plan
+                return _with_inputs(plan, given, tensors, 0)
         slots = sorted((self.walk.nodes[n][5], n) for _, n in self.walk.tensors if self.walk.nodes[n][5] >= 0)
         numbers = [value for _, value in self.walk.numbers]
         names = _input_names([self.walk.path(n) for n, _ in self.walk.numbers + [(n, s) for s, n in slots]])
         names += [f"constant_{i}" for i in range(len(numbers) + len(given) - len(names))]
-        module = to_graph_module(graph, names, numbers=len(numbers))
+        module = to_graph_module(graph, names, numbers=len(numbers), cuts=differentiate)
         try:
-            return backend(module, numbers + given)
+            return _with_inputs(backend(module, numbers + given), given, tensors, len(numbers))
         except Exception as e:
             if config.suppress_errors:
                 raise Refused(f"the backend raised {type(e).__name__}: {e}") from e
@@ -819,6 +829,29 @@ def _flatten(out):
     from ..utils._pytree import tree_flatten, tree_unflatten
     leaves, spec = tree_flatten(out)
     return leaves, _TREE, lambda leaves: tree_unflatten(leaves, spec)
+
+
+def _has_gradient_by_base(t):
+    """Whether a tensor requires a gradient and has no history: a view made without gradients.  Graphs do not know these."""
+    base = t._base
+    return base is not None and base.requires_grad and t.requires_grad and t.is_leaf
+
+
+def _with_inputs(run, given, tensors, numbers):
+    """A backend's function, but results that are inputs are these objects."""
+    place = {id(x): numbers + i for i, x in enumerate(given)}
+    same = [(k, place[id(t)]) for k, t in enumerate(tensors) if id(t) in place]
+    if not same:
+        return run
+
+    @functools.wraps(run, ())
+    def with_inputs(*inputs):
+        results = list(run(*inputs))
+        for k, i in same:
+            results[k] = inputs[i]
+        return results
+
+    return with_inputs
 
 
 def compile_function(fn, backend, backend_name, fullgraph, dynamic, settings=None):

@@ -150,7 +150,7 @@ class Parts:
         names = {id(t): name for name, t in reversed(self.named)}
         wanted = [names.get(id(t), f"input_{i}") for i, t in enumerate(inputs)]
         place = [order.index(i) for i in range(len(order))]
-        module = to_graph_module(graph, [wanted[i] for i in place])
+        module = to_graph_module(graph, [wanted[i] for i in place], cuts=True)
         counters["stats"]["unique_graphs"] += 1
         counters["stats"]["calls_captured"] += graph.size
         try:
@@ -190,7 +190,7 @@ def _user_frame():
 
 def _canonical(graph):
     """Returns the calls of a graph as a text, in which its inputs are numbered by their first use, and for each
-    number the place of the input."""
+    number the place of the input.  A line after each call says which results have a gradient."""
     place = {name: i for i, name in enumerate(graph.inputs)}
     order, known = [], {}
 
@@ -204,10 +204,11 @@ def _canonical(graph):
             return f"[{', '.join(map(text, x))}]"
         return repr(x)
 
-    lines = []
+    lines, types = [], graph.types()
     for i, (results, op, overload, arguments, *_) in enumerate(graph.nodes()):
         lines.append(f"{op}.{overload}({', '.join(f'{name}={text(x)}' for name, x in arguments.items())})")
         known.update((name, f"v{i}.{k}") for k, name in enumerate(results))
+        lines.append("".join("g" if name in types and types[name][4] else "-" for name in results))
     lines.append(text([(name,) for name in graph.outputs if name is not None]))
     return "\n".join(lines), order
 

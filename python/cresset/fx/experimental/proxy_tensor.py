@@ -29,8 +29,11 @@ _ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "d
 class _Builder:
     """Builds an fx graph from a `_C.RecordedGraph`.  `env` maps every value to its fx node."""
 
-    def __init__(self, recorded):
+    def __init__(self, recorded, cuts=False):
+        """cuts: results that were made without gradients of values with one are detached, because backends run the graph
+        with gradients."""
         self.recorded, self.numbers = recorded, recorded.numbers
+        self.types = recorded.types() if cuts else None
         self.graph, self.env, self.attributes = Graph(), {}, {}
         self.symbols = {}  # index in `numbers` -> fx node or number
 
@@ -80,6 +83,18 @@ class _Builder:
         else:
             for k, name in enumerate(names):
                 self.env[name] = self.graph.call_function(operator.getitem, (node, k))
+        if self.types and op != "detach" and not target._schema.is_mutable:
+            self.cut(names, arguments)
+
+    def cut(self, names, arguments):
+        plain = (None,) * 5
+        if any(self.types.get(name, plain)[4] for name in names) or \
+           not any(self.types.get(name, plain)[4] for name in _names_in(arguments)):
+            return
+        for name in names:
+            dtype = self.types.get(name, plain)[0]
+            if dtype is not None and (dtype.is_floating_point or dtype.is_complex):
+                self.env[name] = self.graph.call_function(overload_of("detach", "", {"self": (name,)}), (self.env[name],))
 
     def nodes(self):
         for names, op, *rest in self.recorded.nodes():
@@ -95,10 +110,18 @@ class _Builder:
         return GraphModule(self.attributes, self.graph, name)
 
 
-def to_graph_module(recorded, input_names, name="GraphModule", outputs=None, numbers=0):
+def _names_in(arguments):
+    """The names of the values among a call's arguments."""
+    for x in arguments.values():
+        for item in x if isinstance(x, list) else (x,):
+            if type(item) is tuple:
+                yield item[0]
+
+
+def to_graph_module(recorded, input_names, name="GraphModule", outputs=None, numbers=0, cuts=False):
     """Returns a GraphModule with the nodes of a `_C.RecordedGraph`.  Its inputs have the names
     `input_names`; the first `numbers` of them are numbers."""
-    b = _Builder(recorded)
+    b = _Builder(recorded, cuts)
     b.placeholders(input_names, numbers)
     b.nodes()
     out = tuple(None if v is None else b.env[v] for v in recorded.outputs)
