@@ -84,6 +84,59 @@ PROGRAMS = {
 }
 
 
+def _closing(branch, other=lambda x, z: x.sum() - 1):
+    """A torch.cond whose branches are functions of the operand and of a tensor that they close over, whose size depends on elements."""
+    def run(p, x):
+        z = x.nonzero()
+        return torch.cond(p, lambda y: branch(y, z), lambda y: other(y, z), (x,))
+    return run
+
+
+_CALLS = [(I(True), I([1, 0, 2, 3])), (I(True), I([5, 0, 0, 0])), (I(False), I([5, 0, 1, 0])), (I(True), I([5, 1, 1, 7]))]
+PROGRAMS.update({
+    "a size of an operand of cond": (lambda p, x: torch.cond(p, lambda z: z + z.shape[0], lambda z: z - z.numel(), (x.nonzero(),)), _CALLS, False),
+    "sizes that branches make": (lambda p, x: torch.cond(p, lambda z: torch.ones(z.shape[0]), lambda z: torch.zeros(z.shape[0]), (x.nonzero(),)), _CALLS, False),
+    "a slice in cond": (lambda p, x: torch.cond(p, lambda z: z[:z.shape[0] // 2 + 1].sum(0), lambda z: z[:1].sum(0), (x.nonzero(),)), _CALLS, False),
+    "a size that a branch closes over": (_closing(lambda y, z: y.sum() + z.shape[0]), _CALLS, False),
+    "a tensor and its size": (_closing(lambda y, z: (z * z.shape[0]).sum() + y.numel()), _CALLS, False),
+    "two closures": (_closing(lambda y, z: z.sum() + y[0], lambda y, z: y[0] * z.shape[0]), _CALLS, False),
+    "a branch in a branch": (_closing(lambda y, z: torch.cond(y[0] > 3, lambda w: w.sum() + z.shape[0], lambda w: w.sum() - z.shape[0], (y,))), _CALLS, False),
+    "an element and a size in a branch": (_closing(lambda y, z: y.sum() + z.shape[0] * y[0].item()), _CALLS, False),
+    "a size that varies in cond": (lambda p, x: torch.cond(p, lambda y: y.mean(0) / y.shape[0], lambda y: y.sum(0) * x.numel(), (x,)),
+                                   [(I(True), R(4.)), (I(True), R(7.)), (I(False), R(9.))], True),
+})
+
+
+@pytest.mark.parametrize("branch", [
+    lambda y, a: y + a, lambda y, a: y * 2 if a > 4 else y, lambda y, a: y + torch.zeros(a).sum(), lambda y, a: y - (a * 2 + 1),
+    lambda y, a: y + 1 // a, lambda y, a: y[:a].sum(0), lambda y, a: torch.cond(y[0] > 0, lambda z: z + a, lambda z: z + 1, (y,)),
+    lambda y, a: torch.full_like(y, a), lambda y, a: y + float(a), lambda y, a: y + sum(range(a))])
+@pytest.mark.parametrize("number", [lambda k, x: k.item(), lambda k, x: n(k) + 1, lambda k, x: x.nonzero().shape[0]])
+def test_a_number_that_a_branch_closes_over_is_refused(branch, number):
+    def f(p, k, x):
+        a = number(k, x)
+        return torch.cond(p, lambda y: branch(y, a), lambda y: y - 1, (x,))
+    with pytest.raises((torch._dynamo.exc.UncapturedHigherOrderOpError, GuardOnDataDependentSymNode)):
+        export(Function(f), (I(True), I(3), R(5.)))
+
+
+def test_a_float_that_a_branch_closes_over_is_refused():
+    def f(p, k, x):
+        a = k.item()
+        return torch.cond(p, lambda y: y * a, lambda y: y - 1, (x,))
+    with pytest.raises(torch._dynamo.exc.UncapturedHigherOrderOpError, match="a branch uses a number that varies"):
+        export(Function(f), (I(True), I(2.5), R(5.)))
+
+
+def test_a_fact_of_an_element_and_a_size_in_a_branch_is_refused():
+    def branch(y, z):
+        k = y[0].item()
+        torch._check(k <= z.shape[0])
+        return z[0] + k
+    with pytest.raises(GuardOnDataDependentSymNode):
+        export(Function(_closing(branch, lambda y, z: z[0] * 1)), _CALLS[0])
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results(name):
     function, calls, varies = PROGRAMS[name]

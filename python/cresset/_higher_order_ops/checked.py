@@ -24,7 +24,8 @@ def set_tracing(trace):
     return before
 
 
-def _refuse(operator, what, explanation, hint):
+def refuse(operator, what, explanation, hint):
+    """Raises for a function that cannot be one graph for all its calls."""
     raise UncapturedHigherOrderOpError(
         "This higher order operator doesn't work unless it is captured completely with torch.compile. Got graph "
         f"break/error:\n\n{what}\n\n  Higher Order Operator: {operator}\n  Explanation: {explanation}\n  Hint: {hint}")
@@ -32,7 +33,7 @@ def _refuse(operator, what, explanation, hint):
 
 def refuse_value(operator, what, explanation):
     """Raises for a result that is no tensor."""
-    _refuse(operator, what, explanation, "Return tensors.")
+    refuse(operator, what, explanation, "Return tensors.")
 
 
 def call(operator, function, args, run=None):
@@ -42,7 +43,7 @@ def call(operator, function, args, run=None):
     versions = [x._version for x in tensors]
     out = function(*args) if run is None else run(function, args)
     if versions != [x._version for x in tensors]:
-        _refuse(operator, "Encountered input mutation during higher order op tracing",
+        refuse(operator, "Encountered input mutation during higher order op tracing",
                 f"Higher order ops do not support input mutation. Found in {operator}",
                 "Call the operator without `_` at the end of its name, or clone the input.")
     _check_aliases(operator, tensors, [x for x in tree_flatten(out)[0] if isinstance(x, Tensor)])
@@ -54,7 +55,7 @@ def _check_aliases(operator, inputs, outputs):
     for x in outputs:
         key = _C._storage_key(x)
         if x.numel() and key in seen:
-            _refuse(operator, "Encountered aliasing during higher order op tracing",
+            refuse(operator, "Encountered aliasing during higher order op tracing",
                     f"Higher order ops do not support aliasing. Found in {operator}",
                     "Replace `return input` with `return input.clone()` to avoid aliasing.")
         seen.add(key)

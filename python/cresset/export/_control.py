@@ -26,20 +26,42 @@ class _Branch:
 
     def __init__(self, trace, function, operands):
         self.tensors = list({id(x): x for x in tree_leaves(operands) if isinstance(x, Tensor)}.values())
-        self.recorder = _C.Recorder(whole=True)
+        values, outer = trace.values, trace.running
+        kept = dict(values.symbols), list(values.facts), dict(values.sites)
+        while True:
+            outer.enter()
+            try:
+                more = self._record(trace, function, operands)
+            finally:
+                used = outer.leave()
+            if any(not isinstance(x, Tensor) for x in used):
+                checked.refuse("torch.cond", "torch.cond: a branch uses a number that varies and that it does not compute",
+                               "Operands of branches are tensors.", "Compute the number in the branch, from a tensor or its size.")
+            more = {id(x): x for x in [*more, *used]}
+            if not more:
+                break
+            self.tensors += more.values()  # their sizes vary in the branch, too
+            values.symbols, values.facts, values.sites = dict(kept[0]), list(kept[1]), dict(kept[2])
+        if self.recorded.guards and any(self.masks):
+            raise UserError("torch.cond: a branch compares a size that varies, which an exported branch cannot do")
+
+    def _record(self, trace, function, operands):
+        """Records a call.  Returns the tensors with sizes that vary, which the branch reads and which are no operands."""
+        self.recorder, self.masks = _C.Recorder(whole=True), []
         for x in self.tensors:
             self.recorder.input(x)
-            if trace.dims:
-                self.recorder.dynamic(x, sum(1 << d for d, n in enumerate(x.shape) if n > 1))
+            mask = self.recorder.around(x) | (sum(1 << d for d, n in enumerate(x.shape) if n > 1) if trace.dims else 0)
+            self.masks.append(mask)
+            if mask:
+                self.recorder.dynamic(x, mask)
+                trace.values.unsized.append(self.recorder)
         out = checked.call("torch.cond", function, operands, lambda f, args: self._run(trace, f, args))
         self.results, self.spec = tree_flatten(out)
         if not all(isinstance(x, Tensor) for x in self.results):
             checked.refuse_value("torch.cond", "torch.cond: unsupported branch return type", "Branches return tensors.")
         self.recorded = self.recorder.finish(self.results)
         self.extra = [(names[0], rest[0]) for names, op, *rest in self.recorded.nodes() if op is None]
-        from ._graph import used_sizes
-        if trace.dims and not trace.values.numbers(self.recorder) and (self.recorded.guards or used_sizes(self.recorded)):
-            raise UserError("torch.cond: a branch uses a size that varies as a number, which an exported branch cannot do")
+        return [x for _, x in self.extra if self.recorder.around(x)]
 
     def _run(self, trace, function, operands):
         outer, trace.running = trace.running, self.recorder
@@ -57,12 +79,14 @@ class _Branch:
     def module(self, trace, names, tensors):
         """The branch as a GraphModule that takes all operands; names: of its placeholders."""
         from ..fx import GraphModule
-        from ._graph import GraphBuilder
+        from ._graph import GraphBuilder, number_expressions
         from .graph_signature import InputKind, InputSpec, TensorArgument
         numbers = trace.values.numbers(self.recorder)
-        builder = GraphBuilder(self.recorded, trace.mode, trace.sources, numbers or None, trace.values.all_hints(),
+        builder = GraphBuilder(self.recorded, trace.mode, trace.sources, numbers, trace.values.all_hints(),
                                trace.values.all_bounds(), trace.values.facts)
         builder.trace = trace
+        if any(self.masks):  # nothing is known of the sizes of operands
+            builder.sized, builder.exprs = {}, number_expressions(builder.numbers, numbers, {})
         known = dict(zip(map(id, self.tensors), self.recorded.inputs))
         known.update((id(x), name) for name, x in self.extra)
         for name, x in zip(names, tensors):
@@ -84,8 +108,8 @@ class CondSite:
             raise UncapturedHigherOrderOpError("Unmatched output spec from torch.cond branches: true branch tree_spec "
                                                f"{a.spec} vs false branch tree_spec {b.spec}.")
         checked.check_same("true_fn_output", a.results, "false_fn_output", b.results)
-        extra = {id(x): x for branch in self.branches for _, x in branch.extra}
-        self.tensors = list({**{id(x): x for x in a.tensors}, **extra}.values())
+        extra = [x for branch in self.branches for _, x in branch.extra]
+        self.tensors = list({id(x): x for x in [*a.tensors, *b.tensors, *extra]}.values())
         names = [f"arg{i}" for i in range(len(self.tensors))]
         self.shape_of = _first_branches(a.module(trace, names, self.tensors))
         self.pred, self.number = pred, next(_count)
@@ -118,10 +142,19 @@ def trace_cond(trace, pred, true_fn, false_fn, operands):
     return site.call()
 
 
+def _size(x, dim):
+    """The size of x in this call, as a plain number."""
+    n = x.shape[dim]
+    if type(n) is _C.Symbol:
+        with checked.tracing().values.paused():
+            n = x.shape[dim]
+    return n
+
+
 def _first_branches(module):
     """A module whose calls of torch.cond are calls of the first branch: it has the sizes of the results."""
     from .. import ops
-    from ..fx import Graph, GraphModule
+    from ..fx import Graph, GraphModule, Node
     graph, at = Graph(), {}
     modules = {name: _first_branches(m) for name, m in module.named_children()}
     for node in module.graph.nodes:
@@ -130,6 +163,8 @@ def _first_branches(module):
         if node.target is ops.aten.item.default:
             val = node.meta["val"]
             at[node] = val if isinstance(val, (bool, float)) else int(val)  # the number of the example
+        elif node.target is ops.aten.sym_size.int:
+            at[node] = graph.call_function(_size, tuple(at[x] if isinstance(x, Node) else x for x in node.args))
         elif node.target is ops.higher_order.cond:
             _, branch, _, operands = node.args
             at[node] = graph.call_module(branch.target, tuple(at[x] for x in operands))

@@ -124,6 +124,7 @@ class Values:
         self.inside = self.is_paused = False
         self.known_dims, self.bounds = {}, {}  # of dims: {number: Expr}, {symbol: (least, greatest)}
         self.dim_hints = {}
+        self.unsized = []  # recorders of branches with operands whose sizes vary
         self._sized = None
 
     @contextlib.contextmanager
@@ -205,13 +206,16 @@ class Values:
         return found[k]
 
     def _find_sizes(self, recorder, known, count):
-        if self._sized is not None and self._sized[0] == count:
+        if any(recorder is x for x in self.unsized):
+            self._sized = None
+            return
+        if self._sized is not None and self._sized[0] == (id(recorder), count):
             return
         try:
             with self.paused():
-                self._sized = count, value_sizes(recorder, known, self.all_hints(), self.all_bounds(), self.facts)
+                self._sized = (id(recorder), count), value_sizes(recorder, known, self.all_hints(), self.all_bounds(), self.facts)
         except ValueError:
-            self._sized = count, {}
+            self._sized = (id(recorder), count), {}
 
     def all_bounds(self):
         return {**self.bounds, **{s.name: (s.lower or 0, s.upper) for s in self.symbols.values()}}
@@ -332,6 +336,8 @@ class Values:
         """What torch._check() says of numbers."""
         condition = truth.condition
         if condition is None:
+            if any(self.trace.running is x for x in self.unsized):
+                raise GuardOnDataDependentSymNode(self.refusal(truth.text))
             return
         known = self.known(condition)
         if known is False:

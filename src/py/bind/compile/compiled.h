@@ -29,6 +29,13 @@ PyObject *cr_py_symbol(cr_recorder *r, int k);
 /* Lets a function of Python decide comparisons of the recording's symbols (Recorder.decides).
  */
 void cr_py_symbols_decided(const cr_recorder *r, PyObject *function);
+/* Recorder.enter() and leave(): between them other recordings record parts of its program.
+ * leave() returns the symbols, and tensors with symbolic sizes, of recordings around that the
+ * part used as if they were plain. */
+PyObject *cr_py_symbols_enter(cr_recorder *r);
+PyObject *cr_py_symbols_leave(void);
+/* The dims of a tensor that are symbols of a recording that was entered, as a mask. */
+PyObject *cr_py_symbolic_around(cr_tensor *t);
 /* _symbol_of(number): see graph.c. */
 PyObject *cr_py_symbol_of(PyObject *m, PyObject *x);
 /* 1: the guards of a _C.RecordedGraph hold for these inputs and numbers; 0: one fails; -1:

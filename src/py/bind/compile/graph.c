@@ -1233,6 +1233,27 @@ static PyObject *recorder_decides(PyObject *x, PyObject *function)
     Py_RETURN_NONE;
 }
 
+static PyObject *recorder_enter(PyObject *x, PyObject *unused)
+{
+    (void)unused;
+    return cr_py_symbols_enter(((recorder_object *)x)->r);
+}
+
+static PyObject *recorder_leave(PyObject *x, PyObject *unused)
+{
+    (void)x;
+    (void)unused;
+    return cr_py_symbols_leave();
+}
+
+static PyObject *recorder_around(PyObject *x, PyObject *t)
+{
+    (void)x;
+    if (!cr_py_is_tensor(t))
+        return PyErr_Format(PyExc_TypeError, "around() takes a tensor");
+    return cr_py_symbolic_around(cr_py_tensor_of(t));
+}
+
 static PyObject *recorder_numbers(PyObject *x, void *unused)
 {
     (void)unused;
@@ -1267,6 +1288,16 @@ static PyMethodDef recorder_methods[] = {
      "for those that the present values decide; test: ==, !=, <, <=, >, >=, or None where the "
      "program\n"
      "needs a's value."},
+    {"enter", recorder_enter, METH_NOARGS,
+     "Until leave(), other recorders record parts of the program that this one records.  The "
+     "recorder\n"
+     "must live until then."},
+    {"leave", recorder_leave, METH_NOARGS,
+     "leave() -> the symbols, and tensors with symbolic sizes, of the recorders that were "
+     "entered,\n"
+     "which a part used as if they were plain."},
+    {"around", recorder_around, METH_O,
+     "around(tensor) -> mask of its dims that are symbols of recorders that were entered."},
     {"foreign", recorder_foreign, METH_NOARGS,
      "foreign() -> tensors that the calls read and that are neither inputs nor results of the "
      "calls."},

@@ -31,11 +31,97 @@ PyObject *cr_py_symbol(cr_recorder *r, int k)
     return (PyObject *)s;
 }
 
+/* --- recordings inside of others --- */
+
+enum { MOST_AROUND = 32 };
+
+/* The recordings that wait while a part of their program is recorded apart, outermost first,
+ * and their symbols and tensors with symbolic sizes that the part used. */
+static CR_THREAD struct {
+    cr_recorder *at[MOST_AROUND];
+    int count;
+    PyObject *used;
+} around;
+
+static void note_use(PyObject *x)
+{
+    if (!x || PyList_Append(around.used, x))
+        PyErr_WriteUnraisable(x);
+}
+
 /* A program may keep a symbol: it is a plain number when its recording has ended. */
 static bool is_live(const symbol *s)
 {
-    return s->serial == cr_recorder_serial(cr_recorder_active());
+    const cr_recorder *active = cr_recorder_active();
+
+    if (s->serial == cr_recorder_serial(active))
+        return true;
+    for (int i = 0; active && i < around.count; i++)
+        if (s->serial == cr_recorder_serial(around.at[i]))
+            note_use((PyObject *)s);
+    return false;
 }
+
+static uint64_t symbolic_dims(cr_recorder *r, cr_tensor *t)
+{
+    uint64_t dims = 0;
+
+    for (int d = 0; r && d < t->ndim; d++)
+        dims |= (uint64_t)(cr_recorder_size(r, t, d) >= 0) << d;
+    return dims;
+}
+
+/* Notes a tensor whose sizes the program reads, if they are symbols of a recording around. */
+static void note_sizes(cr_tensor *t)
+{
+    cr_recorder *active = around.count ? cr_recorder_active() : NULL;
+
+    if (!active || symbolic_dims(active, t))
+        return;
+    for (int i = 0; i < around.count; i++)
+        if (symbolic_dims(around.at[i], t)) {
+            PyObject *x = cr_py_wrap_keep(t);
+            note_use(x);
+            Py_XDECREF(x);
+            return;
+        }
+}
+
+PyObject *cr_py_symbols_enter(cr_recorder *r)
+{
+    if (around.count == MOST_AROUND)
+        return PyErr_Format(PyExc_RecursionError,
+                            "more than %d functions inside of one another", MOST_AROUND);
+    if (!around.used && !(around.used = PyList_New(0)))
+        return NULL;
+    around.at[around.count++] = r;
+    Py_RETURN_NONE;
+}
+
+PyObject *cr_py_symbols_leave(void)
+{
+    PyObject *used = around.used;
+
+    if (!around.count)
+        return PyErr_Format(PyExc_RuntimeError, "leave() without enter()");
+    around.used = --around.count ? PyList_New(0) : NULL;
+    if (around.count && !around.used) {
+        around.used = used;
+        return NULL;
+    }
+    return used;
+}
+
+PyObject *cr_py_symbolic_around(cr_tensor *t)
+{
+    uint64_t dims = 0;
+
+    for (int i = 0; i < around.count; i++)
+        dims |= symbolic_dims(around.at[i], t);
+    return PyLong_FromUnsignedLongLong(dims);
+}
+
+/* --- values --- */
 
 static PyObject *symbol_plain(const symbol *s) { return cr_py_scalar_object(s->value); }
 
@@ -114,6 +200,7 @@ PyObject *cr_py_symbolic_dim(cr_tensor *t, int dim)
     cr_recorder *r = cr_recorder_active();
     int k = r ? cr_recorder_size(r, t, dim) : -1;
 
+    note_sizes(t);
     return k < 0 ? NULL : cr_py_symbol(r, k);
 }
 
@@ -121,6 +208,7 @@ PyObject *cr_py_symbolic_size(cr_tensor *t)
 {
     PyObject *size = NULL;
 
+    note_sizes(t);
     for (int d = 0; d < t->ndim; d++) {
         PyObject *one = cr_py_symbolic_dim(t, d);
         if (!one && PyErr_Occurred()) {
@@ -144,6 +232,7 @@ PyObject *cr_py_symbolic_numel(cr_tensor *t)
 {
     PyObject *n = NULL;
 
+    note_sizes(t);
     for (int d = 0; d < t->ndim; d++) {
         PyObject *one = cr_py_symbolic_dim(t, d), *next;
         if (!one && PyErr_Occurred())
@@ -170,6 +259,7 @@ void cr_py_fix_sizes(cr_tensor *t)
 {
     cr_recorder *r = cr_recorder_active();
 
+    note_sizes(t);
     for (int d = 0; r && d < t->ndim; d++) {
         int k = cr_recorder_size(r, t, d);
         if (k >= 0)
@@ -185,7 +275,7 @@ static int symbol_operand(cr_recorder *r, PyObject *x)
 {
     cr_scalar s;
 
-    if (is_symbol_object(x) && ((symbol *)x)->serial == cr_recorder_serial(r))
+    if (is_symbol_object(x) && is_live((symbol *)x))
         return ((symbol *)x)->k;
     if (!(PyLong_Check(x) || PyFloat_Check(x)) || cr_py_scalar_from(x, &s) != CR_PY_FITS) {
         PyErr_Clear();
