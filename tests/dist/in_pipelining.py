@@ -152,6 +152,32 @@ class Chain(nn.Module):
         return self.c(x)
 
 
+class Noisy(nn.Module):
+    """Layers that draw random numbers, and write to buffers and to the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+        self.b = nn.Sequential(nn.BatchNorm1d(4), nn.RReLU(), nn.Linear(4, 4))
+
+    def forward(self, x):
+        x = self.a(x.mul_(2)) + torch.rand(4)
+        pipe_split()
+        x = self.b(x)
+        pipe_split()
+        return x * 2
+
+
+def unchanged():
+    """pipeline() changes neither the model, nor the example, nor the random numbers that follow."""
+    net, x = Noisy(), torch.randn(6, 4)
+    state, old, random = copy.deepcopy(net.state_dict()), x.clone(), torch.get_rng_state()
+    pipe = pipeline(net, (x,))
+    assert pipe.num_stages == 3 and torch.equal(x, old) and torch.equal(torch.get_rng_state(), random)
+    assert net.state_dict().keys() == state.keys() and all(torch.equal(v, state[k]) for k, v in net.state_dict().items())
+    assert all(p is net.get_parameter(k) for n in range(3) for k, p in pipe.get_stage_module(n).named_parameters())
+
+
 def cut(rank, size):
     """Models that are cut by a call or by names train as one; what cannot be cut is refused."""
     torch.manual_seed(0)
@@ -178,6 +204,7 @@ def cut(rank, size):
     for spec, count in (({"1": SplitPoint.BEGINNING, "3": SplitPoint.BEGINNING}, 3), ({"1": SplitPoint.END}, 2), ({}, 1)):
         made = pipeline(layers, (x,), split_spec=spec)
         assert made.num_stages == count and torch.equal(made(x), layers(x))
+    unchanged()
     raises(ValueError, "split_spec names ['9']", lambda: pipeline(layers, (x,), split_spec={"9": SplitPoint.END}))
     raises(ValueError, "Cannot specify both", lambda: pipeline(layers, (x,), split_spec={}, split_policy=lambda g: g))
     layers[3].weight = layers[0].weight

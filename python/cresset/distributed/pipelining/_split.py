@@ -1,10 +1,12 @@
 """pipeline(): cuts a traced model where pipe_split() was called, or before and after submodules that a dict names."""
+import copy
 from dataclasses import dataclass
 from enum import Enum
 
 import cresset
 
 from ... import fx, nn
+from ...utils._pytree import tree_map
 from .stage import build_stage
 
 __all__ = ["Pipe", "PipeInfo", "SplitPoint", "pipe_split", "pipeline", "split_into_equal_size"]
@@ -173,25 +175,32 @@ def split_into_equal_size(nstages):
     return policy
 
 
-def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None):
-    """Cuts a model: where it calls pipe_split(), at the submodules of `split_spec` {name: SplitPoint}, or by a function of the traced
-    model that adds calls of pipe_split.  The arguments are those of one part of a batch: the stages are run with them once."""
-    if split_spec is not None and split_policy is not None:
-        raise ValueError("Cannot specify both `split_spec` and `split_policy`. Please use only one of them.")
-    spec = dict(split_spec or {})
-    tracer = _Tracer(spec)
-    graph = tracer.trace(module)
-    missing = [name for name in spec if name not in tracer.met]
-    if missing:
-        raise ValueError(f"split_spec names {missing}, which the model does not call")
-    if split_policy is not None:
-        graph = split_policy(fx.GraphModule(module, graph)).graph
-    made = Pipe(module, graph)
+def _check_sent(pipe, args, kwargs):
+    """Refuses stages that would send what is no tensor.  Copies of the stages run: the model's buffers stay as they are."""
+    values, kwargs = tree_map(lambda x: x.clone() if isinstance(x, cresset.Tensor) else x, (tuple(args), kwargs or {}))
     with cresset.no_grad():
-        values = tuple(mb_args)
-        for k in range(made.num_stages - 1):
-            values = made.get_stage_module(k)(*values, **(mb_kwargs or {} if k == 0 else {}))
+        for k in range(pipe.num_stages - 1):
+            values = copy.deepcopy(pipe.get_stage_module(k))(*values, **(kwargs if k == 0 else {}))
             wrong = [type(x).__name__ for x in values if not isinstance(x, cresset.Tensor)]
             if wrong:
                 raise TypeError(f"stage {k} would send {', '.join(wrong)} to stage {k + 1}; stages send tensors")
+
+
+def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None):
+    """Cuts a model: where it calls pipe_split(), at the submodules of `split_spec` {name: SplitPoint}, or by a function of the traced
+    model that adds calls of pipe_split.  The arguments are those of one part of a batch: copies of the stages run with them once.  Neither
+    the model nor the generators of random numbers change."""
+    if split_spec is not None and split_policy is not None:
+        raise ValueError("Cannot specify both `split_spec` and `split_policy`. Please use only one of them.")
+    spec = dict(split_spec or {})
+    with cresset.random.fork_rng():
+        tracer = _Tracer(spec)
+        graph = tracer.trace(module)
+        missing = [name for name in spec if name not in tracer.met]
+        if missing:
+            raise ValueError(f"split_spec names {missing}, which the model does not call")
+        if split_policy is not None:
+            graph = split_policy(fx.GraphModule(module, graph)).graph
+        made = Pipe(module, graph)
+        _check_sent(made, mb_args, mb_kwargs)
     return made
