@@ -252,14 +252,77 @@ def lists(rank, size):
     raises(AssertionError, "is assigned to both rank", lambda: schedule._prepare_schedule_with_comms({0: order[0], 1: order[0]}))
     raises(ValueError, "the schedule has stage 1 at rank 0, but rank", lambda: schedule._prepare_schedule_with_comms(
         {0: order[1], 1: order[0]}))
-    if rank == 0:
-        raises(ValueError, "have sizes, dtypes and requires_grad", lambda: schedule.step(x[:, :4]))
+    for rows in (2, 3, 4):  # batches of other sizes
+        linear.zero_grad()
+        schedule.step(*((x[:rows],) if rank == 0 else ()), target=y[:rows] if rank else None)
+        if rank == 0:
+            same.zero_grad()
+            sum(nn.functional.cross_entropy(same(a * 4) * 2, b) for a, b in zip(x[:rows].chunk(2), y[:rows].chunk(2))).div(2).backward()
+            torch.testing.assert_close(linear.weight.grad, same.weight.grad)
     with torch.no_grad():
         raises(RuntimeError, "Please call eval() instead.", lambda: schedule.step(x))
     raises(ValueError, "must be greater than or equal to the number of stages", lambda: get_schedule_class("1F1B")(
         PipelineStage(linear, rank, 2, "cpu"), 1))
+    raises(ValueError, "at least as many microbatches as stages, but got 2 microbatches and 4 stages.", lambda: get_schedule_class(
+        "DualPipeV")([PipelineStage(linear, s, 4, "cpu") for s in (rank, 3 - rank)], 2))
     raises(AssertionError, "is smaller than num_chunks", lambda: schedule.step(x[:1]))
     assert str(TensorChunkSpec.from_tuple((1,))[0]) == "TensorChunkSpec(1)"
+
+
+class LateProduct(torch.autograd.Function):
+    """x @ w.t() whose backward keeps what the gradient of w needs."""
+
+    @staticmethod
+    def forward(ctx, x, w, kept):
+        ctx.save_for_backward(x, w)
+        ctx.kept = kept
+        return x @ w.t()
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        ctx.kept.append((x, grad))
+        return grad @ w, None, None
+
+
+class Late(nn.Module):
+    """A layer whose weight gets its gradient from a runner."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.kept = nn.Parameter(torch.eye(4) + 0.1), []
+
+    def forward(self, x):
+        return LateProduct.apply(x if x.requires_grad else x.clone().requires_grad_(), self.weight, self.kept)
+
+    def runner(self):
+        """Returns a function that adds the gradients of the parts whose backward has run."""
+        todo, self.kept[:] = list(self.kept), []
+
+        def run():
+            for x, grad in todo:
+                made = grad.t() @ x
+                self.weight.grad = made if self.weight.grad is None else self.weight.grad + made
+        return run
+
+
+def late_weights(rank, size):
+    """dw_builder has a part in whole backwards and in halves of them."""
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 4), torch.randn(6, 4)
+    for name in ("GPipe", "1F1B", "ZBVZeroBubble"):
+        places, count = ([rank, 3 - rank], 4) if name in V else ([rank], 2)
+        layers = [Late() for _ in places]
+        stages = [PipelineStage(m, s, count, "cpu", dw_builder=m.runner) for m, s in zip(layers, places)]
+        schedule = get_schedule_class(name)(stages if name in V else stages[0], 3, nn.functional.mse_loss)
+        schedule.step(*((x,) if rank == 0 else ()), target=y if count - 1 in places else None)
+        plain = [nn.Linear(4, 4, bias=False) for _ in range(count)]
+        for layer in plain:
+            layer.load_state_dict({"weight": torch.eye(4) + 0.1})
+        nn.functional.mse_loss(nn.Sequential(*plain)(x), y).backward()
+        for layer, s in zip(layers, places):
+            assert not layer.kept
+            torch.testing.assert_close(layer.weight.grad, plain[s].weight.grad)
 
 
 def with_data_parallel(rank, size):

@@ -32,16 +32,16 @@ def test_stages_that_are_data_parallel():
 
 
 @pytest.mark.skipif("not BACKENDS")
-@pytest.mark.parametrize("name", ["cut", "lists"])
+@pytest.mark.parametrize("name", ["cut", "lists", "late_weights"])
 def test_two_stages(name, tmp_path):
     passes(name, 2, RANKS_FOLDER=str(tmp_path))
 
 
 def _most_kept(actions):
-    """The most forwards whose backward is still to come."""
+    """The most forwards whose backward, both halves of it, is still to come."""
     kept = most = 0
     for a in actions:
-        kept += {Kind.FORWARD: 1, Kind.FULL_BACKWARD: -1, Kind.BACKWARD_INPUT: -1}.get(a.computation_type, 0)
+        kept += {Kind.FORWARD: 1, Kind.FULL_BACKWARD: -1, Kind.BACKWARD_WEIGHT: -1}.get(a.computation_type, 0)
         most = max(most, kept)
     return most
 

@@ -119,8 +119,8 @@ def interleaved_order(ranks, local, count, halves=False):
 
 def v_order(ranks, count, halves):
     """Two stages a rank, to and fro: steps in which each rank takes its first action that is ready, backwards before forwards and the
-    later stage first; a rank has at most 2 * ranks forwards whose backward is to come.  With `halves` idle steps take the halves that
-    nothing waits for."""
+    later stage first; a rank keeps at most 2 * ranks parts between forward and the end of backward.  With `halves` the halves that
+    nothing waits for come in idle steps, and before a forward that would keep one part more."""
     where, stages = stage_ranks(ranks, 2 * ranks, "v"), 2 * ranks
     done, made, late = set(), {r: [] for r in range(ranks)}, {r: [] for r in range(ranks)}
     following = defaultdict(int)  # (stage, kind): the next part
@@ -129,9 +129,9 @@ def v_order(ranks, count, halves):
         taken = {}
         for r in range(ranks):
             own = [s for s in range(stages) if where[s] == r]
-            waiting = sum(following[s, F] - following[s, back] for s in own)
+            kept = sum(following[s, F] - following[s, W if halves else B] for s in own)
             ready = [Action(s, back, following[s, back]) for s in own if following[s, back] < following[s, F]]
-            if waiting < stages:
+            if kept < stages:
                 ready += [Action(s, F, following[s, F]) for s in reversed(own) if following[s, F] < count]
             ready = [a for a in ready if all(n in done for n in needs(a, stages, halves))]
             action = ready[0] if ready else late[r].pop(0) if late[r] else None

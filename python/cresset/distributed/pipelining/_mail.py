@@ -1,7 +1,8 @@
 """Tensors that stages send each other.
 
 A rank posts receives from a peer in the order in which the peer's list of actions sends, so that messages need no names.  Sends do
-not wait.  The first time a part crosses a boundary a header with sizes and dtypes goes ahead; later steps have the same.
+not wait.  Ahead of the outputs of a part goes a header with sizes and dtypes, in every step: batches may have other sizes.  Gradients
+have those of the outputs.
 """
 from collections import deque
 
@@ -42,12 +43,12 @@ class Mail:
 
     def __init__(self, group, device, order, where, rank):
         self.group, self.device, self.where, self.rank, self.order = group, device, where, rank, order
-        self.known = {}  # {(stage, part, trains): metas} of tensors that cross from a stage to the next
         self.begin(True)
 
     def begin(self, trains):
         """Begins a step."""
         self.trains, self.sent, self.got, self.here = trains, [], {}, {}
+        self.known = {}  # {(stage, part): metas} of tensors that cross from a stage to the next
         self.queues = {peer: deque(self._messages(peer)) for peer in self.order if peer != self.rank}
 
     def _messages(self, peer):
@@ -66,17 +67,12 @@ class Mail:
         if self.where[to] == self.rank:
             self.here[forward, to, part] = [x.detach() for x in tensors]
             if forward:
-                self.known[to - 1, part, self.trains] = [_meta(x) for x in tensors]
+                self.known[to - 1, part] = [_meta(x) for x in tensors]
             return
         peer = self.where[to]
         if forward:
-            key, metas = (to - 1, part, self.trains), [_meta(x) for x in tensors]
-            if key not in self.known:
-                self._post(_header(tensors, self.device), peer)
-                self.known[key] = metas
-            elif self.known[key] != metas:
-                raise ValueError(f"stage {to - 1}: the outputs of part {part} have sizes, dtypes and requires_grad {metas}; they were "
-                                 f"{self.known[key]} in the first step")
+            self._post(_header(tensors, self.device), peer)
+            self.known[to - 1, part] = [_meta(x) for x in tensors]
         for x in tensors:
             self._post(x.detach().contiguous(), peer)
 
@@ -98,17 +94,17 @@ class Mail:
             for work in works:
                 work.wait()
         if forward:
-            for x, (_, _, grad) in zip(tensors, self.known[to - 1, part, self.trains]):
+            for x, (_, _, grad) in zip(tensors, self.known[to - 1, part]):
                 x.requires_grad_(grad and self.trains)
         return tensors
 
     def _receive(self, forward, to, part):
         peer = self.where[to - 1 if forward else to + 1]
-        metas = self.known.get((to - 1 if forward else to, part, self.trains))
-        if metas is None:
+        if forward:
             header = cresset.empty(_HEADER, dtype=cresset.int64, device=self.device)
             dist.recv(header, group=self.group, group_src=peer)
-            metas = self.known[to - 1, part, self.trains] = _metas(header)
+            self.known[to - 1, part] = _metas(header)
+        metas = self.known[to - 1 if forward else to, part]
         tensors = [cresset.empty(sizes, dtype=dtype, device=self.device) for sizes, dtype, grad in metas if forward or grad]
         return tensors, [dist.irecv(x, group=self.group, group_src=peer) for x in tensors if x.numel()]
 

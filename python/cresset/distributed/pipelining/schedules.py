@@ -229,6 +229,12 @@ class ScheduleDualPipeV(_ScheduleV):
 
     _name = "DualPipeV"
 
+    def _order(self):
+        if self._n_microbatches < self._num_stages:
+            raise ValueError(f"DualPipeV requires at least as many microbatches as stages, but got {self._n_microbatches} microbatches and "
+                             f"{self._num_stages} stages.")
+        return super()._order()
+
 
 def get_schedule_class(schedule_name):
     """Returns the class of a name, in upper or lower case."""

@@ -98,6 +98,8 @@ class PipelineStage:
         with self._synchronized(last):
             if roots:
                 autograd.backward(roots, grads)
+        if self.dw_builder is not None:  # the module leaves out its parameters until the runner is called
+            self.dw_builder()()
         return self._gradients(inputs)
 
     def _gradients(self, inputs):
