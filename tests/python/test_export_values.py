@@ -239,3 +239,26 @@ def test_bounds_follow_from_those_of_sizes():
     for f in (lambda x: torch.masked_select(x, x > 0.5), lambda x: torch.nonzero(x)):
         program = export(Function(f), (torch.randn(3, 4, 5),), dynamic_shapes=shapes)
         assert 3500 in [r.upper for r in program.range_constraints.values()]
+
+
+@pytest.mark.parametrize("function, sizes", [
+    (lambda z: torch.nn.utils.rnn.pad_sequence([z, torch.ones(3, 3)]), (4, 3, 6)),
+    (lambda z: torch.nn.utils.rnn.pad_sequence([torch.ones(6, 3), z]), (4, 3, 6)),
+    (lambda z: torch.gradient(z[:, 0]), (4, 3, 6)),
+])
+def test_comparisons_of_the_package_are_asserted(function, sizes):
+    def f(x):
+        return function(x[x[:, 0] > 0])
+    program = export(Function(f), (torch.randn(8, 3),)).module()
+    ran = 0
+    for count in range(9):
+        x = torch.randn(8, 3)
+        x[:, 0] = torch.where(torch.arange(8) < count, 1.0, -1.0) * (x[:, 0].abs() + 0.5)
+        try:
+            found = program(x)
+        except RuntimeError as error:
+            assert "Runtime assertion failed for expression" in str(error) and count not in sizes, count
+            continue
+        assert equal(found, f(x)), count
+        ran += 1
+    assert ran >= len(sizes)

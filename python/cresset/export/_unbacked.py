@@ -254,7 +254,16 @@ class Values:
         known = self.known(condition)
         if known is not None:
             return known
-        return condition.holds(self.all_hints()) if self._asks_library() else Truth(self, condition)
+        return self._taken(condition) if self._asks_library() else Truth(self, condition)
+
+    def _taken(self, condition):
+        """What holds for the example, which the program asserts."""
+        holds = condition.holds(self.all_hints())
+        fact = condition if holds else Condition(condition.left, _NOT[condition.test], condition.right)
+        self.facts.append(fact)
+        self._bound(fact)
+        self._sized = None
+        return holds
 
     def _text(self, x):
         if type(x) is not _C.Symbol:
