@@ -1,6 +1,7 @@
 """Functions that tests of fully_shard run in every rank (ranks.py)."""
 import copy
 import os
+import warnings
 
 import cresset as torch
 import cresset.distributed as dist
@@ -503,6 +504,115 @@ def wrapped(rank, size):
            "device_mesh.", lambda: FSDP(made(), sharding_strategy=fsdp.ShardingStrategy.HYBRID_SHARD))
     raises(RuntimeError, "Expected state_dict_config of type", lambda: FSDP.set_state_dict_type(
         model, kinds.FULL_STATE_DICT, fsdp.ShardedStateDictConfig()))
+
+
+class Normed(nn.Module):
+    """Layers with buffers, one of them inside of a layer that a policy wraps."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.norm = nn.Linear(4, 6), nn.BatchNorm1d(6)
+        self.b = nn.Sequential(nn.Linear(6, 4))
+        self.register_buffer("shift", torch.ones(4))
+        self.b.register_buffer("scale", torch.ones(4))
+        self.seen = []
+        for m in (self.a, self.norm, self.b):
+            m.register_forward_pre_hook(lambda m, args: self.seen.append((args[0].dtype, *(x.dtype for x in m.buffers()))))
+
+    def forward(self, x):
+        return self.b(torch.relu(self.norm(self.a(x)))) * self.b.scale + self.shift
+
+
+def wrapped_precision(rank, size):
+    """MixedPrecision: buffers of all modules inside, modules that keep float32, inputs of the root and of other wrappers."""
+    low, full, x = torch.bfloat16, torch.float32, torch.randn(8, 4)
+    mixed, counts = fsdp.MixedPrecision, torch.int64
+    want = Normed()(x)
+    net = Normed()
+    model = FSDP(net, mixed_precision=mixed(param_dtype=low, buffer_dtype=low))
+    y = model(x)
+    assert net.seen == [(low,), (low, low, low, counts), (low, low)] and y.dtype == low
+    torch.testing.assert_close(y.float(), want, rtol=0.1, atol=0.1)
+    y.sum().backward()
+    assert all(p.grad.dtype == full for p in model.parameters())
+    assert {k: v.dtype for k, v in model.named_buffers()} == {"_fsdp_wrapped_module." + k: low if v.is_floating_point() else counts
+                                                              for k, v in Normed().named_buffers()}
+    state = model.state_dict()
+    assert all(state[k].dtype == v.dtype for k, v in Normed().state_dict().items())
+    model.load_state_dict(state)
+    assert net.shift.dtype == low
+    for policy in (ModuleWrapPolicy({nn.Sequential}),
+                   lambda module, recurse, nonwrapped_numel: recurse or isinstance(module, nn.Sequential)):
+        for cast in (False, True):
+            net = Normed()
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                model = FSDP(net, mixed_precision=mixed(low, low, low, cast_forward_inputs=cast), auto_wrap_policy=policy)
+            assert any("wrapped as separate FSDP instances with mixed precision disabled" in str(w.message) for w in found)
+            assert isinstance(net.norm, FSDP) and isinstance(net.b, FSDP)
+            y = model(x)
+            torch.testing.assert_close(y.float(), want, rtol=0.1, atol=0.1)
+            assert net.seen[0] == (low,) and net.seen[1][1:] == (full, full, counts) and net.seen[2] == (low, low), net.seen
+            assert net.norm.module.weight.dtype == full and net.shift.dtype == net.b.scale.dtype == low
+    inner = FSDP(nn.Linear(4, 4), mixed_precision=mixed(low, cast_forward_inputs=False))
+    assert inner(x).dtype == low
+    outer = FSDP(nn.Sequential(nn.Identity(), FSDP(nn.Linear(4, 4), mixed_precision=mixed(low))))
+    raises(RuntimeError, "", lambda: outer(x))  # inputs of wrappers inside are converted with cast_forward_inputs alone
+    outer = FSDP(nn.Sequential(nn.Identity(), FSDP(nn.Linear(4, 4), mixed_precision=mixed(low, cast_forward_inputs=True))))
+    assert outer(x).dtype == low
+    raises(NotImplementedError, "keep_low_precision_grads", lambda: FSDP(Normed(), mixed_precision=mixed(keep_low_precision_grads=True)))
+    model = FSDP(Normed())
+    raises(NotImplementedError, "writeback=True and rank0_only=True is not supported yet", lambda: FSDP.summon_full_params(
+        model, rank0_only=True).__enter__())
+    with FSDP.summon_full_params(model, writeback=False, rank0_only=True, offload_to_cpu=True):
+        assert model.a.weight.shape == (6, 4)
+
+
+def wrapped_meta(rank, size):
+    """Modules on meta are made: by param_init_fn, which gets each module once, or by reset_parameters()."""
+    def on_meta():
+        with torch.device("meta"):
+            return nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6)))
+    calls = []
+
+    def fill(module):
+        calls.append(type(module))
+        module.to_empty(device="cpu", recurse=False)
+        with torch.no_grad():
+            for p in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+                p.fill_(1)
+    x, kinds = torch.randn(8, 4), [nn.BatchNorm1d, nn.Linear, nn.Linear, nn.Sequential, nn.Sequential]
+    plain = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6)))
+    plain.apply(fill)
+    for policy in (None, ModuleWrapPolicy({nn.Sequential})):
+        for device in (None, "cpu"):
+            for sync in (False, True):
+                calls.clear()
+                model = FSDP(on_meta(), auto_wrap_policy=policy, param_init_fn=fill, device_id=device, sync_module_states=sync)
+                assert sorted(calls, key=lambda kind: kind.__name__) == kinds
+                torch.testing.assert_close(model(x), plain(x))
+                model(x).pow(2).sum().backward()
+                assert all(p.grad is not None for p in model.parameters())
+        torch.manual_seed(rank)
+        model = FSDP(on_meta(), auto_wrap_policy=policy, sync_module_states=True)
+        torch.manual_seed(0)
+        layers = {"0": nn.Linear(4, 4), "1.0": nn.Linear(4, 6)} if policy is None else {}
+        if policy is not None:
+            layers["1.0"], layers["0"] = nn.Linear(4, 6), nn.Linear(4, 4)
+        state = model.state_dict()
+        for name, layer in layers.items():
+            assert torch.equal(state[f"{name}.weight"], layer.weight) and torch.equal(state[f"{name}.bias"], layer.bias)
+        assert not state["1.1.running_mean"].any() and torch.isfinite(model(x)).all()
+    raises(ValueError, "to be callable but got", lambda: FSDP(on_meta(), param_init_fn=3))
+    with torch.device("meta"):
+        bare = nn.ParameterList([nn.Parameter(torch.ones(3))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        raises(AttributeError, "reset_parameters", lambda: FSDP(bare))
+    calls.clear()
+    FSDP(nn.Linear(2, 2), param_init_fn=fill)
+    assert not calls  # nothing is on meta
 
 
 def checkpoints(rank, size):

@@ -29,7 +29,7 @@ def test_a_mesh_of_two_dimensions():
 
 
 @pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "memory", "interface", "recomputed", "changed_weights",
-                                  "without_gradient", "clipped", "methods", "state_dicts", "wrapped"])
+                                  "without_gradient", "clipped", "methods", "state_dicts", "wrapped", "wrapped_precision", "wrapped_meta"])
 def test_behaviour(name):
     passes(name, 2)
 

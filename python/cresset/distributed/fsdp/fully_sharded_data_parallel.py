@@ -3,13 +3,17 @@
 Parameters keep their sizes and names, and are DTensors between forward and backward, as with use_orig_params=True: there is no flat
 parameter.  State dicts have the names of the wrapped modules.
 """
+import warnings
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import cresset
 
 from ...nn.modules.module import Module
 from ...nn.utils import clip_grad_norm_
 from ...utils import swap_tensors
+from ...utils._pytree import tree_map
 from .. import distributed_c10d as dist
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..tensor import DTensor, Replicate
@@ -20,7 +24,7 @@ from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .api import (BackwardPrefetch, CPUOffload, FullOptimStateDictConfig, FullStateDictConfig, LocalOptimStateDictConfig,  # noqa: F401
                   LocalStateDictConfig, MixedPrecision, OptimStateDictConfig, OptimStateKeyType, ShardedOptimStateDictConfig,
                   ShardedStateDictConfig, ShardingStrategy, StateDictConfig, StateDictSettings, StateDictType)
-from .wrap import _Policy, _recursive_wrap, _wrap_chosen
+from .wrap import _Policy, _or_policy, _recursive_wrap, _wrap_chosen, _wrap_module_cls_individually
 
 __all__ = ["FullyShardedDataParallel", "OptimStateKeyType"]
 
@@ -58,6 +62,79 @@ def _placed_as(value, own):
     return DTensor(local.clone(), DTensorSpec(own.device_mesh, own.placements, TensorMeta(own.shape, own.stride(), value.dtype)))
 
 
+def _own_modules(module, ignored):
+    """Returns the modules inside, without those of wrappers inside."""
+    found, left = [], [module]
+    while left:
+        m = left.pop(0)
+        if m not in ignored and not isinstance(m, (FullyShardedDataParallel, FSDPModule)) and m not in found:
+            found.append(m)
+            left += m.children()
+    return found
+
+
+def _materialize(module, param_init_fn, device, ignored_modules, ignored):
+    """Makes the parameters of a module that has some on meta: by a function of each module inside, or by its reset_parameters()."""
+    modules = _own_modules(module, ignored_modules)
+    if not any(p.is_meta and p not in ignored for m in modules for p in m.parameters(recurse=False)):
+        return
+    if param_init_fn is not None:
+        if not callable(param_init_fn):
+            raise ValueError(f"Expected {param_init_fn} to be callable but got {type(param_init_fn)}")
+        for m in modules:
+            param_init_fn(m)
+        return
+    for m in modules:
+        if [*m.parameters(recurse=False), *m.buffers(recurse=False)]:
+            try:
+                with cresset.no_grad():
+                    m.to_empty(device=device, recurse=False)
+                    m.reset_parameters()
+            except BaseException as e:
+                warnings.warn(f"Unable to call `reset_parameters()` for module on meta device with error {e}. Please ensure that your "
+                              f"module of type {type(m)} implements a `reset_parameters()` method.", stacklevel=3)
+                raise
+
+
+def _keep_precision(module, classes):
+    """Modules of some classes get wrappers of their own without mixed precision; they compute in float32."""
+    def cast(dtype):
+        return lambda x: x.to(dtype) if isinstance(x, cresset.Tensor) and x.is_floating_point() else x
+
+    def before(m, args):
+        dtypes = [x.dtype for x in args if isinstance(x, cresset.Tensor) and x.is_floating_point()]
+        m._fsdp_input_dtype = dtypes[-1] if dtypes else None
+        return tree_map(cast(cresset.float32), args)
+
+    def after(m, args, output):
+        return output if m._fsdp_input_dtype is None else tree_map(cast(m._fsdp_input_dtype), output)
+    found = [m for m in module.modules() if isinstance(m, classes)]
+    for m in found:
+        m._wrap_overrides = {"mixed_precision": None}
+        m.register_forward_pre_hook(before)
+        m.register_forward_hook(after)
+    return found
+
+
+def _wrap_inside(module, policy, precision, ignored_modules, ignored, options):
+    """Wraps the submodules that a policy picks, and those that have no mixed precision."""
+    classes = tuple(precision._module_classes_to_ignore or ()) if precision is not None else ()
+    kept = _keep_precision(module, classes) if classes else []
+    if kept:
+        warnings.warn("Both mixed precision and an auto_wrap_policy were specified to FSDP, where the wrapped module has submodules of "
+                      f"type:\n{ {type(m) for m in kept} }\nThese modules will be wrapped as separate FSDP instances with mixed precision "
+                      "disabled.", stacklevel=3)
+    if isinstance(policy, _Policy):
+        chosen = policy._run_policy(module, ignored_modules, options)
+        chosen.update({m: {**chosen.get(m, options), "mixed_precision": None} for m in kept if m not in ignored_modules})
+        _wrap_chosen(module, chosen, FullyShardedDataParallel)
+        return
+    if kept:
+        inner, alone = policy, partial(_wrap_module_cls_individually, module_classes=classes)
+        policy = partial(_or_policy, policies=[inner, alone])
+    _recursive_wrap(module, policy, FullyShardedDataParallel, ignored_modules, ignored, only_wrap_children=True, **options)
+
+
 class FullyShardedDataParallel(Module):
     """A module whose parameters are divided over ranks.  With use_orig_params the parameters become DTensors, which an optimizer that
     has them already steps; else the module gets new ones.  forward_prefetch, limit_all_gathers and backward_prefetch change nothing:
@@ -73,24 +150,25 @@ class FullyShardedDataParallel(Module):
         strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         ignored_modules, ignored = self._ignored(ignored_modules, ignored_states)
         mesh = _mesh_of(process_group, device_mesh, strategy)
+        device = cresset.device(device_id if not isinstance(device_id, int) else f"{mesh.device_type}:{device_id}") \
+            if device_id is not None else cresset.device(mesh.device_type)
+        if mixed_precision is not None and mixed_precision.keep_low_precision_grads:
+            raise NotImplementedError("MixedPrecision(keep_low_precision_grads=True): gradients have the dtype of the parameters")
+        options = {"sharding_strategy": strategy, "cpu_offload": cpu_offload, "mixed_precision": mixed_precision, "device_mesh": mesh,
+                   "ignored_states": list(ignored), "use_orig_params": use_orig_params, "param_init_fn": param_init_fn,
+                   "device_id": device_id, "sync_module_states": sync_module_states}
+        if auto_wrap_policy is not None:
+            _wrap_inside(module, auto_wrap_policy, mixed_precision, ignored_modules, ignored, options)
+        _materialize(module, param_init_fn, device, ignored_modules, ignored)
         if device_id is not None:
-            module = module.to(device_id if not isinstance(device_id, int) else f"{mesh.device_type}:{device_id}")
+            module = module.to(device)
         if sync_module_states:
             self._synchronize(module, mesh)
-        options = {"sharding_strategy": strategy, "cpu_offload": cpu_offload, "mixed_precision": mixed_precision, "device_mesh": mesh,
-                   "ignored_states": list(ignored), "use_orig_params": use_orig_params}
-        if isinstance(auto_wrap_policy, _Policy):
-            _wrap_chosen(module, auto_wrap_policy._run_policy(module, ignored_modules, options), FullyShardedDataParallel)
-        elif auto_wrap_policy is not None:
-            _recursive_wrap(module, auto_wrap_policy, FullyShardedDataParallel, ignored_modules, ignored, only_wrap_children=True,
-                            **options)
         precision = mixed_precision or MixedPrecision()
-        if precision.buffer_dtype is not None:
-            for name, buffer in module._buffers.items():
-                if buffer is not None and buffer.is_floating_point():
-                    module._buffers[name] = buffer.to(precision.buffer_dtype)
+        self._buffer_dtypes = self._cast_buffers(module, precision.buffer_dtype, ignored_modules)
         policy = MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype or precision.param_dtype,
                                       cast_forward_inputs=precision.cast_forward_inputs or precision.cast_root_forward_inputs)
+        self._cast_at_root_alone(module)
         before = {(m, name): p for m in module.modules() for name, p in m._parameters.items()} if use_orig_params else {}
         fully_shard(module, mesh=mesh, mp_policy=policy, ignored_params=ignored,
                     reshard_after_forward=strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.HYBRID_SHARD),
@@ -112,6 +190,25 @@ class FullyShardedDataParallel(Module):
         found = list(modules or ()) + [x for x in states or () if isinstance(x, Module)]
         params = {p for m in found for p in m.parameters()} | {x for x in states or () if not isinstance(x, Module)}
         return {sub for m in found for sub in m.modules()}, params
+
+    @staticmethod
+    def _cast_buffers(module, dtype, ignored):
+        """Casts the buffers of the modules inside that no other wrapper has.  Returns {(module, name): dtype before}."""
+        found = {}
+        for m in _own_modules(module, ignored) if dtype is not None else ():
+            for name, buffer in m._buffers.items():
+                if buffer is not None and buffer.is_floating_point():
+                    found[m, name] = buffer.dtype
+                    m._buffers[name] = buffer.to(dtype)
+        return found
+
+    @staticmethod
+    def _cast_at_root_alone(module):
+        """The wrappers inside are no roots: of their options cast_forward_inputs counts."""
+        for m in module.modules():
+            if isinstance(m, FullyShardedDataParallel):
+                group = m.module._get_fsdp_state().group
+                group.policy = replace(group.policy, cast_forward_inputs=m.mixed_precision.cast_forward_inputs)
 
     @staticmethod
     def _synchronize(module, mesh):
@@ -172,10 +269,14 @@ class FullyShardedDataParallel(Module):
     @contextmanager
     def summon_full_params(module, recurse=True, writeback=True, rank0_only=False, offload_to_cpu=False, with_grads=False):
         """Inside, modules have whole parameters; what is written to them is kept, unless writeback is False."""
+        if writeback and rank0_only:
+            raise NotImplementedError("writeback=True and rank0_only=True is not supported yet")
         if with_grads:
             raise NotImplementedError("summon_full_params with gradients")
         modules = [m for m in (module.modules() if recurse else [getattr(module, "module", module)]) if isinstance(m, FSDPModule)]
         groups = [m._get_fsdp_state().group for m in modules]
+        if offload_to_cpu and any(group.mesh.device_type != "cpu" for group in groups):
+            raise NotImplementedError("summon_full_params with offload_to_cpu: whole parameters stay on the device")
         with cresset.no_grad():
             for group in groups:
                 group.unshard()
@@ -184,7 +285,7 @@ class FullyShardedDataParallel(Module):
         finally:
             with cresset.no_grad():
                 for group in groups:
-                    if writeback and not rank0_only and group.wholes is not None:
+                    if writeback and group.wholes is not None:
                         for p, whole in zip(group.params, group.wholes.tensors):
                             p.sharded._local_tensor.copy_(part_of(whole, p.dim, group.ranks, group.rank))
                     group.reshard()
@@ -225,8 +326,12 @@ class FullyShardedDataParallel(Module):
         """Returns the state by the names of the wrapped modules: whole tensors, or DTensors."""
         made = super().state_dict(*args, destination=destination, prefix=prefix, keep_vars=keep_vars)
         config, inner = self._settings.state_dict_config, f"{prefix}{_INNER}."
+        places = {m: f"{inner}{name}." if name else inner for name, m in self.module.named_modules()}
+        dtypes = {places[m] + name: dtype for (m, name), dtype in self._buffer_dtypes.items()}
         for key in [k for k in made if k.startswith(inner)]:
             value = made.pop(key)
+            if key in dtypes and self._settings.state_dict_type is StateDictType.FULL_STATE_DICT:
+                value = value.to(dtypes[key])
             if isinstance(value, DTensor) and self._settings.state_dict_type is StateDictType.FULL_STATE_DICT:
                 value = value.full_tensor()
             elif isinstance(value, DTensor) and self._settings.state_dict_type is StateDictType.LOCAL_STATE_DICT:
@@ -247,10 +352,12 @@ class FullyShardedDataParallel(Module):
     def optim_state_dict(model, optim, optim_state_dict=None, group=None):
         """Returns the state of an optimizer by the names of parameters."""
         from ..checkpoint.state_dict import get_optimizer_state_dict
-        options, full, config = FullyShardedDataParallel._optim_options(model)
+        options, full, config = FullyShardedDataParallel._optim_options(model)  # its cpu_offload would leave the state at one rank
         state = get_optimizer_state_dict(model, optim, options=options)
         if full and getattr(config, "rank0_only", False) and dist.get_rank(group) != 0:
             return {}
+        if config.offload_to_cpu:
+            state["state"] = tree_map(lambda x: x.cpu() if isinstance(x, cresset.Tensor) else x, state["state"])
         return state
 
     @staticmethod
