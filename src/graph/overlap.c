@@ -2,7 +2,8 @@
  *
  * A call starts as soon as its operands are made, and the wait for it comes as late as its
  * first reader.  Readers of calls are postponed behind nodes that read none.  A node that
- * writes ends a part of the graph, across which nothing moves.  So does a wait for elements
+ * writes, or that raises by the elements it reads, ends a part of the graph, across which
+ * nothing moves.  So does a wait for elements
  * that other nodes can reach: the wait is the only reader of a call's own result, or readers of
  * the result, of the call's argument and of their views would have to be found.
  *
@@ -63,10 +64,19 @@ static bool has_meets_inside(const cr_gnode *n)
     return n->kind == CR_GNODE_CALL && !has_meets(n) && cr_op_reaches(n->op, CR_WORD_BIT_MEETS);
 }
 
+/* A call whose error a program may catch: it raises after as many calls between ranks as in
+ * eager mode, else the next ones meet the wrong ones of other ranks. */
+static bool may_raise(const cr_gnode *n)
+{
+    return n->kind == CR_GNODE_CALL && !has_meets(n) &&
+           (cr_op_reaches(n->op, CR_WORD_BIT_RAISES_BY_VALUES) ||
+            cr_op_reaches(n->op, CR_WORD_BIT_DIVIDES));
+}
+
 /* Nothing moves across the node. */
 static bool is_wall(const overlapping *x, const cr_gnode *n)
 {
-    return cr_gnode_writes(n) || has_meets_inside(n) ||
+    return cr_gnode_writes(n) || has_meets_inside(n) || may_raise(n) ||
            (is_wait(n) && !x->own[n->arg[0].value->id]) ||
            (n->kind != CR_GNODE_CALL && cr_gnode_has_effect(n) && !cr_gnode_draws(n));
 }
