@@ -483,3 +483,37 @@ def test_a_change_after_calls_that_read_unchanged_dicts(change, calls):
     for deferred in (0, 1):
         with torch._dynamo.config.patch(deferred_calls=deferred):
             assert run(torch.compile) == wanted
+
+
+def under_hooks(x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t * 4.):
+        return x.exp().sum()
+
+
+def packed_in_halves(x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.to(torch.bfloat16), lambda t: t.float()):
+        return x.exp().sum()
+
+
+@pytest.mark.parametrize("f", [under_hooks, packed_in_halves])
+def test_hooks_on_saved_tensors_inside_are_called(f):
+    compiled = torch.compile(f)
+    for _ in range(4):
+        x, found = torch.randn(3), []
+        for g in (compiled, f):
+            leaf = x.clone().requires_grad_()
+            g(leaf).backward()
+            found.append(leaf.grad)
+        assert torch.equal(*found)
+
+
+def test_disabled_hooks_on_saved_tensors_raise_inside():
+    def f(x):
+        with torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
+            return x * 2
+    compiled = torch.compile(f)
+    for _ in range(4):
+        assert compiled(torch.ones(2)).tolist() == [2., 2.]
+    for g in (f, compiled):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), pytest.raises(RuntimeError, match="no hooks here"):
+            g(torch.ones(2))

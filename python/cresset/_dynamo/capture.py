@@ -188,15 +188,17 @@ class Compiler:
     def fixes_sizes(self, compiled, args, kwargs):
         """Whether the call fits no recording because of its sizes, and a backward pass fixed sizes that vary.
         Deferred calls have one program for all sizes."""
-        for record in self.records:
-            walk, entry = record
-            if walk.fixed:
-                self.sizes_are_fixed = True
-                break
-        if not self.sizes_are_fixed:
+        fixed = [record for record in self.records if record[0].fixed]
+        if not fixed and not self.sizes_are_fixed:
             return False
         failed = [(walk, entry.fails(args, kwargs)) for walk, entry in self.records]
-        return all(found is None or found[0] >= 0 and walk.nodes[found[0]][3] == "tensor" for walk, found in failed)
+        if any(found and (found[0] < 0 or walk.nodes[found[0]][3] != "tensor") for walk, found in failed):
+            return False
+        self.sizes_are_fixed = True
+        if fixed and len(self.records) > 1:
+            self.records.remove(fixed[0])
+            compiled._entries.remove(fixed[0][1])
+        return True
 
     def stays_eager(self, compiled, args, kwargs):
         """Returns whether the stance (set_stance) forbids a recording.  Raises the stance's
@@ -377,6 +379,8 @@ class _Recording:
 
     def call(self, args, kwargs):
         """Calls the function, observed."""
+        if self.compiler.fullgraph:
+            from . import places  # noqa: F401 - a flush imports it: no import of the program's
         self.modules = len(sys.modules)
         observation = _observation([x for x, _ in self.walk.deferred])
         if observation is None:

@@ -48,6 +48,8 @@ class saved_tensors_hooks:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
+    _gives_equal_tensors = False  # True: compiled functions need not call the hooks
+
     # In C: an interrupt at the begin or end of a method in Python would leave the hooks on.
     __enter__, __exit__ = _C._enter_saved_tensors_hooks, _C._exit_saved_tensors_hooks
 

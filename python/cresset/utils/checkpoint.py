@@ -248,6 +248,10 @@ class _Holder:
         self.values, self.place = {}, place
 
 
+class _Recomputing(saved_tensors_hooks):
+    _gives_equal_tensors = True
+
+
 def _described(x):
     return {"shape": x.shape, "dtype": x.dtype, "device": x.device}
 
@@ -264,7 +268,7 @@ class _Frame:
         self.done = set()
 
     def hooks(self):
-        return saved_tensors_hooks(self._hold, self._give)
+        return _Recomputing(self._hold, self._give)
 
     def _trace(self, again):
         if self.traces:
@@ -308,7 +312,7 @@ class _Frame:
             return tensor.detach()
 
         try:
-            with saved_tensors_hooks(put, lambda x: x), _C.enable_grad():
+            with _Recomputing(put, lambda x: x), _C.enable_grad():
                 self.run_again(*args, **kwargs)
         except _Stop:
             pass

@@ -1,6 +1,7 @@
 /* Hooks on tensors saved for backward: Python's two functions as cr_saved_hooks.
  *
  * A packed object keeps alive the hooks that can unpack it. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 
 typedef struct {
@@ -135,6 +136,7 @@ static PyObject *disable(PyObject *m, PyObject *message)
                             Py_TYPE(message)->tp_name);
     if (top && message != Py_None && !disabled)
         return PyErr_Format(PyExc_RuntimeError, "%U", message);
+    cr_recorder_refuse("it disables saved-tensor hooks");
     was = disabled ? disabled : Py_NewRef(Py_None);
     disabled = message == Py_None ? NULL : Py_NewRef(message);
     return was;
@@ -148,8 +150,21 @@ static PyMethodDef functions[] = {
 
 /* --- the class saved_tensors_hooks --- */
 
+/* Graphs do not know hooks: a recording would save the tensors as they are.  Hooks of a
+ * checkpoint give back equal tensors. */
+static void refuse_graph(PyObject *self)
+{
+    PyObject *equal = PyObject_GetAttrString(self, "_gives_equal_tensors");
+
+    if (equal != Py_True)
+        cr_recorder_refuse("it uses saved-tensor hooks");
+    Py_XDECREF(equal);
+    PyErr_Clear();
+}
+
 static PyObject *enter(PyObject *m, PyObject *self)
 {
+    refuse_graph(self);
     PyObject *pack_fn = PyObject_GetAttrString(self, "pack_hook");
     PyObject *unpack_fn = pack_fn ? PyObject_GetAttrString(self, "unpack_hook") : NULL;
     PyObject *args = unpack_fn ? PyTuple_Pack(2, pack_fn, unpack_fn) : NULL;
