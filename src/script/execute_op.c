@@ -177,6 +177,13 @@ static bool op_to_dtype(const cr_ivalue *v, cr_value *out)
     return t != CR_DTYPE_NONE;
 }
 
+static bool op_to_layout(const cr_ivalue *v, cr_value *out)
+{
+    *out = (cr_value){.tag = CR_LAYOUT_VAL,
+                      .i = v->kind == CR_IV_INT ? cr_layout_of_number(v->i) : -1};
+    return out->i >= 0;
+}
+
 static bool op_convert(cr_arena *arena, const cr_param *p, const cr_ivalue *v, cr_value *out)
 {
     if (v->kind == CR_IV_NONE) {
@@ -202,7 +209,7 @@ static bool op_convert(cr_arena *arena, const cr_param *p, const cr_ivalue *v, c
                 .tag = CR_STRING, .len = (uint32_t)v->string->len, .s = v->string->at};
         return v->kind == CR_IV_STRING;
     case CR_T_DTYPE: return op_to_dtype(v, out);
-    case CR_T_LAYOUT: return op_to_int(v, CR_LAYOUT_VAL, CR_LAYOUT_COUNT, out);
+    case CR_T_LAYOUT: return op_to_layout(v, out);
     case CR_T_FORMAT: return op_to_int(v, CR_FORMAT_VAL, CR_FORMAT_COUNT, out);
     case CR_T_DEVICE:
         *out = (cr_value){.tag = CR_DEVICE_VAL, .i = v->i};
@@ -254,8 +261,8 @@ static cr_status op_result(cr_ivalue *out, cr_value *v)
         *v = cr_of_none();
         return CR_OK;
     case CR_NUMBER: *out = cr_ivalue_of_scalar(v->number); return CR_OK;
+    case CR_LAYOUT_VAL: *out = cr_iv_layout(v->i); return CR_OK;
     case CR_INT:
-    case CR_LAYOUT_VAL:
     case CR_FORMAT_VAL: *out = cr_iv_int(v->i); return CR_OK;
     case CR_FLOAT: *out = cr_iv_float(v->d); return CR_OK;
     case CR_TRUTH: *out = cr_iv_bool(v->i != 0); return CR_OK;

@@ -118,6 +118,20 @@ static inline cr_ivalue cr_iv_float(double d)
     return (cr_ivalue){.kind = CR_IV_FLOAT, .d = d};
 }
 static inline cr_ivalue cr_iv_bool(bool b) { return (cr_ivalue){.kind = CR_IV_BOOL, .i = b}; }
+
+/* Layouts are numbers in programs, torch's: 3 is one that this library lacks. */
+static inline cr_ivalue cr_iv_layout(int64_t layout)
+{
+    return cr_iv_int(layout + (layout >= CR_LAYOUT_CSC));
+}
+/* The layout of that number, -1 for none. */
+static inline int64_t cr_layout_of_number(int64_t n)
+{
+    int64_t layout = n - (n > CR_LAYOUT_CSC);
+
+    return n == CR_LAYOUT_CSC || layout < 0 || layout >= CR_LAYOUT_COUNT ? -1 : layout;
+}
+
 static inline cr_ivalue cr_iv_complex(cr_complex c)
 {
     return (cr_ivalue){.kind = CR_IV_COMPLEX, .c = c};

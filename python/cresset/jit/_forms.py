@@ -671,4 +671,5 @@ _class(torch.no_grad, "__torch__.torch.autograd.grad_mode.no_grad", [("prev", "b
        __enter___of_no_grad, __exit___of_no_grad)
 
 
-from . import _forms_of_attention, _forms_of_functional, _forms_of_layers, _forms_of_losses  # noqa: E402 (they use this module)
+from . import (_forms_of_attention, _forms_of_functional, _forms_of_layers, _forms_of_losses,  # noqa: E402 (they use this module)
+               _forms_of_sparse)
