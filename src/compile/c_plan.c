@@ -161,8 +161,11 @@ static void put_integers(cr_text *out, const char *name, const int64_t *at, int6
                          int64_t factor)
 {
     cr_text_printf(out, "        static const int64_t %s[] = {", name);
-    for (int64_t i = 0; i < n; i++)
-        cr_text_printf(out, i ? ", %lld" : "%lld", (long long)(at[i] * factor));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t value = at[i] * factor;
+        cr_text_put(out, i ? ", " : "");
+        cr_c_literal(out, CR_I64, &value);
+    }
     cr_text_put(out, n ? "};\n" : "0};\n");
 }
 
@@ -321,7 +324,7 @@ static void put_indexed(plan_job *j, const cr_indexed *c)
         int64_t count = 1;
         for (int d = 0; d < c->ndim; d++)
             count *= c->size[d];
-        j->scratch = count > j->scratch ? count : j->scratch;
+        j->scratch = 3 * count > j->scratch ? 3 * count : j->scratch;
         (void)!cr_c_need(&j->words, t);
     }
     cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", adds ? "gather" : "read",
@@ -698,37 +701,85 @@ static const char read_text[] =
     "    return 0;\n"
     "}\n\n";
 
-/* Of each place the elements are found in index order, folded as a column, and added to it. */
+/* Elements are sorted by their place and number; those of a place are folded as a column, and
+ * added to it. */
+static const char sort_text[] =
+    "/* Moves item `at` down the heap of n items: pairs of a place and a number. */\n"
+    "static void cv_sink(int64_t *items, int64_t at, int64_t n)\n"
+    "{\n"
+    "    int64_t place = items[2 * at], number = items[2 * at + 1], k;\n\n"
+    "    for (k = 2 * at + 1; k < n; k = 2 * at + 1) {\n"
+    "        if (k + 1 < n && (items[2 * k] < items[2 * k + 2] || (items[2 * k] == items[2 * k "
+    "+ 2] &&\n"
+    "                          items[2 * k + 1] < items[2 * k + 3])))\n"
+    "            k++;\n"
+    "        if (items[2 * k] < place || (items[2 * k] == place && items[2 * k + 1] < "
+    "number))\n"
+    "            break;\n"
+    "        items[2 * at] = items[2 * k];\n"
+    "        items[2 * at + 1] = items[2 * k + 1];\n"
+    "        at = k;\n"
+    "    }\n"
+    "    items[2 * at] = place;\n"
+    "    items[2 * at + 1] = number;\n"
+    "}\n\n"
+    "/* Sorts items by place, then by number. */\n"
+    "static void cv_sort(int64_t *items, int64_t n)\n"
+    "{\n"
+    "    int64_t k, place, number;\n\n"
+    "    for (k = n / 2; k > 0; k--)\n"
+    "        cv_sink(items, k - 1, n);\n"
+    "    for (k = n - 1; k > 0; k--) {\n"
+    "        place = items[2 * k];\n"
+    "        number = items[2 * k + 1];\n"
+    "        items[2 * k] = items[0];\n"
+    "        items[2 * k + 1] = items[1];\n"
+    "        items[0] = place;\n"
+    "        items[1] = number;\n"
+    "        cv_sink(items, 0, k);\n"
+    "    }\n"
+    "}\n\n"
+    "/* The address of an element, by its number in row-major order. */\n"
+    "static const unsigned char *cv_element(int ndim, const int64_t *size, const unsigned char "
+    "*from,\n"
+    "    const int64_t *step, int64_t number)\n"
+    "{\n"
+    "    int d;\n\n"
+    "    for (d = ndim - 1; d >= 0; d--) {\n"
+    "        from += number % size[d] * step[d];\n"
+    "        number /= size[d];\n"
+    "    }\n"
+    "    return from;\n"
+    "}\n\n";
+
 static const char gather_text[] =
-    "/* 1 where an index is out of range. */\n"
+    "/* 1 where an index is out of range.  scratch: a place, a number and a value for each "
+    "element. */\n"
     "static int cv_gather_%1$s(int ndim, const int64_t *size, const unsigned char *dense, "
     "const int64_t *ds,\n"
     "    unsigned char *table, const int64_t *ts, const unsigned char *index, const int64_t "
     "*xs, int is32,\n"
     "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
     "{\n"
-    "    const unsigned char *t = table, *d = dense, *x = index, *t2, *d2, *x2;\n"
-    "    int64_t at[64] = {0}, at2[64], place, other, n;\n"
-    "    %2$s *found = scratch;\n\n"
+    "    const unsigned char *t = table, *d = dense, *x = index;\n"
+    "    int64_t at[64] = {0}, *items = scratch, place, n = 0, from, to;\n"
+    "    %2$s *found;\n\n"
     "    if (cv_is_empty(ndim, size))\n        return 0;\n"
     "    do {\n"
-    "        if (cv_place(x, is32, wraps, unit, extent) < 0)\n            return 1;\n"
+    "        place = cv_place(x, is32, wraps, unit, extent);\n"
+    "        if (place < 0)\n            return 1;\n"
+    "        items[2 * n] = t + place - table;\n"
+    "        items[2 * n + 1] = n;\n"
+    "        n++;\n"
     "    } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
-    "    do {\n"
-    "        place = t + cv_place(x, is32, wraps, unit, extent) - table;\n"
-    "        memset(at2, 0, sizeof at2);\n"
-    "        t2 = table;\n        d2 = dense;\n        x2 = index;\n"
-    "        n = 0;\n"
-    "        do {\n"
-    "            other = t2 + cv_place(x2, is32, wraps, unit, extent) - table;\n"
-    "            if (other == place && n == 0 && d2 != d)\n"
-    "                break;\n" /* an earlier element did this place */
-    "            if (other == place)\n"
-    "                found[n++] = *(const %2$s *)(const void *)d2;\n"
-    "        } while (cv_next(ndim, size, at2, &t2, ts, &d2, ds, &x2, xs));\n"
-    "        if (n)\n"
-    "            *(%2$s *)(void *)(table + place) += %3$s;\n"
-    "    } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
+    "    cv_sort(items, n);\n"
+    "    found = (%2$s *)(void *)(items + 2 * n);\n"
+    "    for (from = 0; from < n; from = to) {\n"
+    "        for (to = from; to < n && items[2 * to] == items[2 * from]; to++)\n"
+    "            found[to - from] = *(const %2$s *)(const void *)cv_element(ndim, size, dense, "
+    "ds, items[2 * to + 1]);\n"
+    "        *(%2$s *)(void *)(table + items[2 * from]) += %3$s;\n"
+    "    }\n"
     "    return 0;\n"
     "}\n\n";
 
@@ -899,10 +950,12 @@ static void put_places(const plan_job *j, cr_text *out)
 {
     if (j->reads | j->adds)
         cr_text_put(out, place_text);
+    if (j->adds)
+        cr_text_put(out, sort_text);
     for (int t = 0; t < 16; t++) {
         const char *const with[] = {cr_dtype_name((cr_dtype)t), cr_c_type((cr_dtype)t),
-                                    t == CR_F64 ? "cv_fold_column_add_f64(found, n)"
-                                                : "cv_fold_column_add_f32(found, n)"};
+                                    t == CR_F64 ? "cv_fold_column_add_f64(found, to - from)"
+                                                : "cv_fold_column_add_f32(found, to - from)"};
         if (j->reads >> t & 1)
             put_text(out, read_text, with);
         if (j->adds >> t & 1 && t == CR_I64)

@@ -131,6 +131,35 @@ class Pools(nn.Module):
                 F.adaptive_avg_pool2d(x, (2, 4)), F.max_pool2d(x, 3, 2, 1), F.max_pool1d(x[:, 1], 2), F.adaptive_max_pool2d(x, 3))
 
 
+class Sums(nn.Module):
+    """Sums at places that several elements have, of values that are broadcast and of others."""
+
+    def forward(self, i, x, v):
+        return (torch.zeros(5).scatter_add(0, i, torch.ones(()).expand(6)), torch.zeros(5).index_add(0, i, v.expand(6)),
+                torch.zeros(5, 3).index_add(0, i, v.expand(6, 3)), torch.zeros(5, 3).index_add(0, i, x[:, :1].expand(6, 3)),
+                torch.zeros(5, 3).index_add(0, i, x[1].expand(6, 3)), torch.zeros(5).index_put((i,), v[0], accumulate=True),
+                torch.zeros(5, 3).index_put((i,), x[0], accumulate=True), torch.ones(5, 3).index_add(0, i, x),
+                torch.ones(3, 5).index_add(1, i, x.t()), torch.zeros(5, 3).scatter_add(0, i[:, None].expand(6, 3), x),
+                torch.zeros(5, dtype=torch.float64).index_add(0, i, v.double().expand(6)))
+
+
+class Adds(nn.Module):
+    def __init__(self, places):
+        super().__init__()
+        self.places = places
+
+    def forward(self, i, x):
+        return torch.zeros(self.places, 2).index_add(0, i, x), torch.zeros(2, 2).index_add(0, (i > 300).long(), x)
+
+
+class Bounds(nn.Module):
+    """Numbers whose bits are those of the least integer."""
+
+    def forward(self, x):
+        return (x.double() + -0.0, torch.full((3,), -0.0, dtype=torch.float64) * x.double(), torch.full((3,), -2**63) + x.long(),
+                torch.full((3,), 2**63 - 1) - x.long(), torch.full((3,), -2**31 - 1) + x.long())
+
+
 def lstm():
     return First(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True))
 
@@ -142,6 +171,9 @@ MODELS = {
     "long rows": (Folds, lambda: (torch.randn(3, 20000),), False),
     "long columns": (Folds, lambda: (torch.randn(1300, 3),), False),
     "means": (lambda: Means(3), lambda: (torch.randn(50, 3),), False),
+    "sums": (Sums, lambda: (torch.tensor([1, 1, 3, 1, 0, 3]), torch.randn(6, 3), torch.tensor([2.7])), False),
+    "sums of many": (lambda: Adds(700), lambda: (torch.randint(0, 700, (3000,)), torch.randn(3000, 2)), False),
+    "bounds": (Bounds, lambda: (torch.tensor([-0.0, 1, 2]),), False),
     "embedding": (lambda: nn.Embedding(7, 3), lambda: (torch.tensor([1, 2, 0, 6]),), False),
     "norms": (lambda: nn.Sequential(nn.LayerNorm(8), nn.Softmax(-1), nn.RMSNorm(8)), lambda: (torch.randn(3, 5, 8),), False),
     "turned": (lambda: nn.Flatten(), lambda: (torch.randn(3, 5, 8),), False),
