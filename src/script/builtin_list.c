@@ -147,7 +147,7 @@ static cr_status list_set(cr_scall *c)
     int64_t i = list_position(c->arg->list, &c->arg[1]);
     if (i < 0)
         return list_out_of_range();
-    cr_ivalue_set(&c->arg->list->at[i], cr_ivalue_keep(c->arg[2]));
+    cr_ilist_set(c->arg->list, (size_t)i, cr_ivalue_keep(c->arg[2]));
     return c->outs ? list_give(c, cr_ivalue_keep(*c->arg)) : CR_OK;
 }
 
@@ -178,8 +178,8 @@ static cr_status list_repeat(cr_scall *c)
     if (once && n > LIST_MOST / (int64_t)once)
         return cr_fail(CR_MEMORY, "a list of %zu items cannot be repeated %lld times", once,
                        (long long)n);
-    while (n < 1 && l->len)
-        cr_ivalue_drop(l->at[--l->len]);
+    if (n < 1)
+        cr_ilist_clear(l);
     for (; n > 1; n--)
         for (size_t i = 0; i < once; i++)
             CR_TRY(cr_ilist_append(l, cr_ivalue_keep(l->at[i])));
@@ -333,12 +333,7 @@ static cr_status list_reverse(cr_scall *c)
 {
     if (!list_is(c, 0))
         return cr_builtin_misfit(c);
-    cr_ilist *l = c->arg->list;
-    for (size_t i = 0; i < l->len / 2; i++) {
-        cr_ivalue kept = l->at[i];
-        l->at[i] = l->at[l->len - 1 - i];
-        l->at[l->len - 1 - i] = kept;
-    }
+    cr_ilist_reverse(c->arg->list);
     return CR_OK;
 }
 
@@ -365,14 +360,8 @@ static cr_status list_merge(const cr_scall *c, cr_ivalue *at, cr_ivalue *room, s
 /* Gives the list the sorted items.  A method __lt__ may have changed its length. */
 static cr_status list_replace(cr_ilist *l, cr_ivalue *items, size_t n)
 {
-    if (l->len != n)
-        return cr_fail(CR_VALUE, "list modified during sort");
-    for (size_t i = 0; i < n; i++) {
-        cr_ivalue old = l->at[i];
-        l->at[i] = items[i];
-        items[i] = old;
-    }
-    return CR_OK;
+    return cr_ilist_exchange(l, items, n) ? CR_OK
+                                          : cr_fail(CR_VALUE, "list modified during sort");
 }
 
 static bool list_has_less(const cr_sclass *cls)

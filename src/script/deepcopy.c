@@ -53,51 +53,81 @@ done:
     return st;
 }
 
-static cr_status copy_later(copier *c, const cr_ivalue *from, cr_ivalue *to)
+/* Takes `from`, also on failure. */
+static cr_status copy_later(copier *c, cr_ivalue from, cr_ivalue *to)
 {
-    CR_TRY(cr_vec_reserve(c, 1));
-    cr_vec_put(c, ((copy_job){.from = cr_ivalue_keep(*from), .to = to}));
-    return CR_OK;
+    cr_status st = cr_vec_reserve(c, 1);
+
+    if (st)
+        cr_ivalue_drop(from);
+    else
+        cr_vec_put(c, ((copy_job){.from = from, .to = to}));
+    return st;
 }
 
-/* The copy takes its place before its items are copied: a failure then frees it. */
-static cr_status copy_list(copier *c, const cr_ilist *from, cr_ivalue *to)
+/* The copy takes its place before its items are copied: a failure then frees it.  The items are
+ * those of one time: a program of another thread may change the list meanwhile. */
+static cr_status copy_list(copier *c, cr_ilist *from, cr_ivalue *to)
 {
     bool tuple = from->box.kind == CR_IV_TUPLE;
+    cr_ivalue *item = NULL;
+    size_t n = 0;
+    cr_status st;
 
-    CR_TRY(tuple ? cr_ituple_new(to, from->type, from->len)
-                 : cr_ilist_new(to, from->type, from->len));
-    for (size_t i = 0; !tuple && i < from->len; i++)
-        CR_TRY(cr_ilist_append(to->list, cr_iv_none()));
-    for (size_t i = from->len; i-- > 0;)
-        CR_TRY(copy_later(c, &from->at[i], &to->list->at[i]));
-    return CR_OK;
+    CR_GO(cr_ilist_snapshot(from, &item, &n));
+    CR_GO(tuple ? cr_ituple_new(to, from->type, n) : cr_ilist_new(to, from->type, n));
+    for (size_t i = 0; !tuple && i < n; i++)
+        CR_GO(cr_ilist_append(to->list, cr_iv_none()));
+    while (n) {
+        n--;
+        CR_GO(copy_later(c, item[n], &to->list->at[n]));
+    }
+done:
+    if (item)
+        cr_ivalues_drop(item, n);
+    cr_free(item);
+    return st;
 }
 
 static cr_status copy_one(copier *c, const cr_ivalue *from, cr_ivalue *to);
 
 /* Keys have no items. */
-static cr_status copy_dict(copier *c, const cr_idict *from, cr_ivalue *to)
+static cr_status copy_keys(copier *c, const cr_iitem *item, size_t n, cr_idict *to)
 {
-    CR_TRY(cr_idict_new(to, from->type));
-    for (size_t i = 0; i < from->len; i++) {
+    for (size_t i = 0; i < n; i++) {
         cr_ivalue key = cr_iv_none();
-        CR_TRY(copy_one(c, &from->at[i].key, &key));
-        CR_TRY(cr_idict_set(to->dict, key, cr_iv_none()));
+        CR_TRY(copy_one(c, &item[i].key, &key));
+        CR_TRY(cr_idict_set(to, key, cr_iv_none()));
     }
-    for (size_t i = from->len; i-- > 0;)
-        CR_TRY(copy_later(c, &from->at[i].value, &to->dict->at[i].value));
     return CR_OK;
+}
+
+/* As copy_list(). */
+static cr_status copy_dict(copier *c, cr_idict *from, cr_ivalue *to)
+{
+    cr_iitem *item = NULL;
+    size_t n = 0;
+    cr_status st;
+
+    CR_GO(cr_idict_snapshot(from, &item, &n));
+    CR_GO(cr_idict_new(to, from->type));
+    CR_GO(copy_keys(c, item, n, to->dict));
+    for (size_t i = n; i-- > 0;)
+        CR_GO(copy_later(c, cr_ivalue_keep(item[i].value), &to->dict->at[i].value));
+done:
+    for (size_t i = 0; i < n; i++) {
+        cr_ivalue_drop(item[i].key);
+        cr_ivalue_drop(item[i].value);
+    }
+    cr_free(item);
+    return st;
 }
 
 static cr_status copy_object(copier *c, cr_iobject *from, cr_ivalue *to)
 {
     CR_TRY(cr_iobject_new(to, from->type, from->unit, from->len));
     for (size_t i = from->len; i-- > 0;) {
-        cr_ivalue now = cr_islot_get(&from->slot[i]);
-        cr_status st = copy_later(c, &now, &to->object->slot[i]);
-        cr_ivalue_drop(now);
-        CR_TRY(st);
+        CR_TRY(copy_later(c, cr_islot_get(&from->slot[i]), &to->object->slot[i]));
     }
     return CR_OK;
 }

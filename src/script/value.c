@@ -8,6 +8,42 @@
 #include <pthread.h>
 #include <string.h>
 
+/* --- locks --- */
+
+/* Slots and containers share locks, by their addresses.  One thread has one lock at a time. */
+enum { VALUE_LOCKS = 16 };
+#define VALUE_LOCKS_4                                                                          \
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,           \
+        PTHREAD_MUTEX_INITIALIZER
+static pthread_mutex_t value_locks[VALUE_LOCKS] = {VALUE_LOCKS_4, VALUE_LOCKS_4, VALUE_LOCKS_4,
+                                                   VALUE_LOCKS_4};
+
+static pthread_mutex_t *value_lock_of(const void *at)
+{
+    return &value_locks[((uintptr_t)at / sizeof(cr_ivalue)) % VALUE_LOCKS];
+}
+
+cr_ivalue cr_islot_get(cr_ivalue *slot)
+{
+    pthread_mutex_t *lock = value_lock_of(slot);
+
+    pthread_mutex_lock(lock);
+    cr_ivalue v = cr_ivalue_keep(*slot);
+    pthread_mutex_unlock(lock);
+    return v;
+}
+
+void cr_islot_set(cr_ivalue *slot, cr_ivalue v)
+{
+    pthread_mutex_t *lock = value_lock_of(slot);
+
+    pthread_mutex_lock(lock);
+    cr_ivalue old = *slot;
+    *slot = v;
+    pthread_mutex_unlock(lock);
+    cr_ivalue_drop(old);
+}
+
 /* --- refcounts --- */
 
 /* Adds the value's box to the list when its last reference is dropped here. */
@@ -82,42 +118,6 @@ void cr_ivalues_drop(cr_ivalue *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         cr_ivalue_drop(v[i]);
-}
-
-/* --- slots --- */
-
-/* Slots share locks, by their addresses. */
-enum { VALUE_LOCKS = 16 };
-#define VALUE_LOCKS_4                                                                          \
-    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,           \
-        PTHREAD_MUTEX_INITIALIZER
-static pthread_mutex_t value_locks[VALUE_LOCKS] = {VALUE_LOCKS_4, VALUE_LOCKS_4, VALUE_LOCKS_4,
-                                                   VALUE_LOCKS_4};
-
-static pthread_mutex_t *value_lock_of(const cr_ivalue *slot)
-{
-    return &value_locks[((uintptr_t)slot / sizeof *slot) % VALUE_LOCKS];
-}
-
-cr_ivalue cr_islot_get(cr_ivalue *slot)
-{
-    pthread_mutex_t *lock = value_lock_of(slot);
-
-    pthread_mutex_lock(lock);
-    cr_ivalue v = cr_ivalue_keep(*slot);
-    pthread_mutex_unlock(lock);
-    return v;
-}
-
-void cr_islot_set(cr_ivalue *slot, cr_ivalue v)
-{
-    pthread_mutex_t *lock = value_lock_of(slot);
-
-    pthread_mutex_lock(lock);
-    cr_ivalue old = *slot;
-    *slot = v;
-    pthread_mutex_unlock(lock);
-    cr_ivalue_drop(old);
 }
 
 /* --- making --- */
@@ -231,36 +231,98 @@ cr_status cr_ilist_append(cr_ilist *l, cr_ivalue v) { return cr_ilist_insert(l, 
 
 cr_status cr_ilist_insert(cr_ilist *l, size_t at, cr_ivalue v)
 {
-    cr_status st = value_reserve(l, 1);
+    pthread_mutex_t *lock = value_lock_of(l);
 
-    if (st) {
-        cr_ivalue_drop(v);
-        return st;
+    pthread_mutex_lock(lock);
+    cr_status st = value_reserve(l, 1);
+    if (!st) {
+        memmove(l->at + at + 1, l->at + at, (l->len - at) * sizeof *l->at);
+        l->at[at] = v;
+        l->len++;
     }
-    memmove(l->at + at + 1, l->at + at, (l->len - at) * sizeof *l->at);
+    pthread_mutex_unlock(lock);
+    if (st)
+        cr_ivalue_drop(v);
+    return st;
+}
+
+void cr_ilist_set(cr_ilist *l, size_t at, cr_ivalue v)
+{
+    pthread_mutex_t *lock = value_lock_of(l);
+
+    pthread_mutex_lock(lock);
+    cr_ivalue old = l->at[at];
     l->at[at] = v;
-    l->len++;
-    return CR_OK;
+    pthread_mutex_unlock(lock);
+    cr_ivalue_drop(old);
 }
 
 cr_ivalue cr_ilist_take(cr_ilist *l, size_t at)
 {
-    cr_ivalue v = l->at[at];
+    pthread_mutex_t *lock = value_lock_of(l);
 
+    pthread_mutex_lock(lock);
+    cr_ivalue v = l->at[at];
     l->len--;
     memmove(l->at + at, l->at + at + 1, (l->len - at) * sizeof *l->at);
+    pthread_mutex_unlock(lock);
     return v;
 }
 
 void cr_ilist_clear(cr_ilist *l)
 {
+    pthread_mutex_t *lock = value_lock_of(l);
+
+    pthread_mutex_lock(lock);
     size_t n = l->len;
     cr_ivalue *at = l->at;
-
     l->at = NULL;
     l->len = l->cap = 0;
+    pthread_mutex_unlock(lock);
     cr_ivalues_drop(at, n);
     cr_free(at);
+}
+
+void cr_ilist_reverse(cr_ilist *l)
+{
+    pthread_mutex_t *lock = value_lock_of(l);
+
+    pthread_mutex_lock(lock);
+    for (size_t i = 0; i < l->len / 2; i++) {
+        cr_ivalue kept = l->at[i];
+        l->at[i] = l->at[l->len - 1 - i];
+        l->at[l->len - 1 - i] = kept;
+    }
+    pthread_mutex_unlock(lock);
+}
+
+bool cr_ilist_exchange(cr_ilist *l, cr_ivalue *item, size_t n)
+{
+    pthread_mutex_t *lock = value_lock_of(l);
+
+    pthread_mutex_lock(lock);
+    bool fits = l->len == n;
+    for (size_t i = 0; fits && i < n; i++) {
+        cr_ivalue old = l->at[i];
+        l->at[i] = item[i];
+        item[i] = old;
+    }
+    pthread_mutex_unlock(lock);
+    return fits;
+}
+
+cr_status cr_ilist_snapshot(cr_ilist *l, cr_ivalue **at, size_t *len)
+{
+    pthread_mutex_t *lock = value_lock_of(l);
+
+    pthread_mutex_lock(lock);
+    cr_ivalue *made = cr_alloc((l->len + 1) * sizeof *made);
+    *len = made ? l->len : 0;
+    for (size_t i = 0; i < *len; i++)
+        made[i] = cr_ivalue_keep(l->at[i]);
+    pthread_mutex_unlock(lock);
+    *at = made;
+    return made ? CR_OK : CR_MEMORY;
 }
 
 void cr_iobject_clear(cr_iobject *o)
@@ -429,52 +491,84 @@ cr_ivalue *cr_idict_find(const cr_idict *d, const cr_ivalue *key)
     return i < d->len ? &d->at[i].value : NULL;
 }
 
-cr_status cr_idict_set(cr_idict *d, cr_ivalue key, cr_ivalue value)
+/* Puts the item in the dict; *old is what it replaces: the key given and the value before. */
+static cr_status dict_put(cr_idict *d, cr_ivalue key, cr_ivalue value, cr_iitem *old)
 {
-    cr_ivalue *old = cr_idict_find(d, &key);
-    cr_status st = old ? CR_OK : dict_reserve(d);
+    cr_ivalue *at = cr_idict_find(d, &key);
 
-    if (st || old)
-        cr_ivalue_drop(key);
-    if (st) {
-        cr_ivalue_drop(value);
-        return st;
-    }
-    if (old) {
-        cr_ivalue_set(old, value);
+    if (at) {
+        *old = (cr_iitem){key, *at};
+        *at = value;
         return CR_OK;
     }
+    CR_TRY(dict_reserve(d));
     if (d->slot)
         d->slot[dict_slot(d, &key)] = (uint32_t)d->len + 1;
     d->at[d->len++] = (cr_iitem){key, value};
     return CR_OK;
 }
 
+cr_status cr_idict_set(cr_idict *d, cr_ivalue key, cr_ivalue value)
+{
+    cr_iitem old = {cr_iv_none(), cr_iv_none()};
+    pthread_mutex_t *lock = value_lock_of(d);
+
+    pthread_mutex_lock(lock);
+    cr_status st = dict_put(d, key, value, &old);
+    pthread_mutex_unlock(lock);
+    if (st)
+        old = (cr_iitem){key, value};
+    cr_ivalue_drop(old.key);
+    cr_ivalue_drop(old.value);
+    return st;
+}
+
 bool cr_idict_take(cr_idict *d, const cr_ivalue *key, cr_iitem *out)
 {
-    size_t i = dict_index(d, key);
+    pthread_mutex_t *lock = value_lock_of(d);
 
-    if (i >= d->len)
-        return false;
-    *out = d->at[i];
-    d->len--;
-    memmove(d->at + i, d->at + i + 1, (d->len - i) * sizeof *d->at);
-    if (d->slot)
-        dict_fill_slots(d);
-    return true;
+    pthread_mutex_lock(lock);
+    size_t i = dict_index(d, key);
+    bool found = i < d->len;
+    if (found) {
+        *out = d->at[i];
+        d->len--;
+        memmove(d->at + i, d->at + i + 1, (d->len - i) * sizeof *d->at);
+        if (d->slot)
+            dict_fill_slots(d);
+    }
+    pthread_mutex_unlock(lock);
+    return found;
 }
 
 void cr_idict_clear(cr_idict *d)
 {
-    cr_idict old = *d;
+    pthread_mutex_t *lock = value_lock_of(d);
 
+    pthread_mutex_lock(lock);
+    cr_idict old = *d;
     d->at = NULL;
     d->slot = NULL;
     d->len = d->cap = d->slots = 0;
+    pthread_mutex_unlock(lock);
     for (size_t i = 0; i < old.len; i++) {
         cr_ivalue_drop(old.at[i].key);
         cr_ivalue_drop(old.at[i].value);
     }
     cr_free(old.at);
     cr_free(old.slot);
+}
+
+cr_status cr_idict_snapshot(cr_idict *d, cr_iitem **at, size_t *len)
+{
+    pthread_mutex_t *lock = value_lock_of(d);
+
+    pthread_mutex_lock(lock);
+    cr_iitem *made = cr_alloc((d->len + 1) * sizeof *made);
+    *len = made ? d->len : 0;
+    for (size_t i = 0; i < *len; i++)
+        made[i] = (cr_iitem){cr_ivalue_keep(d->at[i].key), cr_ivalue_keep(d->at[i].value)};
+    pthread_mutex_unlock(lock);
+    *at = made;
+    return made ? CR_OK : CR_MEMORY;
 }

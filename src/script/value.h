@@ -190,13 +190,22 @@ CR_MUST cr_status cr_imember_new(cr_ivalue *out, const struct cr_stype *type, in
                                  cr_ivalue name, cr_ivalue value);
 
 /* --- lists --- */
+/* The functions that change a list or dict take its lock, so that cr_ilist_snapshot and
+ * cr_idict_snapshot may read it in another thread.  Other readers have no lock. */
 /* Appends `v`, which is taken also on failure. */
 CR_MUST cr_status cr_ilist_append(cr_ilist *l, cr_ivalue v);
 /* Inserts `v`, which is taken also on failure, before item `at` (at most l->len). */
 CR_MUST cr_status cr_ilist_insert(cr_ilist *l, size_t at, cr_ivalue v);
+/* Replaces item `at` by `v`, which is taken. */
+void cr_ilist_set(cr_ilist *l, size_t at, cr_ivalue v);
 /* Removes item `at` and gives its reference to the caller. */
 cr_ivalue cr_ilist_take(cr_ilist *l, size_t at);
 void cr_ilist_clear(cr_ilist *l);
+void cr_ilist_reverse(cr_ilist *l);
+/* Exchanges the items for n others; false, and nothing changes, when their numbers differ. */
+bool cr_ilist_exchange(cr_ilist *l, cr_ivalue *item, size_t n);
+/* The items at one time, each with one more reference, in an array for cr_free. */
+CR_MUST cr_status cr_ilist_snapshot(cr_ilist *l, cr_ivalue **at, size_t *len);
 
 /* --- dicts --- */
 /* The value under the key, borrowed until the dict changes; NULL when there is none. */
@@ -206,6 +215,8 @@ CR_MUST cr_status cr_idict_set(cr_idict *d, cr_ivalue key, cr_ivalue value);
 /* Removes the key's item and gives its references to the caller; false when there is none. */
 bool cr_idict_take(cr_idict *d, const cr_ivalue *key, cr_iitem *out);
 void cr_idict_clear(cr_idict *d);
+/* As cr_ilist_snapshot. */
+CR_MUST cr_status cr_idict_snapshot(cr_idict *d, cr_iitem **at, size_t *len);
 
 /* Sets all slots to None: ends cycles through the object. */
 void cr_iobject_clear(cr_iobject *o);

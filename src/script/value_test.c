@@ -2,6 +2,7 @@
 #include "base/test.h"
 #include "script/unit.h"
 #include "script/value.h"
+#include <pthread.h>
 #include <stdio.h>
 
 static cr_ivalue text(const char *s)
@@ -182,4 +183,64 @@ TEST(a_failed_append_drops_its_value)
     EQ(l.list->len, 0);
     cr_ivalue_drop(s);
     cr_ivalue_drop(l);
+}
+
+typedef struct {
+    cr_ivalue list, dict;
+    bool failed;
+} changed_items;
+
+static void *change_items(void *context)
+{
+    changed_items *c = context;
+
+    for (int i = 0; i < 40000 && !c->failed; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "k%d", i % 50);
+        cr_ivalue key = text(name);
+        c->failed = cr_ilist_append(c->list.list, text("item")) ||
+                    cr_idict_set(c->dict.dict, cr_ivalue_keep(key), text("value"));
+        cr_ilist_set(c->list.list, 0, text("first"));
+        cr_ilist_reverse(c->list.list);
+        cr_iitem item;
+        if (i % 3 == 0 && cr_idict_take(c->dict.dict, &key, &item)) {
+            cr_ivalue_drop(item.key);
+            cr_ivalue_drop(item.value);
+        }
+        if (i % 70 == 69) {
+            cr_ilist_clear(c->list.list);
+            cr_idict_clear(c->dict.dict);
+        } else if (i % 5 == 4) {
+            cr_ivalue_drop(cr_ilist_take(c->list.list, 0));
+        }
+        cr_ivalue_drop(key);
+    }
+    return NULL;
+}
+
+TEST(deep_copies_are_made_while_another_thread_changes_the_items)
+{
+    changed_items c = {.failed = false};
+    cr_ivalue both, copy;
+    pthread_t thread;
+
+    OK(cr_ilist_new(&c.list, NULL, 0));
+    OK(cr_idict_new(&c.dict, NULL));
+    OK(cr_ituple_new(&both, NULL, 2));
+    both.list->at[0] = c.list;
+    both.list->at[1] = c.dict;
+    EQ(pthread_create(&thread, NULL, change_items, &c), 0);
+    for (int i = 0; i < 2000; i++) {
+        OK(cr_ivalue_deepcopy(&copy, &both));
+        const cr_ilist *l = copy.list->at[0].list;
+        const cr_idict *d = copy.list->at[1].dict;
+        for (size_t k = 0; k < l->len; k++)
+            EQ(l->at[k].kind, CR_IV_STRING);
+        for (size_t k = 0; k < d->len; k++)
+            EQ(d->at[k].value.string->len, 5);
+        cr_ivalue_drop(copy);
+    }
+    EQ(pthread_join(thread, NULL), 0);
+    CHECK(!c.failed);
+    cr_ivalue_drop(both);
 }

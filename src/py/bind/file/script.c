@@ -2566,7 +2566,7 @@ static int script_items_set(PyObject *self, PyObject *at, PyObject *x)
     cr_ivalue *found = script_item_at(v, at);
     if (!found)
         return cr_ivalue_drop(made), -1;
-    cr_ivalue_set(found, made);
+    cr_ilist_set(v->list, (size_t)(found - v->list->at), made);
     return 0;
 }
 
