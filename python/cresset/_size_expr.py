@@ -202,6 +202,8 @@ def _powers(m, name, python=False):
 
 
 def _atom_file_text(atom):
+    if isinstance(atom, str) and atom.startswith("zuf"):
+        return f"Symbol('{atom}')"
     if isinstance(atom, str):
         return f"Symbol('{atom}', positive=True, integer=True)" if atom[0] != "u" else f"Symbol('{atom}', integer=True)"
     return f"{_FILE_NAMES[atom[0]]}({', '.join(e.file_text() for e in atom[1])})"

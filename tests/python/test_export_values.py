@@ -1,6 +1,8 @@
 """Numbers and sizes that depend on elements, in exported programs: each program computes what its module computes, for inputs with
 other elements and sizes, before and after a file."""
 import io
+import json
+import zipfile
 
 import cresset as torch
 import pytest
@@ -135,6 +137,88 @@ def test_a_fact_of_an_element_and_a_size_in_a_branch_is_refused():
         return z[0] + k
     with pytest.raises(GuardOnDataDependentSymNode):
         export(Function(_closing(branch, lambda y, z: z[0] * 1)), _CALLS[0])
+
+def count(x):
+    return x[x > 0].shape[0]
+
+
+_MASKS = [(I([1., 2, 3]),), (I([0., 0, 3]),), (I([0., 0, 0]),)]
+PROGRAMS.update({
+    "a tensor of a size": (lambda x: torch.tensor(count(x)), _MASKS, False),
+    "a tensor of a list": (lambda x: torch.tensor([count(x), 1.5]) * 2, _MASKS, False),
+    "a tensor of nested lists": (lambda x: torch.tensor([[count(x), 1], [2, count(x) * 2 + 1]]), _MASKS, False),
+    "a tensor of a dtype": (lambda x: torch.tensor([count(x)], dtype=torch.float64) / 3, _MASKS, False),
+    "as_tensor": (lambda x: torch.as_tensor(count(x)) + x, _MASKS, False),
+    "asarray": (lambda x: torch.asarray([count(x), 2]), _MASKS, False),
+    "new_tensor": (lambda x: x.new_tensor([count(x)]), _MASKS, False),
+    "a tensor of a float": (lambda x: torch.tensor(x.sum().item()) * 2, _MASKS, False),
+    "a tensor of an element": (lambda x: torch.tensor(x.sum().long().item()) * 2, _MASKS, False),
+    "a tensor of elements": (lambda x: torch.tensor(x.long().tolist()), _MASKS, False),
+    "an index by numbers": (lambda x: x[[x.long()[0].item(), 2]], [(I([1., 2, 3]),), (I([0., 0, 3]),), (I([2., 0, 0]),)], False),
+    "nonzero_static": (lambda x: torch.nonzero_static(x, size=2), _MASKS, False),
+    "more rows than elements": (lambda x: torch.nonzero_static(x, size=4, fill_value=7), _MASKS, False),
+})
+
+
+@pytest.mark.parametrize("function, operator", [
+    (lambda y, x: len(torch.chunk(y, 2)) * x, "chunk"), (lambda y, x: torch.cat([c.sum()[None] for c in y.chunk(2)]), "chunk"),
+    (lambda y, x: [t * 2 for t in y.split(2)], "split"), (lambda y, x: y.unbind(0), "unbind"), (lambda y, x: [t + 1 for t in y], "unbind"),
+    (lambda y, x: torch.stack([t for t in y[:2]]), "unbind")])
+def test_a_count_of_results_that_an_element_decides_is_refused(function, operator):
+    with pytest.raises(GuardOnDataDependentSymNode, match=f"number of results of {operator}"):
+        export(Function(lambda x: function(x[x > 0], x)), _MASKS[0])
+
+
+def test_a_fixed_count_of_results():
+    def f(x):
+        y = x[x > 0]
+        return [t.sum() for t in torch.tensor_split(y, 2)], y[:, None].expand(-1, 4).chunk(2, 1)
+    program = export(Function(f), _MASKS[0])
+    for call in _MASKS:
+        assert equal(program.module()(*call), f(*call))
+
+
+def _file_json(program):
+    buffer = io.BytesIO()
+    save(program, buffer)
+    with zipfile.ZipFile(buffer) as archive:
+        found, = (name for name in archive.namelist() if name.endswith("models/model.json"))
+        return json.loads(archive.read(found))
+
+
+def test_conditions_and_floats_stand_in_files_as_in_torchs():
+    def f(x):
+        a, b = x.tolist()
+        torch._check(a >= 0)
+        torch._check(b >= 0)
+        torch._check(a + b <= 6)
+        return torch.ones(a + b), torch.zeros(6)[:a]
+    program = export(Function(f), (I([1, 2]),))
+    for found in (program, again(program)):
+        model = _file_json(found)
+        graph = model["graph_module"]["graph"]
+        texts = {x["as_expr"]["expr_str"] for x in graph["sym_bool_values"].values()}
+        assert {"GreaterThan(Symbol('u0', integer=True), Integer(0))", "LessThan(Symbol('u0', integer=True), Integer(6))",
+                "GreaterThan(Symbol('u1', integer=True), Integer(0))", "LessThan(Symbol('u1', integer=True), Integer(6))"} < texts
+        names = {a["arg"][k]["as_name"] for node in graph["nodes"] for a in node["inputs"] for k in a["arg"] if k == "as_sym_bool"}
+        assert names and names == graph["sym_bool_values"].keys()
+        assert model["range_constraints"] == {"u0": {"min_val": 0, "max_val": 6}, "u1": {"min_val": 0, "max_val": 6}}  # torch's
+    model = _file_json(again(export(Function(lambda x: x * x.item()), (I(2.5),))))
+    assert model["graph_module"]["graph"]["sym_float_values"] == {"item": {"as_expr": {"expr_str": "Symbol('zuf0')", "hint": None}}}
+    assert model["range_constraints"] == {"zuf0": {"min_val": None, "max_val": None}}
+
+
+@pytest.mark.parametrize("x, ranges", [(I(2), "{u0: VR[-int_oo, int_oo]}"), (I(2.5), "{zuf0: VR[-int_oo, int_oo]}")])
+def test_numbers_without_facts_have_no_bounds(x, ranges):
+    program = export(Function(lambda x: x * x.item()), (x,))
+    assert str(program.range_constraints) == str(again(program).range_constraints) == ranges
+    assert equal(again(program).module()(-x), x * x)
+
+
+def test_decompositions_of_elements_are_refused():
+    for f in (lambda x: x[x > 1] * 2, lambda x: x * x[0].item()):
+        with pytest.raises(RuntimeError, match="run_decompositions: the program has (u0|zuf0), a number or size that depends on elements"):
+            export(Function(f), _MASKS[0]).run_decompositions()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -8,6 +8,7 @@ import hashlib
 
 from .._dynamo.exc import ConstraintViolationError, UserError
 from .._size_expr import Expr
+from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ._graph import number_expressions, takes, value_sizes
 from .dynamic_shapes import Dim
 from .exported_program import ValueRange
@@ -29,6 +30,9 @@ def symbol_name(source, taken):
     return f"s{n}"
 
 
+FILE_TESTS = {"==": "Equality", "!=": "Unequality", "<": "StrictLessThan", "<=": "LessThan", ">": "StrictGreaterThan", ">=": "GreaterThan"}
+
+
 class Condition:
     """left TEST right: a condition on sizes that a program's call has."""
 
@@ -42,6 +46,10 @@ class Condition:
             text = e.text(name, python=True)
             return text if e.is_number or e.is_symbol else text if text.startswith("(") and len(e.terms) == 1 else f"({text})"
         return f"{side(self.left)} {self.test} {side(self.right)}"
+
+    def file_text(self):
+        """The text that files have: LessThan(Symbol('u0', integer=True), Integer(6))."""
+        return f"{FILE_TESTS[self.test]}({self.left.file_text()}, {self.right.file_text()})"
 
     def holds(self, values):
         a, b = self.left.at(values), self.right.at(values)
@@ -170,11 +178,31 @@ class Constraints:
         self.found.append(Condition(Expr.symbol(s), "==", Expr.of(self.hint_of[s])))
         self.equal[s] = Expr.of(self.hint_of[s])
 
+    def _check_counts(self):
+        """Refuses an operator that gives as many tensors as an element says."""
+        known = {**{d.number: Expr.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}
+        hints = {**self.hint_of, **{s.name: s.hint for s in self.values.symbols.values()}}
+        ints = [s for s in self.values.symbols.values() if s.kind is int]
+        for some in [*([s] for s in ints), ints]:
+            for step in (1, 2, 4, -1, -2):
+                values = {**hints, **{s.name: s.hint + step for s in some}}
+                if any(s.lower is not None and values[s.name] < s.lower or s.upper is not None and values[s.name] > s.upper for s in some) \
+                        or any(values[s.name] < 0 for s in some) or not all(f.holds(values) for f in self.values.facts):
+                    continue
+                try:
+                    self.recorded.takes({k: e.at(values) for k, e in known.items()})
+                except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
+                    if "returns another number of tensors" in str(error):
+                        raise GuardOnDataDependentSymNode(self.values.refusal(f"number of results of {str(error).split()[0]}")) from error
+
     def _use_guards(self):
         known = {**{d.number: Expr.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}
         sized = self._value_sizes()
         exprs = number_expressions(self.recorded.numbers, known, sized)
         for test, a, b, holds in self.recorded.guards:
+            if None in (exprs[a], exprs[b]) and (self.values.is_element(self.recorded.numbers, a) or
+                                                 self.values.is_element(self.recorded.numbers, b)):
+                raise GuardOnDataDependentSymNode(self.values.refusal("expr"))
             if exprs[a] is None or exprs[b] is None or exprs[a].is_number and exprs[b].is_number:
                 continue
             condition = Condition(exprs[a], _TESTS[test, holds], exprs[b])
@@ -326,6 +354,7 @@ class Constraints:
         self._use_dims()
         self._check_small()
         self._add_values()
+        self._check_counts()
         if not self.dims:
             self._use_guards()
             return
@@ -381,7 +410,7 @@ class Constraints:
                 out[e] = ValueRange(d.bounds[0], d.bounds[1])
             for s in e.free_symbols:
                 out.setdefault(Expr.symbol(s), ValueRange(self.lower[s], self.upper[s]))
-        out.update({s.expr: ValueRange(s.lower, s.upper) for s in self.values.symbols.values() if s.kind is not float})
+        out.update({s.expr: ValueRange(s.lower, s.upper) for s in self.values.symbols.values()})
         return out
 
     def guards(self):

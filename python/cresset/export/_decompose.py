@@ -160,10 +160,20 @@ def _constants(recording, builder):
             builder.constant_placeholder(f"c_lifted_tensor_{count}", names[0], rest[0], f"lifted_tensor_{count}")
 
 
+def _refuse_elements(program):
+    """Refuses numbers and sizes that depend on elements, for which the graph cannot run again on fakes."""
+    for e in program.range_constraints:
+        name = next((s for s in e.free_symbols if s.startswith(("u", "zuf"))), None)
+        if name is not None:
+            raise RuntimeError(f"run_decompositions: the program has {name}, a number or size that depends on elements; "
+                               "export the decomposed operators instead")
+
+
 def decomposed(program, table):
     """The program, run again with the functions of a table."""
     if any(n.target is cresset.ops.higher_order.cond for n in program.graph.nodes):
         raise RuntimeError("run_decompositions: the program has a torch.cond, whose branches cannot be replaced")
+    _refuse_elements(program)
     recording = _Recording(program, dict(table))
     copies, _ = _split_copies(recording.graph)
     builder = _Builder(recording.graph, recording.mode, recording.interpreter, recording.expressions(), recording.hints)

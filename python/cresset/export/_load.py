@@ -3,6 +3,7 @@
 Nothing of the file is run.  Every field is checked when it is read, and each target is an operator of the table or of the
 program, or arithmetic on sizes.
 """
+import ast
 import io
 import json
 import keyword
@@ -20,6 +21,7 @@ from .._sym_int import symbolic
 from ..fx import Graph, GraphModule
 from ..fx.passes.shape_prop import _extract_tensor_metadata
 from ..utils._pytree import treespec_loads
+from ._constraints import FILE_TESTS, Condition
 from ._fakes import make_fake
 from ._graph import add_placeholder
 from ._schema import DTYPES, FORMATS, LAYOUTS, SCHEMA_VERSION, FormatError, named
@@ -83,6 +85,25 @@ def _number(x):
     except ValueError as error:
         _refuse(str(error))
     return expr, hint.get("as_int", 2) if isinstance(hint, dict) else 2
+
+
+def _parsed(text):
+    try:
+        return parse(text)
+    except ValueError as error:
+        _refuse(str(error))
+
+
+def _condition(text):
+    """The Condition of a text of a file; None for other truth values, which are not comparisons of two expressions."""
+    try:
+        tree = ast.parse(text[:10000], mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError, ValueError):
+        return _refuse(f"not a condition over sizes: {text[:100]!r}")
+    test = {name: test for test, name in FILE_TESTS.items()}.get(getattr(getattr(tree, "func", None), "id", None))
+    if test is None or len(tree.args) != 2:
+        return None
+    return Condition(_parsed(ast.unparse(tree.args[0])), test, _parsed(ast.unparse(tree.args[1])))
 
 
 def _device(x):
@@ -161,6 +182,14 @@ class _GraphReader:
         elif name in (self.found.get("sym_float_values") or {}):
             tag, value = _one(self.found["sym_float_values"][name])
             node.meta["val"] = _float(value if tag == "as_float" else (value.get("hint") or {}).get("as_float", 1.0))
+            if tag == "as_expr":
+                node.meta["expr"] = _parsed(_get(value, "expr_str", str))
+        elif name in (self.found.get("sym_bool_values") or {}):
+            tag, value = _one(self.found["sym_bool_values"][name])
+            node.meta["val"] = value is True if tag == "as_bool" else True
+            condition = _condition(_get(value, "expr_str", str)) if tag == "as_expr" else None
+            if condition is not None:
+                node.meta["condition"] = condition
         return node
 
     def keep(self, name, node):
@@ -417,7 +446,7 @@ def _ranges(found):
     for text, bounds in (found.get("range_constraints") or {}).items():
         try:
             low, high = bounds.get("min_val"), bounds.get("max_val")
-            out[parse(text)] = ValueRange(0 if low is None else int(low), None if high is None else int(high))
+            out[parse(text)] = ValueRange(None if low is None else int(low), None if high is None else int(high))
         except (ValueError, AttributeError, TypeError) as error:
             _refuse(f"range of {text[:50]!r}: {error}")
     return out

@@ -12,13 +12,16 @@ from .._archive import PyTorchFileWriter
 from ..utils._pytree import treespec_dumps
 from ._schema import (DTYPES, FORMATS, LAYOUTS, OPSET_VERSION, SCHEMA_VERSION, TORCH_VERSION, device_json, number_of,
                       target_name)
-from .graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
+from .graph_signature import (ConstantArgument, InputKind, OutputKind, SymBoolArgument, SymFloatArgument,
+                              SymIntArgument)
 
 _OUTPUTS = {OutputKind.BUFFER_MUTATION: ("buffer_mutation", "buffer_name"),
             OutputKind.PARAMETER_MUTATION: ("parameter_mutation", "parameter_name"),
             OutputKind.USER_INPUT_MUTATION: ("user_input_mutation", "user_input_name"),
             OutputKind.GRADIENT_TO_PARAMETER: ("gradient_to_parameter", "parameter_name"),
             OutputKind.GRADIENT_TO_USER_INPUT: ("gradient_to_user_input", "user_input_name")}
+
+_SYMBOLIC = {SymIntArgument: "as_sym_int", SymBoolArgument: "as_sym_bool", SymFloatArgument: "as_sym_float"}
 
 
 def _float(x):
@@ -30,6 +33,11 @@ def _size(n):
     if hasattr(n, "node"):
         return {"as_expr": {"expr_str": n.node.expr.file_text(), "hint": {"as_int": int(n)}}}
     return {"as_int": int(n)}
+
+
+def _expression(text):
+    """An expression of which no example value is known."""
+    return {"as_expr": {"expr_str": text, "hint": None}}
 
 
 def tensor_meta(x, offset=0):
@@ -152,7 +160,7 @@ def _is_item(node):
 
 def graph_json(module, signature=None, nested=False):
     """A graph, and the graphs inside of it."""
-    inputs, nodes, outputs, tensors, numbers, floats = [], [], [], {}, {}, {}
+    inputs, nodes, outputs, tensors, numbers, floats, truths = [], [], [], {}, {}, {}, {}
     constants = {s.arg.name: s.arg for s in signature.input_specs if isinstance(s.arg, ConstantArgument)} if signature else {}
     for node in module.graph.nodes:
         val = node.meta.get("val")
@@ -169,14 +177,18 @@ def graph_json(module, signature=None, nested=False):
         elif node.op == "call_function" and not _is_item(node):
             if _is_number_node(node):
                 if _number_kind(node) == "as_sym_float":
-                    floats[node.name] = {"as_float": _float(val)}
+                    expr = node.meta.get("expr")
+                    floats[node.name] = {"as_float": _float(val)} if expr is None else _expression(expr.file_text())
+                elif _number_kind(node) == "as_sym_bool":
+                    condition = node.meta.get("condition")
+                    truths[node.name] = {"as_bool": val} if condition is None else _expression(condition.file_text())
                 elif _number_kind(node) == "as_sym_int" and val is not None:
                     numbers[node.name] = _size(val)
             single = {"is_hop_single_tensor_return": False if getattr(node.target, "namespace", "") == "higher_order" else None}
             nodes.append({"target": target_name(node.target), "inputs": _named_inputs(node, module), "outputs": _outputs(node),
                           "metadata": _metadata(node), **single, "name": node.name})
     return {"inputs": inputs, "outputs": outputs, "nodes": nodes, "tensor_values": tensors, "sym_int_values": numbers,
-            "sym_bool_values": {}, "is_single_tensor_return": False, "custom_obj_values": {}, "sym_float_values": floats}
+            "sym_bool_values": truths, "is_single_tensor_return": False, "custom_obj_values": {}, "sym_float_values": floats}
 
 
 # --- the signature ---
@@ -184,7 +196,8 @@ def graph_json(module, signature=None, nested=False):
 def _spec_argument(arg):
     if isinstance(arg, ConstantArgument):
         return _scalar(arg.value)
-    return {"as_sym_int": {"as_name": arg.name}} if isinstance(arg, SymIntArgument) else {"as_tensor": {"name": arg.name}}
+    kind = _SYMBOLIC.get(type(arg))
+    return {kind: {"as_name": arg.name}} if kind else {"as_tensor": {"name": arg.name}}
 
 
 def _input_spec(spec):

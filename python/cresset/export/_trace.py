@@ -192,6 +192,7 @@ class Trace:
             with self.mode, self.sources, self._keep_calls():
                 out = self.mod(*args, **kwargs)
                 self.state.keep_assigned()
+            self.values.check_taken()
             self._check_grad_mode()
             return self._with_numbers(out)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:

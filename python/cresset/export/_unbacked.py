@@ -122,6 +122,7 @@ class Values:
         self.trace, self.hints = trace, hints
         self.symbols, self.facts, self.sites = {}, [], {}
         self.inside = self.is_paused = False
+        self.taken = None  # a number whose value in the example was needed
         self.known_dims, self.bounds = {}, {}  # of dims: {number: Expr}, {symbol: (least, greatest)}
         self.dim_hints = {}
         self.unsized = []  # recorders of branches with operands whose sizes vary
@@ -224,8 +225,12 @@ class Values:
         """Whether a symbol of the recording is computed of an element."""
         if type(x) is not _C.Symbol:
             return False
-        numbers, found = self.trace.running.numbers, []
-        for how, *of in numbers[:_C._symbol_of(x) + 1]:
+        return self.is_element(self.trace.running.numbers, _C._symbol_of(x))
+
+    def is_element(self, numbers, k):
+        """Whether the k-th number of a recording is computed of an element."""
+        found = []
+        for how, *of in numbers[:k + 1]:
             found.append(how == "input" or how not in ("size", "const") and any(found[i] for i in of))
         return bool(found and found[-1])
 
@@ -233,6 +238,12 @@ class Values:
 
     def decide(self, test, a, b):
         """The answer to `a test b`: a Truth, or NotImplemented where no element decides.  test None: a's value is needed."""
+        if test == "tensor":
+            return self.tensor_of(a, b)
+        if test == "fixed":  # an example's value was taken where no code could be told
+            left = self.expr(a)
+            self.taken = self.taken or (self._text(a) if left is None else left.text())
+            return NotImplemented
         left, right = self.expr(a), self.expr(b) if test is not None else Expr.of(0)
         if left is None or right is None:
             if self._depends(a) or self._depends(b):
@@ -355,6 +366,7 @@ class Values:
         if known is None:
             self.facts.append(condition)
             self._bound(condition)
+            self._bound_by_others()
             self._sized = None
         self._check_examples()
 
@@ -374,6 +386,20 @@ class Values:
         if test in ("<", "<=", "=="):
             most = n - (test == "<")
             symbol.upper = most if symbol.upper is None else min(symbol.upper, most)
+
+    def _bound_by_others(self):
+        """Bounds that follow from facts about sums and the bounds of the other terms: u0 + u1 <= 6 and u1 >= 0 bound u0."""
+        for fact in [f for f in self.facts if f.test != "!="] * 2:
+            e = fact.left - fact.right
+            for name in e.free_symbols:
+                if name not in self.symbols or abs(e.terms.get((name,), 0)) != 1:
+                    continue
+                rest = e - Expr({(name,): e.terms[(name,)]})
+                low, high = self.range(rest) if name not in rest.free_symbols else (None, None)
+                for test, most in ((fact.test, low if fact.test[0] == "<" else high), *([("<=", low)] if fact.test == "==" else [])):
+                    if most is not None:
+                        test = ">=" if test == "==" else test
+                        self._bound(Condition(Expr({(name,): e.terms[(name,)]}) + Expr.of(most), test, Expr.of(0)))
 
     def _check_examples(self):
         """Traces again, with examples for which the facts hold."""
@@ -407,6 +433,11 @@ class Values:
         if not self.known(condition):
             raise GuardOnDataDependentSymNode(self.refusal(condition_text(condition)))
 
+    def check_taken(self):
+        """Refuses a program that needs the value of a number that depends on elements."""
+        if self.taken is not None:
+            raise GuardOnDataDependentSymNode(self.refusal(self.taken))
+
     def refusal(self, text, what="Could not guard on data-dependent expression"):
         note = self.trace.sources.notes[-1] if self.trace.sources.notes else None
         path, line, name = note.line() if note is not None else ("?", 0, "?")
@@ -421,6 +452,25 @@ class Values:
                 'For more information, run with TORCH_LOGS="dynamic"')
 
     # --- calls ---
+
+    def tensor_of(self, data, dtype):
+        """The tensor of nested lists in which numbers of the recording stand."""
+        from .. import get_default_dtype, scalar_tensor, stack
+        leaves = tree_leaves(data)
+        if dtype is None:
+            kinds = {x.dtype if isinstance(x, Tensor) else bool if isinstance(x, (bool, SymBool)) else
+                     complex if isinstance(x, complex) else float if isinstance(x, float) else int for x in leaves}
+            dtype = _C.bool if kinds == {bool} else _C.int64 if kinds <= {bool, int} else get_default_dtype()
+            if not kinds <= {bool, int, float}:
+                raise GuardOnDataDependentSymNode(self.refusal("elements of a tensor with numbers of the program and others"))
+
+        def made(x):
+            if isinstance(x, (list, tuple)):
+                return stack([made(item) for item in x])
+            if isinstance(x, Truth):
+                return x.tensor().to(dtype)
+            return x.to(dtype).reshape(()) if isinstance(x, Tensor) else scalar_tensor(x, dtype=dtype)
+        return made(data)
 
     def item(self, tensor):
         """The element of a tensor, as a symbol."""
@@ -590,6 +640,8 @@ def add_values(builder, site, names, arguments, source):
             builder.describe_number(node, symbol.expr)
         else:
             node.meta["val"] = symbol.kind(symbol.hint)
+            node.meta["condition" if symbol.kind is bool else "expr"] = \
+                Condition(symbol.expr, "==", Expr.of(1)) if symbol.kind is bool else symbol.expr
         _assert_facts(builder, symbol.name, meta)
         return
     from .._ops import split_arguments
@@ -631,7 +683,7 @@ def condition_node(builder, condition):
     """The node of a condition."""
     left, right = builder.expression(condition.left), builder.expression(condition.right)
     node = builder.graph.call_function(_TESTS[condition.test], (left, right), name=_NAMES[condition.test])
-    node.meta["val"] = condition.holds(builder.hints)
+    node.meta["val"], node.meta["condition"] = condition.holds(builder.hints), condition
     return node
 
 

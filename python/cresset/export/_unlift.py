@@ -55,7 +55,7 @@ class _Checks:
 
     def bounds(self, place, dim, text, expr):
         bounds = self.program.range_constraints.get(expr)
-        if bounds is not None and bounds.lower > 2:
+        if bounds is not None and (bounds.lower or 0) > 2:
             self.out.append(_size_check(f"{text} >= {bounds.lower}", place, dim, bounds.lower.__le__))
         if bounds is not None and bounds.upper is not None:
             self.out.append(_size_check(f"{text} <= {bounds.upper}", place, dim, bounds.upper.__ge__))

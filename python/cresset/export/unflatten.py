@@ -482,7 +482,7 @@ def _check_argument(text, arg, spec, node, ranges):
                 raise RuntimeError(f"{where} equal to {size}, but got {found}{_FIXED}")
             continue
         bounds = ranges.get(size.node.expr) if size.node.expr.is_symbol else None
-        if bounds is not None and bounds.lower > 2 and found < bounds.lower:
+        if bounds is not None and (bounds.lower or 0) > 2 and found < bounds.lower:
             raise RuntimeError(f"{where} >= {bounds.lower}, but got {found}")
         if bounds is not None and bounds.upper is not None and found > bounds.upper:
             raise RuntimeError(f"{where} <= {bounds.upper}, but got {found}")

@@ -162,6 +162,10 @@ void cr_py_note_outside(void);
  * false when x is not a symbol. */
 bool cr_py_symbol_scalar(PyObject *x, cr_scalar *out);
 bool cr_py_symbol_value(PyObject *x, cr_scalar *out);
+/* True where numbers of a recording stand in `data`, nested lists, whose values no call may
+ * fix: *out is then their tensor, which calls of the recording make, or NULL with an exception.
+ */
+bool cr_py_symbol_tensor(PyObject **out, PyObject *data, PyObject *dtype);
 /* Sizes, a size and the number of elements of `t` with symbols of the recording in progress.
  * NULL without an exception when they have no symbols. */
 PyObject *cr_py_symbolic_size(cr_tensor *t);

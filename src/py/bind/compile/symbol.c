@@ -188,8 +188,35 @@ bool cr_py_symbol_value(PyObject *x, cr_scalar *out)
     if (!fix((symbol *)x)) { /* the end of the recording refuses the guard */
         PyErr_Clear();
         ask_value((symbol *)x);
+        Py_XDECREF(decided("fixed", x, Py_None));
+        PyErr_Clear();
     }
     *out = ((symbol *)x)->value;
+    return true;
+}
+
+static bool has_live_symbol(PyObject *data, int depth)
+{
+    bool list = PyList_Check(data);
+
+    if (is_symbol_object(data))
+        return is_live((symbol *)data);
+    if (depth == 0 || !(list || PyTuple_Check(data)))
+        return false;
+    Py_ssize_t n = list ? PyList_GET_SIZE(data) : PyTuple_GET_SIZE(data);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (has_live_symbol(list ? PyList_GET_ITEM(data, i) : PyTuple_GET_ITEM(data, i),
+                            depth - 1))
+            return true;
+    return false;
+}
+
+bool cr_py_symbol_tensor(PyObject **out, PyObject *data, PyObject *dtype)
+{
+    if (!deciding.function || deciding.serial != cr_recorder_serial(cr_recorder_active()) ||
+        !has_live_symbol(data, 8))
+        return false;
+    *out = decided("tensor", data, dtype);
     return true;
 }
 

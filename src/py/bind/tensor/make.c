@@ -352,8 +352,34 @@ static cr_tensor *make_convert(cr_tensor *t, cr_dtype dtype, cr_device device)
     return copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device);
 }
 
+/* The tensor of numbers of a recording, which its calls make. */
+static cr_tensor *tensor_of_symbols(PyObject *made, cr_device device)
+{
+    cr_tensor *t = NULL;
+
+    if (!made)
+        return NULL;
+    if (!cr_py_is_tensor(made)) {
+        PyErr_SetString(PyExc_TypeError, "a tensor of numbers of a recording is no tensor");
+    } else if (cr_same_device(device, cr_py_tensor_of(made)->device)) {
+        t = cr_keep(cr_py_tensor_of(made));
+    } else {
+        cr_value place = {.tag = CR_DEVICE_VAL, .i = cr_packed_device(device)};
+        cr_status st = cr_call_tensor(&t, cr_py_find_op("_to_copy"),
+                                      (cr_value[]){cr_of_tensor(cr_py_tensor_of(made)),
+                                                   cr_of_none(), cr_of_none(), place},
+                                      4);
+        if (st)
+            cr_py_raise(st);
+    }
+    Py_DECREF(made);
+    return t;
+}
+
 cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device device)
 {
+    PyObject *made;
+
     cr_tensor *t;
 
     if (cr_py_is_tensor(data)) {
@@ -371,6 +397,9 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device devi
         return t ? copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device)
                  : NULL;
     }
+    if (cr_py_symbol_tensor(&made, data,
+                            dtype == CR_DTYPE_NONE ? Py_None : cr_py_dtype_object(dtype)))
+        return tensor_of_symbols(made, device);
     t = make_convert(from_sequence(data, dtype), dtype, device);
     if (t)
         cr_recorder_literal(t);
@@ -493,6 +522,8 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
 /* Shares memory where possible: tensors, arrays, buffers. */
 static cr_tensor *make_share(PyObject *data, cr_dtype dtype)
 {
+    PyObject *made;
+
     if (cr_py_is_tensor(data))
         return cr_keep(cr_py_tensor_of(data));
     if (cr_py_is_stand_in(data))
@@ -501,6 +532,9 @@ static cr_tensor *make_share(PyObject *data, cr_dtype dtype)
         return cr_py_tensor_from_array(data, true);
     if (PyObject_HasAttrString(data, "__cuda_array_interface__"))
         return cr_py_tensor_from_cuda_array(data);
+    if (cr_py_symbol_tensor(&made, data,
+                            dtype == CR_DTYPE_NONE ? Py_None : cr_py_dtype_object(dtype)))
+        return tensor_of_symbols(made, CR_HOST);
     return from_sequence(data, dtype);
 }
 
