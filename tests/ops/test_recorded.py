@@ -61,7 +61,9 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              # derivatives of derivatives (test_table.py, test_missing_derivatives.py)
              "_logcumsumexp_tangent", "_grid_sampler_along", "_grid_sampler_along_input_grad", "_grid_sampler_along_grid_grad",
              # rules of sizes that entries share, tested through these
-             "_la_matrix", "_la_square", "_la_equation", "_la_product", "_scatter_sizes", "_index_sizes"}
+             "_la_matrix", "_la_square", "_la_equation", "_la_product", "_scatter_sizes", "_index_sizes", "_adaptive_pool_sizes",
+             "_batch_products", "_continued", "_convolved", "_edges_padded", "_expanded", "_matmul_sizes", "_multiplied", "_padded",
+             "_pool_sizes", "_sliding_blocks", "_transformed", "_unfolded", "_vectors"}
 
 
 def test_every_entry_is_compared_with_something():
