@@ -43,7 +43,7 @@ def test_nodes_of_a_graph():
     assert two.output().toIValue() == 2 and constant.output().toIValue() is True and text.output().toIValue() == "a, (b"
     assert (two.kindOf("value"), text.kindOf("value"), two.sourceRange()) == ("i", "s", "f.py:3:9")
     x, n = g.inputs()
-    assert [v.debugName() for v in loop.inputs()] == ["n.1", "2", "x.1"] and n.type() == "int" and str(x.type()) == "Tensor"
+    assert [v.debugName() for v in loop.inputs()] == ["n.1", "2", "x.1"] and str(n.type()) == "int" and str(x.type()) == "Tensor"
     [use] = x.uses()
     assert use.user is loop and use.offset == 2 and x.node() is g.param_node()
     [block] = loop.blocks()
