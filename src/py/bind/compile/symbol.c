@@ -37,15 +37,21 @@ enum { MOST_AROUND = 32 };
 
 /* The recordings that wait while a part of their program is recorded apart, outermost first,
  * and their symbols and tensors with symbolic sizes that the part used. */
-static CR_THREAD struct {
+typedef struct {
     cr_recorder *at[MOST_AROUND];
     int count;
     PyObject *used;
-} around;
+} recordings_around;
+
+/* NULL without one.  A pointer, because few bytes of thread-local memory are left for libraries
+ * that the program loads later. */
+static CR_THREAD recordings_around *around;
+
+static int count_around(void) { return around ? around->count : 0; }
 
 static void note_use(PyObject *x)
 {
-    if (!x || PyList_Append(around.used, x))
+    if (!x || PyList_Append(around->used, x))
         PyErr_WriteUnraisable(x);
 }
 
@@ -56,8 +62,8 @@ static bool is_live(const symbol *s)
 
     if (s->serial == cr_recorder_serial(active))
         return true;
-    for (int i = 0; active && i < around.count; i++)
-        if (s->serial == cr_recorder_serial(around.at[i]))
+    for (int i = 0; active && i < count_around(); i++)
+        if (s->serial == cr_recorder_serial(around->at[i]))
             note_use((PyObject *)s);
     return false;
 }
@@ -74,12 +80,12 @@ static uint64_t symbolic_dims(cr_recorder *r, cr_tensor *t)
 /* Notes a tensor whose sizes the program reads, if they are symbols of a recording around. */
 static void note_sizes(cr_tensor *t)
 {
-    cr_recorder *active = around.count ? cr_recorder_active() : NULL;
+    cr_recorder *active = around ? cr_recorder_active() : NULL;
 
     if (!active || symbolic_dims(active, t))
         return;
-    for (int i = 0; i < around.count; i++)
-        if (symbolic_dims(around.at[i], t)) {
+    for (int i = 0; i < count_around(); i++)
+        if (symbolic_dims(around->at[i], t)) {
             PyObject *x = cr_py_wrap_keep(t);
             note_use(x);
             Py_XDECREF(x);
@@ -89,25 +95,28 @@ static void note_sizes(cr_tensor *t)
 
 PyObject *cr_py_symbols_enter(cr_recorder *r)
 {
-    if (around.count == MOST_AROUND)
+    if (count_around() == MOST_AROUND)
         return PyErr_Format(PyExc_RecursionError,
                             "more than %d functions inside of one another", MOST_AROUND);
-    if (!around.used && !(around.used = PyList_New(0)))
+    if (!around && !(around = PyMem_Calloc(1, sizeof *around)))
+        return PyErr_NoMemory();
+    if (!around->used && !(around->used = PyList_New(0)))
         return NULL;
-    around.at[around.count++] = r;
+    around->at[around->count++] = r;
     Py_RETURN_NONE;
 }
 
 PyObject *cr_py_symbols_leave(void)
 {
-    PyObject *used = around.used;
-
-    if (!around.count)
+    if (!count_around())
         return PyErr_Format(PyExc_RuntimeError, "leave() without enter()");
-    around.used = --around.count ? PyList_New(0) : NULL;
-    if (around.count && !around.used) {
-        around.used = used;
+    PyObject *used = around->used, *more = around->count > 1 ? PyList_New(0) : NULL;
+    if (around->count > 1 && !more)
         return NULL;
+    around->used = more;
+    if (!--around->count) {
+        PyMem_Free(around);
+        around = NULL;
     }
     return used;
 }
@@ -116,8 +125,8 @@ PyObject *cr_py_symbolic_around(cr_tensor *t)
 {
     uint64_t dims = 0;
 
-    for (int i = 0; i < around.count; i++)
-        dims |= symbolic_dims(around.at[i], t);
+    for (int i = 0; i < count_around(); i++)
+        dims |= symbolic_dims(around->at[i], t);
     return PyLong_FromUnsignedLongLong(dims);
 }
 
