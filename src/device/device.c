@@ -301,11 +301,20 @@ static cr_status name_device(cr_device *out, cr_device_kind kind, int index)
     return CR_OK;
 }
 
+/* A device that has a table.  The one that collects commands is there while this thread
+ * collects. */
+static bool may_be_named(cr_device_kind kind)
+{
+    const cr_device_ops *ops = cr_device_of(kind);
+
+    return ops && (kind != CR_LAZY || ops->count() > 0);
+}
+
 cr_status cr_device_named(cr_device *out, int64_t packed)
 {
     cr_device_kind kind = cr_packed_kind(packed);
 
-    if (cr_device_of(kind))
+    if (may_be_named(kind))
         return name_device(out, kind, cr_packed_index(packed));
     CR_TRY(refuse_module(kind));
     return refuse_new(kind);
@@ -315,7 +324,7 @@ cr_status cr_device_to_copy_to(cr_device *out, int64_t packed)
 {
     cr_device_kind kind = cr_packed_kind(packed);
 
-    if (cr_device_of(kind))
+    if (may_be_named(kind))
         return name_device(out, kind, cr_packed_index(packed));
     CR_TRY(refuse_module(kind));
     return cr_fail(CR_RUNTIME, "PyTorch is not linked with support for %s devices",
