@@ -99,16 +99,3 @@ def test_an_interpreter_that_is_missing_is_not_installed(tmp_path, empty_path):
     assert done.returncode == 1 and not (tmp_path / "venv").exists()
     assert done.stderr == ("cresset: there is no python3.99: install CPython 3.11, 3.12 or 3.13 with its headers, "
                            "and name it with PYTHON=\n")
-
-
-def test_little_thread_local_memory_is_used():
-    """The extension's thread-locals are in memory that the C library keeps for libraries loaded late, 1,664 bytes in glibc 2.36;
-    others, as OpenMP's, need some of it."""
-    import struct
-    from cresset import _C
-    with open(_C.__file__, "rb") as file:
-        data = file.read(4096)
-    start, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
-    headers = [struct.unpack_from("<II6Q", data, start + k * size) for k in range(count)]
-    [bytes_of_a_thread] = [header[6] for header in headers if header[0] == 7]  # PT_TLS
-    assert bytes_of_a_thread <= 1400

@@ -27,8 +27,8 @@ PyObject *cr_py_walk_items(PyObject *module, PyObject *args);
 /* The Symbol of the recorder's number `k`. */
 PyObject *cr_py_symbol(cr_recorder *r, int k);
 /* Lets a function of Python decide comparisons of the recording's symbols (Recorder.decides).
- */
-void cr_py_symbols_decided(const cr_recorder *r, PyObject *function);
+ * False with an exception. */
+bool cr_py_symbols_decided(const cr_recorder *r, PyObject *function);
 /* Recorder.enter() and leave(): between them other recordings record parts of its program.
  * leave() returns the symbols, and tensors with symbolic sizes, of recordings around that the
  * part used as if they were plain. */

@@ -1229,7 +1229,8 @@ static PyObject *recorder_apart(PyObject *x, PyObject *yes)
 /* decides(function) */
 static PyObject *recorder_decides(PyObject *x, PyObject *function)
 {
-    cr_py_symbols_decided(((recorder_object *)x)->r, function);
+    if (!cr_py_symbols_decided(((recorder_object *)x)->r, function))
+        return NULL;
     Py_RETURN_NONE;
 }
 

@@ -35,23 +35,41 @@ PyObject *cr_py_symbol(cr_recorder *r, int k)
 
 enum { MOST_AROUND = 32 };
 
-/* The recordings that wait while a part of their program is recorded apart, outermost first,
- * and their symbols and tensors with symbolic sizes that the part used. */
+/* A thread's recordings that wait while a part of their program is recorded apart, outermost
+ * first, and their symbols and tensors with symbolic sizes that the part used; and the function
+ * that decides comparisons in one recording. */
 typedef struct {
     cr_recorder *at[MOST_AROUND];
     int count;
     PyObject *used;
-} recordings_around;
+    uint64_t serial; /* of the recording in which `function` decides */
+    PyObject *function;
+} thread_symbols;
 
-/* NULL without one.  A pointer, because few bytes of thread-local memory are left for libraries
- * that the program loads later. */
-static CR_THREAD recordings_around *around;
+/* NULL where there is nothing of these.  A pointer, because few bytes of thread-local memory
+ * are left for libraries that the program loads later. */
+static CR_THREAD thread_symbols *here;
 
-static int count_around(void) { return around ? around->count : 0; }
+static int count_around(void) { return here ? here->count : 0; }
+
+static bool make_here(void)
+{
+    if (!here && !(here = PyMem_Calloc(1, sizeof *here)))
+        PyErr_NoMemory();
+    return here;
+}
+
+static void drop_here(void)
+{
+    if (here->count || here->function)
+        return;
+    PyMem_Free(here);
+    here = NULL;
+}
 
 static void note_use(PyObject *x)
 {
-    if (!x || PyList_Append(around->used, x))
+    if (!x || PyList_Append(here->used, x))
         PyErr_WriteUnraisable(x);
 }
 
@@ -63,7 +81,7 @@ static bool is_live(const symbol *s)
     if (s->serial == cr_recorder_serial(active))
         return true;
     for (int i = 0; active && i < count_around(); i++)
-        if (s->serial == cr_recorder_serial(around->at[i]))
+        if (s->serial == cr_recorder_serial(here->at[i]))
             note_use((PyObject *)s);
     return false;
 }
@@ -80,12 +98,12 @@ static uint64_t symbolic_dims(cr_recorder *r, cr_tensor *t)
 /* Notes a tensor whose sizes the program reads, if they are symbols of a recording around. */
 static void note_sizes(cr_tensor *t)
 {
-    cr_recorder *active = around ? cr_recorder_active() : NULL;
+    cr_recorder *active = count_around() ? cr_recorder_active() : NULL;
 
     if (!active || symbolic_dims(active, t))
         return;
     for (int i = 0; i < count_around(); i++)
-        if (symbolic_dims(around->at[i], t)) {
+        if (symbolic_dims(here->at[i], t)) {
             PyObject *x = cr_py_wrap_keep(t);
             note_use(x);
             Py_XDECREF(x);
@@ -98,11 +116,11 @@ PyObject *cr_py_symbols_enter(cr_recorder *r)
     if (count_around() == MOST_AROUND)
         return PyErr_Format(PyExc_RecursionError,
                             "more than %d functions inside of one another", MOST_AROUND);
-    if (!around && !(around = PyMem_Calloc(1, sizeof *around)))
-        return PyErr_NoMemory();
-    if (!around->used && !(around->used = PyList_New(0)))
+    if (!make_here())
         return NULL;
-    around->at[around->count++] = r;
+    if (!here->used && !(here->used = PyList_New(0)))
+        return NULL;
+    here->at[here->count++] = r;
     Py_RETURN_NONE;
 }
 
@@ -110,14 +128,12 @@ PyObject *cr_py_symbols_leave(void)
 {
     if (!count_around())
         return PyErr_Format(PyExc_RuntimeError, "leave() without enter()");
-    PyObject *used = around->used, *more = around->count > 1 ? PyList_New(0) : NULL;
-    if (around->count > 1 && !more)
+    PyObject *used = here->used, *more = here->count > 1 ? PyList_New(0) : NULL;
+    if (here->count > 1 && !more)
         return NULL;
-    around->used = more;
-    if (!--around->count) {
-        PyMem_Free(around);
-        around = NULL;
-    }
+    here->used = more;
+    here->count--;
+    drop_here();
     return used;
 }
 
@@ -126,7 +142,7 @@ PyObject *cr_py_symbolic_around(cr_tensor *t)
     uint64_t dims = 0;
 
     for (int i = 0; i < count_around(); i++)
-        dims |= symbolic_dims(around->at[i], t);
+        dims |= symbolic_dims(here->at[i], t);
     return PyLong_FromUnsignedLongLong(dims);
 }
 
@@ -136,25 +152,30 @@ static PyObject *symbol_plain(const symbol *s) { return cr_py_scalar_object(s->v
 
 /* --- questions that the present values do not decide --- */
 
-/* The function that decides comparisons in one recording, and the recording. */
-static CR_THREAD struct {
-    uint64_t serial;
-    PyObject *function;
-} deciding;
-
-void cr_py_symbols_decided(const cr_recorder *r, PyObject *function)
+bool cr_py_symbols_decided(const cr_recorder *r, PyObject *function)
 {
-    deciding.serial = cr_recorder_serial(r);
-    Py_XSETREF(deciding.function, function == Py_None ? NULL : Py_NewRef(function));
+    if (!make_here())
+        return false;
+    PyObject *before = here->function;
+    here->serial = cr_recorder_serial(r);
+    here->function = function == Py_None ? NULL : Py_NewRef(function);
+    drop_here();
+    Py_XDECREF(before);
+    return true;
+}
+
+static bool may_decide(void)
+{
+    return here && here->function && here->serial == cr_recorder_serial(cr_recorder_active());
 }
 
 /* The answer of the function, or NULL with an exception.  NotImplemented: the present values
  * decide. */
 static PyObject *decided(const char *test, PyObject *a, PyObject *b)
 {
-    if (!deciding.function || deciding.serial != cr_recorder_serial(cr_recorder_active()))
+    if (!may_decide())
         Py_RETURN_NOTIMPLEMENTED;
-    return PyObject_CallFunction(deciding.function, "zOO", test, a, b);
+    return PyObject_CallFunction(here->function, "zOO", test, a, b);
 }
 
 static void ask_value(const symbol *s)
@@ -222,8 +243,7 @@ static bool has_live_symbol(PyObject *data, int depth)
 
 bool cr_py_symbol_tensor(PyObject **out, PyObject *data, PyObject *dtype)
 {
-    if (!deciding.function || deciding.serial != cr_recorder_serial(cr_recorder_active()) ||
-        !has_live_symbol(data, 8))
+    if (!may_decide() || !has_live_symbol(data, 8))
         return false;
     *out = decided("tensor", data, dtype);
     return true;
@@ -445,7 +465,7 @@ static int symbol_bool(PyObject *a)
     symbol *s = (symbol *)a;
     cr_recorder *r = cr_recorder_active();
 
-    if (is_live(s) && deciding.function) {
+    if (is_live(s) && here && here->function) {
         PyObject *zero = PyLong_FromLong(0);
         PyObject *answer = zero ? symbol_compare(a, zero, Py_NE) : NULL;
         int yes = answer ? PyObject_IsTrue(answer) : -1;
