@@ -2,8 +2,8 @@
  *
  * Nodes of a call have the same names in every joint graph of it.  Names of the values that
  * the backward pass computes are counted, so they depend on the outputs that it reaches. Values
- * are equal when one entry computes them from equal arguments; draws and undefined elements
- * are equal when they are also equally many draws after the beginning. */
+ * are equal when one entry computes them from equal arguments.  Results of nodes with effects,
+ * as draws, are equal when as many such nodes are before them, too. */
 #include "aot/match.h"
 #include "base/map.h"
 #include <string.h>
@@ -73,8 +73,8 @@ static bool same_numbers(int n, const int64_t *a, const int64_t *b)
     return a == b || (a && b && !memcmp(a, b, (size_t)n * sizeof *a));
 }
 
-/* True for a view of all elements in their places: a view has no others, so it has them where
- * its sizes and strides are equal. */
+/* True for a view that is its argument again: a view has elements of its argument only, so with
+ * equal sizes and strides it has all of them, in their places. */
 static bool is_all(const cr_gnode *n)
 {
     if (n->kind != CR_GNODE_CALL || n->op->does != CR_DOES_MAP || n->result_count != 1 ||

@@ -698,8 +698,8 @@ static cr_gvalue *find_value(const cr_graph *g, const char *name)
 }
 
 /* The first inputs of another backward graph, in `joint`.  Names are counted, so in a graph
- * that was differentiated by another formula a name may stand for a value of the backward pass.
- */
+ * that was differentiated by another formula the same name may be that of another value, which
+ * only the backward pass computes. */
 static value_list values_like(const cutter *c, const cr_graph *like, int saved)
 {
     value_list list = {0};

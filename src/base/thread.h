@@ -8,8 +8,8 @@
 #include <pthread.h>
 
 /* Starts a thread that calls run(context).  It blocks all signals but those that a fault in it
- * raises.  `thread` is the thread that the caller joins; NULL: nobody does.  Returns 0 or an
- * error number. */
+ * raises.  The caller must join *thread; if `thread` is NULL, the thread is detached.  Returns
+ * 0 or the error number of pthread_create. */
 int cr_thread_start(pthread_t *thread, void *(*run)(void *context), void *context);
 
 #endif

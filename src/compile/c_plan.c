@@ -921,7 +921,7 @@ static const char convolution_text[] =
 
 /* --- helpers --- */
 
-/* Adds a text in which %1$s ... stand for `with`. */
+/* Adds a text; %1$s is replaced by the first text of `with`, %2$s by the second, and so on. */
 static void put_text(cr_text *out, const char *text, const char *const *with)
 {
     for (; *text; text++) {

@@ -1255,8 +1255,9 @@ static void check_inputs(const cr_recorder *r)
     }
 }
 
-/* A detached tensor is the same value as the one that it was made of, but another object: as an
- * output it is one of its own beside an input, a constant or another output. */
+/* A detached tensor has the value of the tensor that it was made of, but is another object.  So
+ * where that tensor is an input, a constant or another output, the detached one is an output
+ * beside it. */
 static cr_gvalue *record_output(const step *x, const cr_garg *out, int at)
 {
     cr_tensor *t = x->output[at];

@@ -20,7 +20,7 @@ typedef struct {
 typedef struct {
     cr_map made; /* by address of a tensor or box: its copy, borrowed */
     size_t len, cap;
-    copy_job *at; /* what is left to copy */
+    copy_job *at; /* values that are not copied yet */
 } copier;
 
 static cr_status copy_note(copier *c, const void *from, void *made)

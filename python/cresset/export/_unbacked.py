@@ -1,7 +1,7 @@
 """Numbers and sizes that depend on elements, in exported programs: symbols u0, u1, ...
 
-While a module is traced, a number of the recording stands for each of them.  Its value in the trace is an example, which the
-facts of torch._check() hold for; where a fact refutes the examples, the module is traced again with others.
+The recording of a module has a symbol in the place of each such number.  While the module is traced, the symbol has an example
+as its value, for which the conditions of torch._check() hold; where they do not, the module is traced again with another one.
 A comparison that facts and bounds do not decide is a Truth; Python cannot branch by it.
 
 The recording gets a call of an operator that has the right sizes (`fake`), which the exported graph replaces by the

@@ -478,7 +478,7 @@ class _Hooks:
         self.handles = [_module.register_module_forward_pre_hook(lambda m, args: self.before(m, args)),
                         _module.register_module_forward_hook(lambda m, args, out: self.after(m, args, out))]
         _C._set_trace_hooks(note, r.script_call)
-        self.entered = []  # of each call that runs: whether it has a frame of its own
+        self.entered = []  # for each call that runs, outermost first: True if it has a frame of its own
 
     def before(self, module, args):
         outermost = module is self.recorder.top.module and not self.entered

@@ -46,7 +46,7 @@ enum { MOST_MAPPED = 8 };
 enum { MOST_MAPPED = 1 << 14 };
 #endif
 enum { PAGE = 4096, PLACE = 64 };
-enum { MOST_RETIRED = 32 };
+enum { MOST_RETIRED = 32 }; /* lists of ended threads that are kept */
 static _Atomic int mapped;
 
 #ifdef CR_SANITIZE
