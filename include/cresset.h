@@ -251,10 +251,11 @@ CR_API CR_MUST cr_status cr_generator_new(cr_generator **out, uint64_t seed);
 CR_API CR_MUST cr_status cr_generator_clone(cr_generator **out, cr_generator *from);
 CR_API void cr_generator_drop(cr_generator *g);
 CR_API cr_generator *cr_generator_default(void);
-CR_API void cr_generator_seed(cr_generator *g, uint64_t seed);
+/* CR_RUNTIME while a CUDA graph captures draws of the generator, unless it has this seed. */
+CR_API CR_MUST cr_status cr_generator_seed(cr_generator *g, uint64_t seed);
 CR_API uint64_t cr_generator_initial_seed(cr_generator *g);
-/* Sets a random seed of the system and returns it. */
-CR_API uint64_t cr_generator_reseed(cr_generator *g);
+/* *seed is a random number of the system.  CR_RUNTIME while a CUDA graph captures draws. */
+CR_API CR_MUST cr_status cr_generator_reseed(cr_generator *g, uint64_t *seed);
 enum { CR_GENERATOR_BYTES = 5056 };
 CR_API void cr_generator_get_state(cr_generator *g, void *bytes);
 CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes,

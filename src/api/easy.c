@@ -604,8 +604,9 @@ cr_tensor *cr_easy_gradient(const char *file, int line, const cr_arg *args)
 void cr_easy_seed(const char *file, int line, uint64_t seed)
 {
     if (ready(file, line, "ct_manual_seed")) {
-        cr_device_generators_seed(seed);
-        cr_generator_seed(cr_generator_default(), seed);
+        cr_status st = cr_device_generators_seed(seed);
+        st = st ? st : cr_generator_seed(cr_generator_default(), seed);
+        (void)cr_easy_check(file, line, "ct_manual_seed", st);
     }
 }
 

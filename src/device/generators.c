@@ -33,13 +33,16 @@ cr_generator *cr_device_generator(cr_device d)
     return g ? g : cr_generator_default();
 }
 
-void cr_device_generators_seed(uint64_t seed)
+cr_status cr_device_generators_seed(uint64_t seed)
 {
+    cr_status st = CR_OK;
+
     pthread_mutex_lock(&lock);
     start = seed;
-    for (int k = 0; k < CR_DEVICE_COUNT; k++)
-        for (int i = 0; i < GENERATORS; i++)
+    for (int k = 0; !st && k < CR_DEVICE_COUNT; k++)
+        for (int i = 0; !st && i < GENERATORS; i++)
             if (made[k][i])
-                cr_generator_seed(made[k][i], seed);
+                st = cr_generator_seed(made[k][i], seed);
     pthread_mutex_unlock(&lock);
+    return st;
 }

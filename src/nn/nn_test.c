@@ -12,7 +12,7 @@ static void start(void)
 {
     OK(cr_tensor_start());
     OK(cr_autograd_start());
-    cr_generator_seed(cr_generator_default(), 0);
+    OK(cr_generator_seed(cr_generator_default(), 0));
 }
 
 static cr_module *layer(const char *kind, const cr_arg *args)

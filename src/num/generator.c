@@ -148,12 +148,31 @@ static cr_generator *generator_or_default(cr_generator *g)
     return g ? g : cr_generator_default();
 }
 
-void cr_generator_seed(cr_generator *g, uint64_t seed)
+/* Between cr_generator_capture and its end, launches set the seed and the offset. */
+static cr_status restart_free(cr_generator *g, uint64_t seed, uint64_t offset,
+                              const char *refusal)
+{
+    cr_generator_lock(g);
+    const bool captured = g->state;
+    if (!captured) {
+        restart(g, seed);
+        g->philox_offset = offset;
+    }
+    cr_generator_unlock(g);
+    return captured ? cr_fail(CR_RUNTIME, "%s", refusal) : CR_OK;
+}
+
+cr_status cr_generator_seed(cr_generator *g, uint64_t seed)
 {
     g = generator_or_default(g);
     cr_generator_lock(g);
-    restart(g, seed);
+    const bool goes_on = g->state && g->seed == seed;
     cr_generator_unlock(g);
+    return goes_on ? CR_OK
+                   : restart_free(g, seed, 0,
+                                  "CUDAGeneratorImpl::set_current_seed can be called during "
+                                  "stream capture only if new seed is the same as the "
+                                  "original seed.");
 }
 
 uint64_t cr_generator_initial_seed(cr_generator *g)
@@ -184,12 +203,13 @@ static uint64_t entropy(void)
 }
 
 /* 53 bits, so that a double can hold the seed. */
-uint64_t cr_generator_reseed(cr_generator *g)
+cr_status cr_generator_reseed(cr_generator *g, uint64_t *seed)
 {
-    uint64_t seed = entropy() & 0x1fffffffffffffull;
-
-    cr_generator_seed(g, seed);
-    return seed;
+    *seed = entropy() & 0x1fffffffffffffull;
+    return restart_free(generator_or_default(g), *seed, 0,
+                        "Cannot call CUDAGeneratorImpl::seed during CUDA graph capture. If you "
+                        "need this call to be captured, please file an issue. Current "
+                        "cudaStreamCaptureStatus: cudaStreamCaptureStatusActive");
 }
 
 static void get_counted_state(cr_generator *g, void *bytes)
@@ -209,11 +229,10 @@ static cr_status set_counted_state(cr_generator *g, const void *bytes, size_t si
     memcpy(&s, bytes, size);
     if (s.offset % WORDS_OF_BLOCK)
         return cr_fail(CR_RUNTIME, "offset must be a multiple of 4");
-    cr_generator_lock(g);
-    restart(g, s.seed);
-    g->philox_offset = s.offset;
-    cr_generator_unlock(g);
-    return CR_OK;
+    return restart_free(g, s.seed, s.offset,
+                        "Please ensure to utilize the CUDAGeneratorImpl::set_state_index method "
+                        "during capturing. Current cudaStreamCaptureStatus: "
+                        "cudaStreamCaptureStatusActive");
 }
 
 cr_status cr_generator_branch(cr_generator **out, cr_generator *g)

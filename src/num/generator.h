@@ -36,13 +36,15 @@ CR_API size_t cr_generator_state_bytes(const cr_generator *g);
 CR_MUST cr_status cr_generator_branch(cr_generator **out, cr_generator *g);
 
 /* The following functions take the lock. */
-CR_API void cr_generator_seed(cr_generator *g, uint64_t seed);
+/* CR_RUNTIME while a capture reads the generator, unless the seed is the one it has. */
+CR_API CR_MUST cr_status cr_generator_seed(cr_generator *g, uint64_t seed);
 CR_API uint64_t cr_generator_initial_seed(cr_generator *g);
-/* Seeds from the system's entropy and returns the seed. */
-CR_API uint64_t cr_generator_reseed(cr_generator *g);
+/* Seeds from the system's entropy.  CR_RUNTIME while a capture reads the generator. */
+CR_API CR_MUST cr_status cr_generator_reseed(cr_generator *g, uint64_t *seed);
 /* Writes torch's state, byte for byte. */
 CR_API void cr_generator_get_state(cr_generator *g, void *bytes);
-/* Fails with CR_RUNTIME when the size or the contents are not those of a state. */
+/* Fails with CR_RUNTIME when the size or the contents are not those of a state, and while a
+ * capture reads the generator. */
 CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes,
                                                 size_t size);
 /* The Philox stream's seed and next unused block.  Set the offset to replay draws. */

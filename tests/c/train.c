@@ -133,8 +133,8 @@ static int train(const char *path)
     double first = 0, loss = 0;
     int failed;
 
-    cr_generator_seed(cr_generator_default(), 0);
-    failed = make_points(&x, &y) || make_network(&n) || step(&n, x, y, &first);
+    failed = cr_generator_seed(cr_generator_default(), 0) || make_points(&x, &y) ||
+             make_network(&n) || step(&n, x, y, &first);
     for (int i = 1; !failed && i < STEPS; i++)
         failed = step(&n, x, y, &loss);
     printf("loss %.4f -> %.6f in %d steps\n", first, loss, STEPS);

@@ -72,7 +72,8 @@ def _ask(job):
     global _source
     if _source is None or _source.poll() is not None:
         _source = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
+                                   env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+                                        "MKL_NUM_THREADS": "1"})  # the pools of NumPy are threads, too
         atexit.register(_source.communicate)  # its input ends, and it with it
     _source.stdin.write(json.dumps(job) + "\n")
     _source.stdin.flush()

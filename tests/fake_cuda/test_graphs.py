@@ -102,6 +102,32 @@ def test_each_launch_draws_anew():
     assert not torch.equal(found[0][0][1], found[0][1][1])
 
 
+def test_seeds_stay_while_a_graph_captures():
+    x, own = torch.ones(8, device="cuda"), torch.Generator("cuda")
+    own.manual_seed(4)
+    warm(lambda: torch.rand(3, device="cuda"))
+    torch.cuda.manual_seed(3)
+    state, seed = torch.cuda.get_rng_state(), "only if new seed is the same as the original seed"
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        for set_seed in (torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.manual_seed):
+            with pytest.raises(RuntimeError, match=seed):
+                set_seed(1)
+        torch.cuda.manual_seed(3)
+        own.manual_seed(5)  # the graph does not draw from it
+        with pytest.raises(RuntimeError, match="Cannot call CUDAGeneratorImpl::seed during CUDA graph capture"):
+            torch.cuda.seed()
+        with pytest.raises(RuntimeError, match="set_state_index method during capturing"):
+            torch.cuda.set_rng_state(state)
+        y = F.dropout(x, 0.5)
+    assert torch.equal(torch.cuda.get_rng_state(), state)
+    g.replay()
+    torch.cuda.manual_seed(3)
+    assert torch.equal(y, F.dropout(x, 0.5))
+    torch.cuda.manual_seed(1)  # free again
+    assert torch.cuda.initial_seed() == 1
+
+
 def test_memory_is_the_graphs():
     torch.cuda.synchronize()
     gc.collect()

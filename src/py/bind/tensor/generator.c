@@ -115,14 +115,17 @@ static PyObject *generator_manual_seed(PyObject *self, PyObject *x)
 
     if (seed_from(x, &seed) < 0)
         return NULL;
-    cr_generator_seed(generator_of_object(self), seed);
-    return Py_NewRef(self);
+    cr_status st = cr_generator_seed(generator_of_object(self), seed);
+    return st ? cr_py_raise(st) : Py_NewRef(self);
 }
 
 static PyObject *generator_seed(PyObject *self, PyObject *unused)
 {
+    uint64_t seed;
+    cr_status st = cr_generator_reseed(generator_of_object(self), &seed);
+
     (void)unused;
-    return PyLong_FromUnsignedLongLong(cr_generator_reseed(generator_of_object(self)));
+    return st ? cr_py_raise(st) : PyLong_FromUnsignedLongLong(seed);
 }
 
 static PyObject *generator_initial_seed(PyObject *self, PyObject *unused)
@@ -227,19 +230,22 @@ static PyObject *manual_seed(PyObject *m, PyObject *x)
     (void)m;
     if (seed_from(x, &seed) < 0)
         return NULL;
-    cr_device_generators_seed(seed);
-    cr_generator_seed(cr_generator_default(), seed);
-    return Py_NewRef(default_object);
+    cr_status st = cr_device_generators_seed(seed);
+    if (!st)
+        st = cr_generator_seed(cr_generator_default(), seed);
+    return st ? cr_py_raise(st) : Py_NewRef(default_object);
 }
 
 static PyObject *seed(PyObject *m, PyObject *unused)
 {
-    uint64_t seed = cr_generator_reseed(cr_generator_default());
+    uint64_t seed;
+    cr_status st = cr_generator_reseed(cr_generator_default(), &seed);
 
     (void)m;
     (void)unused;
-    cr_device_generators_seed(seed);
-    return PyLong_FromUnsignedLongLong(seed);
+    if (!st)
+        st = cr_device_generators_seed(seed);
+    return st ? cr_py_raise(st) : PyLong_FromUnsignedLongLong(seed);
 }
 
 /* (device): the default generator of a device. */
@@ -261,8 +267,8 @@ static PyObject *seed_devices(PyObject *m, PyObject *x)
     (void)m;
     if (seed_from(x, &seed) < 0)
         return NULL;
-    cr_device_generators_seed(seed);
-    Py_RETURN_NONE;
+    cr_status st = cr_device_generators_seed(seed);
+    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
 }
 
 static PyObject *initial_seed(PyObject *m, PyObject *unused)
