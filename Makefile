@@ -145,7 +145,7 @@ ARCHIVE = -Wl,--whole-archive $(B)/libcresset.a -Wl,--no-whole-archive
 # (torch installs some of them).
 CXX  ?= g++
 GLOO := $(shell $(CXX) -std=c++14 -E -include gloo/rendezvous/context.h -x c++ /dev/null >/dev/null 2>&1 && echo $(B)/libcresset_gloo.so)
-$(B)/libcresset_gloo.so: src/comm/gloo/gloo.cc src/comm/gloo/shim.h
+$(B)/libcresset_gloo.so: src/comm/gloo/gloo.cc src/comm/gloo/shim.h src/base/thread.h
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CXX) -std=c++14 -O2 -Wall -Wextra -fPIC -shared -fvisibility=hidden -Isrc $< -o $@ -lgloo -lpthread

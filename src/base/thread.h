@@ -6,9 +6,23 @@
 #define CR_BASE_THREAD_H
 
 #include <pthread.h>
+#include <signal.h>
 
-/* Starts a thread that calls run(context).  It blocks all signals but those that a fault in it
- * raises.  The caller must join *thread; if `thread` is NULL, the thread is detached.  Returns
+/* Blocks all signals in the calling thread but those that a fault in it raises, and sets
+ * *before to the mask that was there.  Threads that it starts have the mask, too. */
+static inline void cr_thread_block_signals(sigset_t *before)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    sigset_t blocked;
+
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+/* Starts a thread that calls run(context).  It blocks signals as cr_thread_block_signals does.
+ * The caller must join *thread; if `thread` is NULL, the thread is detached.  Returns
  * 0 or the error number of pthread_create. */
 int cr_thread_start(pthread_t *thread, void *(*run)(void *context), void *context);
 

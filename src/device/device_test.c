@@ -191,6 +191,56 @@ TEST(more_threads_end_than_lists_are_kept)
     EQ(cached(), 0);
 }
 
+/* Gets blocks of all sizes that a thread's lists keep, as many as they keep, then waits for the
+ * other threads, so that each has lists of its own. */
+static void *fill_lists(void *all)
+{
+    static const size_t list_bytes = 1 << 16;
+    void *first = NULL;
+    uint32_t class;
+
+    for (size_t size = 64; size <= list_bytes; size = size * 5 / 4)
+        for (size_t n = list_bytes / size; n > 0; n--) {
+            void **p = cr_cpu_get(size < 2 * sizeof p ? 2 * sizeof p : size, &class);
+            p[0] = first;
+            p[1] = (void *)(uintptr_t) class;
+            first = p;
+        }
+    for (void **p = first, **next; p; p = next) {
+        next = p[0];
+        cr_cpu_release(p, (uint32_t)(uintptr_t)p[1]);
+    }
+    pthread_barrier_wait(all);
+    return NULL;
+}
+
+TEST(lists_of_ended_threads_are_within_the_limit)
+{
+    enum { THREADS = 24 };
+    const size_t limit = (size_t)256 << 20, most = limit / 8 * 7;
+    pthread_barrier_t all;
+    pthread_t t[THREADS];
+    cr_memory_stats s;
+    uint32_t class;
+
+    cr_cpu_memory_trim();
+    pthread_barrier_init(&all, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(&t[i], NULL, fill_lists, &all));
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(t[i], NULL);
+    pthread_barrier_destroy(&all);
+#if !defined(CR_SANITIZE) && !defined(CR_MEAN)
+    CHECK((size_t)cached() > limit - most);
+#endif
+    void *p = cr_cpu_get(most, &class);
+    cr_cpu_memory_stats(&s);
+    CHECK(p && (size_t)(s.used + s.cached) <= limit);
+    cr_cpu_release(p, class);
+    cr_cpu_memory_trim();
+    EQ(cached(), 0);
+}
+
 TEST(a_forked_child_can_allocate)
 {
     int status = -1;

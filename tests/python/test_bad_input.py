@@ -527,3 +527,20 @@ def test_functions_of_one_tensor_take_it_by_name(name):
                               ((), {"input": 1}, "argument 'input' must be Tensor, not int")):
         with pytest.raises(TypeError, match=text):
             f(*args, **named)
+
+
+@pytest.mark.parametrize("sizes, weight, bias, stride, dilation, groups, message", [  # torch's order of checks
+    ((1, 2, 5), (2, 2, 3), None, 1, 0, 1, "dilation should be greater than zero"),
+    ((1, 3, 5), (2, 2, 3), None, 1, 0, 1, "Given groups=1, weight of size .2, 2, 3., expected input.1, 3, 5. to have 2 channels"),
+    ((1, 2, 5), (3, 1, 3), None, 1, 0, 2, "Given groups=2, expected weight to be divisible by 2 at dimension 0"),
+    ((1, 2, 5), (2, 2, 3), (3,), 1, 0, 1, "expected bias to be 1-dimensional with 2 elements"),
+    ((1, 3, 5), (2, 2, 3), None, 0, 0, 1, "non-positive stride is not supported"),
+    ((1, 2, 3), (2, 2, 0), None, 1, 1, 1, "kernel size should be greater than zero"),
+    ((1, 2, 3, 3), (2, 2, 0, 1), None, 1, 1, 1, "kernel size should be greater than zero"),
+])
+def test_which_argument_of_a_convolution_is_named(sizes, weight, bias, stride, dilation, groups, message):
+    spatial = len(sizes) - 2
+    for transposed in (False, True) if len(set(sizes[1:2] + weight[:2])) == 1 and bias is None else (False,):
+        with pytest.raises(RuntimeError, match=message):
+            torch.convolution(torch.ones(sizes), torch.ones(weight), None if bias is None else torch.ones(bias), [stride] * spatial,
+                              [0] * spatial, [dilation] * spatial, transposed, [0] * spatial, groups)

@@ -7,6 +7,7 @@
 // the pair's lock.  Where another thread holds that lock, or was put to sleep while it held it,
 // the device's thread asks for events again and again, on a processor that the ranks need.
 #include "comm/gloo/shim.h"
+#include "base/thread.h"
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -19,7 +20,6 @@
 #include <memory>
 #include <mutex>
 #include <pthread.h>
-#include <signal.h>
 #include <stdexcept>
 #include <string>
 #include <sys/eventfd.h>
@@ -176,16 +176,11 @@ struct Context {
     std::unique_ptr<Starter> starter;
 };
 
-// Signals are for the program's threads: the device's thread starts with all of them blocked.
+// The thread of the device leaves signals to the threads of the program.
 std::shared_ptr<gloo::transport::Device> make_device(const char *host)
 {
     struct Blocked {
-        Blocked()
-        {
-            sigset_t all;
-            sigfillset(&all);
-            pthread_sigmask(SIG_SETMASK, &all, &before);
-        }
+        Blocked() { cr_thread_block_signals(&before); }
         ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
         sigset_t before;
     } blocked;

@@ -2,13 +2,14 @@
  *
  * Class c <= 16 has blocks of 64 c bytes.  Above, each power of two has four classes, so at
  * most a fifth of a block is unused.  Each thread keeps lists of released blocks of up to 64
- * KB, without locks; a new thread takes the lists of one that ended.  Blocks that do not fit
- * these lists, and larger blocks, go to a shared cache: a list for each class, and one queue of
- * all blocks in the order of release.  Before a block is allocated from the system, the oldest
- * cached blocks are freed until used and cached bytes together are within the limit: 9/8 of the
- * peak of used bytes since the last trim, and at least 256 MB.  So a program that repeats
- * itself finds most of its blocks again, and a program of many sizes needs little more than it
- * uses.  A thread may set a mode (cr_memory_mode) in which larger blocks are reused.
+ * KB, without locks; a new thread takes the lists of one that ended, of which at most 32 are
+ * kept.  Blocks that do not fit these lists, and larger blocks, go to a shared cache: a list
+ * for each class, and one queue of all blocks in the order of release.  Before a block is
+ * allocated from the system, the oldest cached blocks, then lists of ended threads are freed
+ * until used and cached bytes together are within the limit: 9/8 of the peak of used bytes
+ * since the last trim, and at least 256 MB.  So a program that repeats itself finds most of its
+ * blocks again, and a program of many sizes needs little more than it uses.  A thread may set a
+ * mode (cr_memory_mode) in which larger blocks are reused.
  *
  * The links of a free block are in its first bytes. */
 #include "device/cpu/cpu.h"
@@ -246,21 +247,53 @@ static bool cache_is_full(size_t more)
     (void)more;
     return cache.count > MOST_CACHED;
 #else
-    size_t used = (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) +
-                  cache.unused + cache.retired_bytes + more;
+    size_t used =
+        (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + cache.unused + more;
     size_t limit = (size_t)atomic_load_explicit(&most_bytes, memory_order_relaxed);
     limit = limit > used ? limit : used;
     limit += limit / 8;
-    return used + cache.bytes > (limit > least_limit ? limit : least_limit);
+    size_t cached = cache.bytes + cache.retired_bytes;
+    return used + cached > (limit > least_limit ? limit : least_limit);
 #endif
 }
 
+static void lists_trim(thread_lists *l)
+{
+    for (uint32_t c = 0; c < THREAD_CLASSES; c++)
+        while (l->first[c]) {
+            void *p = l->first[c];
+            l->first[c] = *(void **)p;
+            l->room[c]++;
+            system_release(p, c);
+        }
+}
+
+/* Takes the lists of the thread that ended last; NULL: there are none.  `lock` is held. */
+static retired *retired_take(void)
+{
+    retired *r = cache.retired;
+
+    if (r) {
+        cache.retired = r->next;
+        cache.retired_bytes -= r->bytes;
+        cache.retired_count--;
+    }
+    return r;
+}
+
+/* Frees cached blocks: all, or until `more` bytes may come from the system.  `lock` is held. */
 static void cache_trim(bool all, size_t more)
 {
-    while (cache.oldest && (all || cache_is_full(more))) {
+    while ((cache.oldest || cache.retired) && (all || cache_is_full(more))) {
         block *b = cache.oldest;
-        cache_remove(b);
-        system_release(b, b->size_class);
+        retired *r = b ? NULL : retired_take();
+        if (b) {
+            cache_remove(b);
+            system_release(b, b->size_class);
+        } else {
+            lists_trim(&r->lists);
+            free(r);
+        }
     }
 }
 
@@ -304,36 +337,10 @@ static void shared_release(void *p, uint32_t size_class, uint32_t asked)
     pthread_mutex_unlock(&lock);
 }
 
-static void lists_trim(thread_lists *l)
-{
-    for (uint32_t c = 0; c < THREAD_CLASSES; c++)
-        while (l->first[c]) {
-            void *p = l->first[c];
-            l->first[c] = *(void **)p;
-            l->room[c]++;
-            system_release(p, c);
-        }
-}
-
-/* Takes the lists of the thread that ended last; NULL: there are none.  `lock` is held. */
-static retired *retired_take(void)
-{
-    retired *r = cache.retired;
-
-    if (r) {
-        cache.retired = r->next;
-        cache.retired_bytes -= r->bytes;
-        cache.retired_count--;
-    }
-    return r;
-}
-
 void cr_cpu_memory_trim(void)
 {
     lists_trim(&mine);
     pthread_mutex_lock(&lock);
-    for (retired *r; (r = retired_take()); free(r))
-        lists_trim(&r->lists);
     cache_trim(true, 0);
     atomic_store(&most_bytes, atomic_load(&used_bytes));
     pthread_mutex_unlock(&lock);
