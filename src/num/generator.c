@@ -229,10 +229,11 @@ static cr_status set_counted_state(cr_generator *g, const void *bytes, size_t si
     memcpy(&s, bytes, size);
     if (s.offset % WORDS_OF_BLOCK)
         return cr_fail(CR_RUNTIME, "offset must be a multiple of 4");
-    return restart_free(g, s.seed, s.offset,
-                        "Please ensure to utilize the CUDAGeneratorImpl::set_state_index method "
-                        "during capturing. Current cudaStreamCaptureStatus: "
-                        "cudaStreamCaptureStatusActive");
+    return restart_free(
+        g, s.seed, s.offset,
+        "Please ensure to utilize the CUDAGeneratorImpl::set_state_index method "
+        "during capturing. Current cudaStreamCaptureStatus: "
+        "cudaStreamCaptureStatusActive");
 }
 
 cr_status cr_generator_branch(cr_generator **out, cr_generator *g)
