@@ -93,20 +93,22 @@ DIST_PARTS = $(addprefix test-dist-,tensors groups launches others)
 test-dist: pkg
 	@sh tools/deps.sh $(PYTHON) $(VENV) mpich
 	$(MAKE) --no-print-directory -j4 --output-sync=target $(DIST_PARTS)
-# Parts run side by side, because ranks mostly wait for each other.
+# Parts run side by side, because ranks mostly wait for each other.  They import the package in a hundred processes: bytecode
+# is kept, also where the environment says not to.
+DIST_PYTEST   = PYTHONDONTWRITEBYTECODE= $(PYTEST)
 DIST_TENSORS  = $(addprefix tests/dist/test_,tensor.py fsdp.py optim.py)
 DIST_GROUPS   = tests/dist/test_dist.py
 DIST_LAUNCHES = $(addprefix tests/dist/test_,torchrun.py elastic_parts.py numa.py sharding_spec.py)
 DIST_OTHERS   = $(filter-out $(DIST_TENSORS) $(DIST_GROUPS) $(DIST_LAUNCHES),$(wildcard tests/dist/test_*.py))
-test-dist-tensors:  ; $(PYTEST) $(DIST_TENSORS)
-test-dist-groups:   ; $(PYTEST) $(DIST_GROUPS)
-test-dist-launches: ; $(PYTEST) $(DIST_LAUNCHES)
-test-dist-others:   ; $(PYTEST) $(DIST_OTHERS)
+test-dist-tensors:  ; $(DIST_PYTEST) $(DIST_TENSORS)
+test-dist-groups:   ; $(DIST_PYTEST) $(DIST_GROUPS)
+test-dist-launches: ; $(DIST_PYTEST) $(DIST_LAUNCHES)
+test-dist-others:   ; $(DIST_PYTEST) $(DIST_OTHERS)
 # With more ranks, and more kills.
 .PHONY: test-dist-full
 test-dist-full: pkg
 	@sh tools/deps.sh $(PYTHON) $(VENV) mpich
-	$(PYTEST) --full -m full tests/dist
+	$(DIST_PYTEST) --full -m full tests/dist
 
 # NCCL on two or more GPUs of this machine.  Needs no pytest; CR_NCCL names a library.
 .PHONY: test-nccl

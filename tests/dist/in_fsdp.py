@@ -21,6 +21,7 @@ from cresset.distributed.tensor import DTensor, Replicate, Shard, _StridedShard,
 from cresset.utils.checkpoint import checkpoint
 
 import in_tensor
+from in_tensor import SHORT, STEPS
 
 
 def raises(kind, text, call):
@@ -56,8 +57,8 @@ def batch(k):
     return ids, torch.randint(0, 13, (8, 6))
 
 
-def steps(model, part=lambda x: x, micro=1, before=lambda last: None, count=20, mean=lambda x: x):
-    """Returns the losses of 20 steps; the gradients of a step come in `micro` parts of the batch."""
+def steps(model, part=lambda x: x, micro=1, before=lambda last: None, count=STEPS, mean=lambda x: x):
+    """Returns the losses of some steps; the gradients of a step come in `micro` parts of the batch."""
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=0.02), []
     for k in range(count):
         optimizer.zero_grad()
@@ -212,7 +213,7 @@ def recomputed(rank, size):
                 name = n.replace("_checkpoint_wrapped_module.", "")
                 assert isinstance(p, DTensor) and p.grad is not None, n
                 torch.testing.assert_close(p.grad.full_tensor(), want[name] * k, rtol=1e-5, atol=1e-5)
-    for reshard in (None, True, False):
+    for reshard in (None,) if SHORT else (None, True, False):
         for reentrant in (False, True):
             for option in ("inside", "around", "both"):
                 model = Blocks(**{option: reentrant})
@@ -681,7 +682,7 @@ def tensor_parallel(rank, size):
     for net, mine in ((plain, lambda x: x), (model, lambda x: x.chunk(2)[place])):
         optimizer = torch.optim.AdamW(net.parameters(), lr=0.05, foreach=None if net is plain else True)
         losses.append([])
-        for k in range(20):
+        for k in range(STEPS):
             torch.manual_seed(k)
             ids = mine(torch.randint(0, 32, (4, 9)))
             loss = nn.functional.cross_entropy(net(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
@@ -692,7 +693,7 @@ def tensor_parallel(rank, size):
             losses[-1].append((average(loss.detach()).item(), norm.full_tensor().item() if net is model else norm.item()))
     close(*([x for x, _ in found] for found in losses))
     close(*([x for _, x in found] for found in losses), digits=1e-3)
-    assert losses[0][-1][0] < losses[0][0][0]
+    assert SHORT or losses[0][-1][0] < losses[0][0][0]
     for (name, p), q in zip(model.named_parameters(), plain.parameters()):
         if name != "k.bias":  # its gradient is 0 but for rounding, which Adam enlarges
             torch.testing.assert_close(p.full_tensor(), q.detach(), rtol=1e-3, atol=1e-3, msg=name)

@@ -2,6 +2,7 @@
 import contextlib
 import copy
 import io
+import os
 import pickle
 import warnings
 
@@ -18,6 +19,9 @@ from cresset.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleI
                                                  SequenceParallel, loss_parallel, parallelize_module)
 from cresset.nn.attention.flex_attention import flex_attention
 from cresset.nn.functional import scaled_dot_product_attention as early_attention
+
+SHORT = os.environ.get("RANKS_SHORT") == "1"  # fewer steps and kinds
+STEPS = 6 if SHORT else 20
 
 
 def raises(kind, text, call):
@@ -69,7 +73,7 @@ def two_dims(rank, size):
             x = distribute_tensor(whole, mesh, [a, b])
             assert torch.equal(x.full_tensor(), whole), (a, b)
             for c in every:
-                for d in every:
+                for d in every if not SHORT or c is not a else [Shard(1)]:
                     assert torch.equal(x.redistribute(placements=[c, d]).full_tensor(), whole), (a, b, c, d)
             y = (x @ distribute_tensor(whole.t().contiguous(), mesh, [b, a])).relu().sum(1)
             torch.testing.assert_close(y.full_tensor(), (whole @ whole.t()).relu().sum(1))
@@ -138,7 +142,7 @@ def clipped_gradients(rank, size):
     if mesh.ndim == 2:
         kinds = [(Shard(0), copy_), (copy_, Shard(1)), (Shard(0), Shard(1)), (Shard(0), Shard(0)), (copy_, copy_)]
     sizes = [(5, 3), (4, 6), (1, 2), (7, 1)]
-    for norm in (2.0, 1.0, 3.5, -2.0, float("inf"), float("-inf"), 0.0):
+    for norm in (2.0, float("inf"), 0.0) if SHORT else (2.0, 1.0, 3.5, -2.0, float("inf"), float("-inf"), 0.0):
         for kept in (kinds, kinds[:1], kinds[-1:]):
             plain, divided = [], []
             for k, s in enumerate(sizes[k % 4] for k in range(2 * len(kept))):
@@ -343,9 +347,9 @@ class Block(nn.Module):
 
 
 def steps(model, prepare=lambda x: x, lr=0.05):
-    """Returns the losses of 20 steps."""
+    """Returns the losses of STEPS steps."""
     optimizer, losses = torch.optim.AdamW(model.parameters(), lr=lr), []
-    for k in range(20):
+    for k in range(STEPS):
         torch.manual_seed(k)
         ids = torch.randint(0, 32, (4, 9))
         out = model(prepare(ids[:, :-1]))
@@ -358,12 +362,12 @@ def steps(model, prepare=lambda x: x, lr=0.05):
 
 
 def close(got, want):
-    assert max(abs(a - b) for a, b in zip(got, want)) < 2e-4 and len(got) == len(want) == 20, (got, want)
-    assert want[-1] < want[0]
+    assert max(abs(a - b) for a, b in zip(got, want)) < 2e-4 and len(got) == len(want) == STEPS, (got, want)
+    assert SHORT or want[-1] < want[0]
 
 
 def tensor_parallel(rank, size):
-    """20 steps with divided products have the losses of one process."""
+    """Steps with divided products have the losses of one process."""
     mesh = init_device_mesh("cpu", (size,))
     torch.manual_seed(0)
     model = Block()

@@ -51,6 +51,12 @@ def run(path, name, size, backend, timeout=60.0, **env):
     return Result(codes, texts, late)
 
 
+def forms():
+    """Marks a test that runs with `short` "1", and with "" where long forms run: the value of RANKS_SHORT."""
+    import pytest
+    return pytest.mark.parametrize("short", ["1", pytest.param("", marks=pytest.mark.full)], ids=["short", "long"])
+
+
 def free_port():
     """A port that is free, below those that the system gives: no store or engine of another test gets it meanwhile."""
     global _ports

@@ -20,22 +20,30 @@ def passes(name, size, backend=None, **env):
 
 @pytest.mark.parametrize("size, backend", [(2, b) for b in BACKENDS] +
                          [pytest.param(4, b, marks=pytest.mark.full) for b in BACKENDS[:1]])
-def test_losses_equal_those_of_one_process(size, backend):
-    passes("equal_to_one_process", size, backend)
+@ranks.forms()
+def test_losses_equal_those_of_one_process(size, backend, short):
+    passes("equal_to_one_process", size, backend, RANKS_SHORT=short)
 
 
-def test_a_mesh_of_two_dimensions():
-    passes("two_dims", 4)
+@ranks.forms()
+def test_a_mesh_of_two_dimensions(short):
+    passes("two_dims", 4, RANKS_SHORT=short)
 
 
-@pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "memory", "interface", "recomputed", "changed_weights",
+@ranks.forms()
+def test_parts_of_forward_that_run_again(short):
+    passes("recomputed", 2, RANKS_SHORT=short)
+
+
+@pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "memory", "interface", "changed_weights",
                                   "without_gradient", "clipped", "methods", "state_dicts", "wrapped", "wrapped_precision", "wrapped_meta"])
 def test_behaviour(name):
     passes(name, 2)
 
 
-def test_parts_of_tensor_parallel_parameters(tmp_path):
-    passes("tensor_parallel", 4, RANKS_FOLDER=str(tmp_path))
+@ranks.forms()
+def test_parts_of_tensor_parallel_parameters(tmp_path, short):
+    passes("tensor_parallel", 4, RANKS_FOLDER=str(tmp_path), RANKS_SHORT=short)
 
 
 def test_checkpoints(tmp_path):

@@ -27,8 +27,9 @@ def test_every_schedule_has_the_losses_of_one_process(names):
 
 
 @pytest.mark.skipif("not BACKENDS")
-def test_stages_that_are_data_parallel():
-    passes("with_data_parallel", 4)
+@ranks.forms()
+def test_stages_that_are_data_parallel(short):
+    passes("with_data_parallel", 4, RANKS_SHORT=short)
 
 
 @pytest.mark.skipif("not BACKENDS")

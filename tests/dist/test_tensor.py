@@ -10,8 +10,8 @@ BACKENDS = [b for b in ("gloo", "mpi") if dist.is_backend_available(b)]
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_tensor.py")
 
 
-def passes(name, size, backend=None):
-    result = ranks.run(HERE, name, size, backend or BACKENDS[0])
+def passes(name, size, backend=None, short=""):
+    result = ranks.run(HERE, name, size, backend or BACKENDS[0], RANKS_SHORT=short)
     assert not result.late and result.codes == [0] * size, result
 
 
@@ -20,8 +20,9 @@ def test_redistributions(size, backend):
     passes("placements_of", size, backend)
 
 
-def test_meshes_of_two_dimensions():
-    passes("two_dims", 4)
+@ranks.forms()
+def test_meshes_of_two_dimensions(short):
+    passes("two_dims", 4, short=short)
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
@@ -30,8 +31,9 @@ def test_derivatives(size):
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.full), 4])
-def test_clipped_gradients(size):
-    passes("clipped_gradients", size)
+@ranks.forms()
+def test_clipped_gradients(size, short):
+    passes("clipped_gradients", size, short=short)
 
 
 @pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs", "small_dims", "written_views", "own_gradients", "loss_in_parts",
@@ -52,5 +54,6 @@ def test_layers_over_parts_of_the_sequence():
 @pytest.mark.parametrize("name", ["tensor_parallel", "sequence_parallel"])
 @pytest.mark.parametrize("size, backend", [(2, b) for b in BACKENDS] +
                          [pytest.param(4, b, marks=pytest.mark.full) for b in BACKENDS[:1]])
-def test_losses_equal_those_of_one_process(name, size, backend):
-    passes(name, size, backend)
+@ranks.forms()
+def test_losses_equal_those_of_one_process(name, size, backend, short):
+    passes(name, size, backend, short)

@@ -2,6 +2,8 @@
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 
 import cresset as torch
@@ -115,6 +117,19 @@ def test_parameters_and_modules_are_shared():
     assert all(torch.allclose(p + 3, b, atol=1e-6) for p, b in zip(model.parameters(), before))
     model(torch.ones(2)).sum().backward()
     assert model.weight.grad.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("order", ["multiprocessing, cresset.nn", "nn, cresset.multiprocessing"])
+def test_parameters_are_sent_by_their_memory_whichever_module_is_imported_first(order):
+    program = f"""import pickle, sys, cresset.{order}
+from multiprocessing.reduction import ForkingPickler
+p = cresset.nn.Parameter(cresset.ones(2), requires_grad=False)
+q = pickle.loads(ForkingPickler.dumps(p))
+q.fill_(3)
+print(type(q).__name__, q.requires_grad, p.tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "Parameter False [3.0, 3.0]\n", done
 
 
 def test_history_is_not_sent():

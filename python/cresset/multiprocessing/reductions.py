@@ -1,11 +1,15 @@
-"""How tensors and storages are sent to other processes: by the file of their shared memory."""
+"""How tensors and storages are sent to other processes: by the file of their shared memory.
+
+Parameters are a class of cresset.nn, which a launcher of processes does not import: whichever of the two modules is imported
+last registers them.
+"""
 import os
+import sys
 from multiprocessing import reduction
 from multiprocessing.reduction import ForkingPickler
 
 from .. import _C
 from .._C import Tensor
-from ..nn.parameter import Parameter
 from ..storage import TypedStorage
 from . import shared
 
@@ -60,15 +64,15 @@ def rebuild_tensor(cls, storage, metadata):
     """Makes a tensor over a received storage."""
     dtype, offset, shape, stride, requires_grad = metadata
     tensor = _C.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
-    if cls is Parameter:
-        return Parameter(tensor, requires_grad)
+    if cls in _parameters():
+        return cls(tensor, requires_grad)
     tensor.requires_grad = requires_grad
     return tensor if cls is Tensor else tensor.as_subclass(cls)
 
 
 def rebuild_meta_tensor(cls, dtype, shape, stride, requires_grad):
     tensor = _C.empty_strided(shape, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
-    return Parameter(tensor, requires_grad) if cls is Parameter else tensor
+    return cls(tensor, requires_grad) if cls in _parameters() else tensor
 
 
 def reduce_typed_storage(storage):
@@ -79,9 +83,16 @@ def rebuild_typed_storage(storage, dtype):
     return TypedStorage(wrap_storage=storage, dtype=dtype)
 
 
+def _parameters():
+    """The class of parameters, where its module is imported."""
+    cls = getattr(sys.modules.get("cresset.nn.parameter"), "Parameter", None)
+    return () if cls is None else (cls,)
+
+
 def init_reductions():
     """Makes multiprocessing's pickler send tensors, parameters and storages by their memory."""
     ForkingPickler.register(_C.UntypedStorage, reduce_storage)
     ForkingPickler.register(TypedStorage, reduce_typed_storage)
     ForkingPickler.register(Tensor, reduce_tensor)
-    ForkingPickler.register(Parameter, reduce_tensor)
+    for cls in _parameters():
+        ForkingPickler.register(cls, reduce_tensor)

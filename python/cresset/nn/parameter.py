@@ -1,4 +1,5 @@
 """Tensors of a module: parameters, which are trained, and buffers, which are not."""
+import sys
 from collections import OrderedDict
 
 import cresset
@@ -136,3 +137,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
 def is_lazy(param):
     """Returns whether a tensor's size is unknown."""
     return isinstance(param, UninitializedTensorMixin)
+
+
+# Processes may have been made to send tensors before: now parameters, too.
+getattr(sys.modules.get("cresset.multiprocessing.reductions"), "init_reductions", lambda: None)()
