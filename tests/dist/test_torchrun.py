@@ -85,6 +85,12 @@ def pids_of(text):
     return [int(words[i + 1]) for i, word in enumerate(words) if word == "pid"]
 
 
+def test_the_launcher_does_not_import_layers():
+    code = "import sys, cresset.distributed.run; print('cresset.nn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=ranks.LIMIT)
+    assert done.stdout == "False\n", done
+
+
 def test_ranks_meet_by_the_environment(program):
     run = launch("--standalone", "--nproc-per-node", "2", program, "end")
     text = run.communicate(timeout=ranks.LIMIT)[0]
@@ -269,6 +275,27 @@ def test_a_bad_line_leaves_the_requests_beside_it(bad, tmp_path, caplog):
     server.run_once()
     server.stop()
     assert ended == ["late"] and caplog.text.count("no request is dropped") == 1
+
+
+def test_requests_may_name_groups_of_processes(tmp_path):
+    """A request of a negative number is kept while the group exists; a late group gets the signal."""
+    from cresset.distributed.elastic import timer
+    path = str(tmp_path / "pipe")
+    groups = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2)]
+    late, early, gone = -groups[0].pid, -groups[1].pid, -(2**31 - 1)  # no process has the last number
+    try:
+        server, client = timer.FileTimerServer(path, "run"), timer.FileTimerClient(path)
+        server.start()
+        for pid, scope, when in [(late, "a", 1), (late, "b", 1e12), (early, "a", 1e12), (early, "b", 1e12), (early, "b", -1), (gone, "a", 1e12)]:
+            client._send_request(timer.FileTimerRequest(pid, scope, when, signal.SIGKILL))
+        server.run_once()
+        assert set(server._timers) == {(early, "a")} and server._request_count == 6
+        server.stop()
+        assert groups[0].wait(ranks.LIMIT) == -signal.SIGKILL and groups[1].poll() is None
+    finally:
+        for group in groups:
+            group.kill()
+            group.wait()
 
 
 SAVES = """

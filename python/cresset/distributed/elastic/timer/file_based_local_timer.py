@@ -39,7 +39,8 @@ def _request_of(line):
     members = json.loads(line)
     request = FileTimerRequest(members.pop("pid"), **members)
     hash(request.scope_id)
-    if type(request.worker_pid) is not int or not 0 < request.worker_pid < 1 << 31:
+    # A negative number is a group of processes.  0 and -1 are no one's: to the system they are its own group, and all processes.
+    if type(request.worker_pid) is not int or request.worker_pid in (0, -1) or not -1 << 31 < request.worker_pid < 1 << 31:
         raise ValueError(f"{request.worker_pid!r} is no process")
     if type(request.signal) is not int or request.signal not in {0, *signal.valid_signals()}:
         raise ValueError(f"{request.signal!r} is no signal")
@@ -132,8 +133,14 @@ class FileTimerServer(_Timers):
 
     @staticmethod
     def is_process_running(pid):
-        """Returns whether a process exists."""
-        return os.path.exists(f"/proc/{pid}")
+        """Returns whether a process, or a group of processes, exists."""
+        if pid > 0:
+            return os.path.exists(f"/proc/{pid}")
+        try:
+            os.kill(pid, 0)
+        except OSError as error:
+            return isinstance(error, PermissionError)
+        return True
 
     def _watchdog_loop(self):
         while not self._stop.is_set():
@@ -175,7 +182,7 @@ class FileTimerServer(_Timers):
             if self._reap_worker(pid, first.signal):
                 self._log_event("kill worker process", first)
                 ended.add(pid)
-        self.clear_timers(ended | {pid for pid, _ in self._timers if not self.is_process_running(pid)})
+        self.clear_timers(ended | {pid for pid, _ in self._timers if pid not in ended and not self.is_process_running(pid)})
 
     def _reap_worker(self, worker_pid, signal):
         try:
