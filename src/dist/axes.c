@@ -294,6 +294,7 @@ static void join(joiner *j, int x, int y)
     j->root[y] = (int16_t)x;
     j->a->axis[x].whole |= j->a->axis[y].whole;
     j->a->axis[x].divided |= j->a->axis[y].divided;
+    j->a->axis[x].looked |= j->a->axis[y].looked;
 }
 
 static void join_tensor(joiner *j, const cr_axes_tensor *t, int value, const int16_t *of_part)
@@ -319,6 +320,7 @@ static void join_part(cr_axes_maker *m, joiner *j, int i)
         own[k] = (int16_t)n;
         j->a->axis[n].whole = c->axis[k].whole;
         j->a->axis[n].divided = c->axis[k].divided;
+        j->a->axis[n].looked = c->axis[k].looked;
     }
     j->a->part_axis[i] = own;
     for (int k = 0; k < c->operands; k++)
@@ -436,6 +438,7 @@ static void follow_axis(cr_axes *a, int axis, uint8_t *state)
 {
     cr_axis_how how = CR_AXIS_ALONG;
     bool good = true, lacks = false, split = false;
+    uint32_t apart = 0;
 
     for (int v = 0; v < a->values; v++)
         state[v] = v < a->operands && has_dim(a, v, axis) ? CR_PART_SPLIT : CR_PART_WHOLE;
@@ -446,8 +449,10 @@ static void follow_axis(cr_axes *a, int axis, uint8_t *state)
     for (int k = 0; k < a->results && good; k++) {
         uint8_t s = state[a->out[k]];
         lacks |= s == CR_PART_PARTIAL;
-        good = s != CR_PART_WHOLE || !split;
+        apart |= s == CR_PART_WHOLE && split ? (uint32_t)1 << k : 0;
     }
+    good = good && (!apart || apart != ((uint64_t)1 << a->results) - 1);
+    a->axis[axis].apart = apart;
     a->axis[axis].whole |= !good;
     a->axis[axis].how = lacks ? (uint8_t)how : CR_AXIS_ALONG;
 }

@@ -29,6 +29,10 @@ typedef struct {
     uint8_t how;  /* cr_axis_how */
     bool whole;   /* a call needs all of it */
     bool divided; /* its dims have several sizes: all are divided by one number, without rest */
+    /* 1 + the operand whose values are places along it; 0: none.  A part of the call has the
+     * elements at the places of its part, and zeros at others.  Of a composition: any. */
+    uint8_t looked;
+    uint32_t apart; /* results of a composition that need no operand which has it */
 } cr_axis;
 
 /* A tensor of a call.  axis[d] is the axis along dim d, or -1 where a call needs all of it. */

@@ -2,7 +2,12 @@
  *
  * A dim of a tensor that is indexed by an axis alone is a dim of this axis, also where an
  * expression has the axis's value at all its places (a flip along other dims).  An axis that
- * takes part in any other expression is whole: its parts would have other indices. */
+ * takes part in any other expression is whole: its parts would have other indices.
+ *
+ * A dim that is indexed by an element of another operand has an axis of its own: a part of the
+ * call looks up the places of its part, and sets the other elements of the result to zero, if
+ * the value is linear in the elements that are looked up.  Results are the sums of the parts'.
+ */
 #include "dist/axes.h"
 #include "ops/ops.h"
 #include "tensor/stated_dims.h"
@@ -75,6 +80,53 @@ static void walk_staying(loop_axes *l, const cr_rule *r, int k, uint32_t stay)
         l->stay[k] = was;
 }
 
+/* The operand whose element an index is, where its own indices are axes alone; or -1. */
+static int places_of(const loop_axes *l, const cr_rule *index)
+{
+    const cr_rule *let = index->kind == CR_RULE_NAME ? let_of_slot(l, index->slot) : NULL;
+    int of;
+
+    if (let)
+        return places_of(l, let);
+    if (index->kind != CR_RULE_INDEX || index->args[0]->kind != CR_RULE_NAME)
+        return -1;
+    of = cr_axes_operand(l->a, index->args[0]->slot);
+    for (unsigned i = 1; i < index->count && of >= 0; i++)
+        if (!is_bare_axis(l, index->args[i]))
+            of = -1;
+    return of >= 0 && l->a->op->param[l->a->operand[of].param].type == CR_T_TENSOR ? of : -1;
+}
+
+/* How often an expression names a parameter. */
+static int count_names(const loop_axes *l, const cr_rule *r, int slot)
+{
+    const cr_rule *let = r->kind == CR_RULE_NAME ? let_of_slot(l, r->slot) : NULL;
+    int n = r->kind == CR_RULE_NAME && r->slot == slot;
+
+    if (let)
+        return count_names(l, let, slot);
+    for (unsigned i = 0; i < r->count; i++)
+        n += count_names(l, r->args[i], slot);
+    return n;
+}
+
+/* The axis of a dim of t that is looked up by an index. */
+static void put_looked(loop_axes *l, cr_axes_tensor *t, const cr_rule *index, int at)
+{
+    const cr_op *op = l->a->op;
+    int of = places_of(l, index), slot = t->param, k;
+    bool operand = t >= l->a->operand && t < l->a->operand + l->a->operands;
+
+    if (of < 0 || !operand || op->loop.start || op->loop.window || op->loop.combine ||
+        l->a->results != 1 || op->param[slot].type != CR_T_TENSOR ||
+        count_names(l, op->loop.value, slot) != 1 ||
+        cr_axes_degree(l->a, op->loop.value, (uint32_t)1 << (t - l->a->operand)) != 1)
+        return;
+    k = cr_axes_add(l->m, l->a, CR_AXIS_SUM);
+    l->a->axis[k].looked = (uint8_t)(of + 1);
+    cr_axes_put(l->a, t, at, k);
+}
+
 /* One index, for `wide` dims of t from `at` on. */
 static void put_index(loop_axes *l, cr_axes_tensor *t, const cr_rule *index, int at, int wide)
 {
@@ -89,6 +141,8 @@ static void put_index(loop_axes *l, cr_axes_tensor *t, const cr_rule *index, int
             cr_axes_put(l->a, t, at + j, l->id[k][j]);
         }
     }
+    if (!bare && wide == 1)
+        put_looked(l, t, index, at);
     if (!bare)
         walk_staying(l, index, k, stay);
 }

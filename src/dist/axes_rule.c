@@ -82,6 +82,18 @@ static bool reads_sizes(const cr_op *op, const cr_rule *r)
     return false;
 }
 
+static bool is_zero(const cr_value *v)
+{
+    switch ((cr_tag)v->tag) {
+    case CR_NUMBER:
+        return v->number.category == CR_CAT_FLOAT ? v->number.d == 0
+               : v->number.category <= CR_CAT_INT ? v->number.i == 0
+                                                  : false;
+    case CR_FLOAT: return v->d == 0;
+    default: return false;
+    }
+}
+
 static int degree_of_name(const cr_axes *a, const cr_rule *r, uint32_t partial)
 {
     unsigned of = 0, all = 0;
@@ -95,8 +107,13 @@ static int degree_of_name(const cr_axes *a, const cr_rule *r, uint32_t partial)
             of += partial >> i & 1;
             all++;
         }
+    if (!all && r->slot >= 0 && r->slot < a->op->param_count && is_zero(&a->arg[r->slot]))
+        return CR_DEGREE_ZERO;
     return !of ? 0 : of == all ? 1 : CR_DEGREE_NONE;
 }
+
+/* Whether an expression of this degree has another value for other partial operands. */
+static bool depends(int degree) { return degree == 1 || degree == CR_DEGREE_NONE; }
 
 /* The degree of terms that are added. */
 static int degree_of_terms(int x, int y)
@@ -125,11 +142,11 @@ static int degree_of_call(const cr_axes *a, const cr_rule *r, uint32_t partial)
     if (!strcmp(f, "mul"))
         return d[0] == 1 && d[1] == 1 ? CR_DEGREE_NONE : 1;
     if (!strcmp(f, "div"))
-        return d[1] == 0 ? d[0] : CR_DEGREE_NONE;
+        return depends(d[1]) ? CR_DEGREE_NONE : d[0];
     if (!strcmp(f, "neg"))
         return d[0];
     if (!strcmp(f, "where"))
-        return d[0] == 0 ? degree_of_terms(d[1], d[2]) : CR_DEGREE_NONE;
+        return depends(d[0]) ? CR_DEGREE_NONE : degree_of_terms(d[1], d[2]);
     return CR_DEGREE_NONE;
 }
 
@@ -140,19 +157,18 @@ int cr_axes_degree(const cr_axes *a, const cr_rule *r, uint32_t partial)
     case CR_RULE_INT: return r->integer ? 0 : CR_DEGREE_ZERO;
     case CR_RULE_CALL: return degree_of_call(a, r, partial);
     case CR_RULE_CHOOSE:
-        return cr_axes_degree(a, r->args[0], partial)
+        return depends(cr_axes_degree(a, r->args[0], partial))
                    ? CR_DEGREE_NONE
                    : degree_of_terms(cr_axes_degree(a, r->args[1], partial),
                                      cr_axes_degree(a, r->args[2], partial));
     case CR_RULE_INDEX:
         for (unsigned i = 1; i < r->count; i++)
-            if (cr_axes_degree(a, r->args[i], partial) == 1 ||
-                cr_axes_degree(a, r->args[i], partial) == CR_DEGREE_NONE)
+            if (depends(cr_axes_degree(a, r->args[i], partial)))
                 return CR_DEGREE_NONE;
         return cr_axes_degree(a, r->args[0], partial);
     default:
         for (unsigned i = 0; i < r->count; i++)
-            if (cr_axes_degree(a, r->args[i], partial))
+            if (depends(cr_axes_degree(a, r->args[i], partial)))
                 return CR_DEGREE_NONE;
         return 0;
     }

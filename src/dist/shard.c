@@ -7,9 +7,7 @@
 #include "ops/ops.h"
 #include <string.h>
 
-/* The cost of a redistribution of a tensor of so many bytes, in bytes that a rank sends; -1
- * where there is none. */
-static double shard_cost(int from, int to, double bytes, int ranks)
+double cr_shard_cost(int from, int to, double bytes, int ranks)
 {
     double share = (double)(ranks - 1) / ranks, latency = 4096;
 
@@ -244,6 +242,8 @@ static bool works_locally(attempt *t)
         arg[i] = local_arg(t, &operand, &t->a->arg[i]);
     t->m->calls = 0;
     ran = !cr_session_run(t->m->session, find_local, &c);
+    if (t->a->part && t->a->axis[t->axis].looked)
+        return ran && results_fit(t, c.made) && (t->s->parts = true);
     if (ran && results_fit(t, c.made) && (t->a->part || keeps_axes(t, t->a, c.made, NULL)))
         return !t->a->part || same_parts(t, c.made) || (t->s->parts = true);
     sized = sizes_param(t->a);
@@ -280,6 +280,22 @@ static bool place(const attempt *t, const cr_axes_tensor *x, bool result, int8_t
         found = reduced[t->a->axis[t->axis].how];
     *out = (int8_t)found;
     return true;
+}
+
+/* The operand of places along the axis, and its dims along those of the result. */
+static void place_looked(const attempt *t)
+{
+    const cr_axes *a = t->a;
+    int of = a->axis[t->axis].looked - 1;
+
+    if (of < 0 || a->part)
+        return;
+    t->s->looked = of;
+    memset(t->s->over, -1, sizeof t->s->over);
+    for (int d = 0; d < a->result[0].t->ndim; d++)
+        for (int e = 0; e < a->operand[of].t->ndim; e++)
+            if (a->operand[of].axis[e] == a->result[0].axis[d])
+                t->s->over[d] = (int8_t)e;
 }
 
 static int64_t axis_size(const cr_axes *a, int axis, bool *even)
@@ -328,35 +344,49 @@ static bool is_placed(const attempt *t)
     return false;
 }
 
+/* The placements of all tensors when the axis is split; false where there are none. */
+static bool place_all(attempt *t)
+{
+    const cr_axes *a = t->a;
+    bool operand = false, reads = !a->op->filled && !(a->op->words & CR_WORD_UNDEFINED);
+    cr_strategy *s = t->s;
+
+    for (int i = 0; i < a->operands; i++) {
+        if (!place(t, &a->operand[i], false, &s->operand[i]))
+            return false;
+        operand |= s->operand[i] >= 0;
+    }
+    for (int k = 0; k < a->results; k++)
+        if (a->axis[t->axis].apart >> k & 1)
+            s->result[k] = CR_PLACE_REPLICATE;
+        else if (!place(t, &a->result[k], true, &s->result[k]) ||
+                 (s->result[k] == CR_PLACE_REPLICATE && operand && reads))
+            return false;
+    return true;
+}
+
 static void try_axis(attempt *t, cr_strategies *out)
 {
     const cr_axes *a = t->a;
     cr_strategy *s = &out->strategy[out->count];
-    bool operand = false, even = false;
-    bool reads_nothing = a->op->filled || a->op->words & CR_WORD_UNDEFINED;
-    int how = a->axis[t->axis].how;
+    bool even = false;
+    bool reads_some = a->axis[t->axis].how >= CR_AXIS_MIN || a->axis[t->axis].looked;
     int64_t size = axis_size(a, t->axis, &even);
 
-    /* The least element of a part without elements is an error. */
-    if (how >= CR_AXIS_MIN && (t->ranks - 1) * ((size + t->ranks - 1) / t->ranks) >= size)
+    /* A part without elements has no least element, and no place to look up. */
+    if (reads_some && (t->ranks - 1) * ((size + t->ranks - 1) / t->ranks) >= size)
         return;
     /* A dim of 1 stays with the rank that has it; no other tensor is divided along it. */
     if ((size <= 1 && !is_placed(t)) || (even && !divides(a, t->axis, t->ranks)) ||
         out->count == (int)CR_LEN(out->strategy))
         return;
-    *s = (cr_strategy){.sized = -1, .even = even};
+    *s = (cr_strategy){.sized = -1, .looked = -1, .even = even};
     t->s = s;
-    for (int i = 0; i < a->operands; i++) {
-        if (!place(t, &a->operand[i], false, &s->operand[i]))
-            return;
-        operand |= s->operand[i] >= 0;
-    }
-    for (int k = 0; k < a->results; k++)
-        if (!place(t, &a->result[k], true, &s->result[k]) ||
-            (s->result[k] == CR_PLACE_REPLICATE && operand && !reads_nothing))
-            return;
+    if (!place_all(t))
+        return;
     if (!works_locally(t))
         return;
+    place_looked(t);
     /* Other sizes: of the last rank that has a part, and of ranks without elements. */
     if (!divides(a, t->axis, t->ranks)) {
         t->rank = (int)(size / ((size + t->ranks - 1) / t->ranks));
@@ -393,7 +423,7 @@ static void try_partial(shard_job *j, uint32_t partial, int how)
     if (!partial || out->count == (int)CR_LEN(out->strategy) ||
         !cr_axes_keep_partial(j->a, partial, hows[-2 - how]))
         return;
-    *s = (cr_strategy){.sized = -1};
+    *s = (cr_strategy){.sized = -1, .looked = -1};
     for (int i = 0; i < out->operands; i++)
         s->operand[i] = partial >> i & 1 ? (int8_t)how : CR_PLACE_REPLICATE;
     for (int k = 0; k < out->results; k++)
@@ -441,7 +471,7 @@ static void find_strategies(cr_session *s, void *context)
                a->result[k].t->ndim * sizeof *a->result[k].t->size);
     }
     j->out->count = 1;
-    j->out->strategy[0] = (cr_strategy){.sized = -1};
+    j->out->strategy[0] = (cr_strategy){.sized = -1, .looked = -1};
     memset(j->out->strategy[0].operand, CR_PLACE_REPLICATE, CR_AXES_TENSORS);
     memset(j->out->strategy[0].result, CR_PLACE_REPLICATE, CR_AXES_TENSORS);
     if (!a->rule)
@@ -471,7 +501,7 @@ static void find_costs(shard_job *j)
         for (int i = 0; i < j->out->operands; i++) {
             int from = i < j->placed_count ? j->placed[i] : CR_PLACE_REPLICATE;
             double cost =
-                shard_cost(from, s->operand[i], bytes_of(j->a->operand[i].t), j->ranks);
+                cr_shard_cost(from, s->operand[i], bytes_of(j->a->operand[i].t), j->ranks);
             s->changes += from != s->operand[i];
             s->cost = cost < 0 || s->cost < 0 ? -1 : s->cost + cost;
         }
@@ -512,7 +542,7 @@ cr_status cr_shard_strategies(cr_strategies *out, const cr_op *op, const cr_valu
     cr_thread = was;
     if (st && st != CR_MEMORY) { /* the call itself says why, on whole tensors */
         *out = (cr_strategies){.operands = placed_count, .count = 1};
-        out->strategy[0].sized = -1;
+        out->strategy[0].sized = out->strategy[0].looked = -1;
         memset(out->strategy[0].operand, CR_PLACE_REPLICATE, CR_AXES_TENSORS);
         st = CR_OK;
     } else if (!st) {

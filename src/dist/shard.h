@@ -20,9 +20,14 @@ typedef enum {
 
 typedef struct {
     int8_t operand[CR_AXES_TENSORS], result[CR_AXES_TENSORS];
-    int sized;   /* a parameter that is given the sizes of the local result; -1: none */
-    bool parts;  /* the call depends on sizes: its parts are called, with whole sizes */
-    bool even;   /* sizes must be multiples of the number of ranks */
+    int sized;  /* a parameter that is given the sizes of the local result; -1: none */
+    bool parts; /* the call depends on sizes: its parts are called, with whole sizes */
+    bool even;  /* sizes must be multiples of the number of ranks */
+    /* An operand whose values are places of another along the split dim, or -1.  Each rank
+     * takes its first place off them, and sets results at places of other ranks to zero;
+     * over[d] is the dim of this operand along dim d of the result, or -1. */
+    int looked;
+    int8_t over[CR_AXES_DIMS];
     double cost; /* of the redistribution from the present placements */
     int changes; /* operands whose placement changes */
 } cr_strategy;
@@ -44,6 +49,9 @@ typedef struct {
  * results.  CR_MEMORY. */
 CR_MUST cr_status cr_shard_strategies(cr_strategies *out, const cr_op *op, const cr_value *arg,
                                       int ranks, const int8_t *placed, int placed_count);
+/* The cost of a redistribution of a tensor of so many bytes, in bytes that a rank sends; -1
+ * where there is none. */
+double cr_shard_cost(int from, int to, double bytes, int ranks);
 /* Index of the strategy with the lowest cost; of equal ones that with the fewest changes. */
 int cr_shard_cheapest(const cr_strategies *s);
 

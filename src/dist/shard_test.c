@@ -97,3 +97,23 @@ TEST(an_entry_whose_sizes_depend_on_values_is_whole)
     EQ(found.rule, NULL);
     cr_drop(a);
 }
+
+TEST(rows_that_are_looked_up_are_split_and_their_elements_partial)
+{
+    cr_tensor *weight = fake(2, (int64_t[]){8, 3}), *at = NULL;
+    cr_device meta = {.kind = CR_CPU, .fake = true};
+    int8_t placed[] = {0, CR_PLACE_REPLICATE};
+    const cr_strategy *s;
+
+    OK(cr_tensor_new(&at, CR_I64, meta, 2, (int64_t[]){5, 2}));
+    find("embedding", weight, at, placed);
+    s = &found.strategy[cr_shard_cheapest(&found)];
+    EQ(s->operand[0], 0);
+    EQ(s->result[0], CR_PLACE_SUM);
+    EQ(s->looked, 1);
+    EQ(s->over[0], 0);
+    EQ(s->over[1], 1);
+    EQ(s->over[2], -1);
+    cr_drop(weight);
+    cr_drop(at);
+}

@@ -13,10 +13,12 @@ from cresset.distributed.device_mesh import init_device_mesh
 from cresset.distributed.tensor import (DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, empty, full, ones, rand,
                                         randn, zeros)
 from cresset.distributed.tensor.debug import CommDebugMode, visualize_sharding
-from cresset.distributed.tensor.experimental import _attention, context_parallel, implicit_replication, local_map
+from cresset.distributed.tensor import _collective_utils, _dispatch
+from cresset.distributed.tensor.experimental import _attention, context_parallel, implicit_replication, local_map, register_sharding
 from cresset.distributed.tensor.experimental._attention import context_parallel_unshard, set_rotate_method
 from cresset.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, PrepareModuleOutput, RowwiseParallel,
                                                  SequenceParallel, loss_parallel, parallelize_module)
+from cresset.distributed.tensor.parallel.input_reshard import input_reshard
 from cresset.nn.attention.flex_attention import flex_attention
 from cresset.nn.functional import scaled_dot_product_attention as early_attention
 
@@ -209,6 +211,96 @@ def refusals(rank, size):
            lambda: parallelize_module(nn.ReLU(), mesh, ColwiseParallel()))
     raises(RuntimeError, "should be used to distribute leaf tensors", lambda: distribute_tensor(x.requires_grad_() * 2, mesh, [Shard(0)]))
     raises(RuntimeError, "Mesh should not be bigger than default world size", lambda: init_device_mesh("cpu", (size + 1,)))
+
+
+def lookups(rank, size):
+    """Elements that indices name, of operands that are divided where the indices point: no rank sends its part."""
+    mesh, calls = init_device_mesh("cpu", (size,)), CommDebugMode()
+    for rows in (4 * size, 3 * size - 1):
+        table, at = numbers(rows, 3, dtype=torch.float64), torch.arange(2 * rows).view(2, rows) * 7 % rows
+        names, x = torch.arange(6) % rows, numbers(6, rows, dtype=torch.float64).log_softmax(1)
+        whole = [distribute_tensor(i, mesh, [Replicate()]) for i in (at, at[:, :3].contiguous(), names, at.int())]
+        for f, a, dim, i in ((nn.functional.embedding, at, 0, whole[0]), (nn.functional.embedding, at.int(), 0, whole[3]),
+                             (lambda i, w: w.gather(0, i), at[:, :3].contiguous(), 0, whole[1]),
+                             (lambda i, w: w.index_select(0, i), names, 0, whole[2]),
+                             *((lambda i, w, how=how: nn.functional.nll_loss(w, i, reduction=how, ignore_index=2), names, 1, whole[2])
+                               for how in ("sum", "mean", "none"))):
+            w = (table if dim == 0 else x).clone().requires_grad_()
+            d = distribute_tensor(w.detach(), mesh, [Shard(dim)]).requires_grad_()
+            with calls:
+                got = f(i, d)
+            assert got.placements == (Partial(),) and not calls.get_total_counts(), (got.placements, calls.get_comm_counts())
+            want = f(a, w)
+            assert torch.equal(got.full_tensor(), want) or got.dim() == 0
+            torch.testing.assert_close(got.full_tensor(), want)
+            (got * got).sum().backward()
+            (want * want).sum().backward()
+            torch.testing.assert_close(d.grad.full_tensor(), w.grad)
+        for wrong in (-1, rows):
+            i = distribute_tensor(torch.tensor([wrong]), mesh, [Replicate()])
+            d = distribute_tensor(table, mesh, [Shard(0)])
+            raises(IndexError, "index out of range in self", lambda: nn.functional.embedding(i, d))
+            raises(RuntimeError, f"index {wrong} is out of bounds for dimension 0 with size {rows}", lambda: d.gather(0, i.view(1, 1)))
+
+
+def lookups_on_two_dims(rank, size):
+    """Rows that are divided along both dims of a mesh, and along one of them beside a divided batch."""
+    mesh = init_device_mesh("cpu", (2, size // 2))
+    for rows in (4 * size, size + 1):
+        table, at = numbers(rows, 3), torch.arange(8).view(4, 2) * 5 % rows
+        for placements, of in (([Shard(0), Shard(0)], [Replicate()] * 2), ([Shard(0), Shard(1)], [Replicate()] * 2),
+                               ([Replicate(), Shard(0)], [Shard(0), Replicate()])):
+            d, i = distribute_tensor(table, mesh, placements), distribute_tensor(at, mesh, of)
+            assert torch.equal(nn.functional.embedding(i, d).full_tensor(), table[at]), (placements, of)
+
+
+def own_strategies(rank, size):
+    """A program's strategies of an operator; calls along a dimension of a mesh; a module that keeps parts for backward."""
+    from cresset.distributed._composable import checkpoint
+    mesh, aten, calls = init_device_mesh("cpu", (size,)), torch.ops.aten, CommDebugMode()
+    x, given = numbers(4 * size, 6), []
+
+    @register_sharding([aten.cummax.default, aten.cumsum_.default])
+    def along_rows(x, dim):
+        given.append((x.ndim, x.shape, dim))
+        return [([Replicate(), Replicate()], [Replicate(), None]), ([Shard(0), Shard(0)], [Shard(0), None])]
+    d = distribute_tensor(x, mesh, [Shard(0)])
+    with calls:
+        y, places = torch.cummax(d, 1)
+    assert y.placements == places.placements == (Shard(0),) and not calls.get_total_counts() and given == [(2, x.shape, 1)]
+    assert torch.equal(y.full_tensor(), x.cummax(1)[0])
+    moved = torch.cummax(distribute_tensor(x, mesh, [Shard(1)]), 1)[0]
+    assert torch.equal(moved.full_tensor(), x.cummax(1)[0])
+    raises(ValueError, "a strategy of 2 results and 1 tensors was registered for a call of 1 results and 1 tensors", lambda: d.cumsum_(1))
+    for op in (aten.cummax.default, aten.cumsum_.default):
+        del _dispatch.strategies[op]
+    _dispatch.forget_plans()
+
+    assert torch.equal(_collective_utils.shard_dim_alltoall(d.to_local(), 0, 1, mesh, 0),
+                       distribute_tensor(x, mesh, [Shard(1)]).to_local())
+    part = torch.zeros(4, 6)
+    _collective_utils.mesh_scatter(part, list(x.chunk(size)) if rank == 0 else None, mesh)
+    assert torch.equal(part, d.to_local())
+    _collective_utils.mesh_broadcast(part, mesh, group_src=size - 1)
+    assert torch.equal(part, x[-4:])
+    padded = _collective_utils.pad_tensor(part, 1, 2)
+    assert torch.equal(padded[:, :6], part) and not padded[:, 6:].any()
+    assert torch.equal(_collective_utils.unpad_tensor(padded, 1, 2), part)
+
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 6))
+    other = copy.deepcopy(net)
+    checkpoint(other[1])
+    raises(AssertionError, "checkpoint has already been applied", lambda: checkpoint(other[1]))
+    want = torch.autograd.grad(other(x).square().sum(), list(other.parameters()))
+    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    inner = []
+    checkpoint(net)
+    net[0].register_forward_pre_hook(lambda m, args: inner.append(torch.is_grad_enabled()))
+    input_reshard(nn.Sequential(net), mesh, 0)(x).square().sum().backward()
+    assert len(inner) == 2
+    for p, g in zip(net.parameters(), want):
+        torch.testing.assert_close(p.grad.full_tensor(), g)
 
 
 def small_dims(rank, size):

@@ -25,6 +25,10 @@ def test_meshes_of_two_dimensions(short):
     passes("two_dims", 4, short=short)
 
 
+def test_lookups_on_meshes_of_two_dimensions():
+    passes("lookups_on_two_dims", 4)
+
+
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_derivatives(size):
     passes("gradients", size)
@@ -37,7 +41,7 @@ def test_clipped_gradients(size, short):
 
 
 @pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs", "small_dims", "written_views", "own_gradients", "loss_in_parts",
-                                  "experimental"])
+                                  "experimental", "lookups", "own_strategies"])
 def test_interface(name):
     passes(name, 2)
 

@@ -82,7 +82,7 @@ class OnRanks(torch.Tensor):
             if not kept or mutable != [0]:
                 return cls.run_whole(func, flat, spec, mutable)
             strategies, best = [min(kept, key=lambda s: s[5])], 0
-        inputs, outputs, sized, parts, _, _ = strategies[best]
+        inputs, outputs, sized, parts, _, _, looked = strategies[best]
         local = []
         for k, placement in zip(tensors, inputs):
             x = flat[k]
@@ -97,7 +97,7 @@ class OnRanks(torch.Tensor):
             with _C._ReentrantDispatch():
                 made = _C._call_parts(func._op, args, kwargs)
             return made[0] if len(made) == 1 else made
-        made = cls.run(func, list(flat), spec, tensors, local, outputs, sized, ranks, shapes)
+        made = cls.run(func, list(flat), spec, tensors, local, outputs, sized, ranks, shapes, looked)
         return flat[0] if mutable else made
 
     @classmethod
@@ -118,7 +118,7 @@ class OnRanks(torch.Tensor):
         return tuple(map(wrap, made)) if isinstance(made, (tuple, list)) else wrap(made)
 
     @classmethod
-    def run(cls, func, flat, spec, tensors, local, outputs, sized, ranks, shapes):
+    def run(cls, func, flat, spec, tensors, local, outputs, sized, ranks, shapes, looked=None):
         made = []
         for r in range(ranks):
             for k, x in zip(tensors, local):
@@ -127,12 +127,28 @@ class OnRanks(torch.Tensor):
             args, kwargs = with_size(func, args, kwargs, sized, shapes[0][0], outputs, r, ranks)
             if sized and "reshape" in func.words:  # parts may have gaps
                 args = (args[0].contiguous(), *args[1:])
+            if looked:
+                made.append(looked_up(func, list(flat), spec, tensors, local, looked, r))
+                continue
             made.append(func(*args, **kwargs))
         if func._schema.is_mutable:
             return None
         results = [cls(list(parts), p, size, strides)
                    for parts, p, (size, strides, _) in zip(zip(*(list(leaves(x)) for x in made)), outputs, shapes)]
         return results[0] if isinstance(made[0], torch.Tensor) else results
+
+
+def looked_up(func, flat, spec, tensors, local, looked, r):
+    """Returns a rank's result of a call that looks up places in an operand of which it has a part."""
+    places, over = looked
+    table = next(k for k, x in enumerate(local) if x.placement >= 0)
+    dim, length = local[table].placement, local[table].parts[0].shape[local[table].placement]
+    at = flat[tensors[places]] - r * length
+    mine = (at >= 0) & (at < local[table].parts[r].shape[dim])
+    flat[tensors[places]] = torch.where(mine, at, 0)
+    args, kwargs = tree_unflatten(flat, spec)
+    view = mine.permute([d for d in over if d >= 0]).reshape([mine.shape[d] if d >= 0 else 1 for d in over])
+    return torch.where(view, func(*args, **kwargs), 0)
 
 
 def with_size(func, args, kwargs, sized, shape, outputs, r, ranks):
@@ -194,7 +210,7 @@ def tried(key, ranks, seen=None):
 
 
 def check(func, args, kwargs, strategy, want, ranks, shapes, where):
-    inputs, outputs, sized, parts, _, _ = strategy
+    inputs, outputs, sized, parts, _, _, looked = strategy
     flat, spec = tree_flatten((args, kwargs))
     tensors = [k for k, x in enumerate(flat) if isinstance(x, torch.Tensor)]
     try:
@@ -205,7 +221,7 @@ def check(func, args, kwargs, strategy, want, ranks, shapes, where):
             args, kwargs = tree_unflatten(flat, spec)
             made = _C._call_parts(func._op, args, kwargs)
         else:
-            made = OnRanks.run(func, flat, spec, tensors, local, outputs, sized, ranks, shapes)
+            made = OnRanks.run(func, flat, spec, tensors, local, outputs, sized, ranks, shapes, looked)
     except Exception as error:
         raise AssertionError(where) from error
     got = [x.whole() if isinstance(x, OnRanks) else x for x in leaves(list(made) if isinstance(made, (tuple, list)) else made)]

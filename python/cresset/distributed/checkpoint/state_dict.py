@@ -7,7 +7,7 @@ import cresset
 from .. import distributed_c10d as dist
 from ..tensor import DTensor, Replicate
 from ..tensor._redistribute import redistribute_local
-from ..tensor._spec import DTensorSpec, TensorMeta
+from ..tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
            "set_optimizer_state_dict", "set_state_dict"]

@@ -21,7 +21,7 @@ from ..device_mesh import DeviceMesh, init_device_mesh
 from ..tensor import DTensor, Replicate, Shard, _StridedShard, distribute_tensor
 from ..tensor._api import _FromLocal
 from ..tensor._redistribute import _padded, part_of
-from ..tensor._spec import DTensorSpec, TensorMeta
+from ..tensor._dtensor_spec import DTensorSpec, TensorMeta
 from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
 __all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method", "share_comm_ctx"]

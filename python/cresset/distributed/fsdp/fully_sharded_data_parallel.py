@@ -18,7 +18,7 @@ from .. import distributed_c10d as dist
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..tensor import DTensor, Replicate
 from ..tensor._redistribute import part_of, redistribute_local
-from ..tensor._spec import DTensorSpec, TensorMeta
+from ..tensor._dtensor_spec import DTensorSpec, TensorMeta
 from ._fully_shard import FSDPModule, fully_shard
 from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .api import (BackwardPrefetch, CPUOffload, FullOptimStateDictConfig, FullStateDictConfig, LocalOptimStateDictConfig,  # noqa: F401

@@ -12,7 +12,7 @@ from .. import distributed_c10d as dist
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ._dispatch import _synchronize, dispatch
 from ._redistribute import part_of, redistribute_local
-from ._spec import DTensorSpec, TensorMeta, checked, row_major, strides_of_whole
+from ._dtensor_spec import DTensorSpec, TensorMeta, checked, row_major, strides_of_whole
 from ._utils import compute_local_shape_and_global_offset
 from .placement_types import Partial, Replicate, Shard, dim_of
 
@@ -53,18 +53,18 @@ class _FromLocal(Function):
         return grad.to_local(), None, None
 
 
-class _Redistribute(Function):
+class Redistribute(Function):
     """Other placements, in a dtype; the cotangent goes back to the old ones, and is sent in a dtype of its own."""
 
     @staticmethod
-    def forward(ctx, x, placements, dtype, backward_dtype):
+    def forward(ctx, x, device_mesh, placements, async_op=False, dtype=None, backward_dtype=None):
         ctx.placements, ctx.dtype, ctx.backward_dtype = _without_partial(x.placements), x.dtype, backward_dtype
         return _moved(x, placements, dtype)
 
     @staticmethod
     def backward(ctx, grad):
-        moved = _Redistribute.apply(grad, ctx.placements, ctx.backward_dtype or ctx.dtype, None)
-        return moved.to(ctx.dtype), None, None, None
+        moved = Redistribute.apply(grad, None, ctx.placements, False, ctx.backward_dtype or ctx.dtype, None)
+        return moved.to(ctx.dtype), None, None, None, None, None
 
 
 def _moved(x, placements, dtype=None):
@@ -184,7 +184,7 @@ class DTensor(_C.Tensor):
         for old, new in zip(self.placements, placements):
             if new.is_partial() and old != new:
                 raise RuntimeError(f"Can not redistribute from {old} to {new}, redistributing to Partial is for internal use only!")
-        return _Redistribute.apply(self, placements, forward_dtype, backward_dtype)
+        return Redistribute.apply(self, device_mesh, placements, async_op, forward_dtype, backward_dtype)
 
     def full_tensor(self, *, grad_placements=None):
         """Returns the whole tensor."""
@@ -296,6 +296,11 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
         local = local.clone()
     spec = DTensorSpec(mesh, placements, TensorMeta(tensor.shape, tensor.stride(), tensor.dtype))
     return DTensor(local, spec, requires_grad=tensor.requires_grad)
+
+
+def _shard_tensor(full_tensor, placements, device_mesh=None):
+    """Returns a DTensor of a tensor that every rank has; nothing is sent."""
+    return distribute_tensor(full_tensor, device_mesh, placements, src_data_rank=None)
 
 
 def distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):

@@ -12,10 +12,12 @@ from ... import _C
 from ...utils._pytree import tree_flatten, tree_unflatten
 from .. import distributed_c10d as dist
 from ._redistribute import redistribute_local, sizes_at
-from ._spec import DTensorSpec, TensorMeta, code_of, placement_of, row_major
+from ._dtensor_spec import DTensorSpec, TensorMeta, code_of, placement_of, row_major
+from ._utils import compute_local_shape_and_global_offset
 from .placement_types import Partial, Replicate, Shard, _StridedShard, interleaves
 
 calls = {}  # {operator: function} that is called in place of a plan; it may return NotImplemented
+strategies = {}  # {operator: function} that lists a program's own strategies (experimental/_register_sharding.py)
 replicates = False  # whether plain tensors count as replicated ones
 _plans = {}  # (operator, arguments, mesh) -> _Plan
 _ALL = 4096  # plans that are kept
@@ -24,8 +26,9 @@ _ALL = 4096  # plans that are kept
 class _Plan:
     """Placements of operands and results for each dimension of the mesh."""
 
-    def __init__(self, inputs, outputs, sized, parts, metas):
+    def __init__(self, inputs, outputs, sized, parts, metas, looked=None):
         self.inputs, self.outputs, self.sized, self.parts, self.metas = inputs, outputs, sized, parts, metas
+        self.looked = looked  # (operand, its dim, the operand of places along it, whose dims are along those of the result), or None
 
 
 _INTERLEAVED = _Plan((), (), None, False, ())  # operands with a _StridedShard must be redistributed first
@@ -42,18 +45,51 @@ def _keeps(strategy, placed, written):
 
 def _choose(func, args, kwargs, mesh, dim, placed, written, sizes):
     """Returns the strategy along one dimension of the mesh, and the results' types."""
-    rule, best, strategies, metas = _C._shard(func._op, args, kwargs, mesh.size(dim), placed)
+    if func in strategies:
+        found, metas = _own_strategies(func, args, kwargs, mesh, dim, placed)
+        kept = [s for s in found if s[5] >= 0 and _keeps(s, placed, written)]
+        if not kept and not written:
+            raise RuntimeError(f"{func}: no registered strategy takes tensors that are placed as {placed}")
+        return min(kept, key=lambda s: s[5]) if kept else None, metas
+    rule, best, known, metas = _C._shard(func._op, args, kwargs, mesh.size(dim), placed)
     if rule is None:
         _C._log("shard", 1, f"{func}: called on whole tensors, since no axes of the call are known")
-    elif any(p >= 0 for p in placed) and not written and strategies[best][5] >= 0 and all(p == -1 for p in strategies[best][0]):
+    elif any(p >= 0 for p in placed) and not written and known[best][5] >= 0 and all(p == -1 for p in known[best][0]):
         _C._log("shard", 2, f"{func} ({rule}): called on whole tensors, since no strategy divides them as {placed}")
     if written:
-        kept = [s for s in strategies if _keeps(s, placed, written) and s[5] >= 0]
+        kept = [s for s in known if _keeps(s, placed, written) and s[5] >= 0]
         if not kept:
             return None, metas
         return min(kept, key=lambda s: s[5]), metas
-    chosen = strategies[best]
-    return (chosen if chosen[5] >= 0 else strategies[0]), metas
+    chosen = known[best]
+    return (chosen if chosen[5] >= 0 else known[0]), metas
+
+
+def forget_plans():
+    """Makes all plans anew: strategies have changed."""
+    _plans.clear()
+
+
+def _own_strategies(func, args, kwargs, mesh, dim, placed):
+    """Returns the program's strategies along a dimension of the mesh, as _C._shard gives them, and the results' types."""
+    flat, spec_tree = tree_flatten((args, kwargs))
+    tensors = [x for x in flat if isinstance(x, cresset.Tensor)]
+    as_specs = [getattr(x, "_spec", x) for x in flat]
+    given, named = tree_unflatten(as_specs, spec_tree)
+    listed = strategies[func](*given, **named)
+    fakes = [cresset.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta") if isinstance(x, cresset.Tensor) else x for x in flat]
+    given, named = tree_unflatten(fakes, spec_tree)
+    made = [y for y in tree_flatten(func(*given, **named))[0] if isinstance(y, cresset.Tensor)]
+    found = []
+    for outputs, inputs in listed:
+        inputs = tuple(code_of(p) for p in inputs if p is not None)
+        if len(inputs) != len(tensors) or len(outputs) != len(made):
+            raise ValueError(f"{func}: a strategy of {len(outputs)} results and {len(inputs)} tensors was registered for a call of "
+                             f"{len(made)} results and {len(tensors)} tensors")
+        costs = [_C._shard_cost(a, b, x.numel() * x.element_size(), mesh.size(dim)) for a, b, x in zip(placed, inputs, tensors)]
+        cost = -1.0 if any(c < 0 for c in costs) else sum(costs)
+        found.append((inputs, tuple(map(code_of, outputs)), None, False, False, cost, None))
+    return found, [(tuple(y.shape), y.stride(), y.dtype) for y in made]
 
 
 def _clash(strategies, k):
@@ -65,6 +101,12 @@ def _clash(strategies, k):
     return even and len([s for s in strategies if any(p >= 0 for p in s[0])]) > 1
 
 
+def _looked(strategies):
+    """Returns what strategies say of places that are looked up in parts of an operand; False where two differ."""
+    found = {(next(k for k, p in enumerate(s[0]) if p >= 0), max(s[0]), *s[6]) for s in strategies if s[6] is not None}
+    return (found.pop() if found else None) if len(found) < 2 else False
+
+
 def _make_plan(func, args, kwargs, mesh, specs):
     """Finds the placements of a call."""
     written = _written(func)
@@ -74,23 +116,24 @@ def _make_plan(func, args, kwargs, mesh, specs):
         placed = tuple(code_of(spec.placements[i]) if spec is not None else -1 for spec in specs)
         if random:
             whole = (-1,) * len(specs)
-            chosen.append((whole, (), None, False, False, 0.0))
+            chosen.append((whole, (), None, False, False, 0.0, None))
             continue
         strategy, metas = _choose(func, args, kwargs, mesh, i, placed, written, None)
         if strategy is None:
             return None
         chosen.append(strategy)
-    if len(chosen) > 1 and _clash(chosen, 0):
+    looked = _looked(chosen)
+    if len(chosen) > 1 and (_clash(chosen, 0) or looked is False):
         if written:
             return None
         whole = (-1,) * len(specs)
-        chosen = [(whole, (-1,) * len(metas), None, False, False, 0.0)] * mesh.ndim
+        chosen, looked = [(whole, (-1,) * len(metas), None, False, False, 0.0, None)] * mesh.ndim, None
     inputs = [tuple(placement_of(s[0][k]) for s in chosen) for k in range(len(specs))]
     outputs = [tuple(placement_of(s[1][k]) for s in chosen) for k in range(len(metas) if all(s[1] for s in chosen) else 0)]
     sized = next((s[2] for s in chosen if s[2] is not None), None)
     if any(not s[1] for s in chosen):
         metas = []
-    plan = _Plan(inputs, outputs, sized, any(s[3] for s in chosen), metas)
+    plan = _Plan(inputs, outputs, sized, any(s[3] for s in chosen), metas, looked)
     if any(map(_has_strides, specs)):
         plan = _with_strides(plan, mesh, specs)
         return plan if plan is not None or written else _INTERLEAVED
@@ -125,7 +168,7 @@ def _with_strides(plan, mesh, specs):
                 placed[i] = _StridedShard(placed[i].dim, split_factor=factor)
     if not all(interleaves(placed, mesh) for placed in (*inputs, *outputs)):
         return None
-    return _Plan([tuple(p) for p in inputs], [tuple(p) for p in outputs], plan.sized, plan.parts, plan.metas)
+    return _Plan([tuple(p) for p in inputs], [tuple(p) for p in outputs], plan.sized, plan.parts, plan.metas, plan.looked)
 
 
 def _key(x, DTensor):
@@ -384,6 +427,8 @@ def dispatch(DTensor, func, args, kwargs):
         made = made[0] if len(made) == 1 else made
         return _marked(made, view, DTensor) if copied else made
     local = [x._local_tensor if isinstance(x, DTensor) else x for x in changed]
+    if plan.looked is not None:
+        return _wrapped(_look_up(func, changed, local, spec_tree, tensors, plan.looked, mesh), plan, mesh, DTensor)
     args, kwargs = tree_unflatten(local, spec_tree)
     if plan.sized is not None:
         args, kwargs = _with_size(func, args, kwargs, plan.sized, _local_size(plan, mesh))
@@ -395,6 +440,31 @@ def dispatch(DTensor, func, args, kwargs):
         return flat[tensors[_written(func)[0]]]
     made = _wrapped(made, plan, mesh, DTensor)
     return _marked(made, view, DTensor) if copied and view is not None else made
+
+
+def _look_up(func, changed, local, spec_tree, tensors, looked, mesh):
+    """Calls an operator on this rank's part of an operand that it looks up; elements at places of other ranks are zeros."""
+    table, dim, places, over = looked
+    table, places = tensors[table], tensors[places]
+    x, at = changed[table], local[places]
+    sizes, first = compute_local_shape_and_global_offset(x.shape, mesh, x.placements)
+    inside = (at >= first[dim]) & (at < first[dim] + sizes[dim])
+    right = (at >= 0) & (at < x.shape[dim])
+    local = list(local)
+    local[places] = cresset.where(inside, at - first[dim], at.masked_fill(right, 0))
+    if not sizes[dim]:  # a place to read
+        local[table] = local[table].new_zeros([1 if d == dim else n for d, n in enumerate(sizes)])
+    args, kwargs = tree_unflatten(local, spec_tree)
+    try:
+        made = func(*args, **kwargs)
+    except (IndexError, RuntimeError):  # the whole's sizes are in the message
+        local[table], local[places] = local[table].new_zeros(()).expand(x.shape), at
+        args, kwargs = tree_unflatten(local, spec_tree)
+        func(*args, **kwargs)
+        raise
+    dims = [d for d in over if d >= 0]
+    left = inside.logical_not().permute(dims).reshape([inside.shape[d] if d >= 0 else 1 for d in over])
+    return made.masked_fill_(left, 0)
 
 
 def _wrapped(made, plan, mesh, DTensor):

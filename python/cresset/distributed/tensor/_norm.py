@@ -5,7 +5,7 @@ import cresset
 
 from ._api import DTensor
 from ._redistribute import _reduce
-from ._spec import DTensorSpec, TensorMeta
+from ._dtensor_spec import DTensorSpec, TensorMeta
 from .placement_types import Partial, Replicate, dim_of
 
 

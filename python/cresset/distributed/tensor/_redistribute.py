@@ -161,3 +161,10 @@ def redistribute_local(local, sizes, mesh, current, target):
             local = local if place[i] == 0 else cresset.ones_like(local)
         current[i] = b
     return local
+
+
+def __getattr__(name):
+    if name == "Redistribute":
+        from ._api import Redistribute
+        return Redistribute
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

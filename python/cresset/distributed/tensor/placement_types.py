@@ -100,3 +100,6 @@ class Partial(Placement):
 
     def __str__(self):
         return f"P({self.reduce_op})"
+
+
+_Partial = Partial  # its former name

@@ -81,10 +81,18 @@ static PyObject *placements_tuple(const int8_t *at, int n)
 static PyObject *strategy_object(const cr_strategies *all, const cr_strategy *s,
                                  const cr_op *op)
 {
-    return Py_BuildValue("(NNzOOd)", placements_tuple(s->operand, all->operands),
+    PyObject *looked = Py_NewRef(Py_None);
+
+    if (s->looked >= 0)
+        Py_SETREF(looked, Py_BuildValue("(iN)", s->looked,
+                                        placements_tuple(s->over, all->result[0].ndim)));
+    if (!looked)
+        return NULL;
+    return Py_BuildValue("(NNzOOdN)", placements_tuple(s->operand, all->operands),
                          placements_tuple(s->result, all->results),
                          s->sized < 0 ? NULL : op->param[s->sized].name,
-                         s->parts ? Py_True : Py_False, s->even ? Py_True : Py_False, s->cost);
+                         s->parts ? Py_True : Py_False, s->even ? Py_True : Py_False, s->cost,
+                         looked);
 }
 
 /* [(sizes, strides, dtype)] of the whole results. */
@@ -132,7 +140,8 @@ static int read_placed(int8_t *placed, PyObject *list)
 
 /* _shard(callable, args, kwargs, ranks, placements) -> (kind of the rule or None, the index of
  * the cheapest strategy, [(placements of operands, of results, the parameter that is given
- * local sizes or None, whether parts are called, whether sizes must divide, cost)], [(sizes,
+ * local sizes or None, whether parts are called, whether sizes must divide, cost, None or (the
+ * operand that has places along the split dim, its dims along those of the result))], [(sizes,
  * dtype) of the whole results]). */
 static PyObject *shard_strategies(PyObject *m, PyObject *given)
 {
@@ -215,7 +224,20 @@ static PyObject *shard_call_parts(PyObject *m, PyObject *given)
     return out;
 }
 
+/* _shard_cost(placement, placement, bytes, ranks) -> bytes that a rank sends, or -1. */
+static PyObject *shard_cost(PyObject *m, PyObject *given)
+{
+    int from, to, ranks;
+    double bytes;
+
+    (void)m;
+    return PyArg_ParseTuple(given, "iidi", &from, &to, &bytes, &ranks)
+               ? PyFloat_FromDouble(cr_shard_cost(from, to, bytes, ranks))
+               : NULL;
+}
+
 static PyMethodDef shard_functions[] = {{"_shard", shard_strategies, METH_VARARGS, NULL},
+                                        {"_shard_cost", shard_cost, METH_VARARGS, NULL},
                                         {"_call_parts", shard_call_parts, METH_VARARGS, NULL},
                                         {0}};
 

@@ -4,8 +4,9 @@ from contextlib import contextmanager
 from .. import _dispatch
 from ._attention import context_parallel
 from ._func_map import local_map
+from ._register_sharding import register_sharding
 
-__all__ = ["context_parallel", "implicit_replication", "local_map"]
+__all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding"]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from .... import ops
 from .. import _dispatch
 from .._api import DTensor
 from .._redistribute import _reduce, sizes_at
-from .._spec import DTensorSpec, TensorMeta, row_major
+from .._dtensor_spec import DTensorSpec, TensorMeta, row_major
 from ..placement_types import Replicate, Shard
 
 __all__ = ["loss_parallel"]
