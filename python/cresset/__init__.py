@@ -32,7 +32,7 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
          "compile": "_dynamo.eval_frame", "lazy": "_lazy", "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped", "cond": "_higher_order_ops",
          "while_loop": "_higher_order_ops",
          **dict.fromkeys((
-             "has_lapack", "has_openmp", "has_spectral", "has_mkl", "is_vulkan_available", "is_distributed",
+             "has_lapack", "has_openmp", "has_spectral", "has_mkl", "is_vulkan_available", "is_distributed", "_is_functional_tensor",
              "cudnn_is_acceptable", "init_num_threads", "set_anomaly_enabled", "sym_constrain_range",
              "sym_constrain_range_for_size", "_shape_as_tensor", "_assert_async", "SymInt", "SymFloat",
              "SymBool"), "_features"), "PyTorchFileReader": "_archive", "Stream": "_streams", "Event": "_streams",

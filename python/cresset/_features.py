@@ -14,6 +14,11 @@ def is_vulkan_available():
     return False
 
 
+def _is_functional_tensor(t):
+    """Whether a tensor is a wrapper that makes writes pure: programs are made pure in graphs, not by wrappers."""
+    return False
+
+
 def is_distributed(input):
     """Whether a tensor is spread over processes: no tensor is."""
     return False

@@ -1,4 +1,6 @@
 """Small functions over modules and groups."""
+import traceback
+
 import cresset
 
 from . import distributed_c10d as dist
@@ -34,6 +36,15 @@ def _unpack_kwargs(flat_args, kwarg_keys):
         raise AssertionError(f"too many keys {len(kwarg_keys)} vs. {len(flat_args)}")
     n = len(flat_args) - len(kwarg_keys)
     return flat_args[:n], dict(zip(kwarg_keys, flat_args[n:]))
+
+
+def _p_assert(cond, s, raise_assertion_error=True):
+    """Prints a message and the stack where a condition does not hold, and raises: backward may hide an error's text."""
+    if not cond:
+        print(s)
+        traceback.print_stack()
+        if raise_assertion_error:
+            raise AssertionError(s)
 
 
 def _replace_by_prefix(state_dict, old_prefix, new_prefix):

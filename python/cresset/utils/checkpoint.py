@@ -342,13 +342,16 @@ class _Frame:
 _CHECKS = {"default": _described, "none": lambda x: None}
 
 
-def _without_reentrance(function, args, kwargs, preserve, context_fn, check, debug, early_stop):
+@contextlib.contextmanager
+def _checkpointed(function, args, kwargs, preserve, context_fn, check, debug, early_stop):
+    """What is computed inside is function(*args, **kwargs), whose saved tensors are recomputed in backward."""
     if check not in _CHECKS:
         raise ValueError("determinism_check should be one of ['default', 'none'], but got "
                          f"{check}")
     first, second = context_fn()
     if not _C.is_grad_enabled():
-        return function(*args, **kwargs)
+        yield
+        return
     around = _Surroundings(preserve)
 
     def again(*args, **kwargs):
@@ -359,6 +362,18 @@ def _without_reentrance(function, args, kwargs, preserve, context_fn, check, deb
     frame = _Frame(again, _Inputs(args, kwargs), early_stop and _early_stop.get(),
                    _CHECKS[check], debug if wished is None else wished)
     with frame.hooks(), first:
+        yield
+
+
+def _checkpoint_without_reentrant_generator(fn, preserve_rng_state=True, context_fn=noop_context_fn, determinism_check="default",
+                                            debug=False, early_stop=True, *args, **kwargs):
+    """A generator that is advanced before and after a call fn(*args, **kwargs) of its caller."""
+    with _checkpointed(fn, args, kwargs, preserve_rng_state, context_fn, determinism_check, debug, early_stop):
+        yield
+
+
+def _without_reentrance(function, args, kwargs, preserve, context_fn, check, debug, early_stop):
+    with _checkpointed(function, args, kwargs, preserve, context_fn, check, debug, early_stop):
         return function(*args, **kwargs)
 
 
