@@ -1,51 +1,27 @@
 /* Plans as C99 files: helpers for the commands, tables of their sizes, and the function. */
-#include "compile/c_text.h"
+#include "compile/c_job.h"
 #include "num/convert.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_KERNELS = 512 };
-
-typedef struct {
-    const cr_plan_kernel *of;
-    int outputs;
-    bool columns;
-} printed_kernel;
-
-typedef struct {
-    cr_session *s;
-    const cr_plan *p;
-    const cr_c_input *input;
-    int inputs;
-    cr_text kernels, body;
-    cr_c_words words;
-    printed_kernel kernel[MOST_KERNELS];
-    int kernel_count;
-    int64_t *offset; /* of buffers in the caller's memory; -1: an input */
-    int64_t bytes, scratch;
-    uint32_t moves[16];   /* by dtype written: bit for each dtype read, of the helpers */
-    uint32_t adds, reads; /* bits for dtypes */
-    bool linear, convolution, maxima, averages, fails;
-} plan_job;
-
-CR_NORETURN static void plan_refuse(const plan_job *j, const char *what)
+CR_NORETURN static void refuse(const cr_c_job *j, const char *what)
 {
     cr_bail(j->s, CR_VALUE, "to_c: the program has %s, which has no C99 form", what);
 }
 
-static const char *type_of(const plan_job *j, int dtype)
+static const char *type_of(const cr_c_job *j, int dtype)
 {
     const char *type = cr_c_type((cr_dtype)dtype);
 
     if (!type)
-        plan_refuse(j, cr_dtype_name((cr_dtype)dtype));
+        refuse(j, cr_dtype_name((cr_dtype)dtype));
     return type;
 }
 
 /* --- memory --- */
 
 typedef struct {
-    plan_job *j;
+    cr_c_job *j;
     int64_t *first, *last, now;
     bool seen;
 } uses;
@@ -70,7 +46,7 @@ static char *note_use(void *context, char *address)
 }
 
 /* The commands between which each buffer is used. */
-static void find_uses(plan_job *j, int64_t *first, int64_t *last)
+static void find_uses(cr_c_job *j, int64_t *first, int64_t *last)
 {
     uses u = {.j = j, .first = first, .last = last};
     cr_keeping how = {.map = note_use, .context = &u, .get = no_memory};
@@ -90,7 +66,7 @@ static bool meet(const int64_t *first, const int64_t *last, size_t a, size_t b)
 }
 
 /* The lowest place for a buffer beside those before it that are used at the same time. */
-static int64_t lowest_place(const plan_job *j, const int64_t *first, const int64_t *last,
+static int64_t lowest_place(const cr_c_job *j, const int64_t *first, const int64_t *last,
                             size_t b)
 {
     int64_t at = 0, bytes = (int64_t)j->p->buffer.at[b].bytes;
@@ -110,7 +86,7 @@ static int64_t lowest_place(const plan_job *j, const int64_t *first, const int64
     return at;
 }
 
-static void place_buffers(plan_job *j)
+static void place_buffers(cr_c_job *j)
 {
     size_t n = j->p->buffer.len;
     int64_t *first = CR_NEW_N(j->s, int64_t, n + 1), *last = CR_NEW_N(j->s, int64_t, n + 1);
@@ -128,7 +104,7 @@ static void place_buffers(plan_job *j)
     j->bytes = (j->bytes + 15) / 16 * 16;
 }
 
-static int input_number(const plan_job *j, size_t buffer)
+int cr_c_input_number(const cr_c_job *j, size_t buffer)
 {
     int k = 0;
 
@@ -138,27 +114,30 @@ static int input_number(const plan_job *j, size_t buffer)
 }
 
 /* The address of an array as text: a pointer to unsigned char. */
-static void put_address(plan_job *j, const char *address, bool written)
+void cr_c_address(cr_c_job *j, const char *address, bool written)
 {
     size_t b = cr_plan_buffer_of(address);
     int64_t at = cr_plan_offset_of(address);
 
+    if (!address) { /* no elements */
+        cr_text_put(&j->body, "w");
+        return;
+    }
     if (b >= j->p->buffer.len)
-        plan_refuse(j, "an address outside of its buffers");
+        refuse(j, "an address outside of its buffers");
     if (j->offset[b] >= 0) {
         cr_text_printf(&j->body, "w + %lld", (long long)(j->offset[b] + at));
         return;
     }
     if (written)
-        plan_refuse(j, "a write to an argument or a parameter");
-    int k = input_number(j, b);
+        refuse(j, "a write to an argument or a parameter");
+    int k = cr_c_input_number(j, b);
     if (k >= j->inputs)
-        plan_refuse(j, "another number of inputs");
+        refuse(j, "another number of inputs");
     cr_text_printf(&j->body, "(unsigned char *)%s + %lld", j->input[k].name, (long long)at);
 }
 
-static void put_integers(cr_text *out, const char *name, const int64_t *at, int64_t n,
-                         int64_t factor)
+void cr_c_integers(cr_text *out, const char *name, const int64_t *at, int64_t n, int64_t factor)
 {
     cr_text_printf(out, "        static const int64_t %s[] = {", name);
     for (int64_t i = 0; i < n; i++) {
@@ -177,25 +156,28 @@ static void put_bytes(cr_text *out, const char *name, const void *bytes, size_t 
     cr_text_put(out, n ? "};\n" : "0};\n");
 }
 
-/* --- kernels --- */
-
-static int kernel_number(plan_job *j, const cr_plan_kernel *of)
+void cr_c_scratch(cr_c_job *j, int64_t elements)
 {
-    char symbol[32];
-
-    for (int k = 0; k < j->kernel_count; k++)
-        if (!strcmp(j->kernel[k].of->program, of->program))
-            return k;
-    if (j->kernel_count == MOST_KERNELS)
-        plan_refuse(j, "more than 512 kernels");
-    printed_kernel *new = &j->kernel[j->kernel_count];
-    snprintf(symbol, sizeof symbol, "kernel_%d", j->kernel_count);
-    new->of = of;
-    cr_c_kernel(j->s, &j->kernels, &j->words, of, symbol, &new->outputs, &new->columns);
-    return j->kernel_count++;
+    j->scratch = elements > j->scratch ? elements : j->scratch;
 }
 
-static void put_operands(plan_job *j, const cr_launch *l, int outputs)
+/* --- kernels --- */
+
+static size_t kernel_number(cr_c_job *j, const cr_plan_kernel *of)
+{
+    char symbol[32];
+    cr_c_printed new = {.of = of};
+
+    for (size_t k = 0; k < j->kernel.len; k++)
+        if (!strcmp(j->kernel.at[k].of->program, of->program))
+            return k;
+    snprintf(symbol, sizeof symbol, "kernel_%zu", j->kernel.len);
+    cr_c_kernel(j->s, &j->kernels, &j->words, of, symbol, &new.outputs, &new.columns);
+    CR_PUSH(j->s, &j->kernel, new);
+    return j->kernel.len - 1;
+}
+
+static void put_operands(cr_c_job *j, const cr_launch *l, int outputs)
 {
     char name[32];
 
@@ -204,7 +186,7 @@ static void put_operands(plan_job *j, const cr_launch *l, int outputs)
             int64_t number[2] = {0};
             memcpy(number, l->pointer[k], sizeof number);
             snprintf(name, sizeof name, "n%d", k);
-            put_integers(&j->body, name, number, 2, 1);
+            cr_c_integers(&j->body, name, number, 2, 1);
         }
     cr_text_put(&j->body, "        unsigned char *p[32];\n\n");
     for (int k = 0; k < l->operands; k++) {
@@ -212,35 +194,35 @@ static void put_operands(plan_job *j, const cr_launch *l, int outputs)
         if (l->numbers >> k & 1)
             cr_text_printf(&j->body, "(unsigned char *)n%d", k);
         else
-            put_address(j, l->pointer[k], k < outputs);
+            cr_c_address(j, l->pointer[k], k < outputs);
         cr_text_put(&j->body, ";\n");
     }
 }
 
-static void put_kernel(plan_job *j, const cr_launch *l)
+static void put_kernel(cr_c_job *j, const cr_launch *l)
 {
-    int k = kernel_number(j, l->code);
-    int64_t longest = l->size[0] > l->size[1] ? l->size[0] : l->size[1];
-    bool parts = j->kernel[k].columns && l->stride[0];
+    size_t k = kernel_number(j, l->code);
+    const cr_c_printed *of = &j->kernel.at[k];
+    bool parts = of->columns && l->stride[0];
 
-    if (longest > j->scratch)
-        j->scratch = longest;
-    put_integers(&j->body, "s", l->stride, 2 * l->operands, 1);
-    put_integers(&j->body, "size", l->outer_size, l->outer, 1);
-    put_integers(&j->body, "step", l->outer_stride, (int64_t)l->outer * l->operands, 1);
+    cr_c_scratch(j, l->size[0] > l->size[1] ? l->size[0] : l->size[1]);
+    cr_c_integers(&j->body, "s", l->stride, 2 * l->operands, 1);
+    cr_c_integers(&j->body, "size", l->outer_size, l->outer, 1);
+    cr_c_integers(&j->body, "step", l->outer_stride, (int64_t)l->outer * l->operands, 1);
     put_bytes(&j->body, "q", l->param, l->param_bytes);
-    put_operands(j, l, j->kernel[k].outputs);
-    cr_text_printf(&j->body,
-                   "        cv_launch(kernel_%d, p, %d, %d, s, %d, size, step, %lld, %lld, %d, "
-                   "q, scratch);\n",
-                   k, l->operands, j->kernel[k].outputs, l->outer, (long long)l->size[0],
-                   (long long)l->size[1], parts);
+    put_operands(j, l, of->outputs);
+    cr_text_printf(
+        &j->body,
+        "        cv_launch(kernel_%zu, p, %d, %d, s, %d, size, step, %lld, %lld, %d, "
+        "q, scratch);\n",
+        k, l->operands, of->outputs, l->outer, (long long)l->size[0], (long long)l->size[1],
+        parts);
 }
 
 /* --- copies --- */
 
 /* Steps in bytes along the dims of `to`; 0 where an array is broadcast. */
-static void put_steps(plan_job *j, const char *name, const cr_array *a, const cr_array *to)
+static void put_steps(cr_c_job *j, const char *name, const cr_array *a, const cr_array *to)
 {
     int64_t step[64], item = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
 
@@ -249,10 +231,10 @@ static void put_steps(plan_job *j, const char *name, const cr_array *a, const cr
         step[d] =
             own < 0 || (a->size[own] == 1 && to->size[d] != 1) ? 0 : a->stride[own] * item;
     }
-    put_integers(&j->body, name, step, to->ndim, 1);
+    cr_c_integers(&j->body, name, step, to->ndim, 1);
 }
 
-static void put_move_call(plan_job *j, int to, int from, int ndim)
+static void put_move_call(cr_c_job *j, int to, int from, int ndim)
 {
     type_of(j, to);
     type_of(j, from);
@@ -261,79 +243,79 @@ static void put_move_call(plan_job *j, int to, int from, int ndim)
                    cr_dtype_name((cr_dtype)from), ndim);
 }
 
-static void put_move(plan_job *j, const cr_array *to, const cr_array *from)
+static void put_move(cr_c_job *j, const cr_array *to, const cr_array *from)
 {
-    put_integers(&j->body, "size", to->size, to->ndim, 1);
+    cr_c_integers(&j->body, "size", to->size, to->ndim, 1);
     put_steps(j, "ts", to, to);
     put_steps(j, "fs", from, to);
     put_move_call(j, to->dtype, from->dtype, to->ndim);
-    put_address(j, to->data, true);
+    cr_c_address(j, to->data, true);
     cr_text_put(&j->body, ", ts, ");
-    put_address(j, from->data, false);
+    cr_c_address(j, from->data, false);
     cr_text_put(&j->body, ", fs);\n");
 }
 
-static void put_fill(plan_job *j, const cr_plan_fill *f)
+static void put_fill(cr_c_job *j, const cr_plan_fill *f)
 {
     int64_t none[64] = {0}, element[2] = {0};
 
     memcpy(element, f->element, sizeof element);
-    put_integers(&j->body, "size", f->to.size, f->to.ndim, 1);
+    cr_c_integers(&j->body, "size", f->to.size, f->to.ndim, 1);
     put_steps(j, "ts", &f->to, &f->to);
-    put_integers(&j->body, "fs", none, f->to.ndim, 1);
-    put_integers(&j->body, "element", element, 2, 1);
+    cr_c_integers(&j->body, "fs", none, f->to.ndim, 1);
+    cr_c_integers(&j->body, "element", element, 2, 1);
     put_move_call(j, f->to.dtype, f->to.dtype, f->to.ndim);
-    put_address(j, f->to.data, true);
+    cr_c_address(j, f->to.data, true);
     cr_text_put(&j->body, ", ts, (const unsigned char *)element, fs);\n");
 }
 
-static void put_copy(plan_job *j, const cr_plan_copy *c)
+static void put_copy(cr_c_job *j, const cr_plan_copy *c)
 {
     if (!c->to)
-        plan_refuse(j, "a copy to the host");
+        refuse(j, "a copy to the host");
     if (!c->from)
         put_bytes(&j->body, "bytes", c->bytes, c->n);
     cr_text_put(&j->body, "        memcpy(");
-    put_address(j, c->to, true);
+    cr_c_address(j, c->to, true);
     cr_text_put(&j->body, c->from ? ", " : ", bytes");
     if (c->from)
-        put_address(j, c->from, false);
+        cr_c_address(j, c->from, false);
     cr_text_printf(&j->body, ", %zu);\n", c->n);
 }
 
 /* --- elements at computed places --- */
 
-static void put_indexed(plan_job *j, const cr_indexed *c)
+static void put_indexed(cr_c_job *j, const cr_indexed *c)
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)c->dtype);
     bool adds = c->how == CR_COMBINE_ADD;
 
     if (c->numbered || !c->index || !c->dense || (c->how != CR_COMBINE_READ && !adds))
-        plan_refuse(j, "such a command at computed places");
+        refuse(j, "such a command at computed places");
     if (adds && c->dtype != CR_F32 && c->dtype != CR_F64 && c->dtype != CR_I64)
-        plan_refuse(j, "sums of such elements at computed places");
+        refuse(j, "sums of such elements at computed places");
     j->fails = true;
     *(adds ? &j->adds : &j->reads) |= 1u << c->dtype;
-    put_integers(&j->body, "size", c->size, c->ndim, 1);
-    put_integers(&j->body, "ds", c->dense_stride, c->ndim, item);
-    put_integers(&j->body, "ts", c->table_stride, c->ndim, item);
-    put_integers(&j->body, "xs", c->index_stride, c->ndim, c->is32 ? 4 : 8);
+    cr_c_integers(&j->body, "size", c->size, c->ndim, 1);
+    cr_c_integers(&j->body, "ds", c->dense_stride, c->ndim, item);
+    cr_c_integers(&j->body, "ts", c->table_stride, c->ndim, item);
+    cr_c_integers(&j->body, "xs", c->index_stride, c->ndim, c->is32 ? 4 : 8);
     if (adds) {
         const char *t =
             c->dtype == CR_F64 ? "cv_fold_column_add_f64" : "cv_fold_column_add_f32";
         int64_t count = 1;
         for (int d = 0; d < c->ndim; d++)
             count *= c->size[d];
-        j->scratch = 3 * count > j->scratch ? 3 * count : j->scratch;
+        cr_c_scratch(j, 3 * count);
         (void)!cr_c_need(&j->words, t);
     }
     cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", adds ? "gather" : "read",
                    cr_dtype_name((cr_dtype)c->dtype), c->ndim);
-    put_address(j, c->dense, !adds);
+    cr_c_address(j, c->dense, !adds);
     cr_text_put(&j->body, ", ds, ");
-    put_address(j, c->table, adds);
+    cr_c_address(j, c->table, adds);
     cr_text_put(&j->body, ", ts, ");
-    put_address(j, c->index, false);
+    cr_c_address(j, c->index, false);
     cr_text_printf(&j->body, ", xs, %d, %d, %lld, %lld, scratch))\n            return 1;\n",
                    c->is32, c->wraps, (long long)c->unit, (long long)c->extent);
 }
@@ -341,7 +323,7 @@ static void put_indexed(plan_job *j, const cr_indexed *c)
 /* --- windows --- */
 
 /* The factors of the divisors along a dim. */
-static void put_factors(plan_job *j, int d, const double *count, int64_t places)
+static void put_factors(cr_c_job *j, int d, const double *count, int64_t places)
 {
     cr_text_printf(&j->body, "        static const double count%d[] = {", d);
     for (int64_t i = 0; i < places; i++)
@@ -349,7 +331,7 @@ static void put_factors(plan_job *j, int d, const double *count, int64_t places)
     cr_text_put(&j->body, places ? "};\n" : "1};\n");
 }
 
-static bool is_dense(const cr_array *a)
+bool cr_c_is_dense(const cr_array *a)
 {
     int64_t next = 1;
 
@@ -361,8 +343,7 @@ static bool is_dense(const cr_array *a)
     return true;
 }
 
-/* Copies an array to scratch memory, in row-major order. */
-static void put_dense(plan_job *j, const cr_array *a)
+void cr_c_dense(cr_c_job *j, const cr_array *a, int64_t at)
 {
     int64_t stride[64], next = 1;
     cr_array to = *a;
@@ -372,23 +353,24 @@ static void put_dense(plan_job *j, const cr_array *a)
         next *= a->size[d];
     }
     to.stride = stride;
-    j->scratch = next > j->scratch ? next : j->scratch;
-    put_integers(&j->body, "size", a->size, a->ndim, 1);
+    cr_c_scratch(j, at + next);
+    cr_text_put(&j->body, "        {\n");
+    cr_c_integers(&j->body, "size", a->size, a->ndim, 1);
     put_steps(j, "ts", &to, a);
     put_steps(j, "fs", a, a);
     put_move_call(j, a->dtype, a->dtype, a->ndim);
-    cr_text_put(&j->body, "scratch, ts, ");
-    put_address(j, a->data, false);
-    cr_text_put(&j->body, ", fs);\n");
+    cr_text_printf(&j->body, "(unsigned char *)scratch + %lld, ts, ", (long long)(8 * at));
+    cr_c_address(j, a->data, false);
+    cr_text_put(&j->body, ", fs);\n        }\n");
 }
 
-static void put_windows(plan_job *j, const cr_windows *c)
+static void put_windows(cr_c_job *j, const cr_windows *c)
 {
     char name[16];
 
-    if (c->result.dtype != CR_F32 || c->shares || !is_dense(&c->result) ||
-        (c->extreme && !is_dense(&c->which)))
-        plan_refuse(j, "such windows");
+    if (c->result.dtype != CR_F32 || c->shares || !cr_c_is_dense(&c->result) ||
+        (c->extreme && !cr_c_is_dense(&c->which)))
+        refuse(j, "such windows");
     *(c->extreme ? &j->maxima : &j->averages) = true;
     for (int d = 0; d < 3; d++) {
         const cr_window_axis *a = &c->dim[d];
@@ -397,26 +379,26 @@ static void put_windows(plan_job *j, const cr_windows *c)
         if (!c->extreme)
             put_factors(j, d, a->count, places);
         snprintf(name, sizeof name, "start%d", d);
-        put_integers(&j->body, name, a->start ? a->start : whole, places + 1, 1);
+        cr_c_integers(&j->body, name, a->start ? a->start : whole, places + 1, 1);
         snprintf(name, sizeof name, "range%d", d);
-        put_integers(&j->body, name, a->start ? a->range : one, 3 * ranges, 1);
+        cr_c_integers(&j->body, name, a->start ? a->range : one, 3 * ranges, 1);
     }
-    if (!is_dense(&c->from))
-        put_dense(j, &c->from);
+    if (!cr_c_is_dense(&c->from))
+        cr_c_dense(j, &c->from, 0);
     cr_text_printf(&j->body,
                    "        cv_%s(%lld, %lld, %lld, %lld, %lld, %lld, (float *)(void *)(",
                    c->extreme ? "maxima" : "sums", (long long)c->planes, (long long)c->in,
                    (long long)c->out, (long long)(c->dim[0].start ? c->dim[0].size : 1),
                    (long long)(c->dim[1].start ? c->dim[1].size : 1),
                    (long long)(c->dim[2].start ? c->dim[2].size : 1));
-    put_address(j, c->result.data, true);
+    cr_c_address(j, c->result.data, true);
     if (c->extreme) {
         cr_text_put(&j->body, "), (int64_t *)(void *)(");
-        put_address(j, c->which.data, true);
+        cr_c_address(j, c->which.data, true);
     }
     cr_text_put(&j->body, "), (const float *)(const void *)(");
-    if (is_dense(&c->from))
-        put_address(j, c->from.data, false);
+    if (cr_c_is_dense(&c->from))
+        cr_c_address(j, c->from.data, false);
     else
         cr_text_put(&j->body, "scratch");
     cr_text_put(&j->body, "), start0, range0, start1, range1, start2, range2");
@@ -426,147 +408,9 @@ static void put_windows(plan_job *j, const cr_windows *c)
     cr_text_put(&j->body, ");\n");
 }
 
-/* --- products --- */
-
-static int64_t stride_at(const cr_array *a, int from_end, const cr_array *result)
-{
-    int d = a->ndim - from_end, r = result->ndim - from_end;
-
-    return d < 0 || (a->size[d] == 1 && r >= 0 && result->size[r] != 1) ? 0 : a->stride[d];
-}
-
-static void check_float(plan_job *j, const cr_array *a)
-{
-    if (a->dtype != CR_F32)
-        plan_refuse(j, "a product of other elements than float32");
-}
-
-/* result[..., n, m] = bias[..., m] + sum over k of a[..., n, k] b[..., k, m].  A vector `a` or
- * `b` has one row or column less. */
-static void put_product(plan_job *j, const cr_array *out, const cr_array *a, const cr_array *b,
-                        const cr_array *bias, bool turned)
-{
-    int rows = out->ndim - 1, batch = out->ndim - 2;
-    int64_t size[64], as[64], bs[64], cs[64];
-
-    check_float(j, out);
-    if (out->ndim < 2 || a->ndim < 2 || b->ndim < 2 || a->ndim > out->ndim || out->ndim > 60)
-        plan_refuse(j, "such a product");
-    for (int d = 0; d < out->ndim; d++) {
-        size[d] = out->size[d];
-        as[d] = d <= batch ? stride_at(a, out->ndim - d, out) : 0;
-        bs[d] = turned || d >= rows ? 0 : stride_at(b, out->ndim - d, out);
-        cs[d] = bias ? stride_at(bias, out->ndim - d, out) : 0;
-    }
-    bs[batch] = 0;
-    bs[rows] = turned ? b->stride[0] : b->stride[b->ndim - 1];
-    j->linear = true;
-    put_integers(&j->body, "size", size, out->ndim, 1);
-    put_integers(&j->body, "os", out->stride, out->ndim, 1);
-    put_integers(&j->body, "as", as, out->ndim, 1);
-    put_integers(&j->body, "bs", bs, out->ndim, 1);
-    put_integers(&j->body, "cs", cs, out->ndim, 1);
-    cr_text_printf(&j->body, "        cv_product(%d, size, %lld, (float *)(void *)(", out->ndim,
-                   (long long)a->size[a->ndim - 1]);
-    put_address(j, out->data, true);
-    cr_text_put(&j->body, "), os, (const float *)(const void *)(");
-    put_address(j, a->data, false);
-    cr_text_printf(&j->body, "), as, %lld, (const float *)(const void *)(",
-                   (long long)a->stride[a->ndim - 1]);
-    put_address(j, b->data, false);
-    cr_text_printf(&j->body, "), bs, %lld, ",
-                   (long long)(turned ? b->stride[1] : b->stride[b->ndim - 2]));
-    if (bias) {
-        cr_text_put(&j->body, "(const float *)(const void *)(");
-        put_address(j, bias->data, false);
-        cr_text_put(&j->body, ")");
-    }
-    cr_text_put(&j->body, bias ? ", cs);\n" : "NULL, cs);\n");
-}
-
-static int64_t item_of(const cr_given *g, int d)
-{
-    return g->count ? g->ints[(size_t)d < g->count ? d : 0] : 0;
-}
-
-static void put_convolution(plan_job *j, const cr_library *c)
-{
-    const cr_array *x = &c->arg[0].array, *w = &c->arg[1].array, *out = &c->result[0];
-    bool bias = c->arg[2].kind == CR_GIVEN_ARRAY, planar = x->ndim == 4;
-    int64_t item[20];
-
-    check_float(j, x);
-    if ((x->ndim != 3 && x->ndim != 4) || c->arg[6].i || (bias && !is_dense(&c->arg[2].array)))
-        plan_refuse(j, "such a convolution");
-    for (int d = 0; d < 4; d++) { /* image, channel, row, column */
-        int own = planar ? d : d == 3 ? 2 : d;
-        bool there = planar || d != 2;
-        item[d] = there ? x->stride[own] : 0;
-        item[4 + d] = there ? w->stride[own] : 0;
-        item[8 + d] = there ? out->stride[own] : 0;
-        item[12 + d] = there ? out->size[own] : 1;
-    }
-    j->convolution = true;
-    put_integers(&j->body, "step", item, 16, 1);
-    int64_t groups = c->arg[8].i;
-    int64_t more[] = {x->size[1] / groups,
-                      out->size[1] / groups,
-                      planar ? x->size[2] : 1,
-                      x->size[x->ndim - 1],
-                      planar ? w->size[2] : 1,
-                      w->size[w->ndim - 1],
-                      planar ? item_of(&c->arg[3], 0) : 1,
-                      item_of(&c->arg[3], planar),
-                      planar ? item_of(&c->arg[4], 0) : 0,
-                      item_of(&c->arg[4], planar),
-                      planar ? item_of(&c->arg[5], 0) : 1,
-                      item_of(&c->arg[5], planar)};
-    put_integers(&j->body, "with", more, (int64_t)CR_LEN(more), 1);
-    cr_text_put(&j->body, "        cv_convolution(step, with, (float *)(void *)(");
-    put_address(j, out->data, true);
-    cr_text_put(&j->body, "), (const float *)(const void *)(");
-    put_address(j, x->data, false);
-    cr_text_put(&j->body, "), (const float *)(const void *)(");
-    put_address(j, w->data, false);
-    cr_text_put(&j->body, bias ? "), (const float *)(const void *)(" : "), NULL");
-    if (bias)
-        put_address(j, c->arg[2].array.data, false);
-    cr_text_put(&j->body, bias ? "));\n" : ");\n");
-}
-
-/* Whether numbers after the three operands of addmm() are not 1. */
-static bool has_factors(const cr_library *c)
-{
-    for (int k = 3; k < c->args; k++)
-        if ((c->arg[k].kind == CR_GIVEN_INT && c->arg[k].i != 1) ||
-            (c->arg[k].kind == CR_GIVEN_FLOAT && c->arg[k].d != 1))
-            return !strcmp(c->entry, "addmm") || !strcmp(c->entry, "baddbmm");
-    return false;
-}
-
-static void put_library(plan_job *j, const cr_library *c)
-{
-    const char *e = c->entry;
-    const cr_array *bias =
-        c->args > 2 && c->arg[2].kind == CR_GIVEN_ARRAY ? &c->arg[2].array : NULL;
-
-    if (!strcmp(e, "linear"))
-        put_product(j, &c->result[0], &c->arg[0].array, &c->arg[1].array, bias, true);
-    else if (!strcmp(e, "mm") || !strcmp(e, "bmm") || !strcmp(e, "matmul"))
-        put_product(j, &c->result[0], &c->arg[0].array, &c->arg[1].array, NULL, false);
-    else if (has_factors(c))
-        plan_refuse(j, "a product with factors");
-    else if ((!strcmp(e, "addmm") || !strcmp(e, "baddbmm")) && bias)
-        put_product(j, &c->result[0], &c->arg[1].array, bias, &c->arg[0].array, false);
-    else if (!strcmp(e, "convolution"))
-        put_convolution(j, c);
-    else
-        cr_bail(j->s, CR_VALUE, "to_c: the program calls %s, which has no C99 form", e);
-}
-
 /* --- the file --- */
 
-static void put_command(plan_job *j, const cr_command *c)
+static void put_command(cr_c_job *j, const cr_command *c)
 {
     cr_text_put(&j->body, "    {\n");
     switch (c->kind) {
@@ -577,9 +421,9 @@ static void put_command(plan_job *j, const cr_command *c)
     case CR_COMMAND_INDEXED:
     case CR_COMMAND_COMBINE: put_indexed(j, &c->indexed); break;
     case CR_COMMAND_WINDOWS: put_windows(j, &c->windows); break;
-    case CR_COMMAND_LIBRARY: put_library(j, &c->library); break;
+    case CR_COMMAND_LIBRARY: cr_c_library(j, &c->library); break;
     case CR_COMMAND_WAIT: break;
-    default: plan_refuse(j, "calls between ranks");
+    default: refuse(j, "calls between ranks");
     }
     cr_text_put(&j->body, "    }\n");
 }
@@ -813,116 +657,10 @@ static const char window_text[] =
     "                }\n"
     "}\n\n";
 
-static const char product_text[] =
-    "/* Up to 8 neighbours of a row of a product; each adds over k in ascending order. */\n"
-    "static void cv_product_part(int64_t n, int64_t depth, const float *a, int64_t ak, const "
-    "float *b, int64_t bm,\n"
-    "    int64_t bk, float *sum)\n"
-    "{\n"
-    "    int64_t k;\n"
-    "    int u;\n\n"
-    "    for (u = 0; u < 8; u++)\n"
-    "        sum[u] = 0;\n"
-    "    if (n == 8)\n"
-    "        for (k = 0; k < depth; k++)\n"
-    "            for (u = 0; u < 8; u++)\n"
-    "                sum[u] += a[k * ak] * b[k * bk + u * bm];\n"
-    "    else\n"
-    "        for (k = 0; k < depth; k++)\n"
-    "            for (u = 0; u < n; u++)\n"
-    "                sum[u] += a[k * ak] * b[k * bk + u * bm];\n"
-    "}\n\n"
-    "/* result[..., n, m] = the sum over k of a[..., n, k] b[..., k, m], and bias[..., n, m]. "
-    "*/\n"
-    "static void cv_product(int ndim, const int64_t *size, int64_t depth, float *out, const "
-    "int64_t *os, const float *a,\n"
-    "    const int64_t *as, int64_t ak, const float *b, const int64_t *bs, int64_t bk, const "
-    "float *bias,\n"
-    "    const int64_t *cs)\n"
-    "{\n"
-    "    int64_t at[64] = {0}, m, n, u, last = ndim - 1;\n"
-    "    float sum[8];\n"
-    "    int64_t d;\n\n"
-    "    for (d = 0; d < ndim; d++)\n"
-    "        if (size[d] == 0)\n"
-    "            return;\n"
-    "    for (;;) {\n"
-    "        for (m = 0; m < size[last]; m += 8) {\n"
-    "            n = size[last] - m < 8 ? size[last] - m : 8;\n"
-    "            cv_product_part(n, depth, a, ak, b + m * bs[last], bs[last], bk, sum);\n"
-    "            for (u = 0; u < n; u++)\n"
-    "                out[(m + u) * os[last]] = bias ? sum[u] + bias[(m + u) * cs[last]] : "
-    "sum[u];\n"
-    "        }\n"
-    "        for (d = last - 1; d >= 0; d--) {\n"
-    "            out += os[d];\n            a += as[d];\n            b += bs[d];\n"
-    "            bias = bias ? bias + cs[d] : bias;\n"
-    "            if (++at[d] < size[d])\n"
-    "                break;\n"
-    "            out -= size[d] * os[d];\n            a -= size[d] * as[d];\n            b -= "
-    "size[d] * bs[d];\n"
-    "            bias = bias ? bias - size[d] * cs[d] : bias;\n"
-    "            at[d] = 0;\n"
-    "        }\n"
-    "        if (d < 0)\n"
-    "            return;\n"
-    "    }\n"
-    "}\n\n";
-
-static const char convolution_text[] =
-    "/* A row of a convolution, for one element of the weight. */\n"
-    "static void cv_convolution_row(float *out, int64_t os, int64_t n, const float *x, int64_t "
-    "xs, float weight)\n"
-    "{\n"
-    "    int64_t c;\n\n"
-    "    if (os == 1 && xs == 1)\n"
-    "        for (c = 0; c < n; c++)\n            out[c] += x[c] * weight;\n"
-    "    else\n"
-    "        for (c = 0; c < n; c++)\n            out[c * os] += x[c * xs] * weight;\n"
-    "}\n\n"
-    "/* step: of the image, of the weight and of the result, by 4 dims; sizes of the result.  "
-    "with: channels of a\n"
-    " * group, results of a group, rows, columns, rows and columns of the weight, stride, "
-    "padding, dilation.  Each\n"
-    " * result adds to its bias in the order of channels, rows and columns of the weight. */\n"
-    "static void cv_convolution(const int64_t *step, const int64_t *with, float *out, const "
-    "float *x, const float *w,\n"
-    "    const float *bias)\n"
-    "{\n"
-    "    const int64_t *xs = step, *ws = step + 4, *os = step + 8, *size = step + 12;\n"
-    "    int64_t n, m, r, c, k, i, j, y, from, to;\n\n"
-    "    for (n = 0; n < size[0]; n++)\n"
-    "        for (m = 0; m < size[1]; m++)\n"
-    "            for (r = 0; r < size[2]; r++) {\n"
-    "                float *row = out + n * os[0] + m * os[1] + r * os[2];\n"
-    "                const float *group = x + n * xs[0] + m / with[1] * with[0] * xs[1];\n\n"
-    "                for (c = 0; c < size[3]; c++)\n"
-    "                    row[c * os[3]] = bias ? bias[m] : 0;\n"
-    "                for (k = 0; k < with[0]; k++)\n"
-    "                    for (i = 0; i < with[4]; i++) {\n"
-    "                        y = r * with[6] - with[8] + i * with[10];\n"
-    "                        if (y < 0 || y >= with[2])\n"
-    "                            continue;\n"
-    "                        for (j = 0; j < with[5]; j++) {\n"
-    "                            int64_t left = j * with[11] - with[9];\n\n"
-    "                            from = left < 0 ? (-left + with[7] - 1) / with[7] : 0;\n"
-    "                            to = with[3] - 1 - left < 0 ? 0 : (with[3] - 1 - left) / "
-    "with[7] + 1;\n"
-    "                            to = to > size[3] ? size[3] : to;\n"
-    "                            if (from < to)\n"
-    "                                cv_convolution_row(row + from * os[3], os[3], to - from,\n"
-    "                                    group + k * xs[1] + y * xs[2] + (left + from * "
-    "with[7]) * xs[3], with[7] * xs[3],\n"
-    "                                    w[m * ws[0] + k * ws[1] + i * ws[2] + j * ws[3]]);\n"
-    "                        }\n"
-    "                    }\n"
-    "            }\n"
-    "}\n\n";
-
 /* --- helpers --- */
 
 /* Adds a text; %1$s is replaced by the first text of `with`, %2$s by the second, and so on. */
-static void put_text(cr_text *out, const char *text, const char *const *with)
+static void fill_in(cr_text *out, const char *text, const char *const *with)
 {
     for (; *text; text++) {
         if (text[0] == '%' && text[1] >= '1' && text[1] <= '9') {
@@ -934,19 +672,19 @@ static void put_text(cr_text *out, const char *text, const char *const *with)
     }
 }
 
-static void put_moves(const plan_job *j, cr_text *out)
+static void put_moves(const cr_c_job *j, cr_text *out)
 {
     for (int to = 0; to < 16; to++)
         for (int from = 0; from < 16; from++)
             if (j->moves[to] >> from & 1)
-                put_text(out, move_text,
-                         (const char *const[]){
-                             cr_dtype_name((cr_dtype)to), cr_c_type((cr_dtype)to),
-                             cr_dtype_name((cr_dtype)from), cr_c_type((cr_dtype)from),
-                             to == CR_BOOL ? " != 0" : ""});
+                fill_in(out, move_text,
+                        (const char *const[]){
+                            cr_dtype_name((cr_dtype)to), cr_c_type((cr_dtype)to),
+                            cr_dtype_name((cr_dtype)from), cr_c_type((cr_dtype)from),
+                            to == CR_BOOL ? " != 0" : ""});
 }
 
-static void put_places(const plan_job *j, cr_text *out)
+static void put_places(const cr_c_job *j, cr_text *out)
 {
     if (j->reads | j->adds)
         cr_text_put(out, place_text);
@@ -957,22 +695,22 @@ static void put_places(const plan_job *j, cr_text *out)
                                     t == CR_F64 ? "cv_fold_column_add_f64(found, to - from)"
                                                 : "cv_fold_column_add_f32(found, to - from)"};
         if (j->reads >> t & 1)
-            put_text(out, read_text, with);
+            fill_in(out, read_text, with);
         if (j->adds >> t & 1 && t == CR_I64)
-            plan_refuse(j, "sums of integers at computed places");
+            refuse(j, "sums of integers at computed places");
         if (j->adds >> t & 1)
-            put_text(out, gather_text, with);
+            fill_in(out, gather_text, with);
     }
 }
 
-static void put_helpers(const plan_job *j, cr_text *out)
+static void put_helpers(const cr_c_job *j, cr_text *out)
 {
-    if (j->kernel_count)
+    if (j->kernel.len)
         cr_text_put(out, launch_text);
     put_moves(j, out);
     put_places(j, out);
     if (j->maxima)
-        put_text(
+        fill_in(
             out, window_text,
             (const char *const[]){
                 "maxima", "int64_t *which, ",
@@ -986,42 +724,69 @@ static void put_helpers(const plan_job *j, cr_text *out)
                 "where;",
                 ""});
     if (j->averages)
-        put_text(out, window_text,
-                 (const char *const[]){
-                     "sums", "", "float sum = 0;\n                    int any = 0;\n",
-                     "sum += from[k * in + at];\n"
-                     "                                            any = 1;",
-                     "to[at] = any && divisor ? sum / (float)((double)divisor * f0[a] * f1[b] "
-                     "* f2[c]) : sum;",
-                     ",\n    const double *f0, const double *f1, const double *f2, int64_t "
-                     "divisor"});
-    if (j->linear)
-        cr_text_put(out, product_text);
-    if (j->convolution)
-        cr_text_put(out, convolution_text);
+        fill_in(out, window_text,
+                (const char *const[]){
+                    "sums", "", "float sum = 0;\n                    int any = 0;\n",
+                    "sum += from[k * in + at];\n"
+                    "                                            any = 1;",
+                    "to[at] = any && divisor ? sum / (float)((double)divisor * f0[a] * f1[b] "
+                    "* f2[c]) : sum;",
+                    ",\n    const double *f0, const double *f1, const double *f2, int64_t "
+                    "divisor"});
+    cr_c_print_products(j, out);
 }
 
 /* --- the function --- */
 
-static void put_weights(const plan_job *j, cr_text *out)
+/* The elements of a weight in the file, in order: of the panels, or as they are; `zero` where a
+ * panel has no column. */
+static const void *weight_at(const cr_c_input *in, int64_t i, const void *zero)
 {
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)in->dtype);
+
+    if (in->columns) {
+        int64_t column = i / (16 * in->depth) * 16 + i % 16, k = i / 16 % in->depth;
+        if (column >= in->columns)
+            return zero;
+        i = column * in->wide + k * in->deep;
+    }
+    return (const char *)in->values + i * item;
+}
+
+static int64_t weight_count(const cr_c_input *in)
+{
+    return in->columns ? (in->columns + 15) / 16 * 16 * in->depth : in->count;
+}
+
+void cr_c_weight_bytes(cr_text *out, const cr_c_input *in)
+{
+    static const char zero[16];
+    size_t item = cr_dtype_size((cr_dtype)in->dtype), start = out->len;
+
+    for (int64_t i = 0; i < weight_count(in); i++)
+        cr_text_put_n(out, weight_at(in, i, zero), item);
+    cr_text_put_n(out, zero, (16 - (out->len - start) % 16) % 16);
+}
+
+static void put_weights(const cr_c_job *j, cr_text *out)
+{
+    static const int64_t zero[2];
+
     for (int k = 0; k < j->inputs; k++) {
         const cr_c_input *in = &j->input[k];
         if (!in->values || in->from_file)
             continue;
         cr_text_printf(out, "static const %s %s[] = {", type_of(j, in->dtype), in->name);
-        for (int64_t i = 0; i < in->count; i++) {
+        for (int64_t i = 0; i < weight_count(in); i++) {
             cr_text_put(out, !i ? "" : i % 8 ? ", " : ",\n    ");
-            cr_c_literal(out, (cr_dtype)in->dtype,
-                         (const char *)in->values +
-                             i * (int64_t)cr_dtype_size((cr_dtype)in->dtype));
+            cr_c_literal(out, (cr_dtype)in->dtype, weight_at(in, i, zero));
         }
         cr_text_put(out, in->count ? "};\n" : "0};\n");
     }
     cr_text_char(out, '\n');
 }
 
-static void put_head(const plan_job *j, cr_text *out, const char *name)
+static void put_head(const cr_c_job *j, cr_text *out, const char *name)
 {
     const char *gap = "";
     bool file = false;
@@ -1056,7 +821,7 @@ static void put_head(const plan_job *j, cr_text *out, const char *name)
         cr_text_printf(out,
                        "    const unsigned char *%s = (const unsigned char *)weights + %lld;\n",
                        in->name, (long long)at);
-        at += (in->count * (int64_t)cr_dtype_size((cr_dtype)in->dtype) + 15) / 16 * 16;
+        at += (weight_count(in) * (int64_t)cr_dtype_size((cr_dtype)in->dtype) + 15) / 16 * 16;
     }
     cr_text_put(out, "\n    (void)scratch;\n    (void)w;\n");
     for (int k = 0; k < j->inputs; k++)
@@ -1064,7 +829,7 @@ static void put_head(const plan_job *j, cr_text *out, const char *name)
 }
 
 /* Results are copied to arguments in row-major order. */
-static void put_output(plan_job *j, int i, const cr_array *a)
+static void put_output(cr_c_job *j, int i, const cr_array *a)
 {
     int64_t step[64], next = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
 
@@ -1073,16 +838,16 @@ static void put_output(plan_job *j, int i, const cr_array *a)
         next *= a->size[d];
     }
     cr_text_put(&j->body, "    {\n");
-    put_integers(&j->body, "size", a->size, a->ndim, 1);
-    put_integers(&j->body, "ts", step, a->ndim, 1);
+    cr_c_integers(&j->body, "size", a->size, a->ndim, 1);
+    cr_c_integers(&j->body, "ts", step, a->ndim, 1);
     put_steps(j, "fs", a, a);
     put_move_call(j, a->dtype, a->dtype, a->ndim);
     cr_text_printf(&j->body, "(unsigned char *)out%d, ts, ", i);
-    put_address(j, a->data, false);
+    cr_c_address(j, a->data, false);
     cr_text_put(&j->body, ", fs);\n    }\n");
 }
 
-static void put_file(plan_job *j, cr_text *out, const char *name)
+static void put_file(cr_c_job *j, cr_text *out, const char *name)
 {
     cr_text_printf(
         out,
@@ -1099,9 +864,8 @@ static void put_file(plan_job *j, cr_text *out, const char *name)
         "that\"\n#endif\n\n",
         name, name);
     cr_text_printf(out, "size_t %s_work_bytes(void);\n", name);
-    cr_text head = {0};
-    put_head(j, &head, name);
-    const char *text = cr_text_str(&head), *from = strstr(text, "\nint "),
+    put_head(j, &j->head, name);
+    const char *text = cr_text_str(&j->head), *from = strstr(text, "\nint "),
                *end = from ? strstr(from, ")\n{") : NULL;
     if (end)
         cr_text_put_n(out, from + 1, (size_t)(end - from));
@@ -1113,11 +877,10 @@ static void put_file(plan_job *j, cr_text *out, const char *name)
     cr_text_put(out, text);
     cr_text_put(out, cr_text_str(&j->body));
     cr_text_put(out, "    return 0;\n}\n");
-    cr_text_drop(&head);
 }
 
 typedef struct {
-    plan_job *j;
+    cr_c_job *j;
     cr_text *out;
     const char *name;
 } file_job;
@@ -1125,12 +888,13 @@ typedef struct {
 static void make_file(cr_session *s, void *context)
 {
     file_job *f = context;
-    plan_job *j = f->j;
+    cr_c_job *j = f->j;
 
     (void)s;
     if (j->p->of_values)
-        plan_refuse(j, "commands that depend on elements");
+        refuse(j, "commands that depend on elements");
     place_buffers(j);
+    cr_c_pack_weights(j);
     for (size_t i = 0; i < j->p->command.len; i++)
         put_command(j, j->p->command.at[i]);
     for (size_t i = 0; i < j->p->output.len; i++)
@@ -1139,13 +903,14 @@ static void make_file(cr_session *s, void *context)
 }
 
 cr_status cr_c_file(cr_session *s, cr_text *out, const cr_plan *p, const char *name,
-                    const cr_c_input *input, int inputs)
+                    cr_c_input *input, int inputs)
 {
-    plan_job j = {.s = s, .p = p, .input = input, .inputs = inputs};
+    cr_c_job j = {.s = s, .p = p, .input = input, .inputs = inputs};
     file_job f = {&j, out, name};
     cr_status st = cr_session_run(s, make_file, &f);
 
     cr_text_drop(&j.kernels);
     cr_text_drop(&j.body);
+    cr_text_drop(&j.head);
     return st;
 }

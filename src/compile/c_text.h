@@ -18,12 +18,17 @@ typedef struct {
     int64_t count;
     const void *values; /* or NULL */
     bool from_file;     /* it is read from the argument `weights` */
+    /* Found by cr_c_file: if not 0, the file has the values as panels of 16 columns of a
+     * matrix, whose elements are `deep` apart along the rows and `wide` along the columns. */
+    int64_t columns, depth, deep, wide;
 } cr_c_input;
 
 /* The file of a plan whose inputs are `input`, in order; the session has its working memory.
  * CR_VALUE where the plan has what C99 text cannot say. */
 CR_MUST cr_status cr_c_file(cr_session *s, cr_text *out, const cr_plan *p, const char *name,
-                            const cr_c_input *input, int inputs);
+                            cr_c_input *input, int inputs);
+/* The bytes of an input in the file of weights, which are a multiple of 16. */
+void cr_c_weight_bytes(cr_text *out, const cr_c_input *in);
 
 /* --- parts --- */
 

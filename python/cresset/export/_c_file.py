@@ -1,5 +1,4 @@
 """to_c(): an exported program as one C99 file."""
-import ctypes
 import re
 
 from .. import Tensor, _C, no_grad
@@ -72,14 +71,11 @@ def to_c(program, path=None, *, weights="array", name="model"):
     for node, kind, x in values:
         if isinstance(x, Tensor):
             kinds.append((f"in_{node.name}" if kind == "argument" else f"w_{node.name}", kind if kind == "argument" else weights))
-    text = graph.c_file(inputs, tuple(kinds), name)
+    text, data = graph.c_file(inputs, tuple(kinds), name)
     if path is not None:
         with open(path, "w") as file:
             file.write(text)
         if weights == "file":
             with open(f"{path}.weights", "wb") as file:
-                for x, (_, kind) in zip(inputs, kinds):
-                    if kind == "file":
-                        data = ctypes.string_at(x.data_ptr(), x.numel() * x.element_size())
-                        file.write(data + bytes(-len(data) % 16))
+                file.write(data)
     return text

@@ -155,6 +155,22 @@ static bool describe_input(cr_c_input *out, cr_tensor *t, PyObject *given)
     return st ? cr_py_raise(st) != NULL : true;
 }
 
+/* The text, and the bytes of the inputs that are read from a file. */
+static PyObject *file_and_weights(file_job *j)
+{
+    cr_text bytes = {0};
+
+    for (int i = 0; i < j->g->input_count; i++)
+        if (j->with[i].from_file)
+            cr_c_weight_bytes(&bytes, &j->with[i]);
+    PyObject *out = j->text.failed || bytes.failed
+                        ? PyErr_NoMemory()
+                        : Py_BuildValue("sy#", cr_text_str(&j->text), cr_text_str(&bytes),
+                                        (Py_ssize_t)bytes.len);
+    cr_text_drop(&bytes);
+    return out;
+}
+
 /* c_file(inputs, kinds, name) */
 static PyObject *graph_c_file(PyObject *x, PyObject *args)
 {
@@ -172,9 +188,7 @@ static PyObject *graph_c_file(PyObject *x, PyObject *args)
     if (j.with && !PyErr_Occurred()) {
         cr_session s = {.status = CR_OK};
         cr_status st = cr_session_run(&s, graph_print_file, &j);
-        out = st              ? cr_py_raise(st)
-              : j.text.failed ? PyErr_NoMemory()
-                              : PyUnicode_FromString(cr_text_str(&j.text));
+        out = st ? cr_py_raise(st) : file_and_weights(&j);
         cr_session_drop(&s);
     }
     cr_text_drop(&j.text);

@@ -1,0 +1,52 @@
+/* c_job.h - a C99 file that is being printed, inside the room: c_plan.c prints the commands of
+ * a plan and c_products.c its calls of operators. */
+#ifndef CR_COMPILE_C_JOB_H
+#define CR_COMPILE_C_JOB_H
+
+#include "compile/c_text.h"
+
+typedef struct {
+    const cr_plan_kernel *of;
+    char *steps; /* of its operands, as text */
+    int outputs;
+    bool columns;
+} cr_c_printed;
+
+typedef struct {
+    cr_session *s;
+    const cr_plan *p;
+    cr_c_input *input;
+    int inputs;
+    cr_text kernels, body, head;
+    cr_c_words words;
+    CR_VEC(cr_c_printed) kernel;
+    int64_t *offset; /* of buffers in the caller's memory; -1: an input */
+    int64_t bytes, scratch;
+    uint32_t moves[16];   /* by dtype written: bit for each dtype read, of the helpers */
+    uint32_t adds, reads; /* bits for dtypes, as the following */
+    uint32_t products, batches, convolutions;
+    bool maxima, averages, fails;
+} cr_c_job;
+
+/* The address of an array in `body`: a pointer to unsigned char. */
+void cr_c_address(cr_c_job *j, const char *address, bool written);
+/* static const int64_t name[] = {...}; in `body`. */
+void cr_c_integers(cr_text *out, const char *name, const int64_t *at, int64_t n,
+                   int64_t factor);
+bool cr_c_is_dense(const cr_array *a);
+/* Copies an array to scratch memory, from its element `at` on, in row-major order. */
+void cr_c_dense(cr_c_job *j, const cr_array *a, int64_t at);
+/* Scratch memory has at least so many elements of 8 bytes. */
+void cr_c_scratch(cr_c_job *j, int64_t elements);
+/* The number among the inputs of a buffer that is one. */
+int cr_c_input_number(const cr_c_job *j, size_t buffer);
+
+/* --- c_products.c --- */
+
+/* Which weights stand in the file as panels of 16 columns: those that only products read. */
+void cr_c_pack_weights(cr_c_job *j);
+void cr_c_library(cr_c_job *j, const cr_library *c);
+/* The functions that the printed calls need. */
+void cr_c_print_products(const cr_c_job *j, cr_text *out);
+
+#endif

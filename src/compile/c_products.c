@@ -1,0 +1,529 @@
+/* Plans as C99 files: products of matrices and convolutions. */
+#include "compile/c_job.h"
+#include "space/space.h"
+#include <string.h>
+
+static const char matrix_text[] =
+#include "c_matrix_text.inc"
+    ;
+static const char convolve_text[] =
+#include "c_convolve_text.inc"
+    ;
+
+enum { PANEL = 2048 }; /* elements of 8 bytes: 16 kB, of CV_DEPTH rows of CV_LANES columns */
+
+/* --- operands --- */
+
+static int64_t stride_at(const cr_array *a, int from_end, const cr_array *result)
+{
+    int d = a->ndim - from_end, r = result->ndim - from_end;
+
+    return d < 0 || (a->size[d] == 1 && r >= 0 && result->size[r] != 1) ? 0 : a->stride[d];
+}
+
+static const char *suffix(const cr_c_job *j, const cr_library *c, const cr_array *a)
+{
+    if (a->dtype != CR_F32 && a->dtype != CR_F64)
+        cr_bail(j->s, CR_VALUE, "to_c: %s of %s has no C99 form", c->entry,
+                cr_dtype_name((cr_dtype)a->dtype));
+    return a->dtype == CR_F64 ? "f64" : "f32";
+}
+
+CR_NORETURN static void refuse_call(const cr_c_job *j, const cr_library *c, const char *why)
+{
+    cr_bail(j->s, CR_VALUE, "to_c: the program calls %s %s, which has no C99 form", c->entry,
+            why);
+}
+
+static void put_pointer(cr_c_job *j, const char *address, int dtype, bool written)
+{
+    const char *qualified = written ? "" : "const ";
+
+    cr_text_printf(&j->body, "(%s%s *)(%svoid *)(", qualified, cr_c_type((cr_dtype)dtype),
+                   qualified);
+    cr_c_address(j, address, written);
+    cr_text_char(&j->body, ')');
+}
+
+/* --- weights as panels --- */
+
+/* A matrix operand: an element is at k * `deep` + m * `wide`. */
+typedef struct {
+    const cr_array *of;
+    int64_t depth, columns, deep, wide;
+} matrix;
+
+static int64_t places_of(const cr_array *result)
+{
+    int64_t n = 1;
+
+    for (int d = 2; d < result->ndim; d++)
+        n *= result->size[d];
+    return n;
+}
+
+/* The argument that products read by columns; false: the call has none. */
+static bool find_matrix(matrix *out, const cr_library *c)
+{
+    static const struct {
+        const char *entry;
+        int arg;
+    } right[] = {{"mm", 1}, {"matmul", 1}, {"addmm", 2}};
+
+    *out = (matrix){0};
+    if (c->args > 1 && !strcmp(c->entry, "linear")) {
+        const cr_array *w = &c->arg[1].array;
+        if (w->ndim == 2)
+            *out = (matrix){w, w->size[1], w->size[0], w->stride[1], w->stride[0]};
+    } else if (c->args > 8 && !strcmp(c->entry, "convolution")) {
+        const cr_array *w = &c->arg[1].array;
+        if (c->arg[8].i == 1 && !c->arg[6].i && cr_c_is_dense(w) && w->size[0] >= 4 &&
+            places_of(&c->result[0]) < 16)
+            *out = (matrix){w, w->stride[0], w->size[0], 1, w->stride[0]};
+    }
+    for (size_t i = 0; i < CR_LEN(right); i++)
+        if (c->args > right[i].arg && !strcmp(c->entry, right[i].entry)) {
+            const cr_array *w = &c->arg[right[i].arg].array;
+            if (w->ndim == 2)
+                *out = (matrix){w, w->size[0], w->size[1], w->stride[0], w->stride[1]};
+        }
+    return out->of;
+}
+
+/* Whether the matrix is all of an input whose elements the file has. */
+static bool is_weight(const cr_c_job *j, const matrix *m, int *number)
+{
+    size_t b = cr_plan_buffer_of(m->of->data);
+
+    if (b >= j->p->buffer.len || !j->p->buffer.at[b].input || cr_plan_offset_of(m->of->data) ||
+        m->depth < 2 || m->columns < 2)
+        return false;
+    *number = cr_c_input_number(j, b);
+    return *number < j->inputs && j->input[*number].values &&
+           j->input[*number].count == m->depth * m->columns &&
+           ((m->deep == 1 && m->wide == m->depth) || (m->wide == 1 && m->deep == m->columns));
+}
+
+typedef struct {
+    const cr_c_job *j;
+    int *uses;
+} use_count;
+
+static char *count_use(void *context, char *address)
+{
+    use_count *u = context;
+    size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
+
+    if (b < u->j->p->buffer.len && u->j->p->buffer.at[b].input) {
+        int k = cr_c_input_number(u->j, b);
+        if (k < u->j->inputs)
+            u->uses[k]++;
+    }
+    return address;
+}
+
+static void *any_memory(void *from, size_t size)
+{
+    (void)from;
+    return cr_alloc(size);
+}
+
+/* How often commands name each input. */
+static void count_uses(const cr_c_job *j, int *uses)
+{
+    use_count u = {j, uses};
+    cr_keeping how = {.map = count_use, .context = &u, .get = any_memory};
+
+    for (size_t i = 0; i < j->p->command.len; i++)
+        cr_free(cr_command_keep(j->p->command.at[i], &how));
+    for (size_t i = 0; i < j->p->output.len; i++)
+        count_use(&u, j->p->output.at[i].data);
+}
+
+void cr_c_pack_weights(cr_c_job *j)
+{
+    int *uses = CR_NEW_N(j->s, int, (size_t)j->inputs + 1), k;
+    matrix m;
+
+    count_uses(j, uses);
+    for (size_t i = 0; i < j->p->command.len; i++) {
+        const cr_command *c = j->p->command.at[i];
+        if (c->kind != CR_COMMAND_LIBRARY || !find_matrix(&m, &c->library) ||
+            !is_weight(j, &m, &k))
+            continue;
+        cr_c_input *in = &j->input[k];
+        if (!in->columns) {
+            in->columns = m.columns;
+            in->depth = m.depth;
+            in->wide = m.wide;
+            in->deep = m.deep;
+        }
+        if (in->columns == m.columns && in->wide == m.wide)
+            uses[k]--;
+    }
+    for (k = 0; k < j->inputs; k++)
+        if (uses[k])
+            j->input[k].columns = 0;
+}
+
+static bool is_packed(const cr_c_job *j, const matrix *m)
+{
+    int k;
+
+    return m->of && is_weight(j, m, &k) && j->input[k].columns;
+}
+
+/* --- products --- */
+
+/* out[..., n, m] = the sum over k of a[..., n, k] b[..., k, m], and bias[..., n, m]: strides of
+ * rows, columns and terms, and the dims before the rows. */
+typedef struct {
+    int64_t n, m, depth, on, om, an, ak, bk, bm, cn, cm;
+    int batch;
+    cr_space space;
+} product;
+
+enum { OUT, A, B, BIAS, OPERANDS };
+
+/* Rows are the last dim along which b does not move, with the dims before it that are one with
+ * it. */
+static void find_rows(product *p)
+{
+    cr_space_merge(&p->space, 0);
+    const cr_space_dim *last = cr_space_last(&p->space, 0);
+    bool rows = !last->step[B];
+
+    p->n = rows ? last->size : 1;
+    p->on = rows ? last->step[OUT] : 0;
+    p->an = rows ? last->step[A] : 0;
+    p->cn = rows ? last->step[BIAS] : 0;
+    p->batch = p->space.ndim - (rows && p->space.ndim);
+}
+
+static void put_batches(cr_c_job *j, const product *p, const char *suffix)
+{
+    static const char *const names[] = {"os", "as", "bs", "cs"};
+    int64_t at[CR_MAX_DIMS];
+
+    for (int k = -1; k < OPERANDS; k++) {
+        for (int d = 0; d < p->batch; d++)
+            at[d] = k < 0 ? p->space.dim[d].size : p->space.dim[d].step[k];
+        cr_c_integers(&j->body, k < 0 ? "size" : names[k], at, p->batch, 1);
+    }
+    cr_text_printf(&j->body, "        cv_matrix_%s x;\n\n", suffix);
+}
+
+static void put_numbers(cr_c_job *j, const product *p, bool packed)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } number[] = {{"n", p->n},
+                  {"m", p->m},
+                  {"depth", p->depth},
+                  {"on", p->on},
+                  {"om", p->om},
+                  {"an", p->an},
+                  {"ak", p->ak},
+                  {"bp", 16 * (packed ? p->depth : p->bm)},
+                  {"bm", packed ? 1 : p->bm},
+                  {"bk", packed ? 16 : p->bk},
+                  {"padded", packed},
+                  {"cn", p->cn},
+                  {"cm", p->cm}};
+
+    for (size_t i = 0; i < CR_LEN(number); i++)
+        cr_text_printf(&j->body, "        x.%s = %lld;\n", number[i].name,
+                       (long long)number[i].value);
+}
+
+static void put_product(cr_c_job *j, const cr_library *c, const cr_array *a, const cr_array *b,
+                        const cr_array *bias, const product *p, bool packed)
+{
+    const char *t = suffix(j, c, a);
+    const cr_array *out = &c->result[0];
+
+    j->products |= 1u << a->dtype;
+    cr_c_scratch(j, PANEL);
+    if (p->batch) {
+        j->batches |= 1u << a->dtype;
+        put_batches(j, p, t);
+    } else {
+        cr_text_printf(&j->body, "        cv_matrix_%s x;\n\n", t);
+    }
+    put_numbers(j, p, packed);
+    cr_text_put(&j->body, "        x.out = ");
+    put_pointer(j, out->data, a->dtype, true);
+    cr_text_put(&j->body, ";\n        x.a = ");
+    put_pointer(j, a->data, a->dtype, false);
+    cr_text_put(&j->body, ";\n        x.b = ");
+    put_pointer(j, b->data, a->dtype, false);
+    cr_text_put(&j->body, ";\n        x.bias = ");
+    if (bias)
+        put_pointer(j, bias->data, a->dtype, false);
+    else
+        cr_text_put(&j->body, "NULL");
+    if (p->batch)
+        cr_text_printf(&j->body,
+                       ";\n        cv_batches_%s(%d, size, os, as, bs, cs, x, scratch);\n", t,
+                       p->batch);
+    else
+        cr_text_printf(&j->body, ";\n        cv_multiply_%s(&x, scratch);\n", t);
+}
+
+/* A product of arrays of at least two dims; turned: b is b[..., m, k]. */
+static void put_matrices(cr_c_job *j, const cr_library *c, const cr_array *a, const cr_array *b,
+                         const cr_array *bias, bool turned)
+{
+    const cr_array *out = &c->result[0];
+    product p = {0};
+    matrix m;
+
+    if (out->ndim < 2 || a->ndim < 2 || b->ndim < 2)
+        refuse_call(j, c, "with a vector");
+    cr_space_start(&p.space, OPERANDS);
+    for (int d = 0; d < out->ndim - 1; d++) {
+        bool row = d == out->ndim - 2;
+        int64_t *step = cr_space_add(&p.space, out->size[d], d);
+        step[OUT] = out->stride[d];
+        step[A] = stride_at(a, out->ndim - d, out);
+        step[B] = turned || row ? 0 : stride_at(b, out->ndim - d, out);
+        step[BIAS] = bias ? stride_at(bias, out->ndim - d, out) : 0;
+    }
+    find_rows(&p);
+    p.m = out->size[out->ndim - 1];
+    p.depth = a->size[a->ndim - 1];
+    p.om = out->stride[out->ndim - 1];
+    p.ak = a->stride[a->ndim - 1];
+    p.bk = b->stride[b->ndim - (turned ? 1 : 2)];
+    p.bm = b->stride[b->ndim - (turned ? 2 : 1)];
+    p.cm = bias ? stride_at(bias, 1, out) : 0;
+    put_product(j, c, a, b, bias, &p, find_matrix(&m, c) && m.of == b && is_packed(j, &m));
+}
+
+/* Products with vectors: a matrix and a vector, and the other way round. */
+static void put_vectors(cr_c_job *j, const cr_library *c, const cr_array *a, const cr_array *b,
+                        const cr_array *bias, bool turned)
+{
+    const cr_array *out = &c->result[0];
+    product p = {.n = 1, .m = 1, .depth = a->size[a->ndim - 1], .ak = a->stride[a->ndim - 1]};
+    matrix m;
+
+    if (a->ndim > 2 || b->ndim > 2)
+        refuse_call(j, c, "with a vector and more than two dims");
+    if (a->ndim == 2) {
+        p.n = a->size[0];
+        p.an = a->stride[0];
+        p.on = out->stride[0];
+        p.cn = bias ? stride_at(bias, 1, out) : 0;
+    }
+    p.bk = b->stride[turned ? b->ndim - 1 : 0];
+    if (b->ndim == 2) {
+        p.m = b->size[!turned];
+        p.bm = b->stride[!turned];
+        p.om = out->stride[0];
+        p.cm = bias ? stride_at(bias, 1, out) : 0;
+    }
+    put_product(j, c, a, b, bias, &p, find_matrix(&m, c) && m.of == b && is_packed(j, &m));
+}
+
+static void put_any_product(cr_c_job *j, const cr_library *c, const cr_array *a,
+                            const cr_array *b, const cr_array *bias, bool turned)
+{
+    if (a->ndim < 2 || b->ndim < 2)
+        put_vectors(j, c, a, b, bias, turned);
+    else
+        put_matrices(j, c, a, b, bias, turned);
+}
+
+/* --- convolutions --- */
+
+static int64_t item_of(const cr_given *g, int d)
+{
+    return g->count ? g->ints[(size_t)d < g->count ? d : 0] : 0;
+}
+
+/* Prints the struct; returns how many elements of scratch memory the call uses. */
+static int64_t put_geometry(cr_c_job *j, const cr_library *c, bool packed)
+{
+    const cr_array *x = &c->arg[0].array, *w = &c->arg[1].array, *out = &c->result[0];
+    bool planar = x->ndim == 4;
+    int64_t groups = c->arg[8].i, width = x->ndim - 1;
+    int64_t n[] = {x->size[1] / groups,
+                   out->size[1] / groups,
+                   planar ? x->size[2] : 1,
+                   x->size[width],
+                   planar ? w->size[2] : 1,
+                   w->size[width],
+                   planar ? item_of(&c->arg[3], 0) : 1,
+                   item_of(&c->arg[3], planar),
+                   planar ? item_of(&c->arg[4], 0) : 0,
+                   item_of(&c->arg[4], planar),
+                   planar ? item_of(&c->arg[5], 0) : 1,
+                   item_of(&c->arg[5], planar),
+                   out->size[0],
+                   groups,
+                   planar ? out->size[2] : 1,
+                   out->size[width]};
+    const cr_array *of[] = {x, out};
+
+    cr_text_printf(&j->body, "        static const cv_convolution_%s c = {",
+                   x->dtype == CR_F64 ? "f64" : "f32");
+    for (size_t i = 0; i < CR_LEN(n); i++)
+        cr_text_printf(&j->body, "%lld, ", (long long)n[i]);
+    for (int k = 0; k < 2; k++)
+        cr_text_printf(
+            &j->body, "{%lld, %lld, %lld, %lld}, ", (long long)of[k]->stride[0],
+            (long long)of[k]->stride[1],
+            (long long)(planar ? of[k]->stride[2] : of[k]->size[2] * of[k]->stride[2]),
+            (long long)of[k]->stride[width]);
+    cr_text_printf(&j->body, "%d};\n\n", packed);
+    int64_t depth = n[0] * n[4] * n[5],
+            image = n[8] || n[9] ? n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) : 0;
+    return PANEL + depth +
+           (image + 16 * depth) * (int64_t)cr_dtype_size((cr_dtype)x->dtype) / 8 + 1;
+}
+
+/* An operand in row-major order: the array, or its copy in scratch memory from `at` on. */
+static void put_dense_pointer(cr_c_job *j, const cr_array *a, int64_t at)
+{
+    if (cr_c_is_dense(a))
+        put_pointer(j, a->data, a->dtype, false);
+    else
+        cr_text_printf(&j->body, "(const %s *)(const void *)((unsigned char *)scratch + %lld)",
+                       cr_c_type((cr_dtype)a->dtype), (long long)(8 * at));
+}
+
+static void put_convolution(cr_c_job *j, const cr_library *c)
+{
+    const cr_array *x = &c->arg[0].array, *w = &c->arg[1].array,
+                   *bias = c->arg[2].kind == CR_GIVEN_ARRAY ? &c->arg[2].array : NULL;
+    const char *t = suffix(j, c, x);
+    int64_t at, items = 1;
+    matrix m;
+
+    if ((x->ndim != 3 && x->ndim != 4) || c->arg[6].i)
+        refuse_call(j, c, c->arg[6].i ? "transposed" : "of three dims");
+    j->products |= 1u << x->dtype;
+    j->convolutions |= 1u << x->dtype;
+    at = put_geometry(j, c, find_matrix(&m, c) && is_packed(j, &m));
+    for (int d = 0; d < w->ndim; d++)
+        items *= w->size[d];
+    cr_c_scratch(j, at);
+    if (!cr_c_is_dense(w))
+        cr_c_dense(j, w, at);
+    if (bias && !cr_c_is_dense(bias))
+        cr_c_dense(j, bias, at + items);
+    cr_text_printf(&j->body, "        cv_convolve_%s(&c, ", t);
+    put_pointer(j, c->result[0].data, x->dtype, true);
+    cr_text_put(&j->body, ", ");
+    put_pointer(j, x->data, x->dtype, false);
+    cr_text_put(&j->body, ", ");
+    put_dense_pointer(j, w, at);
+    cr_text_put(&j->body, ", ");
+    if (bias)
+        put_dense_pointer(j, bias, at + items);
+    else
+        cr_text_put(&j->body, "NULL");
+    cr_text_put(&j->body, ", scratch);\n");
+}
+
+/* --- calls --- */
+
+/* Whether numbers after the three operands of addmm() are not 1. */
+static bool has_factors(const cr_library *c)
+{
+    for (int k = 3; k < c->args; k++)
+        if ((c->arg[k].kind == CR_GIVEN_INT && c->arg[k].i != 1) ||
+            (c->arg[k].kind == CR_GIVEN_FLOAT && c->arg[k].d != 1))
+            return true;
+    return false;
+}
+
+void cr_c_library(cr_c_job *j, const cr_library *c)
+{
+    static const char *const plain[] = {"mm", "bmm", "matmul", "mv", "dot"}, *const added[] = {
+                                                                                 "addmm",
+                                                                                 "baddbmm",
+                                                                                 "addmv"};
+    const char *e = c->entry;
+    const cr_array *third =
+        c->args > 2 && c->arg[2].kind == CR_GIVEN_ARRAY ? &c->arg[2].array : NULL;
+
+    for (size_t i = 0; i < CR_LEN(plain); i++)
+        if (!strcmp(e, plain[i])) {
+            put_any_product(j, c, &c->arg[0].array, &c->arg[1].array, NULL, false);
+            return;
+        }
+    for (size_t i = 0; i < CR_LEN(added); i++)
+        if (!strcmp(e, added[i]) && third) {
+            if (has_factors(c))
+                refuse_call(j, c, "with factors");
+            put_any_product(j, c, &c->arg[1].array, third, &c->arg[0].array, false);
+            return;
+        }
+    if (!strcmp(e, "linear"))
+        put_any_product(j, c, &c->arg[0].array, &c->arg[1].array, third, true);
+    else if (!strcmp(e, "convolution"))
+        put_convolution(j, c);
+    else
+        cr_bail(j->s, CR_VALUE, "to_c: the program calls %s, which has no C99 form", e);
+}
+
+/* --- texts --- */
+
+static const char batches_text[] =
+    "/* A product for each index of the dims before its rows. */\n"
+    "static void cv_batches_f32(int ndim, const int64_t *size, const int64_t *os, const "
+    "int64_t "
+    "*as,\n    const int64_t *bs, const int64_t *cs, cv_matrix_f32 x, float *panel)\n"
+    "{\n"
+    "    int64_t at[64] = {0};\n"
+    "    int d;\n\n"
+    "    for (d = 0; d < ndim; d++)\n        if (size[d] == 0)\n            return;\n"
+    "    for (;;) {\n"
+    "        cv_multiply_f32(&x, panel);\n"
+    "        for (d = ndim - 1; d >= 0; d--) {\n"
+    "            int64_t back = ++at[d] < size[d] ? 1 : 1 - size[d];\n\n"
+    "            x.out += back * os[d];\n            x.a += back * as[d];\n"
+    "            x.b += back * bs[d];\n"
+    "            x.bias = x.bias ? x.bias + back * cs[d] : NULL;\n"
+    "            if (back == 1)\n                break;\n"
+    "            at[d] = 0;\n"
+    "        }\n"
+    "        if (d < 0)\n            return;\n"
+    "    }\n"
+    "}\n\n";
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || c == '_'; }
+
+/* The text of float32, or with double for float and f64 for f32. */
+static void put_typed(cr_text *out, const char *text, int dtype)
+{
+    for (; *text; text++) {
+        if (dtype == CR_F64 && !strncmp(text, "f32", 3)) {
+            cr_text_put(out, "f64");
+            text += 2;
+        } else if (dtype == CR_F64 && !strncmp(text, "float", 5) && !is_letter(text[5])) {
+            cr_text_put(out, "double");
+            text += 4;
+        } else {
+            cr_text_char(out, *text);
+        }
+    }
+}
+
+void cr_c_print_products(const cr_c_job *j, cr_text *out)
+{
+    static const int dtypes[] = {CR_F32, CR_F64};
+
+    for (size_t i = 0; i < CR_LEN(dtypes); i++) {
+        uint32_t bit = 1u << dtypes[i];
+        if (j->products & bit)
+            put_typed(out, matrix_text, dtypes[i]);
+        if (j->batches & bit)
+            put_typed(out, batches_text, dtypes[i]);
+        if (j->convolutions & bit)
+            put_typed(out, convolve_text, dtypes[i]);
+    }
+}
