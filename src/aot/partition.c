@@ -33,6 +33,7 @@ typedef struct {
     bool *needed;  /* by value id: read by the backward graph, or returned as a gradient */
     bool *saved;
     bool *wanted; /* by value id: needed in the graph that is being built */
+    bool *unread; /* by value id: of a forward call that may raise; no output depends on it */
     bool ends;    /* a copy to an input was seen, so the rest is copies and views */
 } cutter;
 
@@ -156,6 +157,24 @@ static bool any_wanted(const cutter *c, const cr_gnode *n)
     return false;
 }
 
+/* Marks the forward calls that may raise, and that neither outputs nor effects read. */
+static void find_unread(cutter *c)
+{
+    const cr_gblock *b = c->joint->body;
+
+    c->wanted = CR_NEW_N(c->s, bool, c->joint->values);
+    c->unread = CR_NEW_N(c->s, bool, c->joint->values);
+    cr_gblock_each_output(b, want, c);
+    for (size_t i = b->len; i-- > 0;) {
+        const cr_gnode *n = b->at[i];
+        bool read = any_wanted(c, n) || cr_gnode_has_effect(n);
+        if (!read && is_forward_node(c, n) && cr_gnode_may_raise(n))
+            read = c->unread[n->result[0]->id] = true;
+        if (read)
+            cr_gnode_each_read(n, want, c);
+    }
+}
+
 /* With CR_AOT_SAVE the forward graph keeps the nodes that outputs depend on.  The other nodes
  * move to the backward graph. */
 static void keep_what_outputs_need(cutter *c)
@@ -167,7 +186,8 @@ static void keep_what_outputs_need(cutter *c)
         cr_garg_each(&b->output[k], want, c);
     for (size_t i = b->len; i-- > 0;) {
         const cr_gnode *n = b->at[i];
-        bool keep = any_wanted(c, n) || (is_forward_node(c, n) && cr_gnode_has_effect(n));
+        bool keep = any_wanted(c, n) || (is_forward_node(c, n) && cr_gnode_has_effect(n)) ||
+                    (is_forward_node(c, n) && c->unread[n->result[0]->id]);
         for (int k = 0; k < n->arg_count && keep; k++)
             cr_garg_each(&n->arg[k], want, c);
         for (int k = 0; k < n->result_count; k++)
@@ -317,12 +337,14 @@ typedef struct {
     int copied_forward; /* forward nodes copied so far */
 } part;
 
-/* True when the graph needs node `n`.  Nodes with effects are needed even if their results are
- * not read. */
+/* True when the graph needs node `n`.  Nodes with effects, and in the forward graph those that
+ * may raise, are needed even if their results are not read. */
 static bool part_makes(const part *p, const cr_gnode *n)
 {
     bool read = is_forward_node(p->c, n) == p->forward && cr_gnode_has_effect(n);
 
+    if (p->forward && n->result_count)
+        read |= p->c->unread[n->result[0]->id];
     for (int k = 0; k < n->result_count; k++)
         read |= p->c->wanted[n->result[k]->id] && p->given[n->result[k]->id] < 0;
     return read;
@@ -671,6 +693,7 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
                 "the graph has %d inputs and %d outputs, not %d primals and %d outputs",
                 joint->input_count, joint->body->output_count, primals, outputs);
     find_forward(&c);
+    find_unread(&c);
     if (policy == CR_AOT_SAVE)
         keep_what_outputs_need(&c);
     find_overwritten(&c);
@@ -723,6 +746,7 @@ cr_aot_parts cr_aot_partition_like(const cr_graph *joint, int primals, int outpu
     cutter c = cutter_of(joint, primals, outputs);
 
     find_forward(&c);
+    find_unread(&c);
     find_overwritten(&c);
     find_needed(&c);
     value_list saved = values_like(&c, like->backward, like->saved);

@@ -34,6 +34,7 @@ struct cr_compiled_call {
     cr_aot_joint joint;       /* for training, like `parts`: kept until the programs are made */
     cr_aot_parts parts;
     cr_program *forward, *backward;
+    cr_undo_plan *undo; /* of `forward`; NULL: that of `of` */
     _Atomic(variant *) variants;
     int inputs, outputs, saved, cotangents;
     unsigned how; /* cr_how */
@@ -41,7 +42,6 @@ struct cr_compiled_call {
     bool *wants;  /* by input: has a gradient */
     bool *differentiable; /* by output: has a cotangent */
     bool *plain;          /* by output: had no gradient in the recorded call */
-    int64_t **stride;     /* by output, of its cotangent; NULL: row-major.  NULL: all are */
 };
 
 static bool is_made(const cr_compiled_call *c)
@@ -75,33 +75,6 @@ static void cut(cr_session *s, void *context)
                       : cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
 }
 
-/* Notes the cotangents that are not row-major in the joint graph. */
-static cr_status keep_strides(cr_compiled_call *c)
-{
-    int k = c->inputs;
-
-    c->stride = cr_alloc_zero((size_t)(c->outputs + 1) * sizeof *c->stride);
-    if (!c->stride)
-        return CR_MEMORY;
-    for (int i = 0; i < c->outputs; i++) {
-        const cr_gtype *t = c->differentiable[i] ? &c->joint.graph->input[k++]->type : NULL;
-        if (!t || !t->stride)
-            continue;
-        c->stride[i] = cr_alloc(t->ndim * sizeof *t->stride + 1);
-        if (!c->stride[i])
-            return CR_MEMORY;
-        memcpy(c->stride[i], t->stride, t->ndim * sizeof *t->stride);
-    }
-    return CR_OK;
-}
-
-static void drop_strides(cr_compiled_call *c)
-{
-    for (int i = 0; c->stride && i < c->outputs; i++)
-        cr_free(c->stride[i]);
-    cr_free(c->stride);
-}
-
 static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_aot_parts *like)
 {
     job j = {.c = c, .like = like};
@@ -117,7 +90,6 @@ static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_
     memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
     for (int i = 0; i < c->inputs; i++)
         c->wants[i] = g->input[i]->type.requires_grad;
-    CR_TRY(keep_strides(c));
     if (c->cotangents > 1)
         keep_recorded(c, g);
     cr_show_graph("aot", "joint", c->joint.graph);
@@ -537,6 +509,8 @@ cr_status cr_compiled_call_make(cr_compiled_call *c)
     pthread_mutex_lock(&c->lock);
     if (!atomic_load(&c->made)) {
         st = c->marks ? make_training(c) : make_inference(c);
+        if (!st)
+            st = cr_undo_plan_new(&c->undo, cr_program_graph(c->forward));
         if (!st && cr_program_peak(c->forward) > LARGE_PEAK)
             cr_cpu_memory_trim(); /* cached blocks from the recorded calls have other sizes than
                                    * programs need */
@@ -573,7 +547,7 @@ void cr_compiled_call_drop(cr_compiled_call *c)
     cr_compiled_call_drop(c->of);
     cr_sizes_drop(c->sizes);
     cr_free(c->symbol);
-    drop_strides(c);
+    cr_free(c->undo);
     cr_free(c->marks);
     cr_free(c->plain);
     cr_free(c);
@@ -622,6 +596,7 @@ static cr_status make_varying(cr_compiled_call *c, probes *x, cr_sizes *sizes)
 {
     CR_TRY(cr_session_run(sizes->s, guard_decisions, &(decisions){sizes, x->decided}));
     CR_TRY(cr_program_new_varying(&c->forward, sizes, x->forward, c->how));
+    CR_TRY(cr_undo_plan_new(&c->undo, cr_program_graph(c->forward)));
     return c->marks ? cr_program_new_varying(&c->backward, sizes, x->backward, c->how) : CR_OK;
 }
 
@@ -729,6 +704,11 @@ size_t cr_compiled_call_bytes(const cr_compiled_call *c)
         return bytes;
     return bytes + cr_program_bytes(c->forward) +
            (c->backward ? cr_program_bytes(c->backward) : 0);
+}
+
+const cr_undo_plan *cr_compiled_call_undo(const cr_compiled_call *c)
+{
+    return c->of ? c->of->undo : c->undo;
 }
 
 /* --- running --- */
@@ -840,19 +820,22 @@ static cr_status with_strides(cr_tensor **out, cr_tensor *g, const int64_t *stri
     return CR_OK;
 }
 
-/* Collects the cotangents, with the strides of the graph. reached[k]: output k has one. */
+/* Finds the program for the cotangents that there are, and collects them with the strides that
+ * it was made for. */
 static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tensor **out,
-                                 bool *reached)
+                                 bool *reached, cr_program **p)
 {
-    const cr_compiled_call *c = n->call;
+    cr_compiled_call *c = n->call;
     int k = 0;
 
-    for (int i = 0; i < c->outputs; i++) {
-        cr_tensor *g = c->differentiable[i] ? grads[i] : NULL;
-        reached[i] = g != NULL;
-        if (g)
-            CR_TRY(with_strides(&out[k++], g, c->stride ? c->stride[i] : NULL));
-    }
+    for (int i = 0; i < c->outputs; i++)
+        reached[i] = c->differentiable[i] && grads[i];
+    CR_TRY(backward_of(p, c, reached));
+    for (int i = 0; i < c->outputs; i++)
+        if (reached[i]) {
+            const cr_gtype *type = cr_program_input_type(*p, n->saved_count + k);
+            CR_TRY(with_strides(&out[k++], grads[i], type->stride));
+        }
     return CR_OK;
 }
 
@@ -876,8 +859,7 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
     int k = 0, edge = 0;
 
     CR_TRY(load_saved(n, room));
-    CR_TRY(load_cotangents(n, grads, room + n->saved_count, reached));
-    CR_TRY(backward_of(&p, c, reached));
+    CR_TRY(load_cotangents(n, grads, room + n->saved_count, reached, &p));
     if (!cr_backward_retains())
         node_release(&n->node); /* the run drops saved tensors after their last reader */
     CR_TRY(consume(p, room, out));

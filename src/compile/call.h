@@ -72,6 +72,21 @@ double cr_compiled_calls_seconds(const cr_compiled_calls *c);
 /* The last call that was found, borrowed; NULL before the first. */
 cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c);
 
+/* --- undo.c: taking back a run that raised --- */
+/* What a graph changes before a call that may raise by elements. */
+typedef struct cr_undo_plan cr_undo_plan;
+/* The caller frees *out by cr_free. */
+CR_MUST cr_status cr_undo_plan_new(cr_undo_plan **out, const cr_graph *g);
+/* Keeps what a run changes; *out is NULL if there is nothing to keep. */
+typedef struct cr_undo cr_undo;
+CR_MUST cr_status cr_undo_keep(cr_undo **out, const cr_undo_plan *p, cr_tensor *const *input);
+/* Puts it back.  False if the run may have changed more: it drew numbers that are not taken
+ * back, or met other ranks.  Versions of inputs tell other writes. */
+bool cr_undo_all(const cr_undo *u, const cr_undo_plan *p);
+void cr_undo_drop(cr_undo *u);
+/* The plan of a call whose programs are made; borrowed. */
+const cr_undo_plan *cr_compiled_call_undo(const cr_compiled_call *c);
+
 /* The programs, borrowed; NULL until they are made, or if there is no backward program. */
 const cr_program *cr_compiled_call_forward(const cr_compiled_call *c);
 const cr_program *cr_compiled_call_backward(const cr_compiled_call *c);

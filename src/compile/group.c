@@ -600,7 +600,7 @@ static bool is_dead(const gatherer *x, const cr_gnode *n)
     for (int k = 0; k < n->result_count; k++)
         if (x->left[n->result[k]->id])
             return false;
-    return n->kind == CR_GNODE_CALL && !cr_gnode_has_effect(n);
+    return n->kind == CR_GNODE_CALL && !cr_gnode_stays(n);
 }
 
 /* In reverse order: the producers of a dead node's arguments may be dead, too. */

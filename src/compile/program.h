@@ -53,6 +53,8 @@ CR_MUST cr_status cr_program_run(cr_program *p, cr_tensor *const *input,
 CR_MUST cr_status cr_program_consume(cr_program *p, cr_tensor **input, cr_tensor **output);
 
 int cr_program_inputs(const cr_program *p);
+/* The type that input i must have. */
+const cr_gtype *cr_program_input_type(const cr_program *p, int i);
 int cr_program_outputs(const cr_program *p);
 /* The most bytes that tensors of the program, including outputs, have at one time; without
  * temporary memory of operators, and without values of unknown type. */

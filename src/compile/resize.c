@@ -473,13 +473,18 @@ static bool resize_same_type(const cr_gtype *a, const cr_gtype *b)
            !a->stride == !b->stride && (!a->stride || !memcmp(a->stride, b->stride, bytes));
 }
 
+const cr_gtype *cr_program_input_type(const cr_program *p, int i)
+{
+    return p->of ? atomic_load(&p->sizes)->input[i] : &p->g->input[i]->type;
+}
+
 bool cr_program_takes(const cr_program *p, int i, const cr_program *from, int k)
 {
     const cr_garg *a = &from->g->body->output[k];
-    const cr_sized_steps *in = atomic_load(&p->sizes), *out = atomic_load(&from->sizes);
+    const cr_sized_steps *out = atomic_load(&from->sizes);
 
     return a->tag == CR_TENSOR &&
-           resize_same_type(in->input[i],
+           resize_same_type(cr_program_input_type(p, i),
                             out->type[cr_gsizes_class(from->of->types, a->value)]);
 }
 

@@ -269,6 +269,43 @@ bool cr_gnode_meets(const cr_gnode *n)
     return n->kind == CR_GNODE_CALL ? op_meets(n->op) : any_inside(n, cr_gnode_meets);
 }
 
+static bool has_integers(const cr_garg *a)
+{
+    return a->tag == CR_TENSOR && a->value->type.known && a->value->type.dtype != CR_BOOL &&
+           !cr_dtype_is_float((cr_dtype)a->value->type.dtype) &&
+           !cr_dtype_is_complex((cr_dtype)a->value->type.dtype);
+}
+
+/* Only tensors of integers divide by zero. */
+static bool divides_by_elements(const cr_gnode *n)
+{
+    int other = cr_op_find_param(n->op, "other");
+    bool any = false;
+
+    if (other >= 0 && n->arg[other].tag != CR_TENSOR)
+        return false;
+    for (int i = 0; i < n->arg_count; i++)
+        any = any || has_integers(&n->arg[i]);
+    return any;
+}
+
+bool cr_gnode_may_raise(const cr_gnode *n)
+{
+    if (n->kind != CR_GNODE_CALL)
+        return any_inside(n, cr_gnode_may_raise);
+    return cr_op_reaches(n->op, CR_WORD_BIT_RAISES_BY_VALUES) &&
+           (!cr_op_reaches(n->op, CR_WORD_BIT_DIVIDES) || divides_by_elements(n));
+}
+
+/* Undefined elements that are not read may go. */
+bool cr_gnode_stays(const cr_gnode *n)
+{
+    unsigned words = n->kind == CR_GNODE_CALL ? n->op->words : 0;
+
+    return (words & CR_WORD_CHECKS) || cr_gnode_may_raise(n) ||
+           (cr_gnode_has_effect(n) && !(words & CR_WORD_UNDEFINED));
+}
+
 bool cr_gnode_has_effect(const cr_gnode *n)
 {
     if (n->kind == CR_GNODE_CALL)

@@ -258,6 +258,11 @@ bool cr_gnode_has_effect(const cr_gnode *n);
 bool cr_gnode_draws(const cr_gnode *n);
 /* True when the node, or one in its blocks, is a call between ranks or the wait for one. */
 bool cr_gnode_meets(const cr_gnode *n);
+/* True when the node stays even if nothing reads its results: it has an effect, or may raise.
+ */
+bool cr_gnode_stays(const cr_gnode *n);
+/* True when the node, or one in its blocks, may raise by the elements of its arguments. */
+bool cr_gnode_may_raise(const cr_gnode *n);
 /* True when the node, or one in its blocks, writes elements or sizes of an argument. */
 bool cr_gnode_writes(const cr_gnode *n);
 /* True when the entry, or one that its composition calls, has the word (CR_WORD_BIT_RANDOM,

@@ -68,9 +68,7 @@ static bool has_meets_inside(const cr_gnode *n)
  * eager mode, else the next ones meet the wrong ones of other ranks. */
 static bool may_raise(const cr_gnode *n)
 {
-    return n->kind == CR_GNODE_CALL && !has_meets(n) &&
-           (cr_op_reaches(n->op, CR_WORD_BIT_RAISES_BY_VALUES) ||
-            cr_op_reaches(n->op, CR_WORD_BIT_DIVIDES));
+    return n->kind == CR_GNODE_CALL && !has_meets(n) && cr_gnode_may_raise(n);
 }
 
 /* Nothing moves across the node. */

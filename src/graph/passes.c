@@ -23,11 +23,7 @@ static bool is_read(const live_set *l, const cr_gnode *n)
     for (int k = 0; k < n->result_count; k++)
         if (l->read[n->result[k]->id])
             return true;
-    if (n->kind == CR_GNODE_CALL && (n->op->words & CR_WORD_CHECKS))
-        return true;
-    /* Undefined elements that are not read may go. */
-    return cr_gnode_has_effect(n) &&
-           !(n->kind == CR_GNODE_CALL && (n->op->words & CR_WORD_UNDEFINED));
+    return cr_gnode_stays(n);
 }
 
 /* Walks backwards, so that readers precede the values they read. */

@@ -84,13 +84,8 @@ size_t cr_generator_state_bytes(const cr_generator *g)
     return g && g->counts ? sizeof(counted_state) : sizeof(saved_state);
 }
 
-cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
+static void copy_streams(cr_generator *g, const cr_generator *from)
 {
-    cr_generator *g = NULL;
-
-    from = from ? from : cr_generator_default();
-    CR_TRY(cr_generator_new(&g, 0));
-    cr_generator_lock(from);
     g->device = from->device;
     g->counts = from->counts;
     g->seed = from->seed;
@@ -101,9 +96,26 @@ cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
     g->has_normal_float = from->has_normal_float;
     g->philox_seed = from->philox_seed;
     g->philox_offset = from->philox_offset;
+}
+
+cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
+{
+    cr_generator *g = NULL;
+
+    from = from ? from : cr_generator_default();
+    CR_TRY(cr_generator_new(&g, 0));
+    cr_generator_lock(from);
+    copy_streams(g, from);
     cr_generator_unlock(from);
     *out = g;
     return CR_OK;
+}
+
+void cr_generator_return(cr_generator *g, const cr_generator *clone)
+{
+    cr_generator_lock(g);
+    copy_streams(g, clone);
+    cr_generator_unlock(g);
 }
 
 cr_generator *cr_generator_hold(cr_generator *g)

@@ -20,6 +20,8 @@ enum { CR_GENERATOR_STATE_BYTES = 5056 };
 CR_API CR_MUST cr_status cr_generator_new(cr_generator **out, uint64_t seed);
 /* Makes a generator with the same streams and offsets.  The caller owns *out.  CR_MEMORY. */
 CR_API CR_MUST cr_status cr_generator_clone(cr_generator **out, cr_generator *from);
+/* Takes back the draws since `clone` was made of `g`. */
+void cr_generator_return(cr_generator *g, const cr_generator *clone);
 CR_API cr_generator *cr_generator_hold(cr_generator *g);
 CR_API void cr_generator_drop(cr_generator *g);
 /* The process's default generator; borrowed, never freed. */

@@ -567,14 +567,14 @@ class _Recording:
     # --- after the call ---
 
     def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, puts, heavy,
-              once, graph):
+              graph):
         return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
-                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers), once,
+                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers),
                                 graph)
 
     def check_unchanged(self):
         """Checks that the call did not change objects that it reads, except gradients."""
-        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False, False, None)
+        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False, None)
         failed = probe.fails(self.args, self.kwargs)
         if failed is None:
             return True
@@ -710,7 +710,7 @@ class _Recording:
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
                            _origins(keys) if graph.writes else None, returns, plain, places, unflatten, puts,
-                           graph.size > 2 or sum(x.numel() for x in given) > 30_000, graph.once,
+                           graph.size > 2 or sum(x.numel() for x in given) > 30_000,
                            graph if graph.numbers else None)
         self.walk.operators, self.walk.backward = graph.size, self.backward
         self.walk.tensors.clear()

@@ -293,7 +293,6 @@ typedef struct {
     int puts;
     put *put;
     bool heavy; /* large enough to release the interpreter lock */
-    bool once;  /* a second run would not be like the first */
     int64_t calls;
 } entry;
 
@@ -413,20 +412,20 @@ static int read_origins(entry *e, PyObject *origins)
 }
 
 /* CompiledEntry(guard, positional, names, runner, constants, origins, returns, leaves, places,
- * unflatten, puts, heavy, numbers, once, graph) */
+ * unflatten, puts, heavy, numbers, graph) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *puts,
         *graph;
     Py_ssize_t positional;
-    int how, heavy, numbers, once;
+    int how, heavy, numbers;
     entry *e;
 
     if (kwargs ||
-        !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pipO", &PyList_Type, &guard, &positional,
+        !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!piO", &PyList_Type, &guard, &positional,
                           &names, &runner, &PyList_Type, &constants, &origins, &how,
                           &PyList_Type, &leaves, &PyList_Type, &places, &unflatten,
-                          &PyList_Type, &puts, &heavy, &numbers, &once, &graph))
+                          &PyList_Type, &puts, &heavy, &numbers, &graph))
         return PyErr_Occurred()
                    ? NULL
                    : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
@@ -446,7 +445,6 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->unflatten = Py_NewRef(unflatten);
     e->heavy = heavy;
     e->numbers = numbers;
-    e->once = once;
     e->guard = cr_guard_new(guard);
     if (e->guard && e->fitting && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 &&
         read_origins(e, origins) == 0)
@@ -497,7 +495,7 @@ typedef struct {
     cr_tensor **input;
     cr_scalar *number;
     cr_compiled_call *call; /* NULL: the runner is a Python callable */
-    bool undone;            /* set when an operator raised before the run changed anything */
+    bool undone;            /* set when an operator raised and the run changed nothing */
 } match;
 
 enum { SIZES_KEY_NUMBER = 1 + sizeof(cr_complex) };
@@ -753,6 +751,24 @@ static uint64_t input_versions(const entry *e, const match *m)
     return sum;
 }
 
+/* After an error the run is taken back where that is possible. */
+static int entry_compute_or_undo(entry *e, match *m, PyObject *const *target,
+                                 cr_tensor **output)
+{
+    const cr_undo_plan *plan = m->call ? cr_compiled_call_undo(m->call) : NULL;
+    uint64_t versions = input_versions(e, m);
+    cr_undo *undo = NULL;
+    cr_status st = plan ? cr_undo_keep(&undo, plan, m->input) : CR_OK;
+
+    if (st)
+        return cr_py_raise_int(st);
+    int bad = entry_compute(e, m, target, output);
+    if (bad && plan)
+        m->undone = cr_undo_all(undo, plan) && versions == input_versions(e, m);
+    cr_undo_drop(undo);
+    return bad;
+}
+
 static PyObject *entry_run(entry *e, match *m)
 {
     cr_tensor *few[FEW], **output = few;
@@ -775,9 +791,7 @@ static PyObject *entry_run(entry *e, match *m)
     find_targets(e, target);
     e->calls++;
     Py_INCREF(e);
-    uint64_t versions = input_versions(e, m);
-    if (entry_compute(e, m, target, output) < 0) {
-        m->undone = m->call && !e->once && versions == input_versions(e, m);
+    if (entry_compute_or_undo(e, m, target, output) < 0) {
         entry_drop_tensors(output, e->outputs);
     } else if (put_all(e, target, output) == 0) {
         out = entry_pack(e, output);
