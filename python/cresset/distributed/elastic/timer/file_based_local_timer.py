@@ -137,7 +137,7 @@ class FileTimerServer(_Timers):
         if pid > 0:
             return os.path.exists(f"/proc/{pid}")
         try:
-            os.kill(pid, 0)
+            os.killpg(-pid, 0)
         except OSError as error:
             return isinstance(error, PermissionError)
         return True
@@ -157,6 +157,7 @@ class FileTimerServer(_Timers):
         """Returns the requests that come within a limit, or are here."""
         if not select.select([self._pipe], [], [], limit)[0]:
             return []
+        self._stop.wait(min(limit, 0.05))  # what a worker sends one after the other is handled together
         while select.select([self._pipe], [], [], 0)[0]:
             self._rest += os.read(self._pipe, 1 << 16)
         *lines, self._rest = self._rest.split(b"\n")
