@@ -42,14 +42,19 @@ class Argument:
     def __init__(self, name, type, *, optional=False, default=None, has_default=False,
                  kwarg_only=False, written=False):
         self.name = name
-        one, is_list = type.removesuffix("[]"), type.endswith("[]")
-        text = _JIT_NAMES.get(one, one)
-        text = f"List[{text}]" if is_list else text
+        text = Argument._text(type)
         self.type = f"Optional[{text}]" if optional else text
         self.default_value = default
         self.kwarg_only = kwarg_only
         self.is_write = written
         self._has_default = has_default
+
+    @staticmethod
+    def _text(type):
+        """The type as TorchScript names it: "List[int]" for "int[]"."""
+        if type.endswith("[]"):
+            return f"List[{Argument._text(type[:-2])}]"
+        return _JIT_NAMES.get(type, type)
 
     def has_default_value(self):
         """Returns whether the argument has a default value."""
@@ -268,6 +273,10 @@ class _OpNamespace(ModuleType):
         if self.name == "c10d_functional":  # the older name
             from . import ops as public
             return getattr(public._c10d_functional, name)
+        if self.name == "c10d":
+            from . import distributed  # noqa: F401, it defines them
+            if (self.name, name) in defined_packets:
+                return defined_packets[self.name, name]
         if self.name == "higher_order":
             from ._higher_order_ops.operators import find
             if find(name) is not None:

@@ -3,6 +3,10 @@ import cresset as torch
 import cresset.distributed as dist
 import cresset.distributed._functional_collectives as fc
 import cresset.distributed.nn.functional as dnn
+from cresset._subclasses.fake_tensor import FakeTensorMode
+from cresset.distributed.tensor import Shard, distribute_tensor
+from cresset.distributed.tensor.debug import CommDebugMode
+from cresset.utils._python_dispatch import TorchDispatchMode
 
 
 def own(rank, rows=12):
@@ -472,3 +476,132 @@ def calls_of_failed_functions(rank, n):
             dist.all_reduce(y)
             assert y.tolist() == [k * n * (n + 1) / 2] * 3, y
         pair = dist.new_group([0, 1])
+
+
+def raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+def operators_of_groups(rank, n):
+    """torch.ops.c10d: values of each operator, eagerly and in compiled functions; works; refusals."""
+    ops, pg, total = torch.ops.c10d, dist.group.WORLD.boxed(), n * (n + 1) / 2
+    add = dist.ReduceOp(dist.ReduceOp.SUM)
+
+    def made(*size):
+        return torch.full(size, rank + 1.0)
+
+    def check(got, want):
+        torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float32).expand(got.shape))
+
+    def wait(found):
+        work = found[-1] if isinstance(found, tuple) else found
+        dist.Work.unbox(work).wait()
+        return found
+    every = [r + 1.0 for r in range(n)]
+    x = made(3)
+    assert wait(ops.allreduce_([x], pg, add, None))[0][0] is x
+    check(x, total)
+    wait(ops.allreduce_coalesced_([x := made(2), y := made(4)], pg, add))
+    check(x, total), check(y, total)
+    wait(ops.broadcast_([x := made(2)], pg, n - 1, 0))
+    check(x, n)
+    wait(ops.reduce_([x := made(2)], pg, add, 1, 0, False, 60000))
+    check(x, total) if rank == 1 else None
+    out = wait(ops.allgather_([[made(2) for _ in range(n)]], [made(2)], pg))[0][0]
+    assert [t[0].item() for t in out] == every
+    check(wait(ops._allgather_base_(torch.zeros(n), made(1), pg))[0], every)
+    lists = [[torch.zeros(1), torch.zeros(2)] for _ in range(n)]
+    wait(ops.allgather_coalesced_(lists, [made(1), made(2)], pg))
+    assert [[t[0].item() for t in part] for part in lists] == [[v, v] for v in every]
+    wait(ops.allgather_into_tensor_coalesced_([x := torch.zeros(n)], [made(1)], pg))
+    check(x, every)
+    check(wait(ops.reduce_scatter_([torch.zeros(2)], [[made(2) * r for r in range(n)]], pg, add))[0][0], total * rank)
+    check(wait(ops._reduce_scatter_base_(torch.zeros(1), made(n), pg, add))[0], total)
+    wait(ops.reduce_scatter_tensor_coalesced_([x := torch.zeros(1)], [made(n)], pg, add))
+    check(x, total)
+    out = [torch.zeros(1) for _ in range(n)]
+    wait(ops.gather_([out] if rank == 0 else [], [made(1)], pg, 0))
+    assert rank or [t.item() for t in out] == every
+    parts = [[torch.full((2,), 7.0 + r) for r in range(n)]] if rank == 0 else []
+    check(wait(ops.scatter_([torch.zeros(2)], parts, pg, 0))[0][0], 7.0 + rank)
+    out = wait(ops.alltoall_([torch.zeros(1) for _ in range(n)], [made(1) * 10 + r for r in range(n)], pg))[0]
+    assert [t.item() for t in out] == [v * 10 + rank for v in every]
+    wait(ops.alltoall_base_(x := torch.zeros(n), made(n), pg, [], []))
+    check(x, every)
+    wait(ops.barrier(torch.zeros(1), pg, []))
+    x = made(2) if rank == 0 else torch.zeros(2)
+    if rank < 2:
+        wait(ops.recv_([x], pg, 0, 5) if rank else ops.send([x], pg, 1, 5))
+        check(x, 1.0)
+        wait(ops.send([x + 3], pg, 0, 6) if rank else ops.recv_any_source_([x], pg, 6))
+        check(x, 1.0 if rank else 4.0)
+    ops.monitored_barrier_(torch.zeros(1), pg, [], 60000, True)
+    assert ops.check_for_nan(made(2)) is None
+    raises(RuntimeError, "NaN found in input tensor.", lambda: ops.check_for_nan(torch.tensor([1.0, float("nan")])))
+    raises(RuntimeError, "Expected a value of type '__torch__.torch.classes.c10d.ProcessGroup (of Python compilation unit at: 0)' for argument "
+           "'process_group' but instead found type 'int'.\nPosition: 1\nValue: 7", lambda: ops.broadcast_([x], 7, 0, 0))
+    raises(RuntimeError, "Expected a value of type 'List[Tensor]' for argument 'tensors' but instead found type 'Tensor'",
+           lambda: ops.broadcast_(x, pg, 0, 0))
+    raises(RuntimeError, "is missing value for argument 'root_rank'", lambda: ops.broadcast_([x], pg))
+
+    def step(x):
+        y = x * 2
+        ops.allreduce_([y], pg, add, None)[1].wait()
+        return y + 1
+    compiled = torch.compile(step)
+    for k in range(5):
+        check(compiled(made(3) + k), 2 * (total + n * k) + 1)
+
+
+class Seen(TorchDispatchMode):
+    """Notes the operators of groups."""
+
+    def __init__(self):
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "c10d":
+            self.names.append(func._opname)
+            assert func is getattr(torch.ops.c10d, func._opname).default and any(x is dist.group.WORLD for x in args)
+        return func(*args, **(kwargs or {}))
+
+
+def calls_that_modes_see(rank, n):
+    """Modes handle the calls of groups as operators, once each; CommDebugMode counts them."""
+    def calls():
+        x, out = torch.ones(n), [torch.zeros(n) for _ in range(n)]
+        dist.all_reduce(x)
+        assert dist.all_reduce(x, async_op=True).wait() and torch.equal(x, torch.full((n,), float(n * n)))
+        dist.all_gather(out, x)
+        dist.all_gather_into_tensor(torch.zeros(n * n), x)
+        dist.reduce_scatter_tensor(torch.zeros(1), x)
+        dist.broadcast(x, src=1)
+        dist.reduce(x, 0)
+        dist.all_to_all_single(torch.zeros(n), x)
+        dist.scatter(x, out if rank == 0 else None)
+        dist.gather(x, out if rank == 0 else None)
+        dist.barrier()
+        dist.recv(x, 0) if rank else dist.send(x, 1)
+    want = ["allreduce_", "allreduce_", "allgather_", "_allgather_base_", "_reduce_scatter_base_", "broadcast_", "reduce_", "alltoall_base_",
+            "scatter_", "gather_", "barrier", "recv_" if rank else "send"]
+    with Seen() as outer, Seen() as inner:
+        calls()
+    assert outer.names == inner.names == want, (outer.names, inner.names)
+    with CommDebugMode() as counted:
+        calls()
+        mesh = dist.init_device_mesh("cpu", (n,))
+        distribute_tensor(torch.ones(n, 2), mesh, [Shard(0)]).full_tensor()
+    counts = {str(op): count for op, count in counted.get_comm_counts().items()}
+    assert {k: v for k, v in counts.items() if k.startswith("c10d.")} == {
+        f"c10d.{name}": want.count(name) + (name == "scatter_") for name in want if name not in ("barrier", "send", "recv_")}, counts
+    assert counts["_c10d_functional.all_gather_into_tensor"] == 1
+    with FakeTensorMode():
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        dist.reduce(x, 0)
+        assert x.shape == (3,)

@@ -2,6 +2,7 @@
 import cresset
 
 from ... import ops
+from ...utils._python_dispatch import _disable_current_modes
 from .. import distributed_c10d as dist
 from .placement_types import Partial, Replicate, Shard, _StridedShard, divisions
 
@@ -12,9 +13,12 @@ _OPS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "product": dist.Redu
 watchers = []  # functions that are told each call, as an operator
 
 
-def _tell(name):
+def _call(name, function, *args):
+    """Makes a call, of which watchers are told as an operator; modes do not see the group's call as well."""
     for watcher in watchers:
         watcher(getattr(ops._c10d_functional, name))
+    with _disable_current_modes():
+        function(*args)
 
 
 def part_of(x, dim, ranks, rank):
@@ -40,16 +44,14 @@ def _gather(x, dim, size, group, ranks):
     length = -(-size // ranks)
     mine = _padded(_as_numbers(x), dim, length)
     whole = mine.new_empty((length * ranks, *mine.shape[1:]))
-    _tell("all_gather_into_tensor")
-    dist.all_gather_into_tensor(whole, mine, group)
+    _call("all_gather_into_tensor", dist.all_gather_into_tensor, whole, mine, group)
     return whole[:size].movedim(0, dim).to(x.dtype).contiguous()
 
 
 def _reduce(x, op, group, ranks):
     """Returns the reduction of the tensors of all ranks."""
     made = _as_numbers(x).clone(memory_format=cresset.contiguous_format)
-    _tell("all_reduce")
-    dist.all_reduce(made, _OPS[op], group)
+    _call("all_reduce", dist.all_reduce, made, _OPS[op], group)
     return (made / ranks if op == "avg" else made).to(x.dtype)
 
 
@@ -59,8 +61,7 @@ def _reduce_scatter(x, dim, op, group, ranks, rank):
     length = -(-size // ranks)
     whole = _padded(_as_numbers(x), dim, length * ranks)
     mine = whole.new_empty((length, *whole.shape[1:]))
-    _tell("reduce_scatter_tensor")
-    dist.reduce_scatter_tensor(mine, whole, _OPS[op], group)
+    _call("reduce_scatter_tensor", dist.reduce_scatter_tensor, mine, whole, _OPS[op], group)
     n, _ = Shard.local_shard_size_and_offset(size, ranks, rank)
     mine = mine[:n].movedim(0, dim)
     return (mine / ranks if op == "avg" else mine).to(x.dtype).contiguous()
@@ -83,8 +84,7 @@ def _exchange(x, old, new, sizes, group, ranks, rank):
         got.append(sent[0].new_empty((length, *own)))
     flat = [y.numel() for y in sent]
     out = sent[0].new_empty((sum(y.numel() for y in got),))
-    _tell("all_to_all_single")
-    dist.all_to_all_single(out, cresset.cat([y.flatten() for y in sent]), [y.numel() for y in got], flat, group)
+    _call("all_to_all_single", dist.all_to_all_single, out, cresset.cat([y.flatten() for y in sent]), [y.numel() for y in got], flat, group)
     parts = [y.view(z.shape) for y, z in zip(out.split([z.numel() for z in got]), got)]
     return cresset.cat(parts)[:sizes[old]].movedim(0, old).to(x.dtype).contiguous()
 

@@ -1,4 +1,4 @@
-"""CommDebugMode: counts the calls between ranks that DTensors, and the operators of functional collectives, make."""
+"""CommDebugMode: counts the calls between ranks: of DTensors, of functional collectives and of groups."""
 from collections import defaultdict
 
 from ....nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
@@ -7,6 +7,9 @@ from .. import _redistribute
 from .._api import DTensor
 
 __all__ = ["CommDebugMode"]
+
+# Calls of groups that move no data among all ranks.
+_UNCOUNTED = ("barrier", "monitored_barrier_", "check_for_nan", "send", "recv_", "recv_any_source_")
 
 
 class CommDebugMode(TorchDispatchMode):
@@ -35,7 +38,7 @@ class CommDebugMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         packet = func.overloadpacket
-        if func.namespace == "_c10d_functional" and func._opname != "wait_tensor":
+        if func.namespace == "_c10d_functional" and func._opname != "wait_tensor" or func.namespace == "c10d" and func._opname not in _UNCOUNTED:
             self._count(packet)
         return func(*args, **(kwargs or {}))
 

@@ -1,0 +1,215 @@
+"""torch.ops.c10d: the calls of groups as operators, which modes (__torch_dispatch__) see.
+
+An operator calls the group's method, and a method of a group calls its operator where a mode is active.  Arguments and
+results of the classes ProcessGroup, ReduceOp and Work are the objects themselves.
+"""
+import functools
+from datetime import timedelta
+
+import cresset
+
+from .. import _C
+from .._library.parsed import parse_schema
+from .._ops import defined_packets, OpOverload, OpOverloadPacket
+from ..utils._python_dispatch import _pop_mode_temporarily
+from ._groups import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions, BarrierOptions, BroadcastOptions,
+                      GatherOptions, ProcessGroup, ReduceOp, ReduceOptions, ReduceScatterOptions, ScatterOptions, Work)
+from ._stores import milliseconds
+
+_CLASS = "__torch__.torch.classes.c10d."
+_CLASSES = {_CLASS + cls.__name__: cls for cls in (ProcessGroup, ReduceOp, Work)}
+_PLAIN = {"Tensor": cresset.Tensor, "int": int, "bool": bool, **_CLASSES}
+_GROUP, _OP, _LIMIT = f"{_CLASS}ProcessGroup process_group", f"{_CLASS}ReduceOp reduce_op", "bool async_op=True, int timeout=-1"
+
+# {operator: (arguments, results, method, options, their members after the group)}; the group follows the tensors.
+_MADE = {
+    "broadcast_": (f"Tensor[] tensors, {_GROUP}, int root_rank, int root_tensor, {_LIMIT}", "(Tensor[], W)", "broadcast",
+                   BroadcastOptions, "rootRank rootTensor"),
+    "allreduce_": (f"Tensor[] tensors, {_GROUP}, {_OP}, Tensor? sparse_indices, {_LIMIT}", "(Tensor[], W)", "allreduce", AllreduceOptions,
+                   "reduceOp -"),
+    "allreduce_coalesced_": (f"Tensor[] tensors, {_GROUP}, {_OP}, {_LIMIT}", "W", "allreduce_coalesced", AllreduceCoalescedOptions, "reduceOp"),
+    "reduce_": (f"Tensor[] tensors, {_GROUP}, {_OP}, int root_rank, int root_tensor, {_LIMIT}", "W", "reduce", ReduceOptions,
+                "reduceOp rootRank rootTensor"),
+    "allgather_": (f"Tensor[][] output_tensors, Tensor[] input_tensors, {_GROUP}, {_LIMIT}", "(Tensor[][], W)", "allgather",
+                   AllgatherOptions, ""),
+    "_allgather_base_": (f"Tensor output_tensor, Tensor input_tensor, {_GROUP}, {_LIMIT}", "(Tensor, W)", "_allgather_base",
+                         AllgatherOptions, ""),
+    "allgather_coalesced_": (f"Tensor[][] output_lists, Tensor[] input_list, {_GROUP}, bool async_op=True", "W", "allgather_coalesced",
+                             AllgatherOptions, ""),
+    "allgather_into_tensor_coalesced_": (f"Tensor[] outputs, Tensor[] inputs, {_GROUP}, bool async_op=True", "W",
+                                         "allgather_into_tensor_coalesced", AllgatherOptions, ""),
+    "reduce_scatter_": (f"Tensor[] output_tensors, Tensor[][] input_tensors, {_GROUP}, {_OP}, {_LIMIT}", "(Tensor[], W)", "reduce_scatter",
+                        ReduceScatterOptions, "reduceOp"),
+    "_reduce_scatter_base_": (f"Tensor output_tensor, Tensor input_tensor, {_GROUP}, {_OP}, {_LIMIT}", "(Tensor, W)",
+                              "_reduce_scatter_base", ReduceScatterOptions, "reduceOp"),
+    "reduce_scatter_tensor_coalesced_": (f"Tensor[] outputs, Tensor[] inputs, {_GROUP}, {_OP}, {_LIMIT}", "W",
+                                         "reduce_scatter_tensor_coalesced", ReduceScatterOptions, "reduceOp"),
+    "gather_": (f"Tensor[][] output_tensors, Tensor[] input_tensors, {_GROUP}, int root_rank, {_LIMIT}", "W", "gather", GatherOptions,
+                "rootRank"),
+    "scatter_": (f"Tensor[] output_tensors, Tensor[][] input_tensors, {_GROUP}, int root_rank, {_LIMIT}", "(Tensor[], W)", "scatter",
+                 ScatterOptions, "rootRank"),
+    "alltoall_": (f"Tensor[] output_tensors, Tensor[] input_tensors, {_GROUP}, {_LIMIT}", "(Tensor[], W)", "alltoall", AllToAllOptions, ""),
+    "alltoall_base_": (f"Tensor output, Tensor input, {_GROUP}, int[] output_split_sizes, int[] input_split_sizes, {_LIMIT}", "W",
+                       "alltoall_base", AllToAllOptions, "+ +"),
+    "barrier": (f"Tensor tensor, {_GROUP}, int[] device_ids, {_LIMIT}", "W", "barrier", BarrierOptions, "device_ids"),
+    "send": (f"Tensor[] tensors, {_GROUP}, int dst, int tag", "W", "send", None, "+ +"),
+    "recv_": (f"Tensor[] tensors, {_GROUP}, int src, int tag", "W", "recv", None, "+ +"),
+    "recv_any_source_": (f"Tensor[] tensors, {_GROUP}, int tag", "W", "recv_anysource", None, "+"),
+    "monitored_barrier_": (f"Tensor tensor, {_GROUP}, int[] device_ids, int timeout, bool wait_all_ranks", "()", None, None, ""),
+    "check_for_nan": ("Tensor tensor", "()", None, None, ""),
+}
+
+
+def _fits(kind, value):
+    """Whether a value may be an argument of a type."""
+    if kind.startswith("Optional["):
+        return value is None or _fits(kind[9:-1], value)
+    if kind.startswith("List["):
+        return isinstance(value, (list, tuple)) and all(_fits(kind[5:-1], item) for item in value)
+    return isinstance(value, _PLAIN[kind]) and (kind != "int" or type(value) is not bool)
+
+
+class _Overload(OpOverload):
+    """The one overload of an operator, a function of Python."""
+
+    is_view = _nondeterministic_seeded = _draws = False
+    words, tags = (), []
+
+    def __init__(self, packet, schema, function):
+        self.namespace, self.overloadpacket, self._overloadname, self._opname = "c10d", packet, "default", packet.__name__
+        self.__name__ = self.__qualname__ = f"{packet.__name__}.default"
+        self.__module__ = packet.__module__
+        self._schema, self._function = schema, function
+
+    def __call__(self, /, *args, **kwargs):
+        given = self._checked(args, kwargs)
+        if _C._len_torch_dispatch_stack():
+            with _pop_mode_temporarily() as mode:
+                return mode.__torch_dispatch__(self, (), args, kwargs)
+        return self._function(*given)
+
+    _op = __call__
+
+    def _checked(self, args, kwargs):
+        """Returns all arguments.  RuntimeError for others than the schema's."""
+        self._schema.refuse(args, kwargs)
+        given = []
+        for i, argument in enumerate(self._schema.arguments):
+            value = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
+            if not _fits(argument.type, value):
+                kind = argument.type + (" (of Python compilation unit at: 0)" if argument.type in _CLASSES else "")
+                raise RuntimeError(
+                    f"{self._schema.name}() Expected a value of type '{kind}' for argument '{argument.name}' but instead found type "
+                    f"'{type(value).__name__}'.\n" + (f"Position: {i}\n" if i < len(args) else "") +
+                    f"Value: {value!r}\nDeclaration: {self._schema}\nCast error details: Unable to cast {value!r} to {argument.type}")
+            given.append(value)
+        return given
+
+
+class _Packet(OpOverloadPacket):
+    """An operator and its one overload."""
+
+    def __init__(self, name, schema, function):
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = "torch._ops.c10d"
+        self._namespace, self._qualified_op_name = "c10d", f"c10d::{name}"
+        self._made = {"default": {"name": "default"}}
+        self.default = _Overload(self, parse_schema(schema), function)
+
+    def __call__(self, /, *args, **kwargs):
+        return self.default(*args, **kwargs)
+
+    _op = __call__
+
+
+def _function(name, schema, method, options, members):
+    """The function of an operator: it calls the group's method, with options that have the arguments after the group as members."""
+    names = [argument.name for argument in schema.arguments]
+    at, members = names.index("process_group"), members.split()
+    whole = [i for i, result in enumerate(schema.returns) if not result.type.startswith(_CLASS)]
+
+    def function(*args):
+        args = list(args)
+        group, tensors = args[at], args[:at] if name != "barrier" else []
+        further = dict(zip(names[at + 1 + len(members):], args[at + 1 + len(members):]))
+        plain = [value for member, value in zip(members, args[at + 1:]) if member == "+"]
+        if options is not None:
+            opts = options()
+            for member, value in zip(members, args[at + 1:]):
+                if member not in "+-":
+                    setattr(opts, member, value)
+            opts.asyncOp = further["async_op"]
+            if further.get("timeout", -1) >= 0:
+                opts.timeout = timedelta(milliseconds=further["timeout"])
+            plain.append(opts)
+        work = getattr(group, method)(*tensors, *plain)
+        return (args[0], work) if whole else work
+    return function
+
+
+def _monitored_barrier(tensor, group, device_ids, timeout, wait_all_ranks):
+    group.monitored_barrier(timedelta(milliseconds=timeout), wait_all_ranks)
+
+
+def _check_for_nan(tensor):
+    if tensor.is_floating_point() and tensor.isnan().any():
+        raise RuntimeError("NaN found in input tensor.")
+
+
+def define():
+    """Defines the operators: torch.ops.c10d finds them among those that programs define."""
+    for name, (arguments, results, method, options, members) in _MADE.items():
+        text = f"c10d::{name}({arguments}) -> {results.replace('W', _CLASS + 'Work')}"
+        function = {"monitored_barrier_": _monitored_barrier, "check_for_nan": _check_for_nan}.get(name)
+        function = function or _function(name, parse_schema(text), method, options, members)
+        defined_packets["c10d", name] = _Packet(name, text, function)
+
+
+# --- calls of groups' methods, seen by modes ---
+
+def _through_modes(name, group, args):
+    """Calls a method's operator.  None where the method's arguments are of one of its other forms."""
+    _, _, _, options, members = _MADE[name]
+    overload, members = defined_packets["c10d", name].default, members.split()
+    count = [a.name for a in overload._schema.arguments].index("process_group")
+    opts = args[-1] if args and isinstance(args[-1], options or ()) else options and options()
+    given = [x for x in args if x is not opts]
+    plain = iter(given[count if name != "barrier" else 0:])
+    tensors = given[:count] if name != "barrier" else [cresset.empty(1, dtype=cresset.uint8)]
+    values = [next(plain, [] if options else 0) if m == "+" else None if m == "-" else getattr(opts, m) for m in members]
+    values = [[] if v is None and m == "+" else v for v, m in zip(values, members)]
+    tail = []
+    if options is not None:
+        limit = milliseconds(opts.timeout) if getattr(opts, "timeout", None) is not None else -1
+        tail = [opts.asyncOp] + ([limit] if limit >= 0 else [])
+        tail = [] if tail == [True] else tail
+    call = [*tensors, group, *values, *tail]
+    if next(plain, None) is not None or not all(_fits(a.type, x) for a, x in zip(overload._schema.arguments, call)):
+        return None
+    return overload(*call)
+
+
+def _seen(method, name):
+    """The method, which calls its operator where a mode is active."""
+    several = _MADE[name][1].startswith("(")
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        if _C._len_torch_dispatch_stack() and not kwargs:
+            found = _through_modes(name, self, args)
+            if found is not None:
+                return found[-1] if several else found
+        return method(self, *args, **kwargs)
+    return call
+
+
+def watch_groups():
+    """Makes modes see the calls of groups."""
+    for name, (_, _, method, _, _) in _MADE.items():
+        found = ProcessGroup.__dict__.get(method)
+        for other in [n for n, x in ProcessGroup.__dict__.items() if x is found and found is not None]:
+            setattr(ProcessGroup, other, _seen(found, name))
+
+
+define()
+watch_groups()
