@@ -59,7 +59,7 @@ size_t cr_compiled_bytes(const cr_compiled *c);
 /* The fused program of group k, borrowed. */
 const cr_fused *cr_compiled_fused(const cr_compiled *c, int k);
 
-/* --- inspection: show.c, picture.c --- */
+/* --- inspection: show.c --- */
 
 /* Logs the text of `g` with a title. */
 void cr_show_graph(const char *topic, const char *title, const cr_graph *g);
@@ -68,14 +68,6 @@ void cr_show_graph(const char *topic, const char *title, const cr_graph *g);
 void cr_show_code(cr_text *out, const cr_gnode *group, const cr_fused *f);
 /* Logs this text (CR_LOG=code). */
 void cr_show_group(const cr_gnode *group, const cr_fused *f);
-
-/* Appends an SVG picture of the graphs, one below the other: groups with their operators,
- * calls, views, and edges with sizes. */
-typedef struct {
-    const char *title;
-    const cr_graph *graph;
-} cr_picture_part;
-CR_MUST cr_status cr_picture(cr_text *out, const cr_picture_part *part, int parts);
 
 /* Fails with CR_RUNTIME: `t` does not have the type of `v` for which `owner` ("its group") was
  * made. */

@@ -40,7 +40,8 @@ def write_trace(changes, name, graph, call):
         files["steps.txt"] = call.forward_steps + (call.backward_steps or "")
         files["output_code.c"] = call.code
         if _value(changes, "trace.graph_diagram"):
-            files["graph_diagram.svg"] = call.picture
+            from ..compiler._picture import draw
+            files["graph_diagram.svg"] = draw(call.listing)
     for file, text in files.items():
         with open(os.path.join(folder, file), "w", encoding="utf-8") as f:
             f.write(text)

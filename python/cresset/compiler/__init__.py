@@ -96,10 +96,11 @@ def picture(compiled, path=None):
     with the most calls is drawn.  With `path` the picture is written to this file, else
     returned."""
     function = getattr(compiled, "_compiled_forward", compiled)
-    entries = [e for e in getattr(function, "_entries", ()) if hasattr(type(e.runner), "picture") and e.calls]
+    entries = [e for e in getattr(function, "_entries", ()) if hasattr(type(e.runner), "listing") and e.calls]
     if not entries:
         raise RuntimeError("there is nothing to draw: the function was not compiled, or not called twice, or runs eagerly")
-    text = max(entries, key=lambda e: e.calls).runner.picture
+    from ._picture import draw
+    text = draw(max(entries, key=lambda e: e.calls).runner.listing)
     if path is None:
         return text
     with open(path, "w", encoding="utf-8") as f:

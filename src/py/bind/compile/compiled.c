@@ -120,27 +120,25 @@ CALL_FACT(code, programs_code(forward, backward))
 CALL_FACT(peak, PyLong_FromLongLong(cr_program_peak(forward)))
 #undef CALL_FACT
 
-static PyObject *picture_of(cr_compiled_call *c)
+static PyObject *listing_of(cr_compiled_call *c)
 {
     if (!made(c))
         return NULL;
     const cr_program *forward = cr_compiled_call_forward(c),
                      *backward = cr_compiled_call_backward(c);
-    cr_picture_part part[2] = {{backward ? "forward" : "the call", cr_program_graph(forward)}};
-    cr_text t = {0};
+    PyObject *first =
+        cr_py_graph_listing(backward ? "forward" : "the call", cr_program_graph(forward));
 
-    if (backward)
-        part[1] = (cr_picture_part){"backward", cr_program_graph(backward)};
-    cr_status st = cr_picture(&t, part, backward ? 2 : 1);
-    PyObject *out = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&t));
-    cr_text_drop(&t);
-    return out;
+    if (!first || !backward)
+        return first ? Py_BuildValue("(N)", first) : NULL;
+    return Py_BuildValue("(NN)", first,
+                         cr_py_graph_listing("backward", cr_program_graph(backward)));
 }
 
-static PyObject *call_picture(PyObject *x, void *unused)
+static PyObject *call_listing(PyObject *x, void *unused)
 {
     (void)unused;
-    return picture_of(compiled_call_of(x));
+    return listing_of(compiled_call_of(x));
 }
 
 static PyObject *call_make(PyObject *x, PyObject *unused)
@@ -156,7 +154,8 @@ static PyMethodDef call_methods[] = {
     {0}};
 static PyGetSetDef call_getset[] = {
     {"forward", call_forward, NULL, "The forward graph with its fusion groups, as text.", NULL},
-    {"picture", call_picture, NULL, "The graphs with their fusion groups, as SVG.", NULL},
+    {"listing", call_listing, NULL, "The graphs with their fusion groups, for _picture.py.",
+     NULL},
     {"backward", call_backward, NULL, "The backward graph, or None.", NULL},
     {"forward_steps", call_forward_steps, NULL, "The forward program.", NULL},
     {"backward_steps", call_backward_steps, NULL, "The backward program, or None.", NULL},
@@ -215,14 +214,14 @@ static PyObject *calls_refused(PyObject *x, void *unused)
     return PyLong_FromLong(cr_compiled_calls_refused(((calls_object *)x)->c));
 }
 
-static PyObject *calls_picture(PyObject *x, void *unused)
+static PyObject *calls_listing(PyObject *x, void *unused)
 {
     cr_compiled_call *last = cr_compiled_calls_last(((calls_object *)x)->c);
 
     (void)unused;
     if (!last)
         return PyErr_Format(PyExc_RuntimeError, "nothing was called yet");
-    return picture_of(last);
+    return listing_of(last);
 }
 
 static PyObject *calls_shared(PyObject *x, void *unused)
@@ -250,7 +249,7 @@ static PyGetSetDef calls_getset[] = {
     {"bytes", calls_bytes, NULL, "Bytes that the kept combinations hold.", NULL},
     {"seconds", calls_seconds, NULL,
      "Processor time that the last combination took which shares a program.", NULL},
-    {"picture", calls_picture, NULL, "The graphs for the latest sizes, as SVG.", NULL},
+    {"listing", calls_listing, NULL, "The graphs for the latest sizes, for _picture.py.", NULL},
     {0}};
 static PyTypeObject calls_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Calls",

@@ -10,6 +10,11 @@ PyObject *cr_py_compiled_call(const cr_graph *g, bool grad, unsigned how);
 /* Makes a Calls object of a recording with symbols. */
 PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad, unsigned how);
 
+/* The graph for compiler/_picture.py: (title, (name, label) of its inputs, nodes, names of its
+ * outputs).  A node is (kind, [(name, source)], names of values that it reads, results as
+ * (name, label)); a group has a line for each of its nodes. */
+PyObject *cr_py_graph_listing(const char *title, const cr_graph *g);
+
 /* _facts_of_code(code) -> (set of the global names that it reads, set of all its names),
  * including nested code objects. */
 PyObject *cr_py_code_facts(PyObject *module, PyObject *code);

@@ -825,18 +825,26 @@ static PyObject *args_object(const cr_gnode *n)
     return out;
 }
 
-static PyObject *names_object(cr_gvalue *const *v, int n)
+static PyObject *name_object(const cr_gvalue *v) { return PyUnicode_FromString(v->name); }
+
+/* A tuple of what `make` gives for each value. */
+static PyObject *values_object(cr_gvalue *const *v, int n, PyObject *(*make)(const cr_gvalue *))
 {
     PyObject *out = PyTuple_New(n);
 
     for (int i = 0; out && i < n; i++) {
-        PyObject *name = PyUnicode_FromString(v[i]->name);
-        if (!name)
+        PyObject *x = make(v[i]);
+        if (!x)
             Py_CLEAR(out);
         else
-            PyTuple_SET_ITEM(out, i, name);
+            PyTuple_SET_ITEM(out, i, x);
     }
     return out;
+}
+
+static PyObject *names_object(cr_gvalue *const *v, int n)
+{
+    return values_object(v, n, name_object);
 }
 
 /* (results, operator, overload, {parameter: argument}, source); for a constant (results, None,
@@ -867,6 +875,84 @@ static PyObject *graph_nodes(PyObject *x, PyObject *unused)
             PyList_SET_ITEM(out, (Py_ssize_t)i, node);
     }
     return out;
+}
+
+/* --- the listing of a graph with groups (compiler/_picture.py) --- */
+
+/* (name, "8x4 f32" with a multiplication sign). */
+static PyObject *label_object(const cr_gvalue *v)
+{
+    cr_text t = {0};
+
+    for (int i = 0; v->type.known && i < v->type.ndim; i++)
+        cr_text_printf(&t, "%s%lld", i ? "\xc3\x97" : "", (long long)v->type.size[i]);
+    cr_text_printf(&t, "%s%s", v->type.known && v->type.ndim ? " " : "",
+                   v->type.known ? cr_dtype_infos[v->type.dtype].suffix : "?");
+    PyObject *out = Py_BuildValue("(ss)", v->name, cr_text_str(&t));
+    cr_text_drop(&t);
+    return out;
+}
+
+static void list_add(PyObject *list, PyObject *x)
+{
+    if (x && !PyErr_Occurred())
+        (void)PyList_Append(list, x);
+    Py_XDECREF(x);
+}
+
+static void list_add_name(void *list, cr_gvalue *v) { list_add(list, name_object(v)); }
+
+static const char *shown_name(const cr_gnode *n)
+{
+    return n->kind == CR_GNODE_CONSTANT ? "constant"
+           : n->kind == CR_GNODE_IF     ? "if"
+                                        : n->op->name;
+}
+
+static const char *shown_kind(const cr_gnode *n)
+{
+    return n->kind == CR_GNODE_CONSTANT                             ? "constant"
+           : n->kind == CR_GNODE_GROUP                              ? "group"
+           : n->kind == CR_GNODE_CALL && n->op->does == CR_DOES_MAP ? "view"
+                                                                    : "call";
+}
+
+/* (kind, [(name, source)] of the node, or of the nodes of a group, names that it reads,
+ * results). */
+static PyObject *listed_node(const cr_gnode *n)
+{
+    PyObject *lines = PyList_New(0), *reads = PyList_New(0);
+    bool group = n->kind == CR_GNODE_GROUP;
+
+    for (size_t i = 0; lines && reads && i < (group ? n->block[0]->len : 1); i++) {
+        const cr_gnode *line = group ? n->block[0]->at[i] : n;
+        list_add(lines,
+                 Py_BuildValue("(ss)", shown_name(line), line->source ? line->source : ""));
+    }
+    if (lines && reads) {
+        cr_gnode_each_read(n, list_add_name, reads);
+        for (int b = 0; b < cr_gnode_blocks(n); b++)
+            cr_gblock_each_read(n->block[b], list_add_name, reads);
+    }
+    return Py_BuildValue("(sNNN)", shown_kind(n), lines, reads,
+                         values_object(n->result, n->result_count, label_object));
+}
+
+PyObject *cr_py_graph_listing(const char *title, const cr_graph *g)
+{
+    PyObject *nodes = PyList_New(0), *outputs = PyList_New(0);
+
+    for (size_t i = 0; nodes && i < g->body->len; i++)
+        list_add(nodes, listed_node(g->body->at[i]));
+    if (outputs)
+        cr_gblock_each_output(g->body, list_add_name, outputs);
+    if (!PyErr_Occurred())
+        return Py_BuildValue("(sNNN)", title,
+                             values_object(g->input, g->input_count, label_object), nodes,
+                             outputs);
+    Py_XDECREF(nodes);
+    Py_XDECREF(outputs);
+    return NULL;
 }
 
 static PyObject *graph_inputs(PyObject *x, void *unused)
