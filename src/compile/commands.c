@@ -1,4 +1,4 @@
-/* Graphs as plans of commands: collected on a device, and run on the host. */
+/* Graphs as plans of commands: collected on a device. */
 #include "compile/commands.h"
 #include "plan/collect.h"
 #include <string.h>
@@ -68,78 +68,5 @@ cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input
     }
     drop_all(in, inputs);
     drop_all(made, outputs);
-    return st;
-}
-
-/* --- running --- */
-
-/* The bytes of the storage from the tensor's first element on. */
-static size_t bytes_from(const cr_tensor *t)
-{
-    return t->storage->size - (size_t)(t->address - (char *)t->storage->chunk);
-}
-
-/* The memory of each buffer: of an input, or new. */
-static cr_status give_memory(cr_plan_run *r, cr_storage **storage, cr_tensor *const *input,
-                             int inputs)
-{
-    const cr_plan *p = r->plan;
-    int next = 0;
-
-    for (size_t b = 0; b < p->buffer.len; b++) {
-        while (p->buffer.at[b].input && next < inputs && !input[next]->numel)
-            next++;
-        if (p->buffer.at[b].input && next == inputs)
-            return cr_fail(CR_VALUE, "the plan has more inputs than %d", inputs);
-        if (p->buffer.at[b].input) {
-            cr_tensor *t = input[next++];
-            storage[b] = cr_storage_keep(t->storage);
-            CR_TRY(cr_plan_give(r, b, t->address, bytes_from(t)));
-            continue;
-        }
-        CR_TRY(cr_storage_new(&storage[b], CR_HOST, p->buffer.at[b].bytes));
-        CR_TRY(cr_plan_give(r, b, storage[b]->chunk, p->buffer.at[b].bytes));
-    }
-    return CR_OK;
-}
-
-static cr_status plan_output(cr_tensor **out, cr_plan_run *r, cr_storage **storage,
-                             const cr_array *a)
-{
-    cr_dtype t = (cr_dtype)a->dtype;
-    cr_storage *s;
-    char *at;
-
-    if (!a->data)
-        return cr_tensor_new_strided(out, t, CR_HOST, a->ndim, a->size, a->stride);
-    CR_TRY(cr_plan_place(&at, r, a->data));
-    s = storage[cr_plan_buffer_of(a->data)];
-    CR_TRY(cr_tensor_over(out, s, t, a->ndim, a->size, a->stride,
-                          (at - (char *)s->chunk) / (int64_t)cr_dtype_size(t)));
-    cr_storage_keep(s);
-    return CR_OK;
-}
-
-cr_status cr_graph_run_plan(const cr_plan *p, const cr_executor *by, cr_tensor *const *input,
-                            int inputs, cr_tensor **output)
-{
-    cr_storage **storage = cr_alloc_zero(p->buffer.len * sizeof *storage + 1);
-    cr_plan_run r = cr_plan_start(p, by);
-    size_t made = 0;
-    cr_status st = storage ? give_memory(&r, storage, input, inputs) : CR_MEMORY;
-
-    if (!st)
-        st = cr_plan_execute(&r);
-    for (; !st && made < p->output.len; made++)
-        st = plan_output(&output[made], &r, storage, &p->output.at[made]);
-    size_t whole = st && made ? made - 1 : made; /* the last one failed */
-    cr_status ended = cr_plan_end(&r);
-    st = st ? st : ended;
-    for (size_t i = 0; st && i < whole; i++)
-        cr_drop(output[i]);
-    for (size_t b = 0; storage && b < p->buffer.len; b++)
-        if (storage[b])
-            cr_storage_drop(storage[b]);
-    cr_free(storage);
     return st;
 }

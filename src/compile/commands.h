@@ -9,10 +9,5 @@
  * sizes and layouts, and values where an operator reads elements.  Outputs that are None are
  * left out.  The caller drops the plan, also on failure. */
 CR_MUST cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input);
-/* Runs such a plan on the host by cr_oracle or cr_host_executor.  Inputs are those of the
- * collection; outputs that are views of inputs or of each other share their storages.  The
- * caller owns the outputs. */
-CR_MUST cr_status cr_graph_run_plan(const cr_plan *p, const cr_executor *by,
-                                    cr_tensor *const *input, int inputs, cr_tensor **output);
 
 #endif

@@ -489,16 +489,6 @@ const cr_sym *cr_sym_max(cr_syms *t, const cr_sym *a, const cr_sym *b)
 
 /* --- comparisons --- */
 
-cr_sym_answer cr_sym_eq(cr_syms *t, const cr_sym *a, const cr_sym *b)
-{
-    const cr_sym *d;
-
-    if (a == b)
-        return CR_SYM_YES;
-    d = cr_sym_sub(t, a, b);
-    return d->low > 0 || d->high < 0 ? CR_SYM_NO : CR_SYM_UNKNOWN;
-}
-
 cr_sym_answer cr_sym_le(cr_syms *t, const cr_sym *a, const cr_sym *b)
 {
     const cr_sym *d = cr_sym_sub(t, a, b);

@@ -65,7 +65,6 @@ const cr_sym *cr_sym_max(cr_syms *t, const cr_sym *a, const cr_sym *b);
 
 /* The answer of a comparison. */
 typedef enum { CR_SYM_NO, CR_SYM_YES, CR_SYM_UNKNOWN } cr_sym_answer;
-cr_sym_answer cr_sym_eq(cr_syms *t, const cr_sym *a, const cr_sym *b);
 cr_sym_answer cr_sym_lt(cr_syms *t, const cr_sym *a, const cr_sym *b);
 cr_sym_answer cr_sym_le(cr_syms *t, const cr_sym *a, const cr_sym *b);
 

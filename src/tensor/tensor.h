@@ -73,7 +73,6 @@ typedef struct cr_tensor {
     bool requires_grad; /* a leaf that requires a gradient, or a result with a grad_fn */
     bool number;        /* stands for a Python number: weak in promotion */
     bool inference;     /* made in inference mode */
-    bool parameter;     /* reserved for nn */
     bool watched;       /* a recorder refers to it without a reference (cr_watched_dies) */
     bool conj, neg;     /* elements are the conjugates (conj) or the negatives (neg) of the
                          * stored numbers; cr_tensor_set_bits changes the bits */

@@ -908,6 +908,81 @@ static cr_status run_program(void *p, cr_tensor *const *in, cr_tensor **out)
     return cr_program_run(p, in, NULL, out);
 }
 
+/* --- plans of commands --- */
+
+/* The bytes of the storage from the tensor's first element on. */
+static size_t bytes_from(const cr_tensor *t)
+{
+    return t->storage->size - (size_t)(t->address - (char *)t->storage->chunk);
+}
+
+/* The memory of each buffer: of an input, or new. */
+static cr_status give_memory(cr_plan_run *r, cr_storage **storage, cr_tensor *const *in,
+                             int inputs)
+{
+    const cr_plan *p = r->plan;
+    int next = 0;
+
+    for (size_t b = 0; b < p->buffer.len; b++) {
+        while (p->buffer.at[b].input && next < inputs && !in[next]->numel)
+            next++;
+        if (p->buffer.at[b].input && next == inputs)
+            return cr_fail(CR_VALUE, "the plan has more inputs than %d", inputs);
+        if (p->buffer.at[b].input) {
+            cr_tensor *t = in[next++];
+            storage[b] = cr_storage_keep(t->storage);
+            CR_TRY(cr_plan_give(r, b, t->address, bytes_from(t)));
+            continue;
+        }
+        CR_TRY(cr_storage_new(&storage[b], CR_HOST, p->buffer.at[b].bytes));
+        CR_TRY(cr_plan_give(r, b, storage[b]->chunk, p->buffer.at[b].bytes));
+    }
+    return CR_OK;
+}
+
+static cr_status plan_output(cr_tensor **out, cr_plan_run *r, cr_storage **storage,
+                             const cr_array *a)
+{
+    cr_dtype t = (cr_dtype)a->dtype;
+    cr_storage *s;
+    char *at;
+
+    if (!a->data)
+        return cr_tensor_new_strided(out, t, CR_HOST, a->ndim, a->size, a->stride);
+    CR_TRY(cr_plan_place(&at, r, a->data));
+    s = storage[cr_plan_buffer_of(a->data)];
+    CR_TRY(cr_tensor_over(out, s, t, a->ndim, a->size, a->stride,
+                          (at - (char *)s->chunk) / (int64_t)cr_dtype_size(t)));
+    cr_storage_keep(s);
+    return CR_OK;
+}
+
+/* Runs a plan of cr_graph_plan on the host.  Inputs are those of the collection; outputs that
+ * are views of inputs or of each other share their storages.  The caller owns the outputs. */
+static cr_status plan_run(const cr_plan *p, const cr_executor *by, cr_tensor *const *in,
+                          int inputs, cr_tensor **output)
+{
+    cr_storage **storage = cr_alloc_zero(p->buffer.len * sizeof *storage + 1);
+    cr_plan_run r = cr_plan_start(p, by);
+    size_t made = 0;
+    cr_status st = storage ? give_memory(&r, storage, in, inputs) : CR_MEMORY;
+
+    if (!st)
+        st = cr_plan_execute(&r);
+    for (; !st && made < p->output.len; made++)
+        st = plan_output(&output[made], &r, storage, &p->output.at[made]);
+    size_t whole = st && made ? made - 1 : made; /* the last one failed */
+    cr_status ended = cr_plan_end(&r);
+    st = st ? st : ended;
+    for (size_t i = 0; st && i < whole; i++)
+        cr_drop(output[i]);
+    for (size_t b = 0; storage && b < p->buffer.len; b++)
+        if (storage[b])
+            cr_storage_drop(storage[b]);
+    cr_free(storage);
+    return st;
+}
+
 /* Parses the text of the commands; its text must be the same. */
 static cr_status read_plan(cr_plan *out, const cr_plan *from)
 {
@@ -932,7 +1007,7 @@ static cr_status run_plan(void *g, cr_tensor *const *in, cr_tensor **out)
     if (!st)
         st = read_plan(&again, &p);
     if (!st)
-        st = cr_graph_run_plan(&again, &cr_oracle, in, ((cr_graph *)g)->input_count, out);
+        st = plan_run(&again, &cr_oracle, in, ((cr_graph *)g)->input_count, out);
     cr_plan_drop(&again);
     cr_plan_drop(&p);
     return st;
