@@ -51,18 +51,6 @@ bool cr_target_of(cr_target *out, const cr_edge *edge)
     return r->known;
 }
 
-static bool can_sum_to(const cr_tensor *t, const cr_target *to)
-{
-    int lead = t->ndim - to->ndim;
-
-    if (lead < 0)
-        return false;
-    for (int i = 0; i < to->ndim; i++)
-        if (to->size[i] != 1 && to->size[i] != t->size[lead + i])
-            return false;
-    return true;
-}
-
 static void who(char *out, size_t size, cr_node *from, uint32_t index)
 {
     if (from)
@@ -75,17 +63,11 @@ static void who(char *out, size_t size, cr_node *from, uint32_t index)
 static cr_status bad_shape(const cr_tensor *t, const cr_target *to, cr_node *from,
                            uint32_t index)
 {
-    cr_text have = {0}, want = {0};
     char start[160];
 
     who(start, sizeof start, from, index);
-    cr_print_sizes(&have, t->ndim, t->size);
-    cr_print_sizes(&want, to->ndim, to->size);
-    cr_fail(CR_RUNTIME, "%s - got %s but expected shape compatible with %s", start,
-            cr_text_str(&have), cr_text_str(&want));
-    cr_text_drop(&have);
-    cr_text_drop(&want);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, "%s - got %s but expected shape compatible with %s", start,
+                   cr_view_text(t), cr_view_text(to));
 }
 
 static cr_status bring_bad_device(const cr_tensor *t, const cr_target *to, cr_node *from,
@@ -119,7 +101,7 @@ cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_
     cr_tensor *t = *grad, *made;
 
     if (CR_UNLIKELY(!cr_has_sizes(t, to->ndim, to->size))) {
-        if (!can_sum_to(t, to))
+        if (!cr_expands(to->ndim, to->size, t->ndim, t->size))
             return bad_shape(t, to, from, index);
         CR_TRY(cr_reduce_to_size(&made, t, to->ndim, to->size));
         cr_drop(t);

@@ -249,18 +249,11 @@ static cr_status run_item(cr_task *t, uint32_t i)
 /* --- roots --- */
 static cr_status mismatch(int i, const cr_tensor *grad, const cr_tensor *root)
 {
-    cr_text have = {0}, want = {0};
-
-    cr_print_sizes(&have, grad->ndim, grad->size);
-    cr_print_sizes(&want, root->ndim, root->size);
-    cr_fail(
+    return cr_fail(
         CR_RUNTIME,
         "Mismatch in shape: grad_output[%d] has a shape of torch.Size(%s) and output[%d] has "
         "a shape of torch.Size(%s).",
-        i, cr_text_str(&have), i, cr_text_str(&want));
-    cr_text_drop(&have);
-    cr_text_drop(&want);
-    return CR_RUNTIME;
+        i, cr_view_text(grad), i, cr_view_text(root));
 }
 
 static cr_status engine_check_given(int i, const cr_tensor *grad, const cr_tensor *root)

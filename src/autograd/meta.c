@@ -370,19 +370,13 @@ cr_status cr_version(uint32_t *out, const cr_tensor *t)
 /* --- .grad --- */
 static cr_status check_grad_size(const cr_tensor *t, const cr_tensor *grad)
 {
-    cr_text of = {0}, to = {0};
-
     if (cr_has_sizes(grad, t->ndim, t->size))
         return CR_OK;
-    cr_print_sizes(&of, grad->ndim, grad->size);
-    cr_print_sizes(&to, t->ndim, t->size);
-    cr_fail(CR_RUNTIME,
-            "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please "
-            "ensure that the gradient and the tensor are the same size",
-            cr_text_str(&of), cr_text_str(&to));
-    cr_text_drop(&of);
-    cr_text_drop(&to);
-    return CR_RUNTIME;
+    return cr_fail(
+        CR_RUNTIME,
+        "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please "
+        "ensure that the gradient and the tensor are the same size",
+        cr_view_text(grad), cr_view_text(t));
 }
 
 static cr_status check_grad(const cr_tensor *t, const cr_tensor *grad)

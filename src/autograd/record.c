@@ -363,20 +363,13 @@ done:
 
 static cr_status check_fits(const cr_tensor *from, const cr_tensor *self)
 {
-    cr_text have = {0}, want = {0};
-
     if (!cr_can_cast((cr_dtype)from->dtype, (cr_dtype)self->dtype))
         return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
                        cr_dtype_infos[from->dtype].legacy, cr_dtype_infos[self->dtype].legacy);
     if (cr_has_sizes(from, self->ndim, self->size))
         return CR_OK;
-    cr_print_sizes(&have, self->ndim, self->size);
-    cr_print_sizes(&want, from->ndim, from->size);
-    cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
-            cr_text_str(&have), cr_text_str(&want));
-    cr_text_drop(&have);
-    cr_text_drop(&want);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                   cr_view_text(self), cr_view_text(from));
 }
 
 static cr_status record_copy_below(cr_tensor *self, cr_tensor *from)

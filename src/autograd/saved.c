@@ -96,7 +96,6 @@ cr_status cr_save(cr_saved *out, cr_tensor *t, bool is_result)
 static cr_status modified(const cr_saved *s, cr_node *owner)
 {
     cr_node *n = s->is_result ? owner : NULL;
-    cr_text sizes = {0};
     char of[160] = "", name[96];
     uint32_t output = s->output;
 
@@ -109,12 +108,11 @@ static cr_status modified(const cr_saved *s, cr_node *owner)
             cr_node_short_name(name, sizeof name, n);
         snprintf(of, sizeof of, ", which is output %u of %s,", output, name);
     }
-    cr_print_sizes(&sizes, s->tensor->ndim, s->tensor->size);
-    cr_fail(
+    return cr_fail(
         CR_RUNTIME,
         "one of the variables needed for gradient computation has been modified by an "
         "inplace operation: [%s %s]%s is at version %u; expected version %u instead. %s",
-        cr_tensor_type_name(s->tensor), cr_text_str(&sizes), of, version_of(s->tensor),
+        cr_tensor_type_name(s->tensor), cr_view_text(s->tensor), of, version_of(s->tensor),
         s->version,
         cr_anomaly_on()
             ? "Hint: the backtrace further above shows the operation that failed to compute "
@@ -122,8 +120,6 @@ static cr_status modified(const cr_saved *s, cr_node *owner)
               "later. Good luck!"
             : "Hint: enable anomaly detection to find the operation that failed to compute "
               "its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).");
-    cr_text_drop(&sizes);
-    return CR_RUNTIME;
 }
 
 /* Gives `plain` (ownership taken) the history of result `output` of `node`. */

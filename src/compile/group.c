@@ -693,16 +693,6 @@ static bool runs_are_short(const wish *w)
     return false;
 }
 
-static bool is_broadcast(const cr_gtype *to, const cr_gtype *in)
-{
-    int lead = to->ndim - in->ndim;
-
-    for (int d = 0; d < in->ndim; d++)
-        if (lead < 0 || (in->size[d] != 1 && in->size[d] != to->size[d + lead]))
-            return false;
-    return lead >= 0;
-}
-
 /* A group makes results whose elements are in any order, without gaps; results of reductions
  * are row-major. */
 static bool makes_result(const wish *w, const cr_gtype *t)
@@ -725,11 +715,12 @@ static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
     for (int k = 0; k < n->result_count; k++)
         if (!makes_result(w, &n->result[k]->type))
             return false;
-    for (int i = 0; i < n->arg_count; i++)
-        if (n->arg[i].tag == CR_TENSOR &&
-            (!is_broadcast(w->shape, &n->arg[i].value->type) ||
-             (w->columns && !cr_gtype_is_contiguous(&n->arg[i].value->type))))
+    for (int i = 0; i < n->arg_count; i++) {
+        const cr_gtype *t = n->arg[i].tag == CR_TENSOR ? &n->arg[i].value->type : NULL;
+        if (t && (!cr_expands(t->ndim, t->size, w->shape->ndim, w->shape->size) ||
+                  (w->columns && !cr_gtype_is_contiguous(t))))
             return false;
+    }
     if (runs_are_short(w))
         return false;
     return !w->columns || (w->numel && (w->columns <= LONGEST_ROW ||

@@ -13,13 +13,8 @@ const cr_way cr_usual_way = {.name = "plain", .grain = 16384, .tile = 2048};
 
 cr_status cr_refuse_tensor(const cr_gvalue *v, const cr_tensor *t, const char *owner)
 {
-    cr_text sizes = {0};
-
-    cr_print_sizes(&sizes, t->ndim, t->size);
-    cr_fail(CR_RUNTIME, "%%%s is not what %s was made for: a tensor of %s and dtype %s",
-            v->name, owner, cr_text_str(&sizes), cr_dtype_name((cr_dtype)t->dtype));
-    cr_text_drop(&sizes);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, "%%%s is not what %s was made for: a tensor of %s and dtype %s",
+                   v->name, owner, cr_view_text(t), cr_dtype_name((cr_dtype)t->dtype));
 }
 
 bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride)

@@ -314,20 +314,16 @@ static cr_status check_norm_dims(const cr_module *m, const cr_tensor *x)
 
 static cr_status check_batch(const cr_tensor *x)
 {
-    cr_text size = {0};
     int64_t n = x->size[0];
 
     for (int d = 2; d < x->ndim; d++)
         n *= x->size[d];
     if (n != 1)
         return CR_OK;
-    cr_print_sizes(&size, x->ndim, x->size);
-    cr_status st = cr_fail(CR_VALUE,
-                           "Expected more than 1 value per channel when training, got "
-                           "input size torch.Size(%s)",
-                           cr_text_str(&size));
-    cr_text_drop(&size);
-    return st;
+    return cr_fail(CR_VALUE,
+                   "Expected more than 1 value per channel when training, got "
+                   "input size torch.Size(%s)",
+                   cr_view_text(x));
 }
 
 /* Counts a batch.  *factor is the weight of the new batch in the running statistics. */

@@ -5,6 +5,7 @@
  * lists agree with the sizes that they are for, and elements at computed places are inside for
  * every index that passes the command's test. */
 #include "plan/plan.h"
+#include "space/shape.h"
 #include <string.h>
 
 typedef struct {
@@ -132,14 +133,11 @@ static cr_status check_result(const checker *c, const cr_array *a)
 
 static cr_status check_move(const checker *c, const cr_plan_move *m)
 {
-    int more = m->to.ndim - m->from.ndim;
-
     CR_TRY(check_result(c, &m->to));
     CR_TRY(check_array(c, &m->from));
-    for (int d = 0; more >= 0 && d < m->from.ndim; d++)
-        if (m->from.size[d] != 1 && m->from.size[d] != m->to.size[d + more])
-            more = -1;
-    return more < 0 ? wrong(c, "the source does not broadcast to the result") : CR_OK;
+    return cr_expands(m->from.ndim, m->from.size, m->to.ndim, m->to.size)
+               ? CR_OK
+               : wrong(c, "the source does not broadcast to the result");
 }
 
 static cr_status check_copy(const checker *c, const cr_plan_copy *m)

@@ -15,6 +15,16 @@ bool cr_same_sizes(const cr_view *a, const cr_view *b)
     return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
 }
 
+bool cr_expands(int ndim, const int64_t *size, int to_ndim, const int64_t *to)
+{
+    int more = to_ndim - ndim;
+
+    for (int d = 0; more >= 0 && d < ndim; d++)
+        if (size[d] != 1 && size[d] != to[d + more])
+            return false;
+    return more >= 0;
+}
+
 bool cr_shape_broadcast(cr_shape *to, int ndim, const int64_t *size)
 {
     int more = ndim - to->ndim;

@@ -36,6 +36,8 @@ static inline int64_t cr_dim_size(const cr_view *v, int64_t dim)
     return v->ndim ? v->size[dim] : 1;
 }
 
+/* True if the sizes broadcast to exactly those of `to`. */
+bool cr_expands(int ndim, const int64_t *size, int to_ndim, const int64_t *to);
 /* Extends `to` so that `size` broadcasts with it.  False when the two do not broadcast. */
 bool cr_shape_broadcast(cr_shape *to, int ndim, const int64_t *size);
 

@@ -4,7 +4,7 @@
 
 #include "num/view.h"
 
-enum { CR_SIZES_TEXT = 512 };
+enum { CR_SIZES_TEXT = 2048 };
 
 /* "[2, 3]"; truncated when it does not fit. */
 const char *cr_sizes_text(char buffer[CR_SIZES_TEXT], int64_t ndim, const int64_t *size);

@@ -103,15 +103,8 @@ static cr_status check_inplace_size(const cr_tensor *self, const cr_value *arg, 
     if (shape.ndim == self->ndim &&
         !memcmp(shape.size, self->size, self->ndim * sizeof *self->size))
         return CR_OK;
-    cr_text have = {0}, want = {0};
-    cr_print_sizes(&have, self->ndim, self->size);
-    cr_print_sizes(&want, shape.ndim, shape.size);
-    cr_status st =
-        cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
-                cr_text_str(&have), cr_text_str(&want));
-    cr_text_drop(&have);
-    cr_text_drop(&want);
-    return st;
+    return cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                   cr_view_text(self), cr_view_text(&shape));
 }
 
 static cr_status check_cast(const cr_tensor *self, const cr_tensor *from)

@@ -237,16 +237,9 @@ void cr_print_sizes(cr_text *out, int ndim, const int64_t *size)
 /* --- the bytes of a view --- */
 static cr_status refuse_extent(int ndim, const int64_t *size, const int64_t *stride)
 {
-    cr_text text = {0};
-
-    cr_text_put(&text, "sizes=");
-    cr_print_sizes(&text, ndim, size);
-    cr_text_put(&text, " and strides=");
-    cr_print_sizes(&text, ndim, stride);
-    cr_status st =
-        cr_fail(CR_RUNTIME, "Storage size calculation overflowed with %s", cr_text_str(&text));
-    cr_text_drop(&text);
-    return st;
+    return cr_fail(CR_RUNTIME,
+                   "Storage size calculation overflowed with sizes=%s and strides=%s",
+                   cr_shape_text(ndim, size), cr_shape_text(ndim, stride));
 }
 
 static cr_status check_numel(cr_dtype dtype, int ndim, const int64_t *size, bool *empty)

@@ -135,24 +135,16 @@ void cr_drop(cr_tensor *t)
 
 static CR_NOINLINE cr_status refuse_sizes(int ndim, const int64_t *size, const int64_t *stride)
 {
-    cr_text t = {0};
     int bad = 0;
 
     while (bad < ndim && size[bad] >= 0)
         bad++;
-    cr_print_sizes(&t, ndim, size);
-    if (bad == ndim && stride) {
-        cr_text_put(&t, " and strides=");
-        cr_print_sizes(&t, ndim, stride);
-    }
     if (bad < ndim)
-        cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
-                (long long)size[bad], cr_text_str(&t));
-    else
-        cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s",
-                cr_text_str(&t));
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+        return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+                       (long long)size[bad], cr_shape_text(ndim, size));
+    return cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s%s%s",
+                   cr_shape_text(ndim, size), stride ? " and strides=" : "",
+                   stride ? cr_shape_text(ndim, stride) : "");
 }
 
 static cr_status refuse_rank(int ndim)

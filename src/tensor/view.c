@@ -21,18 +21,6 @@ static void append_dim(cr_geometry *out, int64_t size, int64_t stride)
     out->stride[out->ndim++] = stride;
 }
 
-/* Fails with a message that ends in a size list. */
-static cr_status refuse_with_sizes(cr_status kind, const char *front, int ndim,
-                                   const int64_t *size, const char *back)
-{
-    cr_text t = {0};
-
-    cr_print_sizes(&t, ndim, size);
-    cr_fail(kind, "%s%s%s", front, cr_text_str(&t), back);
-    cr_text_drop(&t);
-    return kind;
-}
-
 static cr_status check_list_rank(const cr_value *list)
 {
     if (list->len <= CR_MAX_DIMS)
@@ -52,24 +40,14 @@ cr_status cr_map_alias(const cr_value *arg, const cr_view *self, cr_geometry *ou
 
 static cr_status refuse_shape(const cr_value *list, int64_t numel)
 {
-    cr_text t = {0};
-
-    cr_print_sizes(&t, (int)list->len, list->ints);
-    cr_fail(CR_RUNTIME, "shape '%s' is invalid for input of size %lld", cr_text_str(&t),
-            (long long)numel);
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, "shape '%s' is invalid for input of size %lld",
+                   cr_shape_text(list->len, list->ints), (long long)numel);
 }
 
 static cr_status refuse_negative_size(const cr_value *list, uint32_t at)
 {
-    cr_text t = {0};
-
-    cr_print_sizes(&t, (int)list->len, list->ints);
-    cr_fail(CR_RUNTIME, "invalid shape dimension %lld at index %u of shape %s",
-            (long long)list->ints[at], at, cr_text_str(&t));
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, "invalid shape dimension %lld at index %u of shape %s",
+                   (long long)list->ints[at], at, cr_shape_text(list->len, list->ints));
 }
 
 cr_status cr_infer_sizes(int64_t *out, const cr_value *list, int64_t numel)
@@ -91,10 +69,10 @@ cr_status cr_infer_sizes(int64_t *out, const cr_value *list, int64_t numel)
             overflow |= CR_MUL_OVERFLOW(known, out[i], &known);
     }
     if (open >= 0 && known == 0 && numel == 0)
-        return refuse_with_sizes(CR_RUNTIME, "cannot reshape tensor of 0 elements into shape ",
-                                 (int)list->len, list->ints,
-                                 " because the unspecified dimension size -1 can be any value "
-                                 "and is ambiguous");
+        return cr_fail(CR_RUNTIME,
+                       "cannot reshape tensor of 0 elements into shape %s because the "
+                       "unspecified dimension size -1 can be any value and is ambiguous",
+                       cr_shape_text(list->len, list->ints));
     if (overflow || (open < 0 ? known != numel : known <= 0 || numel % known))
         return refuse_shape(list, numel);
     if (open >= 0)
@@ -138,15 +116,10 @@ cr_status cr_map_view(const cr_value *arg, const cr_view *self, cr_geometry *out
 
 static cr_status refuse_unflatten(const cr_value *list, int64_t dim, int64_t size)
 {
-    cr_text t = {0};
-
-    cr_print_sizes(&t, (int)list->len, list->ints);
-    cr_fail(CR_RUNTIME,
-            "unflatten: Provided sizes %s don't multiply up to the size of dim %lld "
-            "(%lld) in the input tensor",
-            cr_text_str(&t), (long long)dim, (long long)size);
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME,
+                   "unflatten: Provided sizes %s don't multiply up to the size of dim %lld "
+                   "(%lld) in the input tensor",
+                   cr_shape_text(list->len, list->ints), (long long)dim, (long long)size);
 }
 
 static cr_status infer_unflatten(int64_t *out, const cr_value *list, int64_t dim, int64_t size)
@@ -204,35 +177,21 @@ cr_status cr_map_unflatten(const cr_value *arg, const cr_view *self, cr_geometry
 
 static cr_status refuse_expand(const cr_value *list, const cr_view *self, int dim)
 {
-    cr_text t = {0};
-
-    cr_text_printf(&t,
+    return cr_fail(CR_RUNTIME,
                    "The expanded size of the tensor (%lld) must match the existing size (%lld) "
-                   "at non-singleton dimension %d.  Target sizes: ",
+                   "at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
                    (long long)list->ints[dim],
-                   (long long)self->size[dim - ((int)list->len - self->ndim)], dim);
-    cr_print_sizes(&t, (int)list->len, list->ints);
-    cr_text_put(&t, ".  Tensor sizes: ");
-    cr_print_sizes(&t, self->ndim, self->size);
-    cr_fail(CR_RUNTIME, "%s", cr_text_str(&t));
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+                   (long long)self->size[dim - ((int)list->len - self->ndim)], dim,
+                   cr_shape_text(list->len, list->ints), cr_view_text(self));
 }
 
 static cr_status refuse_fewer(const cr_value *arg, const cr_view *self)
 {
-    cr_text t = {0};
-
-    cr_text_printf(&t, "expand(%s{", cr_tensor_type_name(arg[0].t));
-    cr_print_sizes(&t, self->ndim, self->size);
-    cr_text_put(&t, "}, size=");
-    cr_print_sizes(&t, (int)arg[1].len, arg[1].ints);
-    cr_fail(CR_RUNTIME,
-            "%s): the number of sizes provided (%u) must be greater or equal to the "
-            "number of dimensions in the tensor (%d)",
-            cr_text_str(&t), arg[1].len, self->ndim);
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME,
+                   "expand(%s{%s}, size=%s): the number of sizes provided (%u) must be greater "
+                   "or equal to the number of dimensions in the tensor (%d)",
+                   cr_tensor_type_name(arg[0].t), cr_view_text(self),
+                   cr_shape_text(arg[1].len, arg[1].ints), arg[1].len, self->ndim);
 }
 
 /* torch's stride of a new leading dim: the stride of the next dim times its size. */
@@ -281,42 +240,30 @@ cr_status cr_map_expand(const cr_value *arg, const cr_view *self, cr_geometry *o
 static cr_status refuse_bounds(const cr_value *arg, int64_t offset, int64_t need)
 {
     const cr_tensor *t = arg[0].t;
-    cr_text text = {0};
 
-    cr_text_put(&text, "setStorage: sizes ");
-    cr_print_sizes(&text, (int)arg[1].len, arg[1].ints);
-    cr_text_put(&text, ", strides ");
-    cr_print_sizes(&text, (int)arg[2].len, arg[2].ints);
-    cr_fail(CR_RUNTIME,
-            "%s, storage offset %lld, and itemsize %zu requiring a storage size of "
-            "%lld are out of bounds for storage of size %zu",
-            cr_text_str(&text), (long long)offset, cr_dtype_size(t->dtype), (long long)need,
-            t->storage->size);
-    cr_text_drop(&text);
-    return CR_RUNTIME;
+    return cr_fail(
+        CR_RUNTIME,
+        "setStorage: sizes %s, strides %s, storage offset %lld, and itemsize %zu requiring a "
+        "storage size of %lld are out of bounds for storage of size %zu",
+        cr_shape_text(arg[1].len, arg[1].ints), cr_shape_text(arg[2].len, arg[2].ints),
+        (long long)offset, cr_dtype_size(t->dtype), (long long)need, t->storage->size);
 }
 
 static cr_status refuse_strided(const cr_value *arg)
 {
-    cr_text text = {0};
-
-    cr_print_sizes(&text, (int)arg[1].len, arg[1].ints);
-    cr_text_put(&text, " and strides=");
-    cr_print_sizes(&text, (int)arg[2].len, arg[2].ints);
-    cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s",
-            cr_text_str(&text));
-    cr_text_drop(&text);
-    return CR_RUNTIME;
+    return cr_fail(
+        CR_RUNTIME, "Storage size calculation overflowed with sizes=%s and strides=%s",
+        cr_shape_text(arg[1].len, arg[1].ints), cr_shape_text(arg[2].len, arg[2].ints));
 }
 
 static cr_status check_strides(const cr_value *arg, int64_t offset)
 {
     for (uint32_t i = 0; i < arg[2].len; i++)
         if (arg[2].ints[i] < 0)
-            return refuse_with_sizes(CR_RUNTIME,
-                                     "as_strided: Negative strides are not supported at the "
-                                     "moment, got strides: ",
-                                     (int)arg[2].len, arg[2].ints, "");
+            return cr_fail(
+                CR_RUNTIME,
+                "as_strided: Negative strides are not supported at the moment, got strides: %s",
+                cr_shape_text(arg[2].len, arg[2].ints));
     for (uint32_t i = 0; i < arg[1].len; i++)
         if (arg[1].ints[i] < 0)
             return refuse_strided(arg);
@@ -417,21 +364,20 @@ cr_status cr_map_mT(const cr_value *arg, const cr_view *self, cr_geometry *out)
     return CR_OK;
 }
 
-/* Wraps and checks a permutation. */
-static cr_status take_order(int64_t *order, const cr_value *dims, const cr_view *self)
+cr_status cr_take_order(int64_t *order, const cr_value *dims, int ndim, const char *who)
 {
     uint64_t seen = 0;
 
-    if (dims->len != self->ndim)
+    if ((int)dims->len != ndim)
         return cr_fail(CR_RUNTIME,
                        "permute(sparse_coo): number of dimensions in the tensor input "
                        "does not match the length of the desired ordering of dimensions i.e. "
                        "input.dim() = %d is not equal to len(dims) = %u",
-                       self->ndim, dims->len);
+                       ndim, dims->len);
     for (uint32_t i = 0; i < dims->len; i++) {
-        CR_TRY(cr_wrap_dim(&order[i], dims->ints[i], self->ndim));
+        CR_TRY(cr_wrap_dim(&order[i], dims->ints[i], ndim));
         if (seen >> order[i] & 1)
-            return cr_fail(CR_RUNTIME, "permute(): duplicate dims are not allowed.");
+            return cr_fail(CR_RUNTIME, "%s: duplicate dims are not allowed.", who);
         seen |= (uint64_t)1 << order[i];
     }
     return CR_OK;
@@ -449,7 +395,7 @@ cr_status cr_map_permute(const cr_value *arg, const cr_view *self, cr_geometry *
 {
     int64_t order[CR_MAX_DIMS];
 
-    CR_TRY(take_order(order, &arg[1], self));
+    CR_TRY(cr_take_order(order, &arg[1], self->ndim, "permute()"));
     permute_geometry(self, order, out);
     return CR_OK;
 }
@@ -458,7 +404,7 @@ cr_status cr_map_permute_back(const cr_value *arg, const cr_view *self, cr_geome
 {
     int64_t order[CR_MAX_DIMS], back[CR_MAX_DIMS];
 
-    CR_TRY(take_order(order, &arg[1], self));
+    CR_TRY(cr_take_order(order, &arg[1], self->ndim, "permute()"));
     for (int i = 0; i < self->ndim; i++)
         back[order[i]] = i;
     permute_geometry(self, back, out);
@@ -473,25 +419,23 @@ static cr_value as_list(const cr_value *v)
 
 static cr_status refuse_move(const cr_value *source, const cr_value *destination)
 {
-    cr_text t = {0};
-
-    cr_text_put(&t, "movedim: Invalid source or destination dims: source (");
-    cr_print_sizes(&t, (int)source->len, source->ints);
-    cr_text_put(&t, " dims) should contain the same number of dims as destination (");
-    cr_print_sizes(&t, (int)destination->len, destination->ints);
-    cr_fail(CR_RUNTIME, "%s dims)", cr_text_str(&t));
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+    return cr_fail(
+        CR_RUNTIME,
+        "movedim: Invalid source or destination dims: source (%s dims) should contain the same "
+        "number of dims as destination (%s dims)",
+        cr_shape_text(source->len, source->ints),
+        cr_shape_text(destination->len, destination->ints));
 }
 
 static cr_status take_moved(int64_t *out, uint64_t *seen, const cr_value *list, int ndim,
-                            const char *repeated)
+                            const char *name)
 {
     *seen = 0;
     for (uint32_t i = 0; i < list->len; i++) {
         CR_TRY(cr_wrap_dim(&out[i], list->ints[i], ndim));
         if (*seen >> out[i] & 1)
-            return refuse_with_sizes(CR_RUNTIME, repeated, (int)list->len, list->ints, ")");
+            return cr_fail(CR_RUNTIME, "movedim: repeated dim in `%s` (%s)", name,
+                           cr_shape_text(list->len, list->ints));
         *seen |= (uint64_t)1 << out[i];
     }
     return CR_OK;
@@ -507,10 +451,8 @@ cr_status cr_map_movedim(const cr_value *arg, const cr_view *self, cr_geometry *
         return refuse_move(&source, &destination);
     if (source.len > CR_MAX_DIMS)
         return check_list_rank(&source);
-    CR_TRY(
-        take_moved(from, &taken, &source, self->ndim, "movedim: repeated dim in `source` ("));
-    CR_TRY(take_moved(to, &placed, &destination, self->ndim,
-                      "movedim: repeated dim in `destination` ("));
+    CR_TRY(take_moved(from, &taken, &source, self->ndim, "source"));
+    CR_TRY(take_moved(to, &placed, &destination, self->ndim, "destination"));
     for (uint32_t i = 0; i < source.len; i++)
         order[to[i]] = from[i];
     for (int place = 0, dim = 0; place < self->ndim; place++) {
@@ -528,14 +470,9 @@ cr_status cr_map_movedim(const cr_value *arg, const cr_view *self, cr_geometry *
 
 static CR_NOINLINE cr_status refuse_index(int64_t index, const cr_view *self, int64_t dim)
 {
-    cr_text t = {0};
-
-    cr_print_sizes(&t, self->ndim, self->size);
-    cr_fail(CR_INDEX,
-            "select(): index %lld out of range for tensor of size %s at dimension %lld",
-            (long long)index, cr_text_str(&t), (long long)dim);
-    cr_text_drop(&t);
-    return CR_INDEX;
+    return cr_fail(CR_INDEX,
+                   "select(): index %lld out of range for tensor of size %s at dimension %lld",
+                   (long long)index, cr_view_text(self), (long long)dim);
 }
 
 cr_status cr_map_select(const cr_value *arg, const cr_view *self, cr_geometry *out)

@@ -167,33 +167,14 @@ cr_status cr_do_to_place(const cr_value *arg, cr_value *result)
     return cr_call_given(result, cr_entry._to_copy, copy, CR_LEN(copy));
 }
 
-/* True when `from` broadcasts to exactly the sizes of `to`. */
-static bool fills(const cr_tensor *to, const cr_tensor *from)
-{
-    int shift = to->ndim - from->ndim;
-
-    if (shift < 0)
-        return false;
-    for (int i = 0; i < from->ndim; i++)
-        if (from->size[i] != 1 && from->size[i] != to->size[i + shift])
-            return false;
-    return true;
-}
-
 static CR_NOINLINE cr_status refuse_source(const cr_value *arg)
 {
     const cr_tensor *to = arg[0].t;
     cr_shape shape = {0};
-    cr_text have = {0}, want = {0};
 
     CR_TRY(cr_broadcast(&shape, arg, 2));
-    cr_print_sizes(&have, to->ndim, to->size);
-    cr_print_sizes(&want, shape.ndim, shape.size);
-    cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
-            cr_text_str(&have), cr_text_str(&want));
-    cr_text_drop(&want);
-    cr_text_drop(&have);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                   cr_view_text(to), cr_view_text(&shape));
 }
 
 static cr_status refuse_repeated(void)
@@ -210,7 +191,7 @@ cr_status cr_do_copy(const cr_value *arg, cr_value *result)
     cr_tensor *to = arg[0].t;
     const cr_tensor *from = arg[1].t;
 
-    if (!fills(to, from))
+    if (!cr_expands(from->ndim, from->size, to->ndim, to->size))
         return refuse_source(arg);
     if (cr_has_internal_overlap(to))
         return refuse_repeated();

@@ -112,28 +112,18 @@ cr_status cr_do_split(const cr_value *arg, cr_value *result)
 
 static cr_status refuse_split_negative(const cr_value *sizes)
 {
-    cr_text t = {0};
-
-    cr_print_sizes(&t, (int)sizes->len, sizes->ints);
-    cr_fail(CR_RUNTIME,
-            "split_with_sizes expects split_sizes have only non-negative entries, but "
-            "got split_sizes=%s",
-            cr_text_str(&t));
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME,
+                   "split_with_sizes expects split_sizes have only non-negative entries, but "
+                   "got split_sizes=%s",
+                   cr_shape_text(sizes->len, sizes->ints));
 }
 
 static cr_status refuse_split_sum(const cr_value *sizes, int64_t size, int64_t dim)
 {
-    cr_text t = {0};
-
-    cr_print_sizes(&t, (int)sizes->len, sizes->ints);
-    cr_fail(CR_RUNTIME,
-            "split_with_sizes expects split_sizes to sum exactly to %lld (input "
-            "tensor's size at dimension %lld), but got split_sizes=%s",
-            (long long)size, (long long)dim, cr_text_str(&t));
-    cr_text_drop(&t);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME,
+                   "split_with_sizes expects split_sizes to sum exactly to %lld (input "
+                   "tensor's size at dimension %lld), but got split_sizes=%s",
+                   (long long)size, (long long)dim, cr_shape_text(sizes->len, sizes->ints));
 }
 
 cr_status cr_do_split_sizes(const cr_value *arg, cr_value *result)

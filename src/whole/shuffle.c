@@ -151,17 +151,11 @@ cr_status cr_do_pixel_unshuffle(const cr_value *arg, cr_value *result)
 
 static cr_status check_groups(const cr_tensor *t, int64_t groups)
 {
-    cr_text text = {0};
-
-    if (t->ndim <= 2) {
-        cr_print_sizes(&text, t->ndim, t->size);
-        cr_fail(CR_RUNTIME,
-                "channel_shuffle expects input with > 2 dims, but got input with sizes "
-                "%s",
-                cr_text_str(&text));
-        cr_text_drop(&text);
-        return CR_RUNTIME;
-    }
+    if (t->ndim <= 2)
+        return cr_fail(CR_RUNTIME,
+                       "channel_shuffle expects input with > 2 dims, but got input with sizes "
+                       "%s",
+                       cr_view_text(t));
     if (groups <= 0)
         return cr_fail(CR_RUNTIME,
                        "Number of groups to divide channels in must be positive. Value "

@@ -20,14 +20,9 @@ static cr_status check_parts(const cr_tensor *indices, const cr_tensor *values, 
                        "'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = "
                        "%lld, sparse_dim = %lld, dense_dim = %lld",
                        (long long)ndim, (long long)sparse, (long long)dense);
-    if (indices->ndim != 2) {
-        cr_text have = {0};
-        cr_print_sizes(&have, indices->ndim, indices->size);
-        cr_fail(CR_RUNTIME, "indices must be sparse_dim x nnz, but got: %s",
-                cr_text_str(&have));
-        cr_text_drop(&have);
-        return CR_RUNTIME;
-    }
+    if (indices->ndim != 2)
+        return cr_fail(CR_RUNTIME, "indices must be sparse_dim x nnz, but got: %s",
+                       cr_view_text(indices));
     if (indices->size[1] != values->size[0])
         return refuse_nnz(indices->size[1], values->size[0]);
     if (sparse + dense > CR_MAX_DIMS)
@@ -630,11 +625,7 @@ cr_status cr_do_sparse_new_zeros(const cr_value *arg, cr_value *result)
 static cr_status refuse_shrink(const char *which, const cr_tensor *t, int begin, int n,
                                const int64_t *size)
 {
-    cr_text have = {0}, want = {0};
-
-    cr_print_sizes(&have, n, t->size + begin);
-    cr_print_sizes(&want, n, size + begin);
-    cr_fail(
+    return cr_fail(
         CR_RUNTIME,
         "shrinking the size of %s dimensions (from %s to %s) on a non-empty sparse tensor is "
         "not supported.\nYou could try the following options:\n1. If you need an empty sparse "
@@ -643,10 +634,7 @@ static cr_status refuse_shrink(const char *which, const cr_tensor *t, int begin,
         "dense dimensions, keep the number of them constant and the size of them "
         "non-shrinking, and then try the same call again.\n    2. Or, create a new sparse "
         "tensor with the correct indices and values from this sparse tensor.",
-        which, cr_text_str(&have), cr_text_str(&want));
-    cr_text_drop(&have);
-    cr_text_drop(&want);
-    return CR_RUNTIME;
+        which, cr_shape_text(n, t->size + begin), cr_shape_text(n, size + begin));
 }
 
 static bool shrinks(const cr_tensor *t, int begin, int n, const int64_t *size)

@@ -715,19 +715,11 @@ cr_status cr_do_sparse_mask(const cr_value *arg, cr_value *result)
 
     if (!cr_is_sparse(mask))
         return cr_sparse_refuse(cr_entry.sparse_mask, arg);
-    if (!cr_has_sizes(self, mask->ndim, mask->size)) {
-        cr_text have = {0}, want = {0};
-        cr_print_sizes(&have, self->ndim, self->size);
-        cr_print_sizes(&want, mask->ndim, mask->size);
-        cr_fail(
-            CR_RUNTIME,
-            "sparse_mask(): operands have incompatible sizes; self has size %s but mask has "
-            "size %s",
-            cr_text_str(&have), cr_text_str(&want));
-        cr_text_drop(&have);
-        cr_text_drop(&want);
-        return CR_RUNTIME;
-    }
+    if (!cr_has_sizes(self, mask->ndim, mask->size))
+        return cr_fail(CR_RUNTIME,
+                       "sparse_mask(): operands have incompatible sizes; self has size %s but "
+                       "mask has size %s",
+                       cr_view_text(self), cr_view_text(mask));
     CR_TRY(cr_call_tensor(&values, cr_entry._sparse_values_like, arg, 2));
     cr_status st =
         cr_call_tensor(&made, cr_entry._sparse_with_values, (cr_value[]){arg[1], T(values)}, 2);

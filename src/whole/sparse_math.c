@@ -11,14 +11,7 @@ static bool same_sizes(const cr_tensor *a, const cr_tensor *b)
 /* CR_RUNTIME with the sizes of both in the places of %s. */
 static cr_status refuse_sizes(const char *format, const cr_tensor *a, const cr_tensor *b)
 {
-    cr_text x = {0}, y = {0};
-
-    cr_print_sizes(&x, a->ndim, a->size);
-    cr_print_sizes(&y, b->ndim, b->size);
-    cr_fail(CR_RUNTIME, format, cr_text_str(&x), cr_text_str(&y));
-    cr_text_drop(&x);
-    cr_text_drop(&y);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, format, cr_view_text(a), cr_view_text(b));
 }
 
 static cr_tensor *cast(cr_steps *s, cr_tensor *t, cr_dtype dtype)
@@ -329,16 +322,10 @@ cr_status cr_do_sparse_mul(const cr_value *arg, cr_value *result)
 
 static cr_status refuse_divisor(const cr_value *other)
 {
-    cr_text size = {0};
-
-    if (other->tag == CR_TENSOR)
-        cr_print_sizes(&size, other->t->ndim, other->t->size);
-    cr_fail(CR_RUNTIME,
-            "Sparse division requires a scalar or zero-dim dense tensor divisor (got "
-            "shape %s for divisor)",
-            cr_text_str(&size));
-    cr_text_drop(&size);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME,
+                   "Sparse division requires a scalar or zero-dim dense tensor divisor (got "
+                   "shape %s for divisor)",
+                   other->tag == CR_TENSOR ? cr_view_text(other->t) : "");
 }
 
 /* An entry on the values and a number. */

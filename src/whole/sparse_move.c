@@ -91,21 +91,7 @@ cr_status cr_do_sparse_t(const cr_value *arg, cr_value *result)
 
 static cr_status permute_order(int64_t *order, const cr_tensor *t, const cr_value *dims)
 {
-    uint64_t seen = 0;
-
-    if ((int)dims->len != t->ndim)
-        return cr_fail(
-            CR_RUNTIME,
-            "permute(sparse_coo): number of dimensions in the tensor input does not "
-            "match the length of the desired ordering of dimensions i.e. input.dim() = "
-            "%d is not equal to len(dims) = %u",
-            t->ndim, dims->len);
-    for (uint32_t i = 0; i < dims->len; i++) {
-        CR_TRY(cr_wrap_dim(&order[i], dims->ints[i], t->ndim));
-        if (seen >> order[i] & 1)
-            return cr_fail(CR_RUNTIME, "permute(sparse_coo): duplicate dims are not allowed.");
-        seen |= (uint64_t)1 << order[i];
-    }
+    CR_TRY(cr_take_order(order, dims, t->ndim, "permute(sparse_coo)"));
     for (int i = 0; i < cr_sparse_dims(t); i++)
         if (order[i] >= cr_sparse_dims(t))
             return cr_fail(CR_RUNTIME, "permute(sparse_coo): transpositions between sparse and "
@@ -198,14 +184,9 @@ cr_status cr_do_sparse_unsqueeze(const cr_value *arg, cr_value *result)
 
 static cr_status refuse_index(const cr_tensor *t, int64_t index, int64_t dim)
 {
-    cr_text size = {0};
-
-    cr_print_sizes(&size, t->ndim, t->size);
-    cr_fail(CR_INDEX,
-            "select(): index %lld out of range for tensor of size %s at dimension %lld",
-            (long long)index, cr_text_str(&size), (long long)dim);
-    cr_text_drop(&size);
-    return CR_INDEX;
+    return cr_fail(CR_INDEX,
+                   "select(): index %lld out of range for tensor of size %s at dimension %lld",
+                   (long long)index, cr_view_text(t), (long long)dim);
 }
 
 /* The indices without row `dim`. */
@@ -293,7 +274,6 @@ cr_status cr_do_sparse_unbind(const cr_value *arg, cr_value *result)
 static cr_status check_positions(cr_steps *s, const cr_tensor *t, int64_t dim, cr_tensor *index)
 {
     cr_scalar low, high;
-    cr_text size = {0};
 
     if (index->ndim > 1)
         return cr_fail(CR_INDEX,
@@ -308,14 +288,11 @@ static cr_status check_positions(cr_steps *s, const cr_tensor *t, int64_t dim, c
     CR_TRY(cr_tensor_item(&high, most));
     if (low.i >= -t->size[dim] && high.i < t->size[dim])
         return CR_OK;
-    cr_print_sizes(&size, t->ndim, t->size);
-    cr_fail(CR_INDEX,
-            "index_select(): index contains %lld that is out of range for tensor of size %s at "
-            "dimension %lld",
-            (long long)(high.i < t->size[dim] ? low.i : high.i), cr_text_str(&size),
-            (long long)dim);
-    cr_text_drop(&size);
-    return CR_INDEX;
+    return cr_fail(
+        CR_INDEX,
+        "index_select(): index contains %lld that is out of range for tensor of size %s at "
+        "dimension %lld",
+        (long long)(high.i < t->size[dim] ? low.i : high.i), cr_view_text(t), (long long)dim);
 }
 
 /* All items of `t` for each of the positions along a sparse dim: an item is repeated for each

@@ -283,18 +283,12 @@ cr_status cr_expect_coo(const char *name, const cr_tensor *t)
 cr_status cr_expect_value_sizes(const cr_tensor *values, int dims, const int64_t *size)
 {
     int64_t expected[CR_MAX_DIMS + 1] = {values->size[0]};
-    cr_text have = {0}, want = {0};
 
     memcpy(expected + 1, size, (size_t)dims * sizeof *size);
     if (cr_has_sizes(values, dims + 1, expected))
         return CR_OK;
-    cr_print_sizes(&have, values->ndim, values->size);
-    cr_print_sizes(&want, dims + 1, expected);
-    cr_fail(CR_RUNTIME, "values has incorrect size, expected %s, got %s", cr_text_str(&want),
-            cr_text_str(&have));
-    cr_text_drop(&have);
-    cr_text_drop(&want);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, "values has incorrect size, expected %s, got %s",
+                   cr_shape_text(dims + 1, expected), cr_view_text(values));
 }
 
 bool cr_same_indices(const cr_tensor *a, const cr_tensor *b)

@@ -3,15 +3,8 @@
 
 static cr_status refuse_reduction(const cr_tensor *t, int ndim, const int64_t *size)
 {
-    cr_text want = {0}, have = {0};
-
-    cr_print_sizes(&want, ndim, size);
-    cr_print_sizes(&have, t->ndim, t->size);
-    cr_fail(CR_RUNTIME, "size {%s} is not expandable to size {%s}.", cr_text_str(&want),
-            cr_text_str(&have));
-    cr_text_drop(&have);
-    cr_text_drop(&want);
-    return CR_RUNTIME;
+    return cr_fail(CR_RUNTIME, "size {%s} is not expandable to size {%s}.",
+                   cr_shape_text(ndim, size), cr_view_text(t));
 }
 
 /* The dims to sum over; -1 when `size` does not broadcast to t's. */
@@ -19,14 +12,11 @@ static int dims_to_sum(const cr_tensor *t, int ndim, const int64_t *size, int64_
 {
     int shift = t->ndim - ndim, n = 0;
 
-    if (shift < 0)
+    if (!cr_expands(ndim, size, t->ndim, t->size))
         return -1;
-    for (int i = 0; i < t->ndim; i++) {
-        if (i >= shift && size[i - shift] != 1 && size[i - shift] != t->size[i])
-            return -1;
+    for (int i = 0; i < t->ndim; i++)
         if (i < shift || (size[i - shift] == 1 && t->size[i] != 1))
             dims[n++] = i;
-    }
     return n;
 }
 

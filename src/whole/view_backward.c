@@ -23,20 +23,10 @@ static cr_status zeros(cr_tensor **out, const cr_tensor *like, int ndim, const i
 /* Refuses a cotangent that does not broadcast to the view. */
 static cr_status check_piece(const cr_view *to, const cr_view *from)
 {
-    cr_text sizes = {0};
-    int more = to->ndim - from->ndim;
-    bool fits = more >= 0;
-
-    for (int d = 0; fits && d < from->ndim; d++)
-        fits = from->size[d] == to->size[d + more] || from->size[d] == 1;
-    if (fits)
-        return CR_OK;
-    cr_print_sizes(&sizes, from->ndim, from->size);
-    cr_text_put(&sizes, ", expected ");
-    cr_print_sizes(&sizes, to->ndim, to->size);
-    cr_status st = cr_fail(CR_RUNTIME, "grad_output has sizes %s", cr_text_str(&sizes));
-    cr_text_drop(&sizes);
-    return st;
+    return cr_expands(from->ndim, from->size, to->ndim, to->size)
+               ? CR_OK
+               : cr_fail(CR_RUNTIME, "grad_output has sizes %s, expected %s",
+                         cr_view_text(from), cr_view_text(to));
 }
 
 /* arg: cotangent, sizes, then the arguments of the map. */

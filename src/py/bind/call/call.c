@@ -294,14 +294,11 @@ static sizes call_sizes_of(const cr_tensor *t)
 /* Warns when an out= tensor with elements was resized. */
 static int warn_resized(const sizes *had, const cr_tensor *now)
 {
-    cr_text before = {0}, after = {0};
     int done;
 
     if (!had->numel || (had->ndim == now->ndim &&
                         !memcmp(had->size, now->size, now->ndim * sizeof *now->size)))
         return 0;
-    cr_print_sizes(&before, had->ndim, had->size);
-    cr_print_sizes(&after, now->ndim, now->size);
     done = PyErr_WarnFormat(
         PyExc_UserWarning, 1,
         "An output with one or more elements was resized since it had shape %s, which does not "
@@ -310,9 +307,7 @@ static int warn_resized(const sizes *had, const cr_tensor *now)
         "release outputs will not be resized unless they have zero elements. You can "
         "explicitly "
         "reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-        cr_text_str(&before), cr_text_str(&after));
-    cr_text_drop(&before);
-    cr_text_drop(&after);
+        cr_view_text(had), cr_view_text(now));
     return done;
 }
 

@@ -120,16 +120,10 @@ static bool same_shape(const cr_tensor *a, const cr_tensor *b)
 
 static bool shape_mismatch(int i, const cr_tensor *grad, const cr_tensor *root)
 {
-    cr_text a = {0}, b = {0};
-
-    cr_print_sizes(&a, grad->ndim, grad->size);
-    cr_print_sizes(&b, root->ndim, root->size);
     PyErr_Format(PyExc_RuntimeError,
                  "Mismatch in shape: grad_output[%d] has a shape of torch.Size(%s) and "
                  "output[%d] has a shape of torch.Size(%s).",
-                 i, cr_text_str(&a), i, cr_text_str(&b));
-    cr_text_drop(&a);
-    cr_text_drop(&b);
+                 i, cr_view_text(grad), i, cr_view_text(root));
     return false;
 }
 

@@ -541,22 +541,15 @@ static int drop_leading(cr_tensor **t, int ndim)
 /* Checks that the value expands.  torch's message for assignment differs from copy_'s. */
 static cr_status check_expands(const cr_tensor *to, const cr_tensor *from)
 {
-    cr_text want = {0}, have = {0};
-
     for (int i = 1; i <= from->ndim && i <= to->ndim; i++) {
         int64_t n = from->size[from->ndim - i], m = to->size[to->ndim - i];
         if (n == m || n == 1)
             continue;
-        cr_print_sizes(&want, to->ndim, to->size);
-        cr_print_sizes(&have, from->ndim, from->size);
-        cr_fail(CR_RUNTIME,
-                "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
-                "non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
-                (long long)m, (long long)n, to->ndim - i, cr_text_str(&want),
-                cr_text_str(&have));
-        cr_text_drop(&want);
-        cr_text_drop(&have);
-        return CR_RUNTIME;
+        return cr_fail(
+            CR_RUNTIME,
+            "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
+            "non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
+            (long long)m, (long long)n, to->ndim - i, cr_view_text(to), cr_view_text(from));
     }
     return CR_OK;
 }
