@@ -431,6 +431,31 @@ static void try_partial(shard_job *j, uint32_t partial, int how)
     out->count++;
 }
 
+/* Whether a call neither reads nor writes its operands: their sums need not be known. */
+static bool reads_none(const cr_op *op)
+{
+    bool writes = op->inplace_of || op->does == CR_DOES_INPLACE;
+
+    for (int i = 0; i < op->param_count; i++)
+        writes |= op->param[i].written;
+    return !writes && (op->filled || op->words & CR_WORD_UNDEFINED);
+}
+
+/* Partial operands that are not read stay so; results are whole. */
+static void try_unread(shard_job *j, uint32_t partial, int how)
+{
+    cr_strategies *out = j->out;
+    cr_strategy *s = &out->strategy[out->count];
+
+    if (out->count == (int)CR_LEN(out->strategy) || !reads_none(j->op))
+        return;
+    *s = (cr_strategy){.sized = -1, .looked = -1};
+    memset(s->result, CR_PLACE_REPLICATE, CR_AXES_TENSORS);
+    for (int i = 0; i < out->operands; i++)
+        s->operand[i] = partial >> i & 1 ? (int8_t)how : CR_PLACE_REPLICATE;
+    out->count++;
+}
+
 static void partial_strategies(shard_job *j)
 {
     uint32_t partial = 0, floats = 0;
@@ -448,6 +473,7 @@ static void partial_strategies(shard_job *j)
     if (!partial)
         return;
     try_partial(j, partial, how);
+    try_unread(j, partial, how);
     if (how == CR_PLACE_SUM && floats != partial)
         try_partial(j, floats | partial, how);
 }

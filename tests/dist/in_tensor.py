@@ -9,11 +9,11 @@ import warnings
 import cresset as torch
 import cresset.distributed as dist
 from cresset import nn
-from cresset.distributed.device_mesh import init_device_mesh
+from cresset.distributed.device_mesh import DeviceMesh, init_device_mesh
 from cresset.distributed.tensor import (DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, empty, full, ones, rand,
                                         randn, zeros)
 from cresset.distributed.tensor.debug import CommDebugMode, visualize_sharding
-from cresset.distributed.tensor import _collective_utils, _dispatch
+from cresset.distributed.tensor import _collective_utils, _dispatch, _StridedShard
 from cresset.distributed.tensor.experimental import _attention, context_parallel, implicit_replication, local_map, register_sharding
 from cresset.distributed.tensor.experimental._attention import context_parallel_unshard, set_rotate_method
 from cresset.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, PrepareModuleOutput, RowwiseParallel,
@@ -303,6 +303,41 @@ def own_strategies(rank, size):
         torch.testing.assert_close(p.grad.full_tensor(), g)
 
 
+def parts_of_placements(rank, size):
+    """What placements say of parts; ranks outside of a mesh; derivatives whose constants are made inside."""
+    mesh, x = init_device_mesh("cpu", (size,)), numbers(2 * size + 3, 3)
+    for placement in (Shard(0), _StridedShard(0, split_factor=1), _StridedShard(0, split_factor=2)):
+        parts, lacking = placement._split_tensor(x, size, with_padding=False)
+        padded, lacking = placement._split_tensor(x, size)
+        assert len({p.shape for p in padded}) == 1 and [len(p) - n for p, n in zip(padded, lacking)] == [len(p) for p in parts]
+        assert torch.equal(torch.cat(parts).sort(0)[0], x)
+        assert torch.equal(placement._to_replicate_tensor(parts[rank], mesh, 0, list(x.shape)), x)
+    assert torch.equal(Shard(0)._split_tensor(x, size)[0][0], x.chunk(size)[0])
+    even = torch.arange(2 * size)
+    parts, _ = _StridedShard(0, split_factor=2)._split_tensor(even, size)
+    assert torch.equal(torch.stack(parts), even.view(2, size).t())
+    alone = DeviceMesh("cpu", [0])
+    made = DTensor.from_local(torch.ones(3, 4), alone, [Shard(0)])
+    assert made.shape == (3, 4) and made.to_local().shape == ((3, 4) if rank == 0 else (0,))
+    assert (made + 2).redistribute(placements=[Replicate()]).to_local().shape == ((3, 4) if rank == 0 else (0,))
+    assert made.sum().to_local().item() == (12 if rank == 0 else 0)
+    given = torch.ones(2, 2, requires_grad=rank > 0)
+    raises(ValueError, "Inconsistent tensor metadata", lambda: DTensor.from_local(given, mesh, [Shard(0)], run_check=True))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        DTensor(torch.ones(3, 4, requires_grad=True), made._spec)
+    assert "To construct DTensor from torch.Tensor" in str(found[-1].message)
+    for dim in (0, 1):
+        w = numbers(2, 4, 6).requires_grad_()
+        d = distribute_tensor(w.detach(), mesh, [Shard(dim)]).requires_grad_()
+        (nn.functional.layer_norm(w, (6,)) * numbers(6)).sum().backward()
+        (nn.functional.layer_norm(d, (6,)) * distribute_tensor(numbers(6), mesh, [Replicate()])).sum().backward()
+        torch.testing.assert_close(d.grad.full_tensor(), w.grad)
+    with loss_parallel():
+        raises(ValueError, "loss_parallel() should be enabled only when the input tensor is sharded on dimension 1.",
+               lambda: nn.functional.cross_entropy(distribute_tensor(numbers(4, 6), mesh, [Shard(0)]), torch.tensor([0, 1, 2, 3])))
+
+
 def small_dims(rank, size):
     """A divided dim of 1 element stays divided: the first rank has it."""
     mesh, x = init_device_mesh("cpu", (size,)), numbers(1, 3)
@@ -528,7 +563,7 @@ def loss_in_parts(rank, size):
             torch.testing.assert_close(d.grad.full_tensor(), x.grad, equal_nan=True)
             assert d.grad.placements == (Shard(classes),)
             if len(shape) == 2:
-                assert dict(calls.get_comm_counts()) == {torch.ops._c10d_functional.all_reduce: 4}, calls.get_comm_counts()
+                assert dict(calls.get_comm_counts()) == {torch.ops._c10d_functional.all_reduce: 3}, calls.get_comm_counts()
     net = nn.Linear(5, 8)
     plain = copy.deepcopy(net)
     parallelize_module(net, mesh, ColwiseParallel(use_local_output=False))

@@ -106,7 +106,7 @@ def _stage_graph(graph, stages, number, count):
     def crossing(k):
         """The values that are made before stage k and used from there on."""
         return [n for n in graph.nodes if n in stages and n.op != "output" and (stages[n] < k or n.op == "placeholder" and k > 0)
-                and any(stages[user] >= k for user in n.users)]
+                and any(stages.get(user, 0) >= k for user in n.users)]
     made, copies = fx.Graph(), {}
     inputs = [n for n in graph.nodes if n.op == "placeholder"] if number == 0 else crossing(number)
     for n in inputs:
@@ -140,7 +140,7 @@ class Pipe(nn.Module):
         values = self.get_stage_module(0)(*args, **kwargs)
         for k in range(1, self.num_stages):
             values = self.get_stage_module(k)(*(values if isinstance(values, tuple) else (values,)))
-        return values
+        return values if isinstance(values, tuple) else (values,)
 
     def get_stage_module(self, stage_idx):
         """Returns the module of a stage."""

@@ -84,6 +84,9 @@ class DTensor(_C.Tensor):
 
     @staticmethod
     def __new__(cls, local_tensor, spec, *, requires_grad=False):
+        if local_tensor.requires_grad and not requires_grad:
+            warnings.warn("To construct DTensor from torch.Tensor, it's recommended to use local_tensor.detach() and make requires_grad "
+                          "consistent.", stacklevel=2)
         made = _C.Tensor._make_wrapper_subclass(cls, spec.shape, strides=spec.tensor_meta.stride, dtype=local_tensor.dtype,
                                                 device=local_tensor.device)
         made._local_tensor, made._spec = local_tensor.detach() if local_tensor.requires_grad else local_tensor, spec
@@ -159,6 +162,8 @@ class DTensor(_C.Tensor):
         strides = strides_of_whole(local_tensor, mesh, placements) if stride is None else tuple(stride)
         spec = DTensorSpec(mesh, placements, TensorMeta(cresset.Size(sizes), strides, local_tensor.dtype))
         grads = checked(grad_placements, mesh, ndim) if grad_placements is not None else None
+        if mesh.get_coordinate() is None:  # this rank has no part
+            local_tensor = local_tensor.new_empty(0, requires_grad=local_tensor.requires_grad)
         return _FromLocal.apply(local_tensor, spec, grads)
 
     def to_local(self, *, grad_placements=None):
@@ -231,7 +236,7 @@ def _rebuild(local, spec, requires_grad, is_param):
 
 def _checked_parts(local, mesh, placements):
     """Checks that parts have one size, stride and dtype; repeated parts become those of the first rank."""
-    facts = (tuple(local.shape), local.stride(), str(local.dtype))
+    facts = (tuple(local.shape), local.stride(), str(local.dtype), local.requires_grad)
     for i, p in enumerate(placements):
         group = mesh.get_group(i)
         found = [None] * mesh.size(i)

@@ -493,6 +493,7 @@ def _outside(func, flat, spec_tree, mesh, DTensor):
         if not isinstance(y, cresset.Tensor):
             return y
         placements = tuple(Replicate() for _ in range(mesh.ndim))
-        return DTensor(cresset.empty(0, dtype=y.dtype), DTensorSpec(mesh, placements, TensorMeta(y.shape, row_major(y.shape), y.dtype)))
+        none = cresset.zeros((), dtype=y.dtype) if y.dim() == 0 else cresset.empty(0, dtype=y.dtype)
+        return DTensor(none, DTensorSpec(mesh, placements, TensorMeta(y.shape, row_major(y.shape), y.dtype)))
     made = func(*args, **kwargs)
     return tuple(map(wrap, made)) if isinstance(made, (tuple, list)) else wrap(made)

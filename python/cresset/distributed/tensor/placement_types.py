@@ -20,11 +20,57 @@ class Placement:
         return isinstance(self, Partial) and reduce_op in (None, self.reduce_op)
 
 
+class _Divided(Placement):
+    """Each device has a part along dimension `dim`."""
+
+    def _places(self, size, num_chunks):
+        """Returns the positions of each part along a dim of this size."""
+        import cresset
+        return [x.tolist() for x in self._chunks(cresset.arange(size), 0, num_chunks)]
+
+    def _split_tensor(self, tensor, num_chunks, *, with_padding=True, contiguous=True):
+        """Returns the parts of a tensor, and how many places each lacks to the length of the first; with_padding fills them by
+        zeros."""
+        from ._collective_utils import pad_tensor
+        if self.dim > tensor.ndim:
+            raise AssertionError(f"Sharding dim {self.dim} greater than tensor ndim {tensor.ndim}")
+        parts = self._chunks(tensor, self.dim, num_chunks)
+        lacking = [parts[0].shape[self.dim] - x.shape[self.dim] for x in parts] if with_padding else []
+        parts = [pad_tensor(x, self.dim, n) for x, n in zip(parts, lacking or [0] * num_chunks)]
+        return [x.contiguous() if contiguous else x for x in parts], lacking
+
+    def _to_replicate_tensor(self, local_tensor, mesh, mesh_dim, current_logical_shape):
+        """Returns the whole tensor of parts that the ranks of a dimension of the mesh have."""
+        from ._collective_utils import pad_tensor
+        from ._redistribute import _gather
+        import cresset
+        ranks, size = mesh.size(mesh_dim), current_logical_shape[self.dim]
+        places = self._places(size, ranks)
+        length = max(map(len, places))
+        own = pad_tensor(local_tensor, self.dim, length - local_tensor.shape[self.dim])
+        joined = _gather(own, self.dim, length * ranks, mesh.get_group(mesh_dim), ranks)
+        order = [0] * size
+        for r, part in enumerate(places):
+            for j, at in enumerate(part):
+                order[at] = r * length + j
+        return joined.index_select(self.dim, cresset.tensor(order, dtype=cresset.int64, device=joined.device))
+
+
+def _parts(x, dim, count):
+    """Returns parts as by chunk(), and empty ones at the end."""
+    length = -(-x.shape[dim] // count)
+    starts = [min(r * length, x.shape[dim]) for r in range(count)]
+    return [x.narrow(dim, a, min(length, x.shape[dim] - a)) for a in starts]
+
+
 @dataclass(frozen=True)
-class Shard(Placement):
+class Shard(_Divided):
     """Each device has a part along dimension `dim`."""
 
     dim: int
+
+    def _chunks(self, x, dim, count):
+        return _parts(x, dim, count)
 
     @staticmethod
     def local_shard_size_and_offset(curr_local_size, num_chunks, rank):
@@ -37,11 +83,16 @@ class Shard(Placement):
         return f"S({self.dim})"
 
 
-class _StridedShard(Placement):
+class _StridedShard(_Divided):
     """Each device has a part of each of split_factor groups along dimension `dim`."""
 
     def __init__(self, dim, *, split_factor=1, sf=None):
         self.dim, self.split_factor = dim, split_factor if sf is None else sf
+
+    def _chunks(self, x, dim, count):
+        from ... import cat
+        groups = [_parts(group, dim, count) for group in _parts(x, dim, self.split_factor)]
+        return [cat([group[r] for group in groups], dim) for r in range(count)]
 
     def __eq__(self, other):
         return isinstance(other, _StridedShard) and (self.dim, self.split_factor) == (other.dim, other.split_factor)

@@ -10,6 +10,9 @@ def is_namedtuple(obj):
     return hasattr(obj, "_asdict") and hasattr(obj, "_fields")
 
 
+_is_namedtuple = is_namedtuple
+
+
 def scatter(inputs, target_gpus, dim=0):
     """Splits the tensors inside nested tuples, lists and dicts; other objects go to every device.
 

@@ -21,6 +21,14 @@ def _class_dim(x, dim):
     return found[0] if len(found) == 1 and all(p.is_replicate() for p in rest) else None
 
 
+def _divided_by(x, dim):
+    """Returns the dim of the mesh that divides the classes; raises where none does."""
+    i = _class_dim(x, dim)
+    if i is None:
+        raise ValueError(f"loss_parallel() should be enabled only when the input tensor is sharded on dimension {dim % max(x.dim(), 1)}.")
+    return i
+
+
 def _over(x, op, mesh, i):
     return _reduce(x, op, mesh.get_group(i), mesh.size(i))
 
@@ -41,9 +49,7 @@ def _extreme(local, dim):
 
 
 def _log_softmax(x, dim, half_to_float):
-    i, dim = _class_dim(x, dim), dim % max(x.dim(), 1)
-    if i is None:
-        return NotImplemented
+    i, dim = _divided_by(x, dim), dim % max(x.dim(), 1)
     local = x._local_tensor.float() if half_to_float else x._local_tensor
     c = local - _over(_extreme(local, dim), "max", x.device_mesh, i)
     return _like(c - _over(c.exp().sum(dim, True), "sum", x.device_mesh, i).log(), x)
@@ -54,12 +60,14 @@ def _log_softmax_backward(grad, output, dim, input_dtype):
     if i is None or not isinstance(grad, DTensor) or grad.placements != output.placements:
         return NotImplemented
     g, y = grad._local_tensor, output._local_tensor
-    total = _over(g.sum(dim, True), "sum", output.device_mesh, i)
+    total, version = getattr(grad, "_class_sums", (None, -1))  # what nll_loss's derivative knows without the other ranks
+    if total is None or version != g._version:
+        total = _over(g.sum(dim, True), "sum", output.device_mesh, i)
     return _like((g - y.exp() * total).to(input_dtype), output)
 
 
 def _targets(x, target, weight, ignored):
-    """Returns what a loss needs of whole targets: this rank's classes and their number, the rows of its own, weights of the rows."""
+    """Returns what a loss needs of whole targets: this rank's classes, the rows of these, the rows that count, their weights."""
     mesh = x.device_mesh
     i = _class_dim(x, -1)
     sizes = sizes_at(x.shape, mesh, x.placements, mesh.ndim)
@@ -70,14 +78,12 @@ def _targets(x, target, weight, ignored):
     kept = target != ignored
     rows = kept.to(x.dtype) if weight is None else weight[target.masked_fill(~kept, 0)] * kept
     own = kept & (target >= first) & (target < first + n)
-    return (target - first).masked_fill(~own, 0), own, rows, sizes
+    return (target - first).masked_fill(~own, 0), own, kept, rows, sizes
 
 
 def _nll_loss(x, target, weight, reduction, ignored):
-    i = _class_dim(x, -1)
-    if i is None:
-        return NotImplemented
-    classes, own, rows, _ = _targets(x, target, weight, ignored)
+    i = _divided_by(x, -1)
+    classes, own, _, rows, _ = _targets(x, target, weight, ignored)
     local = x._local_tensor.reshape(len(own), -1)
     picked = local.gather(1, classes.unsqueeze(1)).squeeze(1) if local.shape[1] else local.new_zeros(len(own))
     picked = _over(-picked.masked_fill(~own, 0) * rows, "sum", x.device_mesh, i)
@@ -92,14 +98,16 @@ def _nll_loss_backward(grad, x, target, weight, reduction, ignored, total):
     i = _class_dim(x, -1)
     if i is None:
         return NotImplemented
-    classes, own, rows, sizes = _targets(x, target, weight, ignored)
+    classes, own, kept, rows, sizes = _targets(x, target, weight, ignored)
     grad, total = (y._whole() if isinstance(y, DTensor) else y for y in (grad, total))
     values = -grad.reshape(-1) * rows
     values = values / total if reduction == 1 else values
     made = x._local_tensor.new_zeros((len(own), sizes[-1]))
     if sizes[-1]:
         made.scatter_(1, classes.unsqueeze(1), values.masked_fill(~own, 0).to(made.dtype).unsqueeze(1))
-    return _like(made.reshape(sizes), x)
+    made = _like(made.reshape(sizes), x)
+    made._class_sums = values.masked_fill(~kept, 0).to(made.dtype).reshape([*sizes[:-1], 1]), made._local_tensor._version
+    return made
 
 
 _CALLS = {ops.aten._log_softmax.default: _log_softmax, ops.aten._log_softmax_backward_data.default: _log_softmax_backward,
