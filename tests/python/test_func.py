@@ -238,6 +238,8 @@ def test_places_of_equally_many_elements_have_a_batch():
     x = torch.tensor([[1., 0., 2.], [0., 3., 4.]])
     assert vmap(torch.argwhere)(x).tolist() == [[[0], [2]], [[1], [2]]]
     assert vmap(lambda a: torch.nonzero_static(a, size=2))(x).tolist() == [[[0], [2]], [[1], [2]]]
+    assert vmap(lambda a: torch.nonzero_static(a, size=3))(x[:, :2]).tolist() == [[[0], [-1], [-1]], [[1], [-1], [-1]]]
+    assert vmap(lambda a: torch.nonzero_static(a, size=1, fill_value=7))(x[None, :, 1:] > 3).tolist() == [[[1, 1]]]
     with pytest.raises(RuntimeError, match="^vmap: We do not support batching operators that can output dynamic shape"):
         vmap(torch.argwhere)(torch.tensor([[1., 0.], [1., 2.]]))
 
