@@ -6,8 +6,8 @@
 #include "compile/c_text.h"
 
 typedef struct {
-    const cr_plan_kernel *of;
-    char *steps; /* of its operands, as text */
+    const cr_launch *of;
+    bool apart;
     int outputs;
     bool columns;
 } cr_c_printed;

@@ -16,8 +16,10 @@ typedef struct {
     const cr_nest *nest;
     const char *name;
     cr_buffer *operand[MOST_OPERANDS];
+    const int64_t *stride; /* in bytes, along rows and columns of each operand */
     int operands, depth;
-    bool *done; /* by expression id: its value is in scope */
+    bool *done;  /* by expression id: its value is in scope */
+    bool *start; /* the same before the loops */
 } kernel_job;
 
 CR_NORETURN static void kernel_refuse(const kernel_job *k, const char *what)
@@ -163,14 +165,16 @@ static void put_place(kernel_job *k, const cr_buffer *b, const cr_sym *const *in
 
     if (!type)
         kernel_refuse(k, cr_dtype_name((cr_dtype)b->dtype));
-    cr_text_printf(k->out, "*(%s%s *)(%svoid *)(p[%d]", qualified, type, qualified, n);
+    cr_text_printf(k->out, "*(%s%s *)(%svoid *)(p%d", qualified, type, qualified, n);
     for (int d = 0; d < b->ndim; d++) {
         bool row = !k->nest->one_row && is_same(b->size[d], k->nest->row.extent);
         if (!index[d] || index[d]->kind != CR_SYM_NAME)
             kernel_refuse(k, "an index that is no axis");
         if (!row && !is_same(b->size[d], k->nest->column.extent))
             kernel_refuse(k, "a dim that is neither rows nor columns");
-        cr_text_printf(k->out, " + %s * s[%d]", index[d]->name, 2 * n + !row);
+        int64_t step = k->stride[2 * n + !row];
+        if (step)
+            cr_text_printf(k->out, " + %s * %lld", index[d]->name, (long long)step);
     }
     cr_text_put(k->out, ")");
 }
@@ -474,11 +478,29 @@ static void put_reductions(kernel_job *k, const cr_def *def, int level)
             put_reduction(k, found.at[i]);
 }
 
+/* Whether a value is the same for all rows and columns and needs no computation. */
+static bool is_single(const kernel_job *k, const cr_expr *e)
+{
+    if (e->kind != CR_EXPR_LOAD)
+        return e->kind == CR_EXPR_PARAM || e->kind == CR_EXPR_CONST;
+    int n = operand_number(k, e->buffer);
+    return e->buffer->role != CR_BUFFER_OUTPUT && !cr_expr_is_indexed(e) && !k->stride[2 * n] &&
+           !k->stride[2 * n + 1];
+}
+
+static void declare_single(kernel_job *k, const cr_expr *e)
+{
+    for (int i = 0; i < e->count; i++)
+        declare_single(k, e->args[i]);
+    if (is_single(k, e))
+        declare(k, e);
+}
+
 static void put_definition(kernel_job *k, const cr_def *def)
 {
     const cr_sym *index[CR_LOOP_DIMS] = {0};
 
-    memset(k->done, 0, k->l->nodes + 1);
+    memcpy(k->done, k->start, k->l->nodes + 1);
     for (int a = 0; a < def->axes; a++) {
         put_reductions(k, def, a);
         open_loop(k, &def->axis[a]);
@@ -501,11 +523,37 @@ static void put_extent(kernel_job *k, const cr_axis *a, const char *of)
         cr_text_printf(k->out, "    const int64_t %s = %s;\n", a->extent->name, of);
 }
 
-void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_plan_kernel *source,
+/* The operands' addresses; results do not share memory with others if they are apart. */
+static void put_pointers(kernel_job *k, bool apart)
+{
+    for (int i = 0; i < k->operands; i++)
+        cr_text_printf(k->out, "    %sunsigned char *%sconst p%d = p[%d];\n",
+                       k->operand[i]->role == CR_BUFFER_OUTPUT ? "" : "const ",
+                       apart && k->operand[i]->role == CR_BUFFER_OUTPUT ? "restrict " : "", i,
+                       i);
+    cr_text_char(k->out, '\n');
+}
+
+static bool is_output(const cr_def *def) { return def->target->role == CR_BUFFER_OUTPUT; }
+
+static void put_body(kernel_job *k)
+{
+    for (size_t i = 0; i < k->l->defs.len; i++)
+        if (is_output(k->l->defs.at[i]))
+            declare_single(k, k->l->defs.at[i]->value);
+    k->start = cr_session_copy(k->s, k->done, k->l->nodes + 1);
+    for (size_t i = 0; i < k->l->defs.len; i++)
+        if (is_output(k->l->defs.at[i]))
+            put_definition(k, k->l->defs.at[i]);
+}
+
+void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_launch *l, bool apart,
                  const char *symbol, int *outputs, bool *columns)
 {
-    kernel_job k = {.s = s, .out = out, .words = w, .name = source->name, .depth = 1};
-    static const char *const arguments[] = {"p", "s", "R", "C", "first", "q", "scratch"};
+    const cr_plan_kernel *source = l->code;
+    kernel_job k = {
+        .s = s, .out = out, .words = w, .name = source->name, .depth = 1, .stride = l->stride};
+    static const char *const arguments[] = {"R", "C", "first", "q", "scratch"};
 
     k.l = cr_loop_parse(s, source->program);
     cr_loop_fuse(k.l);
@@ -517,16 +565,16 @@ void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_plan_kerne
         *outputs += k.operand[i]->role == CR_BUFFER_OUTPUT;
     *columns = k.nest->kind == CR_NEST_COLUMNS;
     cr_text_printf(out,
-                   "/* %s */\nstatic void %s(unsigned char *const *p, const int64_t *s, "
-                   "int64_t R, int64_t C, "
+                   "/* %s */\nstatic void %s(unsigned char *const *p, int64_t R, int64_t C, "
                    "int64_t first,\n    const unsigned char *q, void *scratch)\n{\n",
                    source->name, symbol);
     put_extent(&k, &k.nest->row, "R");
     put_extent(&k, &k.nest->column, "C");
-    for (size_t i = 0; i < k.l->defs.len; i++)
-        if (k.l->defs.at[i]->target->role == CR_BUFFER_OUTPUT)
-            put_definition(&k, k.l->defs.at[i]);
+    put_pointers(&k, apart);
+    put_body(&k);
     for (size_t i = 0; i < CR_LEN(arguments); i++)
         cr_text_printf(out, "    (void)%s;\n", arguments[i]);
+    for (int i = 0; i < k.operands; i++)
+        cr_text_printf(out, "    (void)p%d;\n", i);
     cr_text_put(out, "}\n\n");
 }

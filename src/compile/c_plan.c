@@ -1,5 +1,6 @@
 /* Plans as C99 files: helpers for the commands, tables of their sizes, and the function. */
 #include "compile/c_job.h"
+#include "loop/loop.h"
 #include "num/convert.h"
 #include <stdio.h>
 #include <string.h>
@@ -163,16 +164,50 @@ void cr_c_scratch(cr_c_job *j, int64_t elements)
 
 /* --- kernels --- */
 
-static size_t kernel_number(cr_c_job *j, const cr_plan_kernel *of)
+/* Whether results are in other buffers than all other operands. */
+static bool is_apart(const cr_launch *l, int outputs)
+{
+    for (int i = 0; i < outputs; i++)
+        for (int k = 0; k < l->operands; k++)
+            if (k != i && !(l->numbers >> k & 1) &&
+                cr_plan_buffer_of(l->pointer[i]) == cr_plan_buffer_of(l->pointer[k]))
+                return false;
+    return true;
+}
+
+static bool is_printed(const cr_c_printed *k, const cr_launch *l)
+{
+    const cr_plan_kernel *a = k->of->code, *b = l->code;
+
+    return !strcmp(a->program, b->program) && k->of->operands == l->operands &&
+           k->apart == is_apart(l, k->outputs) &&
+           !memcmp(k->of->stride, l->stride, 2 * (size_t)l->operands * sizeof *l->stride);
+}
+
+/* Results come first. */
+static int count_outputs(cr_c_job *j, const cr_launch *l)
+{
+    const cr_plan_kernel *source = l->code;
+    cr_loop *loop = cr_loop_parse(j->s, source->program);
+    cr_buffer *operand[CR_PLAN_OPERANDS];
+    int n = cr_loop_operands(loop, operand, CR_PLAN_OPERANDS), outputs = 0;
+
+    for (int i = 0; i < n; i++)
+        outputs += operand[i]->role == CR_BUFFER_OUTPUT;
+    return outputs;
+}
+
+static size_t kernel_number(cr_c_job *j, const cr_launch *l)
 {
     char symbol[32];
-    cr_c_printed new = {.of = of};
+    cr_c_printed new = {.of = l};
 
     for (size_t k = 0; k < j->kernel.len; k++)
-        if (!strcmp(j->kernel.at[k].of->program, of->program))
+        if (is_printed(&j->kernel.at[k], l))
             return k;
     snprintf(symbol, sizeof symbol, "kernel_%zu", j->kernel.len);
-    cr_c_kernel(j->s, &j->kernels, &j->words, of, symbol, &new.outputs, &new.columns);
+    new.apart = is_apart(l, count_outputs(j, l));
+    cr_c_kernel(j->s, &j->kernels, &j->words, l, new.apart, symbol, &new.outputs, &new.columns);
     CR_PUSH(j->s, &j->kernel, new);
     return j->kernel.len - 1;
 }
@@ -201,7 +236,7 @@ static void put_operands(cr_c_job *j, const cr_launch *l, int outputs)
 
 static void put_kernel(cr_c_job *j, const cr_launch *l)
 {
-    size_t k = kernel_number(j, l->code);
+    size_t k = kernel_number(j, l);
     const cr_c_printed *of = &j->kernel.at[k];
     bool parts = of->columns && l->stride[0];
 
@@ -306,7 +341,7 @@ static void put_indexed(cr_c_job *j, const cr_indexed *c)
         int64_t count = 1;
         for (int d = 0; d < c->ndim; d++)
             count *= c->size[d];
-        cr_c_scratch(j, 3 * count);
+        cr_c_scratch(j, 5 * count);
         (void)!cr_c_need(&j->words, t);
     }
     cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", adds ? "gather" : "read",
@@ -429,7 +464,7 @@ static void put_command(cr_c_job *j, const cr_command *c)
 }
 
 static const char launch_text[] =
-    "typedef void kernel(unsigned char *const *, const int64_t *, int64_t, int64_t, int64_t,\n"
+    "typedef void kernel(unsigned char *const *, int64_t, int64_t, int64_t,\n"
     "    const unsigned char *, void *);\n\n"
     "/* Calls a kernel at each index of the outer dims.  parts: it folds columns, 512 rows a "
     "call. */\n"
@@ -452,7 +487,7 @@ static const char launch_text[] =
     "                for (d = 0; d < outer; d++)\n"
     "                    now[k] += at[d] * step[k * outer + d];\n"
     "            }\n"
-    "            f(now, s, rows - from < width ? rows - from : width, columns, first + from, "
+    "            f(now, rows - from < width ? rows - from : width, columns, first + from, "
     "q, scratch);\n"
     "        }\n"
     "        first += rows;\n"
@@ -545,60 +580,41 @@ static const char read_text[] =
     "    return 0;\n"
     "}\n\n";
 
-/* Elements are sorted by their place and number; those of a place are folded as a column, and
+/* Elements are sorted by their place; those of a place are folded in order as a column, and
  * added to it. */
 static const char sort_text[] =
-    "/* Moves item `at` down the heap of n items: pairs of a place and a number. */\n"
-    "static void cv_sink(int64_t *items, int64_t at, int64_t n)\n"
+    "/* Sorts n items, pairs of a place and a distance, by place; equal ones stay in order.  "
+    "The "
+    "result is in `items`;\n"
+    " * `other` has the same size.  No place is above `most`. */\n"
+    "static void cv_sort(int64_t *items, int64_t *other, int64_t n, int64_t most)\n"
     "{\n"
-    "    int64_t place = items[2 * at], number = items[2 * at + 1], k;\n\n"
-    "    for (k = 2 * at + 1; k < n; k = 2 * at + 1) {\n"
-    "        if (k + 1 < n && (items[2 * k] < items[2 * k + 2] || (items[2 * k] == items[2 * k "
-    "+ 2] &&\n"
-    "                          items[2 * k + 1] < items[2 * k + 3])))\n"
-    "            k++;\n"
-    "        if (items[2 * k] < place || (items[2 * k] == place && items[2 * k + 1] < "
-    "number))\n"
-    "            break;\n"
-    "        items[2 * at] = items[2 * k];\n"
-    "        items[2 * at + 1] = items[2 * k + 1];\n"
-    "        at = k;\n"
+    "    int64_t start[256], k, to, sum, *was = items, *now = other;\n"
+    "    int shift;\n\n"
+    "    for (shift = 0; shift < 63 && most >> shift; shift += 8) {\n"
+    "        memset(start, 0, sizeof start);\n"
+    "        for (k = 0; k < n; k++)\n"
+    "            start[was[2 * k] >> shift & 255]++;\n"
+    "        for (k = 0, sum = 0; k < 256; k++) {\n"
+    "            to = start[k];\n"
+    "            start[k] = sum;\n"
+    "            sum += to;\n"
+    "        }\n"
+    "        for (k = 0; k < n; k++) {\n"
+    "            to = start[was[2 * k] >> shift & 255]++;\n"
+    "            now[2 * to] = was[2 * k];\n"
+    "            now[2 * to + 1] = was[2 * k + 1];\n"
+    "        }\n"
+    "        was = now;\n"
+    "        now = was == items ? other : items;\n"
     "    }\n"
-    "    items[2 * at] = place;\n"
-    "    items[2 * at + 1] = number;\n"
-    "}\n\n"
-    "/* Sorts items by place, then by number. */\n"
-    "static void cv_sort(int64_t *items, int64_t n)\n"
-    "{\n"
-    "    int64_t k, place, number;\n\n"
-    "    for (k = n / 2; k > 0; k--)\n"
-    "        cv_sink(items, k - 1, n);\n"
-    "    for (k = n - 1; k > 0; k--) {\n"
-    "        place = items[2 * k];\n"
-    "        number = items[2 * k + 1];\n"
-    "        items[2 * k] = items[0];\n"
-    "        items[2 * k + 1] = items[1];\n"
-    "        items[0] = place;\n"
-    "        items[1] = number;\n"
-    "        cv_sink(items, 0, k);\n"
-    "    }\n"
-    "}\n\n"
-    "/* The address of an element, by its number in row-major order. */\n"
-    "static const unsigned char *cv_element(int ndim, const int64_t *size, const unsigned char "
-    "*from,\n"
-    "    const int64_t *step, int64_t number)\n"
-    "{\n"
-    "    int d;\n\n"
-    "    for (d = ndim - 1; d >= 0; d--) {\n"
-    "        from += number % size[d] * step[d];\n"
-    "        number /= size[d];\n"
-    "    }\n"
-    "    return from;\n"
+    "    if (was != items)\n"
+    "        memcpy(items, was, (size_t)(2 * n) * sizeof *items);\n"
     "}\n\n";
 
 static const char gather_text[] =
-    "/* 1 where an index is out of range.  scratch: a place, a number and a value for each "
-    "element. */\n"
+    "/* 1 where an index is out of range.  scratch: a place and a distance, twice, and a value "
+    "for each element. */\n"
     "static int cv_gather_%1$s(int ndim, const int64_t *size, const unsigned char *dense, "
     "const int64_t *ds,\n"
     "    unsigned char *table, const int64_t *ts, const unsigned char *index, const int64_t "
@@ -606,28 +622,35 @@ static const char gather_text[] =
     "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
     "{\n"
     "    const unsigned char *t = table, *d = dense, *x = index;\n"
-    "    int64_t at[64] = {0}, *items = scratch, place, n = 0, from, to;\n"
+    "    int64_t at[64] = {0}, *items = scratch, place, least = INT64_MAX, most = 0, n = 0, "
+    "from, to;\n"
     "    %2$s *found;\n\n"
     "    if (cv_is_empty(ndim, size))\n        return 0;\n"
     "    do {\n"
     "        place = cv_place(x, is32, wraps, unit, extent);\n"
     "        if (place < 0)\n            return 1;\n"
-    "        items[2 * n] = t + place - table;\n"
-    "        items[2 * n + 1] = n;\n"
+    "        place = (t + place - table) / (int64_t)sizeof(%2$s);\n"
+    "        least = place < least ? place : least;\n"
+    "        most = place > most ? place : most;\n"
+    "        items[2 * n] = place;\n"
+    "        items[2 * n + 1] = d - dense;\n"
     "        n++;\n"
     "    } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
-    "    cv_sort(items, n);\n"
-    "    found = (%2$s *)(void *)(items + 2 * n);\n"
+    "    for (from = 0; from < n && least < 0; from++)\n"
+    "        items[2 * from] -= least;\n"
+    "    least = least < 0 ? least : 0;\n"
+    "    cv_sort(items, items + 2 * n, n, most - least);\n"
+    "    found = (%2$s *)(void *)(items + 4 * n);\n"
     "    for (from = 0; from < n; from = to) {\n"
     "        for (to = from; to < n && items[2 * to] == items[2 * from]; to++)\n"
-    "            found[to - from] = *(const %2$s *)(const void *)cv_element(ndim, size, dense, "
-    "ds, items[2 * to + 1]);\n"
-    "        *(%2$s *)(void *)(table + items[2 * from]) += %3$s;\n"
+    "            found[to - from] = *(const %2$s *)(const void *)(dense + items[2 * to + 1]);\n"
+    "        ((%2$s *)(void *)table)[items[2 * from] + least] += %3$s;\n"
     "    }\n"
     "    return 0;\n"
     "}\n\n";
 
-/* %1: name, %2: further parameters, %3: start, %4: step, %5: end */
+/* %1: name, %2: further parameters, %3: start, %4: step, %5: end.  Places of a row whose
+ * windows follow each other are computed together. */
 static const char window_text[] =
     "static void cv_%1$s(int64_t planes, int64_t in, int64_t out, int64_t n0, int64_t n1, "
     "int64_t n2, float *to,\n"
@@ -635,12 +658,22 @@ static const char window_text[] =
     "int64_t *r1,\n"
     "    const int64_t *s2, const int64_t *r2%6$s)\n"
     "{\n"
-    "    int64_t k, a, b, c, i, j, l, x, y, z, at;\n\n"
+    "    int64_t k, a, b, c, i, j, l, x, y, z, at, u, n, next;\n\n"
     "    for (k = 0; k < planes; k++)\n"
     "        for (a = 0; a < n0; a++)\n"
     "            for (b = 0; b < n1; b++)\n"
-    "                for (c = 0; c < n2; c++) {\n"
+    "                for (c = 0; c < n2; c += n) {\n"
+    "                    const float *plane = from + k * in;\n"
+    "                    const int64_t *r = r2 + 3 * s2[c];\n"
     "                    %3$s\n"
+    "                    next = c + 1 < n2 ? r2[3 * s2[c + 1]] - r[0] : 0;\n"
+    "                    for (n = 1; n < 64 && c + n < n2; n++)\n"
+    "                        if (s2[c + n] != s2[c] + n || s2[c + n + 1] != s2[c] + n + 1 || "
+    "s2[c + 1] != s2[c] + 1 ||\n"
+    "                            r[3 * n] != r[0] + n * next || r[3 * n + 1] != r[1] || r[3 * "
+    "n + "
+    "2] != r[2])\n"
+    "                            break;\n"
     "                    for (i = s0[a]; i < s0[a + 1]; i++)\n"
     "                        for (x = 0; x < r0[3 * i + 2]; x++)\n"
     "                            for (j = s1[b]; j < s1[b + 1]; j++)\n"
@@ -651,9 +684,12 @@ static const char window_text[] =
     "j] + y * r1[3 * j + 1] +\n"
     "                                                 r2[3 * l] + z * r2[3 * l + 1];\n"
     "                                            %4$s\n"
+    "                                            any = 1;\n"
     "                                        }\n"
     "                    at = k * out + (a * n1 + b) * n2 + c;\n"
-    "                    %5$s\n"
+    "                    for (u = 0; u < n; u++) {\n"
+    "                        %5$s\n"
+    "                    }\n"
     "                }\n"
     "}\n\n";
 
@@ -714,23 +750,30 @@ static void put_helpers(const cr_c_job *j, cr_text *out)
             out, window_text,
             (const char *const[]){
                 "maxima", "int64_t *which, ",
-                "float best = 0;\n                    int64_t where = -1;\n",
-                "if (where < 0 || from[k * in + at] > best || from[k * in + at] != from[k * in "
-                "+ at]) {\n"
-                "                                                best = from[k * in + at];\n"
-                "                                                where = at;\n"
+                "float best[64];\n                    int64_t where[64];\n"
+                "                    int any = 0;\n",
+                "for (u = 0; u < n; u++) {\n"
+                "                                                float v = plane[at + u * "
+                "next];\n"
+                "                                                int more = !any || v > "
+                "best[u] || v != v;\n\n"
+                "                                                best[u] = more ? v : "
+                "best[u];\n"
+                "                                                where[u] = more ? at + u * "
+                "next : where[u];\n"
                 "                                            }",
-                "to[at] = where < 0 ? -INFINITY : best;\n                    which[at] = "
-                "where;",
+                "to[at + u] = any ? best[u] : -INFINITY;\n"
+                "                        which[at + u] = any ? where[u] : -1;",
                 ""});
     if (j->averages)
         fill_in(out, window_text,
                 (const char *const[]){
-                    "sums", "", "float sum = 0;\n                    int any = 0;\n",
-                    "sum += from[k * in + at];\n"
-                    "                                            any = 1;",
-                    "to[at] = any && divisor ? sum / (float)((double)divisor * f0[a] * f1[b] "
-                    "* f2[c]) : sum;",
+                    "sums", "", "float sum[64] = {0};\n                    int any = 0;\n",
+                    "for (u = 0; u < n; u++)\n"
+                    "                                                sum[u] += plane[at + u * "
+                    "next];",
+                    "to[at + u] = any && divisor ? sum[u] / (float)((double)divisor * f0[a] * "
+                    "f1[b] * f2[c + u]) : sum[u];",
                     ",\n    const double *f0, const double *f1, const double *f2, int64_t "
                     "divisor"});
     cr_c_print_products(j, out);
@@ -861,7 +904,10 @@ static void put_file(cr_c_job *j, cr_text *out, const char *name)
         "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
         "#if defined(__FAST_MATH__) && !defined(MODEL_ANY_BITS)\n"
         "#error \"-ffast-math changes results; define MODEL_ANY_BITS to allow "
-        "that\"\n#endif\n\n",
+        "that\"\n#endif\n"
+        "#if defined(__GNUC__) && !defined(__clang__) /* so that gcc makes vectors; changes no "
+        "result */\n"
+        "#pragma GCC optimize(\"no-trapping-math\", \"no-math-errno\")\n#endif\n\n",
         name, name);
     cr_text_printf(out, "size_t %s_work_bytes(void);\n", name);
     put_head(j, &j->head, name);

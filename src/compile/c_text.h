@@ -45,11 +45,11 @@ void cr_c_print_words(cr_text *out, const cr_c_words *w);
 const char *cr_c_type(cr_dtype t);
 /* An element as a literal. */
 void cr_c_literal(cr_text *out, cr_dtype t, const void *element);
-/* The function of a kernel: static void symbol(unsigned char *const *p, const int64_t *s,
- * int64_t rows, int64_t columns, int64_t first, const unsigned char *q, void *scratch).
- * *outputs: of its operands, the first ones; *columns: it folds columns.  Scratch has max(rows,
- * columns) elements. */
-void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_plan_kernel *k,
+/* The function of a kernel for the strides of a launch: static void symbol(unsigned char *const
+ * *p, int64_t rows, int64_t columns, int64_t first, const unsigned char *q, void *scratch).
+ * apart: its results share no memory with its other operands.  *outputs: of its operands, the
+ * first ones; *columns: it folds columns.  Scratch has max(rows, columns) elements. */
+void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_launch *l, bool apart,
                  const char *symbol, int *outputs, bool *columns);
 
 #endif

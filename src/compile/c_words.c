@@ -12,16 +12,23 @@ typedef struct {
 #define FOLD(T, t, fn, op, identity)                                                           \
     {"cv_block_row_" #fn "_" #t,                                                               \
      "static " #T " cv_block_row_" #fn "_" #t "(const " #T " *v, int64_t n)\n{\n"              \
-     "    " #T " lane[8][64];\n    int64_t chunks = n > 1024 ? (n + 1023) / 1024 : 1, c, i;\n" \
-     "    int k, half;\n\n    for (c = 0; c < chunks; c++) {\n"                                \
-     "        for (k = 0; k < 64; k++)\n            lane[c][k] = " identity ";\n"              \
-     "        for (i = c * 1024; i < n && i < (c + 1) * 1024; i++)\n"                          \
-     "            lane[c][i % 64] = lane[c][i % 64] " op " v[i];\n    }\n"                     \
+     "    " #T " lane[8][64];\n"                                                               \
+     "    int64_t chunks = n > 1024 ? (n + 1023) / 1024 : 1, c, i, left;\n"                    \
+     "    int k, half, width = 64;\n\n"                                                        \
+     "    while (width > 1 && width / 2 >= n)\n        width /= 2;\n"                          \
+     "    for (c = 0; c < chunks; c++) {\n"                                                    \
+     "        left = n - c * 1024 < 1024 ? n - c * 1024 : 1024;\n"                             \
+     "        for (k = 0; k < width; k++)\n            lane[c][k] = " identity ";\n"           \
+     "        for (i = 0; i + 64 <= left; i += 64)\n"                                          \
+     "            for (k = 0; k < 64; k++)\n"                                                  \
+     "                lane[c][k] = lane[c][k] " op " v[c * 1024 + i + k];\n"                   \
+     "        for (k = 0; k < left - i; k++)\n"                                                \
+     "            lane[c][k] = lane[c][k] " op " v[c * 1024 + i + k];\n    }\n"                \
      "    for (half = 4; half; half /= 2)\n"                                                   \
      "        for (c = 0; c < half && c + half < chunks; c++)\n"                               \
      "            for (k = 0; k < 64; k++)\n"                                                  \
      "                lane[c][k] = lane[c][k] " op " lane[c + half][k];\n"                     \
-     "    for (half = 32; half; half /= 2)\n        for (k = 0; k < half; k++)\n"              \
+     "    for (half = width / 2; half; half /= 2)\n        for (k = 0; k < half; k++)\n"       \
      "            lane[0][k] = lane[0][k] " op " lane[0][k + half];\n"                         \
      "    return lane[0][0];\n}\n"},                                                           \
         {"cv_fold_row_" #fn "_" #t,                                                            \
@@ -95,11 +102,26 @@ static const word words[] = {
                 "sizeof u);\n    return u;\n}\n"},
     {"cv_real", "static float cv_real(uint32_t u)\n{\n    float x;\n\n    memcpy(&x, &u, "
                 "sizeof x);\n    return x;\n}\n"},
-    {"cv_polynomial",
-     "/* Horner's rule, highest coefficient first. */\n"
-     "static float cv_polynomial(float x, const float *c, int n)\n{\n    float r = c[0];\n    "
-     "int k;\n\n"
-     "    for (k = 1; k < n; k++)\n        r = fmaf(r, x, c[k]);\n    return r;\n}\n"},
+    {"cv_polynomial5",
+     "/* Horner's rule, highest coefficient first. */\nstatic float cv_polynomial5(float x, "
+     "const float *c)\n{\n    return fmaf(fmaf(fmaf(fmaf(c[0], x, c[1]), x, c[2]), x, c[3]), "
+     "x, c[4]);\n}\n"},
+    {"cv_polynomial6",
+     "/* Horner's rule, highest coefficient first. */\nstatic float cv_polynomial6(float x, "
+     "const float *c)\n{\n    return fmaf(fmaf(fmaf(fmaf(fmaf(c[0], x, c[1]), x, c[2]), x, "
+     "c[3]), x, c[4]), x, c[5]);\n}\n"},
+    {"cv_polynomial7",
+     "/* Horner's rule, highest coefficient first. */\nstatic float cv_polynomial7(float x, "
+     "const float *c)\n{\n    return fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(c[0], x, c[1]), x, c[2]), "
+     "x, c[3]), x, c[4]), x, c[5]), x, c[6]);\n}\n"},
+    {"cv_polynomial8",
+     "/* Horner's rule, highest coefficient first. */\nstatic float cv_polynomial8(float x, "
+     "const float *c)\n{\n    return fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(c[0], x, c[1]), x, "
+     "c[2]), x, c[3]), x, c[4]), x, c[5]), x, c[6]), x, c[7]);\n}\n"},
+    {"cv_polynomial9",
+     "/* Horner's rule, highest coefficient first. */\nstatic float cv_polynomial9(float x, "
+     "const float *c)\n{\n    return fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(c[0], x, c[1]), "
+     "x, c[2]), x, c[3]), x, c[4]), x, c[5]), x, c[6]), x, c[7]), x, c[8]);\n}\n"},
     UNARY("abs", "    return fabsf(x);\n"),
     UNARY("sqrt", "    return sqrtf(x);\n"),
     UNARY("rsqrt", "    return 1.0f / sqrtf(x);\n"),
@@ -130,9 +152,8 @@ static const word words[] = {
     BINARY64("minimum", "    return a != a ? a : a < b ? a : b;\n"),
     {"cv_magic",
      "/* The integer that a float has in its low bits after 12582912 was added. */\n"
-     "static int32_t cv_magic(float t)\n{\n    int64_t n = (int64_t)(cv_word(t) & 0x7fffffffu) "
-     "- 0x4B400000;\n\n"
-     "    return (int32_t)n;\n}\n"},
+     "static int32_t cv_magic(float t)\n{\n    return (int32_t)(cv_word(t) & 0x7fffffffu) "
+     "- 0x4B400000;\n}\n"},
     {"cv_scale", "/* r times two to the n of t, in two steps. */\nstatic float cv_scale(float "
                  "r, float t)\n{\n"
                  "    int32_t n = cv_magic(t), half = (n - (n & 1)) / 2;\n\n"
@@ -148,7 +169,7 @@ static const word words[] = {
      "    float n, f, low, g;\n\n    *t = fmaf(x, 1.44269504f, 12582912.0f);\n    n = *t - "
      "12582912.0f;\n"
      "    f = fmaf(n, -0x1.62e4p-1f, x);\n    low = n * 0x1.7f7d1cp-20f;\n    g = f - low;\n"
-     "    return f + fmaf(g * g, cv_polynomial(g, c, 5), -low);\n}\n"},
+     "    return f + fmaf(g * g, cv_polynomial5(g, c), -low);\n}\n"},
     UNARY("exp", "    float t, q, a = x < -104.0f ? 0.0f : x;\n\n    a = 89.0f < a ? 89.0f : "
                  "a;\n    q = cv_expreduce(a, &t);\n"
                  "    return x < -104.0f ? 0.0f : cv_scale(1.0f + q, t);\n"),
@@ -158,7 +179,7 @@ static const word words[] = {
                    "< a ? 89.0f : a;\n"
                    "    t = fmaf(a, 1.44269504f, 12582912.0f);\n    n = t - 12582912.0f;\n    "
                    "f = fmaf(n, -0x1.62e4p-1f, a);\n"
-                   "    f = fmaf(n, -0x1.7f7d1cp-20f, f);\n    q = cv_polynomial(f, c, 6);\n   "
+                   "    f = fmaf(n, -0x1.7f7d1cp-20f, f);\n    q = cv_polynomial6(f, c);\n   "
                    " q = fmaf(f * f, q, f);\n"
                    "    half = cv_scalenormal(0.5f, t);\n"
                    "    return fabsf(x) < 0x1p-25f ? x : 2.0f * fmaf(q, half, half - 0.5f);\n"),
@@ -181,38 +202,36 @@ static const word words[] = {
           "10.0f : a;\n"
           "    e = cv_expreduce(a + a, &t);\n    two = cv_scalenormal(1.0f, t);\n    large = "
           "1.0f - 2.0f / fmaf(two, e, two + 1.0f);\n"
-          "    small = fmaf(z * x, cv_polynomial(z, c, 7), x);\n    return copysignf(a > 0.95f "
+          "    small = fmaf(z * x, cv_polynomial7(z, c), x);\n    return copysignf(a > 0.95f "
           "? large : small, x);\n"),
     {"cv_logtail", "/* log(1 + f) - f */\nstatic float cv_logtail(float f)\n{\n"
                    "    static const float c[] = {0.067179203f, -0.116513826f, 0.118929274f, "
                    "-0.124108091f, 0.142193526f,\n"
                    "                              -0.166676119f, 0.20002088f, -0.250000149f, "
                    "0.333333135f};\n    float z = f * f;\n\n"
-                   "    return fmaf(z * f, cv_polynomial(f, c, 9), -0.5f * z);\n}\n"},
+                   "    return fmaf(z * f, cv_polynomial9(f, c), -0.5f * z);\n}\n"},
+    {"cv_exponent", "/* The n for which x / 2^n is between the root of 1/2 and that of 2. */\n"
+                    "static int32_t cv_exponent(uint32_t x)\n{\n"
+                    "    return (int32_t)((x - 0x3f3504f3u + 0x40000000u) >> 23) - 128;\n}\n"},
     {"cv_logreduce", "/* x = 2^e (1 + f). */\nstatic float cv_logreduce(float x, float *e)\n{\n"
-                     "    int64_t d = (int64_t)cv_word(x) - 0x3f3504f3, n = (d - (((d % "
-                     "8388608) + 8388608) % 8388608)) / 8388608;\n\n"
-                     "    *e = (float)n;\n    return cv_real((uint32_t)((int64_t)cv_word(x) - "
-                     "n * 8388608)) - 1.0f;\n}\n"},
+                     "    int32_t n = cv_exponent(cv_word(x));\n\n    *e = (float)n;\n"
+                     "    return cv_real(cv_word(x) - ((uint32_t)n << 23)) - 1.0f;\n}\n"},
     {"cv_logedge",
      "static float cv_logedge(float x, float r)\n{\n    r = x == 0.0f ? -INFINITY : r;\n"
      "    r = x < 0.0f ? NAN : r;\n    return x < INFINITY ? r : x;\n}\n"},
     {"cv_logjoin", "static float cv_logjoin(float e, float f)\n{\n    float a = e * "
                    "0x1.62e4p-1f, high = a + f, low = f - (high - a);\n\n"
                    "    return high + (fmaf(e, 0x1.7f7d1cp-20f, cv_logtail(f)) + low);\n}\n"},
-    UNARY("log", "    int tiny = x < 0x1p-126f;\n    float e, f, r;\n\n    if (!(x > 0.0f && x "
-                 "< INFINITY))\n"
-                 "        return cv_logedge(x, 0.0f);\n    f = cv_logreduce(tiny ? x * 0x1p32f "
-                 ": x, &e);\n    e -= tiny ? 32.0f : 0.0f;\n"
-                 "    r = cv_logjoin(e, f);\n    return r;\n"),
+    UNARY("log", "    int tiny = x < 0x1p-126f;\n    float e, f;\n\n"
+                 "    f = cv_logreduce(tiny ? x * 0x1p32f : x, &e);\n"
+                 "    e -= tiny ? 32.0f : 0.0f;\n"
+                 "    return cv_logedge(x, cv_logjoin(e, f));\n"),
     UNARY("log1p",
-          "    float u = 1.0f + x, e, f, four, r;\n    int64_t d = (int64_t)cv_word(u) - "
-          "0x3f3504f3, n;\n\n"
-          "    if (!(x > -1.0f && x < INFINITY))\n        return cv_logedge(u, 0.0f);\n"
-          "    n = (d - (((d % 8388608) + 8388608) % 8388608)) / 8388608;\n    e = (float)n;\n"
+          "    float u = 1.0f + x, f, four, r;\n    int32_t n = cv_exponent(cv_word(u));\n\n"
           "    four = cv_real((uint32_t)(129 - n) << 23);\n    f = fmaf(x * 0.25f, four, four "
           "* 0.25f - 1.0f);\n"
-          "    r = cv_logjoin(e, f);\n    return fabsf(x) < 0x1p-25f ? x : r;\n"),
+          "    r = cv_logedge(u, cv_logjoin((float)n, f));\n"
+          "    return fabsf(x) < 0x1p-25f ? x : r;\n"),
     UNARY("erf", "    static const float c[] = {6.19456796e-6f, -0.000273764512f, "
                  "0.00344890961f, -0.0233655479f, 0.105791919f,\n"
                  "                              0.635410845f};\n"
@@ -221,11 +240,11 @@ static const word words[] = {
                  "                              0.128379166f};\n"
                  "    float a = fabsf(x), z = x * x, t, p, q, two, large, small;\n\n    a = "
                  "3.95f < a ? 3.95f : a;\n"
-                 "    p = fmaf(cv_polynomial(a, c, 6), a, 0.128586963f);\n    q = "
+                 "    p = fmaf(cv_polynomial6(a, c), a, 0.128586963f);\n    q = "
                  "cv_expreduce(fmaf(-a, p, -a), &t);\n"
                  "    two = cv_scalenormal(1.0f, t);\n    large = copysignf(fmaf(-two, q, 1.0f "
                  "- two), x);\n"
-                 "    small = fmaf(cv_polynomial(z, d, 6), x, x);\n    return a > 0.82f ? "
+                 "    small = fmaf(cv_polynomial6(z, d), x, x);\n    return a > 0.82f ? "
                  "large : small;\n"),
     UNARY("ncdf", "    static const float c[] = {2.84050907e-6f, -3.94498456e-5f, "
                   "0.000186545367f, 0.000136005721f, -0.00706214411f,\n"
@@ -234,9 +253,9 @@ static const word words[] = {
                   "0.00480905548f, -0.0277517904f, 0.120113254f,\n"
                   "                              -0.346573591f};\n"
                   "    float a = fabsf(x), y, t, f, e;\n\n    a = 5.6f < a ? 5.6f : a;\n    y "
-                  "= a * cv_polynomial(a, c, 8);\n"
+                  "= a * cv_polynomial8(a, c);\n"
                   "    t = 12582912.0f - y;\n    f = y + (t - 12582912.0f);\n"
-                  "    e = cv_scalenormal(fmaf(cv_polynomial(f, d, 6), f, 0.5f), t);\n    "
+                  "    e = cv_scalenormal(fmaf(cv_polynomial6(f, d), f, 0.5f), t);\n    "
                   "return 0.5f + copysignf(0.5f - e, x);\n"),
 };
 
@@ -272,9 +291,28 @@ bool cr_c_need(cr_c_words *w, const char *name)
     return true;
 }
 
+/* Functions for one element are a part of the loops that call them. */
+static void put_word(cr_text *out, const char *text)
+{
+    const char *at = strstr(text, "static "), *fold = strstr(text, "(const ");
+
+    if (!at || (fold && strstr(text, "int64_t n)"))) {
+        cr_text_put(out, text);
+        return;
+    }
+    cr_text_put_n(out, text, (size_t)(at - text));
+    cr_text_put(out, "CV_INLINE ");
+    cr_text_put(out, at + strlen("static "));
+}
+
 void cr_c_print_words(cr_text *out, const cr_c_words *w)
 {
+    cr_text_put(out, "#if defined(__GNUC__)\n"
+                     "#define CV_INLINE static inline __attribute__((always_inline))\n"
+                     "#else\n#define CV_INLINE static inline\n#endif\n\n");
     for (size_t k = 0; k < CR_LEN(words); k++)
-        if (w->needed[k])
-            cr_text_printf(out, "%s\n", words[k].text);
+        if (w->needed[k]) {
+            put_word(out, words[k].text);
+            cr_text_char(out, '\n');
+        }
 }
