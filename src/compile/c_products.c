@@ -10,7 +10,7 @@ static const char convolve_text[] =
 #include "c_convolve_text.inc"
     ;
 
-enum { PANEL = 2048 }; /* elements of 8 bytes: 16 kB, of CV_DEPTH rows of CV_LANES columns */
+enum { PANEL = 3072 }; /* elements of 8 bytes: 24 kB, of CV_DEPTH rows of CV_LANES columns */
 
 /* --- operands --- */
 

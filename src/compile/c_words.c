@@ -28,8 +28,18 @@ typedef struct {
      "        for (c = 0; c < half && c + half < chunks; c++)\n"                               \
      "            for (k = 0; k < 64; k++)\n"                                                  \
      "                lane[c][k] = lane[c][k] " op " lane[c + half][k];\n"                     \
-     "    for (half = width / 2; half; half /= 2)\n        for (k = 0; k < half; k++)\n"       \
-     "            lane[0][k] = lane[0][k] " op " lane[0][k + half];\n"                         \
+     "    if (width > 32)\n        for (k = 0; k < 32; k++)\n            lane[0][k] = "        \
+     "lane[0][k] " op " lane[0][k + 32];\n"                                                    \
+     "    if (width > 16)\n        for (k = 0; k < 16; k++)\n            lane[0][k] = "        \
+     "lane[0][k] " op " lane[0][k + 16];\n"                                                    \
+     "    if (width > 8)\n        for (k = 0; k < 8; k++)\n            lane[0][k] = "          \
+     "lane[0][k] " op " lane[0][k + 8];\n"                                                     \
+     "    if (width > 4)\n        for (k = 0; k < 4; k++)\n            lane[0][k] = "          \
+     "lane[0][k] " op " lane[0][k + 4];\n"                                                     \
+     "    if (width > 2)\n        for (k = 0; k < 2; k++)\n            lane[0][k] = "          \
+     "lane[0][k] " op " lane[0][k + 2];\n"                                                     \
+     "    if (width > 1)\n        for (k = 0; k < 1; k++)\n            lane[0][k] = "          \
+     "lane[0][k] " op " lane[0][k + 1];\n"                                                     \
      "    return lane[0][0];\n}\n"},                                                           \
         {"cv_fold_row_" #fn "_" #t,                                                            \
          "static " #T " cv_fold_row_" #fn "_" #t "(" #T                                        \
