@@ -133,6 +133,7 @@ class OpOverload:
     """One overload of an operator: a callable that is a target in graphs."""
 
     guarded_by_identity = True  # a recording calls it and does not look inside
+    of_groups = False  # calls a method of a group of processes (distributed/_c10d_ops.py)
 
     def __init__(self, packet, made):
         self.namespace = packet._namespace
@@ -273,7 +274,7 @@ class _OpNamespace(ModuleType):
         if self.name == "c10d_functional":  # the older name
             from . import ops as public
             return getattr(public._c10d_functional, name)
-        if self.name == "c10d":
+        if self.name in ("c10d", "_c10d_functional"):
             from . import distributed  # noqa: F401, it defines them
             if (self.name, name) in defined_packets:
                 return defined_packets[self.name, name]

@@ -558,6 +558,59 @@ def operators_of_groups(rank, n):
         check(compiled(made(3) + k), 2 * (total + n * k) + 1)
 
 
+def operators_of_given_tensors(rank, n):
+    """Operators of _c10d_functional that write given tensors or send messages: values behind wait_tensor, eagerly and compiled."""
+    ops, total = torch.ops._c10d_functional, n * (n + 1) / 2
+    name, near, before = dist.group.WORLD.group_name, (rank + 1) % n, (rank - 1) % n
+
+    def gathered(x):
+        out = torch.zeros(n * 2)
+        y = ops.wait_tensor(ops.all_gather_into_tensor_out(x, n, name, out=out))
+        return y + out
+
+    def scattered(x):
+        out = torch.zeros(2)
+        assert ops.reduce_scatter_tensor_out(x.repeat(n), "sum", n, name, out=out) is out
+        return ops.wait_tensor(out) * 1
+
+    def reduced(x):
+        several = [x * 1, x.repeat(3)]
+        ops.all_reduce_coalesced_(several, "max", name)
+        return torch.cat([ops.wait_tensor(y) for y in several])
+
+    def sent(x):
+        out = torch.zeros(2)
+        first, second = (lambda: ops.isend(x, near, 3, name)), (lambda: ops.irecv(out, before, 3, name))
+        for call in (first, second) if rank else (second, first):
+            call()
+        ops.wait_tensor(x)
+        return ops.wait_tensor(out) * 1
+
+    def batched(x):
+        out = torch.zeros(2)
+        for y in ops.batch_p2p_ops(["isend", "irecv"], [near, before], [4, 4], [x, out], name):
+            ops.wait_tensor(y)
+        return out * 1
+    for call in (gathered, scattered, reduced, sent, batched):
+        for function in (call, torch.compile(call)):
+            for k in range(3):
+                want = {"gathered": [2.0 * (r + 1 + k) for r in range(n) for _ in range(2)], "scattered": [total + k * n] * 2,
+                        "reduced": [float(n + k)] * 8, "sent": [before + 1.0 + k] * 2, "batched": [before + 1.0 + k] * 2}[call.__name__]
+                got = function(torch.full((2,), rank + 1.0 + k)).tolist()
+                assert got == want, (call.__name__, k, got, want)
+    x = torch.ones(2)
+    raises(RuntimeError, "lists of 1 operations, 2 peers", lambda: ops.batch_p2p_ops(["isend"], [0, 1], [0], [x], name))
+    raises(RuntimeError, "isend or irecv, not send", lambda: ops.batch_p2p_ops(["send"], [0], [0], [x], name))
+    raises(RuntimeError, "is missing value for argument 'out'", lambda: ops.all_gather_into_tensor_out(x, n, name))
+    raises(RuntimeError, "Unrecognized reduce_op: more", lambda: ops.all_reduce_coalesced_([x], "more", name))
+    assert str(ops.all_reduce_coalesced_.default._schema) == (
+        "_c10d_functional::all_reduce_coalesced_(Tensor[](a!) inputs, str reduce_op, Any group_name) -> Tensor[](a!)")
+    with FakeTensorMode():
+        out = torch.zeros(2 * n)
+        assert ops.all_gather_into_tensor_out(torch.ones(2), n, name, out=out) is out
+        assert ops.wait_tensor(out).shape == (2 * n,)
+
+
 class Seen(TorchDispatchMode):
     """Notes the operators of groups."""
 

@@ -19,7 +19,7 @@ def passes(name, size, backend):
 
 @pytest.mark.parametrize("size, backend", [(3, BACKENDS[0]), (2, BACKENDS[-1])])
 @pytest.mark.parametrize("name", ["values_and_derivatives", "calls_in_compiled_functions", "groups_waits_and_errors",
-                                  "operators_of_groups"])
+                                  "operators_of_groups", "operators_of_given_tensors"])
 def test_operators(name, size, backend):
     passes(name, size, backend)
 

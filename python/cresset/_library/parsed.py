@@ -41,10 +41,10 @@ def _value(text):
 
 def _argument(text, kwarg_only):
     declared, equals, default = text.partition("=")
-    found = re.fullmatch(r"(?P<kind>[\w.]+)(?P<mark>\([^)]*\))?(?P<list>(\[\d*\])*)(?P<optional>\?)?(?: (?P<name>\w+))?", declared.strip())
+    found = re.fullmatch(r"(?P<kind>[\w.]+)(?P<mark>\([^)]*\))?(?P<list>(\[\d*\])*)(?P<lists>\([^)]*\))?(?P<optional>\?)?(?: (?P<name>\w+))?", declared.strip())
     if not found:
         raise RuntimeError(f"expected a declaration of an argument, but found '{text}' here")
-    mark = found["mark"] or ""
+    mark = found["mark"] or found["lists"] or ""  # "Tensor(a!)", "Tensor[](a!)"
     made = Argument(found["name"] or "", found["kind"] + "[]" * found["list"].count("["), optional=bool(found["optional"]),
                     default=_value(default.strip()) if equals else None, has_default=bool(equals), kwarg_only=kwarg_only,
                     written="!" in mark)

@@ -1,4 +1,5 @@
-"""torch.ops.c10d: the calls of groups as operators, which modes (__torch_dispatch__) see.
+"""torch.ops.c10d: the calls of groups as operators, which modes (__torch_dispatch__) see; operators of _c10d_functional that
+write given tensors or send messages.
 
 An operator calls the group's method, and a method of a group calls its operator where a mode is active.  Arguments and
 results of the classes ProcessGroup, ReduceOp and Work are the objects themselves.
@@ -15,10 +16,11 @@ from ..utils._python_dispatch import _pop_mode_temporarily
 from ._groups import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions, BarrierOptions, BroadcastOptions,
                       GatherOptions, ProcessGroup, ReduceOp, ReduceOptions, ReduceScatterOptions, ScatterOptions, Work)
 from ._stores import milliseconds
+from .distributed_c10d import _resolve_process_group, all_gather_into_tensor, reduce_scatter_tensor
 
 _CLASS = "__torch__.torch.classes.c10d."
 _CLASSES = {_CLASS + cls.__name__: cls for cls in (ProcessGroup, ReduceOp, Work)}
-_PLAIN = {"Tensor": cresset.Tensor, "int": int, "bool": bool, **_CLASSES}
+_PLAIN = {"Tensor": cresset.Tensor, "str": str, "int": int, "bool": bool, **_CLASSES}
 _GROUP, _OP, _LIMIT = f"{_CLASS}ProcessGroup process_group", f"{_CLASS}ReduceOp reduce_op", "bool async_op=True, int timeout=-1"
 
 # {operator: (arguments, results, method, options, their members after the group)}; the group follows the tensors.
@@ -62,6 +64,8 @@ _MADE = {
 
 def _fits(kind, value):
     """Whether a value may be an argument of a type."""
+    if kind == "Any":
+        return True
     if kind.startswith("Optional["):
         return value is None or _fits(kind[9:-1], value)
     if kind.startswith("List["):
@@ -72,11 +76,12 @@ def _fits(kind, value):
 class _Overload(OpOverload):
     """The one overload of an operator, a function of Python."""
 
+    of_groups = True
     is_view = _nondeterministic_seeded = _draws = False
     words, tags = (), []
 
     def __init__(self, packet, schema, function):
-        self.namespace, self.overloadpacket, self._overloadname, self._opname = "c10d", packet, "default", packet.__name__
+        self.namespace, self.overloadpacket, self._overloadname, self._opname = packet._namespace, packet, "default", packet.__name__
         self.__name__ = self.__qualname__ = f"{packet.__name__}.default"
         self.__module__ = packet.__module__
         self._schema, self._function = schema, function
@@ -109,10 +114,11 @@ class _Overload(OpOverload):
 class _Packet(OpOverloadPacket):
     """An operator and its one overload."""
 
-    def __init__(self, name, schema, function):
+    def __init__(self, schema, function):
+        self._qualified_op_name = schema.partition("(")[0]
+        self._namespace, name = self._qualified_op_name.split("::")
         self.__name__ = self.__qualname__ = name
-        self.__module__ = "torch._ops.c10d"
-        self._namespace, self._qualified_op_name = "c10d", f"c10d::{name}"
+        self.__module__ = f"torch._ops.{self._namespace}"
         self._made = {"default": {"name": "default"}}
         self.default = _Overload(self, parse_schema(schema), function)
 
@@ -156,13 +162,89 @@ def _check_for_nan(tensor):
         raise RuntimeError("NaN found in input tensor.")
 
 
+# --- calls that wait_tensor ends ---
+
+def _named(group):
+    """The group of a name, or the group."""
+    return _resolve_process_group(group) if isinstance(group, str) else group
+
+
+def _started(work, *tensors):
+    """Makes wait_tensor of each tensor wait for a work."""
+    for tensor in tensors:
+        if work is not None and not _C._is_fake(tensor) and not tensor.is_meta:
+            _C._collective_register(tensor, work)
+
+
+def _all_gather_out(tensor, group_size, group_name, out):
+    _started(all_gather_into_tensor(out, tensor, _named(group_name), async_op=True), out)
+    return out
+
+
+def _reduce_scatter_out(tensor, reduce_op, group_size, group_name, out):
+    _started(reduce_scatter_tensor(out, tensor, _reduction(reduce_op), _named(group_name), async_op=True), out)
+    return out
+
+
+def _all_reduce_coalesced(tensors, reduce_op, group_name):
+    opts = AllreduceCoalescedOptions()
+    opts.reduceOp = _reduction(reduce_op)
+    if tensors:
+        _started(_named(group_name).allreduce_coalesced(tensors, opts), *tensors)
+    return list(tensors)
+
+
+def _reduction(name):
+    found = getattr(ReduceOp, name.upper(), None) if name.lower() != "premul_sum" else None
+    if not isinstance(found, ReduceOp):
+        raise RuntimeError(f"Unrecognized reduce_op: {name}")
+    return found
+
+
+def _isend(tensor, dst, tag, group_name):
+    _started(_named(group_name).send([tensor], dst, tag), tensor)
+    return tensor
+
+
+def _irecv(tensor, src, tag, group_name):
+    _started(_named(group_name).recv([tensor], src, tag), tensor)
+    return tensor
+
+
+def _batch_p2p_ops(op_list, peer_list, tag_list, tensors, group_name):
+    if not len(op_list) == len(peer_list) == len(tag_list) == len(tensors):
+        raise RuntimeError(f"batch_p2p_ops: lists of {len(op_list)} operations, {len(peer_list)} peers, {len(tag_list)} tags and "
+                           f"{len(tensors)} tensors")
+    calls = {"isend": _isend, "irecv": _irecv}
+    for name in op_list:
+        if name not in calls:
+            raise RuntimeError(f"batch_p2p_ops: an operation is isend or irecv, not {name}")
+    for name, peer, tag, tensor in zip(op_list, peer_list, tag_list, tensors):
+        calls[name](tensor, peer, tag, group_name)
+    return list(tensors)
+
+
+_FUNCTIONAL = {
+    "all_gather_into_tensor_out(Tensor input, int group_size, Any group_name, *, Tensor(a!) out) -> Tensor(a!)": _all_gather_out,
+    "reduce_scatter_tensor_out(Tensor input, str reduce_op, int group_size, Any group_name, *, Tensor(a!) out) -> Tensor(a!)":
+        _reduce_scatter_out,
+    "all_reduce_coalesced_(Tensor[](a!) inputs, str reduce_op, Any group_name) -> Tensor[](a!)": _all_reduce_coalesced,
+    "isend(Tensor tensor, int dst, int tag, str group_name) -> Tensor": _isend,
+    "irecv(Tensor tensor, int src, int tag, str group_name) -> Tensor": _irecv,
+    "batch_p2p_ops(str[] op_list, int[] peer_list, int[] tag_list, Tensor[] tensors, str group_name) -> Tensor[]": _batch_p2p_ops,
+}
+
+
 def define():
     """Defines the operators: torch.ops.c10d finds them among those that programs define."""
     for name, (arguments, results, method, options, members) in _MADE.items():
         text = f"c10d::{name}({arguments}) -> {results.replace('W', _CLASS + 'Work')}"
         function = {"monitored_barrier_": _monitored_barrier, "check_for_nan": _check_for_nan}.get(name)
         function = function or _function(name, parse_schema(text), method, options, members)
-        defined_packets["c10d", name] = _Packet(name, text, function)
+        defined_packets["c10d", name] = _Packet(text, function)
+    for text, function in _FUNCTIONAL.items():
+        packet = _Packet(f"_c10d_functional::{text}", function)
+        defined_packets["_c10d_functional", packet.__name__] = packet
 
 
 # --- calls of groups' methods, seen by modes ---

@@ -9,7 +9,8 @@ from .._api import DTensor
 __all__ = ["CommDebugMode"]
 
 # Calls of groups that move no data among all ranks.
-_UNCOUNTED = ("barrier", "monitored_barrier_", "check_for_nan", "send", "recv_", "recv_any_source_")
+_UNCOUNTED = ("barrier", "monitored_barrier_", "check_for_nan", "send", "recv_", "recv_any_source_", "isend", "irecv", "batch_p2p_ops",
+              "wait_tensor")
 
 
 class CommDebugMode(TorchDispatchMode):
@@ -38,7 +39,7 @@ class CommDebugMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         packet = func.overloadpacket
-        if func.namespace == "_c10d_functional" and func._opname != "wait_tensor" or func.namespace == "c10d" and func._opname not in _UNCOUNTED:
+        if func.namespace in ("_c10d_functional", "c10d") and func._opname not in _UNCOUNTED:
             self._count(packet)
         return func(*args, **(kwargs or {}))
 
