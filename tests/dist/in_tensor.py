@@ -9,6 +9,7 @@ import warnings
 import cresset as torch
 import cresset.distributed as dist
 from cresset import nn
+from cresset.distributed._state_dict_utils import _distribute_tensors
 from cresset.distributed.device_mesh import DeviceMesh, init_device_mesh
 from cresset.distributed.tensor import (DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, empty, full, ones, rand,
                                         randn, zeros)
@@ -134,6 +135,22 @@ def values(rank, size):
     net = nn.Linear(4, 3)
     distribute_module(net, mesh)
     assert all(isinstance(v, DTensor) for v in net.state_dict().values())
+
+
+def filled_from_whole_tensors(rank, size):
+    """_distribute_tensors of state dicts: parts of whole tensors, also in DTensors without elements."""
+    mesh, key_of_other = init_device_mesh("cpu", (size,)), torch.ones(1)
+    wholes = {"even": numbers(2 * size, 2), "uneven": numbers(size + 1, 3), "one": numbers(1, 2), "columns": numbers(3, size)}
+    for meta in (False, True):
+        places = {k: [Shard(1 if k == "columns" else 0)] for k in wholes}
+        own = {k: distribute_tensor(torch.zeros_like(v), mesh, places[k]) for k, v in wholes.items()}
+        own = {k: v.to("meta") for k, v in own.items()} if meta else own
+        state = {"other": key_of_other, **{k: [own[k], whole] for k, whole in wholes.items()}}
+        _distribute_tensors(state, [*wholes, "other", "absent"], "cpu")
+        assert state["other"] is key_of_other and set(state) == {"other", *wholes}
+        for k, whole in wholes.items():
+            assert torch.equal(state[k].full_tensor(), whole) and state[k].placements == tuple(places[k]), k
+            assert state[k].shape == whole.shape and state[k].stride() == whole.stride() and (meta or state[k] is own[k]), k
 
 
 def clipped_gradients(rank, size):

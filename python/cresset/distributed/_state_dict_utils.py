@@ -8,6 +8,7 @@ from . import distributed_c10d as dist
 from .checkpoint._nested_dict import flatten_state_dict as _flatten_state_dict  # noqa: F401
 from .checkpoint._nested_dict import unflatten_state_dict as _unflatten_state_dict  # noqa: F401
 from .tensor import DTensor
+from .tensor._utils import compute_local_shape_and_global_offset
 
 
 class CompanionMismatch(Exception):
@@ -83,6 +84,24 @@ def _check_state_dict_similarity(state_dict, compared_state_dict):
     except CompanionMismatch:
         return False
     return True
+
+
+def _distribute_tensors(local_state_dict, keys, device, pg=None):
+    """Makes a DTensor of each pair (a DTensor, the whole tensor): the first with the elements of the second, or a new one where
+    the first is on device meta."""
+    for key in keys:
+        pair = local_state_dict.get(key)
+        if pair is None or isinstance(pair, cresset.Tensor):
+            continue
+        own, whole = pair
+        sizes, offsets = compute_local_shape_and_global_offset(whole.shape, own.device_mesh, own.placements)
+        part = whole[tuple(slice(at, at + n) for at, n in zip(offsets, sizes))].detach()
+        if own.is_meta:
+            own = DTensor.from_local(part.clone(), own.device_mesh, own.placements, shape=own.shape, stride=own.stride())
+        else:
+            with cresset.no_grad():
+                own.to_local().copy_(part)
+        local_state_dict[key] = own
 
 
 def _broadcast_state_dict(full_state_dict, local_state_dict, device, pg=None, strict=False, cpu_offload=False):
