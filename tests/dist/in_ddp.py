@@ -181,9 +181,12 @@ def unused_parameters(rank, size):
         raise AssertionError("no error")
     model = DDP(Branches())
     F.cross_entropy(model(x[rank::size], True)["out"], y[rank::size]).backward()
+    assert "has_error" not in model._get_ddp_logging_data()
     try:
         model(x[rank::size], True)
     except RuntimeError as error:
+        facts = model._get_ddp_logging_data()
+        assert facts["has_error"] == 1 and facts["error"] == str(error)
         assert "Expected to have finished reduction in the prior iteration" in str(error)
         assert "did not receive grad for rank" in str(error)
     else:

@@ -350,7 +350,11 @@ class DistributedDataParallel(Module):
 
     def forward(self, *inputs, **kwargs):
         """Calls the module."""
-        inputs, kwargs = self._pre_forward(*inputs, **kwargs)
+        try:
+            inputs, kwargs = self._pre_forward(*inputs, **kwargs)
+        except RuntimeError as error:
+            self._last_error = str(error)
+            raise
         return self._post_forward(self._call_module(inputs, kwargs))
 
     def parts(self, *tensors):
@@ -487,7 +491,11 @@ class DistributedDataParallel(Module):
             if self.reducer.rebuilt:
                 facts.update(rebuilt_bucket_sizes=self._bucket_sizes(), rebuilt_per_bucket_param_indices=", ".join(
                     " ".join(map(str, self.reducer.members(i))) for i in range(count)))
+        if self._last_error is not None:
+            facts.update(has_error=1, error=self._last_error)
         return facts
+
+    _last_error = None  # of the reduction that the last forward was to wait for
 
     def _bucket_sizes(self):
         members = [[self._parameters_list[k] for k in self.reducer.members(i)] for i in range(self.reducer.bucket_count)]
