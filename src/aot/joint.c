@@ -15,6 +15,7 @@ typedef struct {
     bool plain;  /* true: no gradients */
     bool copies; /* those that autograd makes before a write are calls of the graph */
     bool hidden; /* see joint_new */
+    bool *has; /* by wanted gradient: whether the replay of the graph with its writes has it */
 } replay;
 
 /* --- fakes --- */
@@ -102,6 +103,19 @@ static cr_status joint_run_backward(replay *x)
     return x->roots && x->wanted ? cr_backward(&call, x->gradient) : CR_OK;
 }
 
+/* Gradients that pass only through writes without elements, which the functional form lacks. */
+static cr_status make_zeros(replay *x)
+{
+    for (int k = 0; k < x->wanted; k++) {
+        cr_value result, arg[CR_MAX_ARGS] = {cr_of_tensor(x->leaf[k])};
+        if (x->gradient[k] || !x->has[k])
+            continue;
+        CR_TRY(cr_call_named("zeros_like", arg, 1, &result));
+        x->gradient[k] = result.t;
+    }
+    return CR_OK;
+}
+
 /* --- the whole --- */
 
 static cr_status record_all(replay *x)
@@ -111,7 +125,11 @@ static cr_status record_all(replay *x)
         return CR_OK;
     CR_TRY(make_cotangents(x));
     cr_recorder_at(x->r, "backward");
-    return joint_run_backward(x);
+    CR_TRY(joint_run_backward(x));
+    CR_TRY(make_zeros(x));
+    for (int k = 0; k < x->wanted; k++)
+        x->has[k] = x->gradient[k];
+    return CR_OK;
 }
 
 /* Fails for a meta constant: an operator made this tensor without a call, so the graph cannot
@@ -173,9 +191,10 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     return CR_OK;
 }
 
-/* Sets *hidden when the backward pass reads a tensor that no call made. */
+/* Sets *hidden when the backward pass reads a tensor that no call made.  `has`: see replay;
+ * false for all inputs in the first replay. */
 static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *reached,
-                           bool plain, bool copies, bool *hidden)
+                           bool plain, bool copies, bool *hidden, bool *has)
 {
     size_t in = (size_t)g->input_count, outs = (size_t)g->body->output_count;
     cr_tensor **room = cr_alloc_zero((3 * in + 3 * outs + 1) * sizeof *room);
@@ -184,7 +203,8 @@ static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *rea
                 .outputs = (int)outs,
                 .reached = reached,
                 .plain = plain,
-                .copies = copies};
+                .copies = copies,
+                .has = has};
     cr_status st = room ? cr_recorder_new(&x.r, true) : CR_MEMORY;
 
     *out = (cr_aot_joint){0};
@@ -236,16 +256,17 @@ static bool joint_has_no_grad_nodes(const cr_graph *g)
 cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached)
 {
     const cr_graph *functional = g;
-    bool hidden = false;
-    cr_status st = joint_new(out, g, reached, false, false, &hidden);
+    bool hidden = false, *has = cr_alloc_zero((size_t)g->input_count + 1);
+    cr_status st = has ? joint_new(out, g, reached, false, false, &hidden, has) : CR_MEMORY;
 
-    if (!hidden)
-        return st;
-    if (!joint_has_no_grad_nodes(g) &&
+    if (hidden && !joint_has_no_grad_nodes(g) &&
         !cr_session_run(g->session, joint_functional, &functional) &&
         !cr_graph_writes(functional))
-        return joint_new(out, functional, reached, false, false, &hidden);
-    return joint_new(out, g, reached, false, true, &hidden);
+        st = joint_new(out, functional, reached, false, false, &hidden, has);
+    else if (hidden)
+        st = joint_new(out, g, reached, false, true, &hidden, has);
+    cr_free(has);
+    return st;
 }
 
 cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g)
@@ -257,7 +278,7 @@ cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g)
 {
     bool hidden;
 
-    return joint_new(out, g, NULL, true, false, &hidden);
+    return joint_new(out, g, NULL, true, false, &hidden, NULL);
 }
 
 void cr_aot_joint_drop(cr_aot_joint *j)

@@ -39,3 +39,24 @@ def test_dims_of_a_tensor_without_elements_may_have_any_product():
     x = torch.zeros(1, 0, 1, 1).expand(3, 0, 2**40, 2**40)
     for reduced in (x.sum((2, 3)), x.mean((2, 3)), x.var((2, 3)), x.prod(2), x.amax((2, 3))):
         assert reduced.shape[:2] == (3, 0) and not reduced.numel()
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_gradients_through_writes_without_elements(dynamic):
+    """A program reads saved values that the call overwrites, and inputs reach results through written parts only."""
+    writes = {"slice": lambda v, a: v[:, ::2].copy_(a[:, ::2]), "part": lambda v, a: v[:0].copy_(a[:0]),
+              "all": lambda v, a: v.copy_(a), "add": lambda v, a: v[:0].add_(a[:0])}
+    for name, write in writes.items():
+        def f(a, b):
+            v = b + 0
+            write(v, a)
+            return -(b * 3 * v.floor().sum(0)) + v.exp()
+
+        compiled = torch.compile(f, dynamic=dynamic)
+        for sizes in ((3, 4), (3, 4), (0, 4), (0, 4), (0, 4), (3, 0), (3, 0), (3, 0), (4, 4)):
+            gradients = []
+            for function in (f, compiled):
+                a, b = (torch.arange(1. * sizes[0] * sizes[1]).view(sizes).requires_grad_() for _ in "ab")
+                function(a, b).sum().backward()
+                gradients.append([x.grad if x.grad is None else (x.grad.shape, x.grad.tolist()) for x in (a, b)])
+            assert gradients[0] == gradients[1], (name, sizes)
