@@ -435,3 +435,43 @@ def test_running_statistics_of_steps_with_other_batch_sizes(dynamic):
         compiled(x, torch.arange(n) % 3)
         wanted = np.asarray(before) * .9 + x.numpy().var(0, ddof=1) * .1
         np.testing.assert_allclose(m.running_var.numpy(), wanted, rtol=1e-5)
+
+
+def test_steps_of_further_sizes_leave_out_the_search_for_a_recording(monkeypatch):
+    """A training step fixes its sizes.  Calls of other sizes are deferred at once; one with another flag is recorded."""
+    from cresset._dynamo.capture import Compiler
+    missed, miss = [], Compiler.miss
+    monkeypatch.setattr(Compiler, "miss", lambda self, compiled, args, kwargs: missed.append(args) or miss(self, compiled, args, kwargs))
+    nets = [nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+
+    def step(net):
+        optimizer = torch.optim.SGD(net.parameters(), lr=.1, momentum=.9)
+
+        def run(x, y, doubled):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y) * (2 if doubled else 1)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        return run
+
+    eager, compiled = step(nets[0]), torch.compile(step(nets[1]))
+
+    def call(rows, doubled=False):
+        x, y = torch.arange(rows * 4.).view(rows, 4).sin(), torch.arange(rows) % 3
+        assert eager(x, y, doubled).item() == compiled(x, y, doubled).item()
+
+    for rows in (8, 8, 8, 5, 6, 7, 9):
+        call(rows)
+    count = len(missed)
+    for rows in (6, 7, 10, 11, 8, 12):
+        call(rows)
+    assert len(missed) == count
+    call(8, True)
+    assert len(missed) == count + 1
+    for name, value in nets[0].state_dict().items():
+        assert value.equal(nets[1].state_dict()[name]), name
+    with torch.compiler.set_stance("fail_on_recompile"):
+        with pytest.raises(RuntimeError, match="recompile"):
+            compiled(torch.ones(13, 4), torch.zeros(13, dtype=torch.int64), False)

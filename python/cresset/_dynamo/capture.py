@@ -57,7 +57,7 @@ class Compiler:
         self.given_name = self.limit = None
         self.of_tensors = None  # the same function of tensors, compiled, once it was called with NumPy's arrays
         self.attempts = self.deferred = 0  # calls recorded in vain; calls deferred before the first recording
-        self.refusal, self.said_limit, self.sizes_are_fixed = None, False, False
+        self.refusal, self.said_limit = None, False
         self.place = None  # the instruction that the refusal is about, a places.Place
         self.flushes = {}  # by (code, instruction, whether only a call needed it): the first flush inside of a call
         self.records = []  # (Walk, CompiledEntry)
@@ -189,12 +189,12 @@ class Compiler:
         """Whether the call fits no recording because of its sizes, and a backward pass fixed sizes that vary.
         Deferred calls have one program for all sizes."""
         fixed = [record for record in self.records if record[0].fixed]
-        if not fixed and not self.sizes_are_fixed:
+        if not fixed and not compiled._sizes_fixed:
             return False
         failed = [(walk, entry.fails(args, kwargs)) for walk, entry in self.records]
         if any(found and (found[0] < 0 or walk.nodes[found[0]][3] != "tensor") for walk, found in failed):
             return False
-        self.sizes_are_fixed = True
+        compiled._sizes_fixed = True
         if fixed and len(self.records) > 1:
             self.records.remove(fixed[0])
             compiled._entries.remove(fixed[0][1])
@@ -885,8 +885,9 @@ def set_stance(stance, backend):
     global _stance, _forced_backend
     before = _stance, _forced_backend
     _C._force_eager(stance == "force_eager")
-    if backend is not _forced_backend:
-        for compiled in _alive():
+    for compiled in _alive():
+        compiled._sizes_fixed = False
+        if backend is not _forced_backend:
             compiled._compiler.use_backend(compiled, _forced_backend, backend)
     _stance, _forced_backend = stance, backend
     return before
@@ -901,13 +902,12 @@ def reset():
     for compiled in _alive():
         compiler = compiled._compiler
         compiled._entries.clear()
-        compiled._off = compiled._failed = False
+        compiled._off = compiled._failed = compiled._sizes_fixed = False
         compiler.seconds = 0.
         for seen in (compiler.records, compiler.recompilations, compiler.parts, compiler.alike, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
                      compiler.varying):
             seen.clear()
         compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False
-        compiler.sizes_are_fixed = False
         compiler.by_string, compiler.imported, compiler.ran = set(), set(), None
         compiler.library_names, compiler.plain_only = set(), False
         compiler.flushes.clear()

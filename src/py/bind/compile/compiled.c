@@ -494,6 +494,7 @@ typedef struct {
     cr_tensor **input;
     cr_scalar *number;
     cr_compiled_call *call; /* NULL: the runner is a Python callable */
+    bool misfits;           /* set when a tensor has other sizes, or another dtype */
     bool undone;            /* set when an operator raised and the run changed nothing */
 } match;
 
@@ -568,7 +569,9 @@ static bool entry_fits_call(entry *e, PyObject *const *args, Py_ssize_t position
     if (positional != e->positional || e->mode != mode_now() || !same_names(e->names, names) ||
         !e->guard)
         return false;
-    if (cr_guard_check(e->guard, args, positional, m->input, m->number) >= 0) {
+    int failed = cr_guard_check(e->guard, args, positional, m->input, m->number);
+    if (failed >= 0) {
+        m->misfits = cr_guard_misfits(e->guard, failed);
         cr_guard_release_all(e->guard);
         return false;
     }
@@ -815,7 +818,8 @@ done:
 typedef struct {
     PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *function, *miss, *entries, *dict, *weak;
-    bool off; /* true: nothing is recorded */
+    bool off;         /* true: nothing is recorded */
+    bool sizes_fixed; /* true: calls that other tensors keep from all entries are deferred */
     cr_py_deferral deferral;
 } function;
 
@@ -859,14 +863,14 @@ static bool may_run_again(const match *m)
     return true;
 }
 
-/* Sets *fitted when the entry serves the call, and *eager when the plain function must run
- * instead. */
+/* Sets *fitted when the entry serves the call, *eager when the plain function must run instead,
+ * and clears *misfits unless a tensor is why it does not serve it. */
 static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positional,
-                           PyObject *names, bool *fitted, bool *eager)
+                           PyObject *names, bool *fitted, bool *eager, bool *misfits)
 {
     cr_tensor *few[2 * FEW];
     cr_scalar few_numbers[FEW];
-    match m = {few, few_numbers, NULL, false};
+    match m = {few, few_numbers, NULL, false, false};
     PyObject *out = NULL;
 
     *fitted = false;
@@ -878,6 +882,7 @@ static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positiona
         *fitted = entry_fits_call(e, args, positional, names, &m);
         if (*fitted)
             out = entry_run(e, &m);
+        *misfits = *misfits && m.misfits;
         *eager = *fitted && !out && may_run_again(&m);
     } else {
         PyErr_NoMemory();
@@ -910,16 +915,18 @@ static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagge
             return PyObject_Vectorcall(f->function, args, flagged, names);
         return call_plain(f, args, flagged, names);
     }
+    bool misfits = f->sizes_fixed && !f->deferral.at_once && PyList_GET_SIZE(f->entries);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
         bool fitted, eager = false;
         PyObject *out = try_entry((entry *)PyList_GET_ITEM(f->entries, i), args, positional,
-                                  names, &fitted, &eager);
+                                  names, &fitted, &eager, &misfits);
         if (eager)
             return PyObject_Vectorcall(f->function, args, flagged, names);
         if (fitted || PyErr_Occurred())
             return out;
     }
-    return call_miss(f, args, positional, names);
+    return misfits ? call_plain(f, args, flagged, names)
+                   : call_miss(f, args, positional, names);
 }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -1044,14 +1051,15 @@ static PyObject *function_watched(PyObject *x, PyObject *const *args, Py_ssize_t
     return cr_py_watched_call(&f->deferral, f->function, args, (size_t)positional, names);
 }
 
-/* measured() -> (deferred calls, flushes inside of them, seconds of a call that runs at once,
- * and of a deferred one; 0: not measured) */
+/* measured() -> (deferred calls, flushes inside of them, and for the last call's sizes the
+ * seconds of a call that runs at once, and of a deferred one; 0: not measured) */
 static PyObject *function_measured(PyObject *x, PyObject *unused)
 {
     const cr_py_deferral *d = &((function *)x)->deferral;
 
     (void)unused;
-    return Py_BuildValue("(IIdd)", d->deferred, d->broken, d->seconds[0], d->seconds[1]);
+    return Py_BuildValue("(IIdd)", d->deferred, d->broken, d->now ? d->now->seconds[0] : 0.,
+                         d->now ? d->now->seconds[1] : 0.);
 }
 
 static PyMethodDef function_methods[] = {
@@ -1092,6 +1100,8 @@ static PyMemberDef function_members[] = {
     {"_entries", T_OBJECT_EX, offsetof(function, entries), READONLY,
      "The function's recordings."},
     {"_off", T_BOOL, offsetof(function, off), 0, "True: no call is recorded."},
+    {"_sizes_fixed", T_BOOL, offsetof(function, sizes_fixed), 0,
+     "True: calls that other tensors keep from all recordings are deferred."},
     {"_at_once", T_BOOL, offsetof(function, deferral.at_once), 0, "True: no call is deferred."},
     {"_failed", T_BOOL, offsetof(function, deferral.failed), 0,
      "True: `_flushed` has raised, and all calls are deferred."},

@@ -12,53 +12,91 @@ enum { FIRST = 4, SOON = 16, LATE = 1024 };
 static CR_THREAD int calls; /* of compiled functions that the thread is in */
 
 /* --- the faster way --- */
-static void note_time(double *mean, double took)
+/* The least time of late: other work on the machine makes single calls much slower. */
+static void note_time(double *least, double took)
 {
-    *mean = *mean <= 0 || took < *mean ? took : *mean + 0.25 * (took - *mean);
+    double most = 1.1 * *least;
+
+    *least = *least <= 0 || took < most ? took : most;
 }
 
 /* The time of the last call is known when the next one begins.  A call of another thread is
  * left out, because each thread has a clock. */
 static void close_last(cr_py_deferral *d)
 {
-    double since = cr_defer_clock() - d->mark, *now = &d->seconds[d->way],
-           *other = &d->seconds[!d->way];
+    cr_py_timing *t = d->now;
+    double since = cr_defer_clock() - d->mark;
     bool known = d->open && d->thread == &calls;
 
     d->open = false;
     if (!known)
         return;
-    note_time(&d->seconds[d->last], d->took + (since > 0 ? since : 0));
-    if (*now <= 0 || *other <= 0)
+    note_time(&t->seconds[d->last], d->took + (since > 0 ? since : 0));
+    double now = t->seconds[t->way], other = t->seconds[!t->way];
+    if (now <= 0 || other <= 0)
         return;
-    bool tried = d->last != d->way;
-    if (*other < 0.95 * *now) {
-        d->way = !d->way;
-        d->gap = SOON;
+    bool tried = d->last != t->way;
+    if (other < 0.95 * now) {
+        t->way = !t->way;
+        t->gap = SOON;
     } else if (tried) {
-        d->gap = d->gap < SOON ? SOON : d->gap < LATE ? 2 * d->gap : LATE;
+        t->gap = t->gap < SOON ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
     } else {
         return;
     }
-    d->next = d->ran + d->gap;
+    t->next = t->ran + t->gap;
 }
 
-static bool defers_now(const cr_py_deferral *d)
+static bool defers_now(const cr_py_deferral *d, const cr_py_timing *t)
 {
-    if (d->failed || d->strict)
+    if (d->failed || d->strict || d->ran < FIRST)
         return true;
-    if (d->ran < FIRST + 2)
-        return d->ran != FIRST;
-    return d->ran == d->next ? !d->way : d->way;
+    if (t->seconds[t->way] > 0 && (t->seconds[!t->way] <= 0 || t->ran == t->next))
+        return !t->way;
+    return t->way;
 }
 
 static void open_next(cr_py_deferral *d, bool way, double took)
 {
+    d->now->ran++;
     d->open = d->ran++ >= FIRST;
     d->last = way;
     d->took = took;
     d->thread = &calls;
     d->mark = cr_defer_clock();
+}
+
+/* --- sizes --- */
+
+static uint64_t add_sizes(uint64_t hash, PyObject *x)
+{
+    if (cr_py_is_tensor(x)) {
+        const cr_tensor *t = cr_py_tensor_of(x);
+        for (int d = 0; d < t->ndim; d++)
+            hash = (hash ^ (uint64_t)t->size[d]) * 0x9E3779B97F4A7C15u;
+        return (hash ^ t->ndim) * 0x9E3779B97F4A7C15u;
+    }
+    if (PyList_CheckExact(x) || PyTuple_CheckExact(x))
+        for (Py_ssize_t i = 0; i < Py_SIZE(x); i++) {
+            PyObject *item =
+                PyList_CheckExact(x) ? PyList_GET_ITEM(x, i) : PyTuple_GET_ITEM(x, i);
+            hash = cr_py_is_tensor(item) ? add_sizes(hash, item) : hash;
+        }
+    return hash;
+}
+
+/* The measurements for the sizes of the arguments.  Sizes that take the place of others begin
+ * with the way of the last call. */
+static cr_py_timing *timing_of(cr_py_deferral *d, PyObject *const *args, Py_ssize_t count)
+{
+    uint64_t hash = 0;
+
+    for (Py_ssize_t i = 0; i < count; i++)
+        hash = add_sizes(hash, args[i]);
+    cr_py_timing *t = &d->timing[hash >> 32 & (CR_PY_TIMINGS - 1)];
+    if (t->sizes != hash)
+        *t = (cr_py_timing){.sizes = hash, .way = d->now && d->now->way};
+    return t;
 }
 
 /* --- a call --- */
@@ -167,7 +205,9 @@ static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *
         return cr_py_raise(st);
     cr_defer_backward = false;
     close_last(d);
-    bool way = defers_now(d);
+    Py_ssize_t count = PyVectorcall_NARGS(flagged) + (names ? PyTuple_GET_SIZE(names) : 0);
+    d->now = timing_of(d, args, count);
+    bool way = defers_now(d, d->now);
     double start = cr_seconds();
     d->deferred += way;
     PyObject *out = way ? call_in_region(d, f, args, flagged, names)

@@ -4,8 +4,18 @@
 
 #include "py/bind/bind.h"
 
-/* Measurements of one function: how long its calls take when they are deferred and when they
- * run at once, with the backward passes and flushes between one call and the next. */
+/* Measurements of a function's calls with certain sizes: how long they take when they are
+ * deferred and when they run at once, with the backward passes and flushes between one call and
+ * the next. */
+typedef struct {
+    uint64_t sizes;     /* hash of the arguments' sizes */
+    double seconds[2];  /* by way: 0 at once, 1 deferred; 0: not measured */
+    bool way;           /* the faster one */
+    unsigned gap, next; /* the other one is tried at call `next` */
+    unsigned ran;       /* calls */
+} cr_py_timing;
+
+enum { CR_PY_TIMINGS = 16 };
 typedef struct {
     bool at_once;                   /* calls are not deferred */
     bool failed;                    /* `flushed` raised: all are deferred, none is recorded */
@@ -13,13 +23,12 @@ typedef struct {
     PyObject *flushed;              /* called with the flushes inside of a call, or NULL */
     unsigned how;                   /* flags of the programs (compile/how.h) */
     unsigned ran, deferred, broken; /* calls; deferred ones; those with flushes inside */
-    double seconds[2];              /* by way: 0 at once, 1 deferred; 0: not measured */
-    bool way;                       /* the faster one */
-    unsigned gap, next;             /* the other one is tried at call `next` */
-    bool open;                      /* the last call's time may still grow: */
-    bool last;                      /* its way, */
-    const void *thread;             /* the thread that made it, */
-    double took, mark;              /* its seconds, and the thread's clock at its end */
+    cr_py_timing timing[CR_PY_TIMINGS]; /* by hash */
+    cr_py_timing *now;                  /* of the last call */
+    bool open;                          /* the last call's time may still grow: */
+    bool last;                          /* its way, */
+    const void *thread;                 /* the thread that made it, */
+    double took, mark;                  /* its seconds, and the thread's clock at its end */
 } cr_py_deferral;
 
 /* Calls `f`.  The slower way is tried again now and then.  Results with a history wait after

@@ -952,6 +952,11 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
 
 PyObject *cr_guard_failed(const cr_guard *g) { return g->failed; }
 
+bool cr_guard_misfits(const cr_guard *g, int i)
+{
+    return g->at[i].check == IS_TENSOR && g->failed && cr_py_is_tensor(g->failed);
+}
+
 PyObject *cr_guard_object(const cr_guard *g, int i) { return g->at[i].seen; }
 
 bool cr_guard_is_input(const cr_guard *g, int i)

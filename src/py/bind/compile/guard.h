@@ -66,6 +66,8 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
 /* The object that failed in the last check, NULL when it was missing.  Borrowed, valid until
  * other Python code runs. */
 PyObject *cr_guard_failed(const cr_guard *g);
+/* Whether node i failed in the last check because a tensor is not like the recorded one. */
+bool cr_guard_misfits(const cr_guard *g, int i);
 /* The object of a node after a successful check; borrowed. */
 PyObject *cr_guard_object(const cr_guard *g, int node);
 /* True when the tensor of the node is an input. */
