@@ -23,6 +23,14 @@ typedef struct {
 
 /* --- inputs --- */
 
+/* Calls that wait read what the input has now, and may make what the run reads. */
+static cr_status settle_input(cr_tensor *t, bool written)
+{
+    if (written && !t->layout && !t->storage->device.fake)
+        CR_TRY(cr_defer_before_write(t->storage));
+    return cr_defer_settle(t);
+}
+
 static cr_status take_inputs(const machine *m, cr_tensor *const *input)
 {
     const cr_program_steps *p = m->p;
@@ -31,7 +39,7 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
         if (CR_UNLIKELY(!cr_tensor_is_of(input[i], m->sizes->input[i])))
             return cr_refuse_tensor(p->g->input[i], input[i], "the program");
         if (CR_UNLIKELY(input[i]->stages & CR_STAGE_BIT(DEFER) || atomic_load(&cr_defer_live)))
-            CR_TRY(cr_defer_settle(input[i]));
+            CR_TRY(settle_input(input[i], p->writes));
         m->slot[i] = input[i];
     }
     if (p->constants.len)

@@ -356,6 +356,7 @@ static void build(cr_session *s, void *context)
     p->values = p->g->values;
     p->stands_for = CR_NEW_N(s, cr_gvalue *, p->g->values);
     p->inputs = (uint32_t)p->g->input_count;
+    p->writes = cr_graph_writes(p->g);
     p->steps.cap = p->g->body->len;
     p->steps.at = CR_NEW_N(s, cr_step, p->steps.cap);
     add_block(p, p->g->body);

@@ -125,6 +125,7 @@ typedef struct cr_program_steps {
     const cr_graph *g; /* the graph that runs */
     unsigned how;      /* cr_how */
     bool varies;       /* runs for other sizes, too */
+    bool writes;       /* a tensor, which may be an input */
     /* Number of threads that the layouts are for.  0: plain layouts, for any number.
      * CR_CALLS_ONLY: operator calls only, because autocast has to see them. */
     int threads;

@@ -12,6 +12,7 @@
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/profile.h"
+#include "tensor/sparse.h"
 #include "tensor/trace.h"
 #include <string.h>
 
@@ -128,8 +129,15 @@ static void before_write(cr_tensor *t, void *context)
 {
     cr_status *st = context;
 
-    if (!*st && !t->layout && !t->storage->device.fake)
+    if (t->layout) {
+        const cr_sparse *parts = cr_sparse_of(t);
+        if (parts->compressed)
+            before_write(parts->compressed, context);
+        before_write(parts->indices, context);
+        before_write(parts->values, context);
+    } else if (!*st && !t->storage->device.fake) {
         *st = cr_defer_before_write(t->storage);
+    }
 }
 
 /* Runs a call whose arguments have their bytes, and the calls that it makes. */

@@ -5,6 +5,7 @@
  * failed keeps the error, and raises it whenever it is read. */
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
+#include "tensor/sparse.h"
 #include "tensor/trace.h"
 #include <stdio.h>
 #include <string.h>
@@ -547,9 +548,19 @@ cr_status cr_defer_settle_storage(cr_storage *s)
     return st == CR_MEMORY && !root->chunk && root->size ? st : CR_OK;
 }
 
+static cr_status settle_parts(const cr_sparse *parts)
+{
+    if (parts->compressed)
+        CR_TRY(cr_defer_settle(parts->compressed));
+    CR_TRY(cr_defer_settle(parts->indices));
+    return cr_defer_settle(parts->values);
+}
+
 cr_status cr_defer_settle(cr_tensor *t)
 {
-    if (t->layout || t->storage->device.fake)
+    if (t->layout)
+        return settle_parts(cr_sparse_of(t));
+    if (t->storage->device.fake)
         return CR_OK;
     CR_TRY(cr_defer_settle_storage(t->storage));
     if (t->stages & CR_STAGE_BIT(DEFER)) {

@@ -17,6 +17,9 @@ from typing import Dict, List, Optional, Tuple
 import cresset.nn.functional as F
 
 
+pytestmark = pytest.mark.records("calls that wait run no programs of TorchScript calls")
+
+
 @pytest.fixture(autouse=True)
 def always():
     was = torch._C._script_programs(2)
