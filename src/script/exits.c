@@ -189,6 +189,23 @@ static exit_pair exit_guard(exits *x, cr_sblock *b, const exit_pair *p, cr_snode
     return exit_if(x, n);
 }
 
+static cr_svalue *exit_result(cr_snode *with, cr_svalue *v)
+{
+    cr_sblock_output(with->block[0], v);
+    return cr_snode_output(with, NULL, v->type);
+}
+
+static exit_pair exit_with(exits *x, cr_snode *n)
+{
+    exit_pair p = exit_block(x, n->block[0]);
+
+    if (exit_status_of(x, &p) == EXIT_MAYBE)
+        p.exited = exit_result(n, p.exited);
+    for (int i = 0; i < p.count; i++)
+        p.value[i] = exit_result(n, p.value[i]);
+    return p;
+}
+
 static exit_pair exit_node(exits *x, cr_snode *n)
 {
     exit_pair p = {x->no, 0, NULL};
@@ -208,7 +225,7 @@ static exit_pair exit_node(exits *x, cr_snode *n)
         return p;
     case CR_SPRIM_IF: return exit_if(x, n);
     case CR_SPRIM_LOOP: return exit_loop(x, n);
-    case CR_SPRIM_WITH: return exit_block(x, n->block[0]);
+    case CR_SPRIM_WITH: return exit_with(x, n);
     case CR_SPRIM_FORK: exit_block(x, n->block[0]); return p;
     default: return p;
     }
@@ -381,6 +398,77 @@ static void join_ifs(joined *j, cr_sblock *b)
 
 /* --- with --- */
 
+/* While exits are removed, a part of the body of a `with` may become a branch, so the values of
+ * the body that are read behind it are results of the node. */
+typedef struct {
+    cr_sgraph *g;
+    struct {
+        size_t len, cap;
+        cr_svalue **at; /* by the id of a value: the result that stands for it, or NULL */
+    } result;
+} with_results;
+
+/* The `with` whose body makes the value; NULL: none. */
+static cr_snode *with_of(const cr_svalue *v)
+{
+    cr_snode *with = v->by ? v->by->owner->by : NULL;
+
+    return with && with->prim == CR_SPRIM_WITH ? with : NULL;
+}
+
+static cr_svalue *with_result(with_results *w, cr_snode *with, cr_svalue *v)
+{
+    while (w->result.len <= v->id)
+        CR_PUSH(w->g->session, &w->result, NULL);
+    if (!w->result.at[v->id]) {
+        cr_sblock_output(with->block[0], v);
+        w->result.at[v->id] = cr_snode_output(with, v->name, v->type);
+    }
+    return w->result.at[v->id];
+}
+
+/* The value as it is read here; `begin` of a `with` is 1 while its body is visited. */
+static cr_svalue *with_read(with_results *w, cr_svalue *v)
+{
+    for (cr_snode *with; (with = with_of(v)) && !with->begin;)
+        v = with_result(w, with, v);
+    return v;
+}
+
+static void give_withs_results(with_results *w, cr_sblock *b)
+{
+    for (cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->input_count; i++)
+            cr_snode_set_input(n, i, with_read(w, n->input[i]));
+        for (int i = 0; i < n->block_count; i++) {
+            n->begin = n->prim == CR_SPRIM_WITH && !i ? 1 : n->begin;
+            give_withs_results(w, n->block[i]);
+            n->begin = n->prim == CR_SPRIM_WITH ? 0 : n->begin;
+        }
+    }
+    for (int i = 0; i < b->output_count; i++)
+        cr_sblock_set_output(b, i, with_read(w, b->output[i]));
+}
+
+static cr_svalue *with_made(cr_svalue *v)
+{
+    while (v->by && v->by->prim == CR_SPRIM_WITH)
+        v = v->by->block[0]->output[v->index];
+    return v;
+}
+
+static void take_withs_results(cr_sblock *b)
+{
+    for (cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->input_count; i++)
+            cr_snode_set_input(n, i, with_made(n->input[i]));
+        for (int i = 0; i < n->block_count; i++)
+            take_withs_results(n->block[i]);
+    }
+    for (int i = 0; i < b->output_count; i++)
+        cr_sblock_set_output(b, i, with_made(b->output[i]));
+}
+
 static void flatten_withs(cr_sblock *b)
 {
     for (cr_snode *n = b->first, *next; n; n = next) {
@@ -389,6 +477,7 @@ static void flatten_withs(cr_sblock *b)
             flatten_withs(n->block[i]);
         if (n->prim != CR_SPRIM_WITH)
             continue;
+        cr_sblock_clear_outputs(n->block[0]);
         cr_sblock_inline(n->block[0], n);
         cr_sblock_inline(n->block[1], n);
         cr_snode_remove(n);
@@ -397,8 +486,10 @@ static void flatten_withs(cr_sblock *b)
 
 void cr_spass_exits(cr_sgraph *g)
 {
+    give_withs_results(&(with_results){.g = g}, g->body);
     exits_of_kind(g, CR_SPRIM_CONTINUATION);
     exits_of_kind(g, CR_SPRIM_RETURN);
     join_ifs(&(joined){0}, g->body);
+    take_withs_results(g->body);
     flatten_withs(g->body);
 }
