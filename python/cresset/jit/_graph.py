@@ -42,6 +42,16 @@ def _closing(text, start):
     raise RuntimeError(f"expected a closing bracket in {text!r}")
 
 
+def _sides(line):
+    """The results and the rest of a node's line; types of named tuples have ` = ` inside of brackets."""
+    depth = 0
+    for i, c in enumerate(line):
+        depth += (c in "([{") - (c in ")]}")
+        if not depth and line.startswith(" = ", i):
+            return line[:i], line[i + 3:]
+    return line, ""
+
+
 def _number(text):
     """The value of an attribute's text."""
     if text[:1] == "[":
@@ -358,7 +368,7 @@ class _Reader:
         raise RuntimeError("expected the results at the end of a graph's block")
 
     def node(self, line, block):
-        left, _, right = line.partition(" = ") if line.startswith("%") else ("", "", line.removeprefix("= "))
+        left, right = _sides(line) if line.startswith("%") else ("", line.removeprefix("= "))
         found = _KIND.match(right)
         if found is None:
             raise RuntimeError(f"expected an operator in {line!r}")

@@ -14,6 +14,7 @@ from ..serialization import _checked_path
 from ._graph import graph_with
 
 _named_tuples = {}
+recorders = []  # of the traces that are active, innermost last
 
 
 def _named_tuple(qualified, fields, values):
@@ -36,6 +37,8 @@ class LoadedMethod:
         self.name = self.__name__ = name
 
     def __call__(self, *args, **kwargs):
+        if recorders:
+            return recorders[-1].method_call(self._object, self.name, args, kwargs)
         return self._object.call(self.name, args, kwargs)
 
     @property
@@ -278,6 +281,7 @@ class RecursiveScriptModule(ScriptModule):
 
 
 LoadedModule = ScriptModule._inner = RecursiveScriptModule
+ScriptModule.__module__ = RecursiveScriptModule.__module__ = __package__ + "._script"
 
 
 class TracedModule(RecursiveScriptModule):

@@ -19,6 +19,7 @@ from cresset.overrides import TorchFunctionMode
 from .. import _C
 from .._ops import OpOverload
 from . import _frontend, _recursive
+from ._loaded import recorders as _current
 
 _PYTHON_VALUE = ("Converting a tensor to a Python {} might cause the trace to be incorrect. We can't record the data flow "
                  "of Python values, so this value will be treated as a constant in the future. This means that the trace "
@@ -37,7 +38,6 @@ _WARNINGS = {
             "change the number of iterations executed (and might lead to errors or silently give incorrect results).",
     **{name: _CONSTRUCTOR.format(name) for name in ("tensor", "as_tensor", "from_numpy")},
 }
-_current = []  # the recorders that are active, innermost last
 
 
 def recording():
@@ -70,7 +70,8 @@ class _Frame:
     def __init__(self, module, parent):
         self.module, self.parent = module, parent
         self.items = []  # calls and frames, in order
-        self.arguments = None  # of a compiled module
+        self.arguments = None  # of a compiled module's method, whose `object` is the program's
+        self.object, self.module_called = None, False
         self.results = []
         self.method = "forward"
 
@@ -371,27 +372,56 @@ class Recorder(TorchFunctionMode):
 
     def enter(self, module, args):
         """Begins the call of a module; False where the caller does not have it: what it does is then part of the caller."""
+        if self.frame.arguments is not None:
+            return False
         if not isinstance(module, cresset.jit.ScriptModule) and \
                 all(m is not module for m in (self.frame.module.modules() if self.frame.module is not None else ())):
             return False
         frame = _Frame(module, self.frame)
         if isinstance(module, cresset.jit.ScriptModule):
+            frame.object = module._c
             frame.arguments = [self.parts(a, exact=True) for a in args]
         self.frame.items.append(frame)
         self.frame = frame
         return True
 
+    def method_call(self, object, name, args, kwargs):
+        """A method of a compiled module.  `forward` inside of a call of the module is that call."""
+        frame = self.frame
+        if frame.arguments is not None or not object.is_module:
+            if frame.arguments is not None and frame.object == object and not frame.module_called:
+                frame.module_called = True
+                frame.arguments += self.named_parts(kwargs)
+            return object.call(name, args, kwargs)
+        self.frame = called = _Frame(None, frame)
+        called.object, called.method, called.module_called = object, name, True
+        called.arguments = [self.parts(a, exact=True) for a in args] + self.named_parts(kwargs)
+        try:
+            result = object.call(name, args, kwargs)
+        finally:
+            self.frame = frame
+        frame.items.append(called)
+        self.compiled_results(called, result)
+        return result
+
+    def named_parts(self, kwargs):
+        return [[f"{key}=", *self.parts(x, exact=True)] for key, x in kwargs.items()]
+
+    def compiled_results(self, frame, result):
+        _check_compiled_result(result)
+        frame.results, frame.several = self.results(result, self.frame.items.append)
+
     def leave(self, module, args, result):
         frame = self.frame
         self.frame = frame.parent
         if frame.arguments is not None:
-            frame.results, frame.several = self.results(result, self.frame.items.append)
+            self.compiled_results(frame, result)
 
     def script_call(self, function, args, kwargs, result):
+        _check_compiled_result(result)
         name = f"_function{len(self.scripted)}"
         self.scripted[name] = function
-        texts = [self.parts(x, exact=True) for x in args]
-        texts += [[f"{key}=", *self.parts(x, exact=True)] for key, x in kwargs.items()]
+        texts = [self.parts(x, exact=True) for x in args] + self.named_parts(kwargs)
         self.record(_listed(f"{name}(", ")", texts), result, effect=True)
 
 
@@ -399,6 +429,20 @@ _TAKE_TENSORS = {"add", "sub", "mul", "div"}  # calls of Python whose second arg
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
 _VIEWS = {"data": "detach", "H": "matrix_H"}
+
+
+_KINDS = {bool: "Bool", int: "Int", float: "Double", complex: "ComplexDouble", str: "String", cresset.device: "Device",
+          type(None): "None"}
+
+
+def _check_compiled_result(x):
+    """Refuses what a compiled function returned where it is no tensor: the trace would have it as a constant."""
+    if isinstance(x, (list, tuple, dict)):
+        for item in x.values() if isinstance(x, dict) else x:
+            _check_compiled_result(item)
+    elif type(x) in _KINDS:
+        raise RuntimeError(f"Tracer cannot set value trace for type {_KINDS[type(x)]}. Supported types are tensor, tensor list, "
+                           "and tuple of tensors.")
 
 
 def _operator_name(func):
@@ -647,10 +691,11 @@ class _Writer:
                     line = define(item.results) + (", = " if item.several else " = ") + line
                 body.append(line)
                 continue
-            path = self.module_path(frame.module, item.module)
+            path = self.module_path(frame.module, item)
             owner = get(path)
             if item.arguments is not None:
-                line = f"{owner}({', '.join(text(parts) for parts in item.arguments)})"
+                called = owner if item.module is not None else f"{owner}.{item.method}"
+                line = f"{called}({', '.join(text(parts) for parts in item.arguments)})"
                 several = item.several
             else:
                 line = f"{owner}.{item.method}({', '.join(read(v) for v in self.inputs(item))})"
@@ -682,12 +727,13 @@ class _Writer:
             result(note_read)
         return last
 
-    def module_path(self, module, child):
+    def module_path(self, module, called):
+        child, object = called.module, called.object
         for path, m in () if module is None else module.named_modules(remove_duplicate=False):
-            if m is child:
+            if m is child or (object is not None and getattr(m, "_c", None) == object):
                 return path
-        if isinstance(child, cresset.jit.ScriptModule):
-            raise RuntimeError(f"Tried to trace <{child._c.name} object at {id(child._c):#x}> but it is not part of the active "
+        if object is not None:
+            raise RuntimeError(f"Tried to trace <{object.name} object at {id(object):#x}> but it is not part of the active "
                                "trace. Modules that are called during a trace must be registered as submodules of the thing "
                                "being traced.")
         raise RuntimeError(f"the traced code calls a module of type '{type(child).__name__}' that is not a submodule")
