@@ -49,6 +49,11 @@ def _swap(storage, dtype):
     flat.copy_(flat.view(-1, width).flip(1).view(-1))
 
 
+def is_script_archive(file, start):
+    """Whether an archive is one of TorchScript."""
+    return _C._archive_has(_C._archive_open(file, start, False), "constants.pkl")
+
+
 def load_archive(file, start, restore, pickle_module, mmap, swapped, meta, load_args):
     """Returns the object of an archive; `restore` is a function of (storage, location)."""
     archive = _C._archive_open(file, start, mmap)

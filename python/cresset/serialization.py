@@ -708,6 +708,13 @@ def _unpickled(f, opened, file, start, is_archive, map_location, pickle_module, 
     load_args.setdefault("encoding", "utf-8")
     if not is_archive:
         return _unpickling.load_old(opened.f, restore, pickle_module, meta, load_args)
+    if _unpickling.is_script_archive(file, start):
+        warnings.warn("'torch.load' received a zip file that looks like a TorchScript archive dispatching to 'torch.jit.load' "
+                      "(call 'torch.jit.load' directly to silence this warning)", UserWarning, stacklevel=3)
+        if opened.own is None:
+            f.seek(opened.start)
+        from . import jit
+        return jit.load(f, map_location=map_location)
     swapped = _options["endianness"] is LoadEndianness.BIG
     return _unpickling.load_archive(file, start, restore, pickle_module, mmap, swapped, meta,
                                     load_args)

@@ -739,11 +739,11 @@ def define_unit(source, functions, names):
 
 def compile_function(fn):
     """Compiles a function of Python."""
-    fn = _forms.form_of(fn) or fn
+    given, fn = fn, _forms.form_of(fn) or fn
     with attempt():
-        if fn in _functions:
-            return _C._script_compile(_functions[fn])
-        return _C._script_compile(define(fn))
+        made = _C._script_compile(_functions[fn] if fn in _functions else define(fn))
+    made.__doc__, made._torchdynamo_inline = given.__doc__, given
+    return made
 
 
 def compile_wrapped(fn):

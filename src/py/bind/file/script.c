@@ -27,7 +27,7 @@ static cr_iobject *script_of(PyObject *x) { return ((script_object *)x)->value.o
 
 typedef struct {
     PyObject_HEAD cr_sfunction *function;
-    PyObject *weak;
+    PyObject *weak, *dict;
 } script_function;
 
 static PyTypeObject script_function_type;
@@ -336,22 +336,22 @@ static int script_infer_container(PyObject *x, const cr_stype **out)
     }
     if (PyDict_Check(x))
         return script_infer_dict(x, out);
-    if (PyTuple_CheckExact(x))
-        return script_infer_tuple(x, out);
-    return script_infer_class(x, out);
+    return PyTuple_Check(x) ? script_infer_tuple(x, out) : script_infer_class(x, out);
 }
 
 static int script_infer(PyObject *x, const cr_stype **out)
 {
-    const cr_stype *plain = x == Py_None                       ? CR_STYPE_OF(NONE)
-                            : cr_py_is_tensor(x)               ? CR_STYPE_OF(TENSOR)
-                            : PyBool_Check(x)                  ? CR_STYPE_OF(BOOL)
-                            : PyLong_CheckExact(x)             ? CR_STYPE_OF(INT)
-                            : PyFloat_Check(x)                 ? CR_STYPE_OF(FLOAT)
-                            : PyComplex_Check(x)               ? CR_STYPE_OF(COMPLEX)
-                            : PyUnicode_CheckExact(x)          ? CR_STYPE_OF(STR)
-                            : Py_IS_TYPE(x, &cr_py_dtype_type) ? CR_STYPE_OF(INT)
-                                                               : NULL;
+    const cr_stype *plain = x == Py_None                        ? CR_STYPE_OF(NONE)
+                            : cr_py_is_tensor(x)                ? CR_STYPE_OF(TENSOR)
+                            : PyBool_Check(x)                   ? CR_STYPE_OF(BOOL)
+                            : PyLong_CheckExact(x)              ? CR_STYPE_OF(INT)
+                            : PyFloat_Check(x)                  ? CR_STYPE_OF(FLOAT)
+                            : PyComplex_Check(x)                ? CR_STYPE_OF(COMPLEX)
+                            : PyUnicode_CheckExact(x)           ? CR_STYPE_OF(STR)
+                            : PyBytes_Check(x)                  ? CR_STYPE_OF(STR)
+                            : Py_IS_TYPE(x, &cr_py_dtype_type)  ? CR_STYPE_OF(INT)
+                            : Py_IS_TYPE(x, &cr_py_device_type) ? CR_STYPE_OF(DEVICE)
+                                                                : NULL;
 
     *out = plain;
     if (plain)
@@ -395,22 +395,39 @@ static int script_from_shared(PyObject *x, cr_iv_kind kind, const cr_stype *type
 
 static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out);
 
-static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *out)
+/* As in torch, lists of numbers and of tensors are made of sequences and sets, others of all
+ * that can be iterated. */
+static bool script_counts_items(const cr_stype *type)
+{
+    cr_stype_kind item = type->kind == CR_STYPE_LIST ? type->item[0]->kind : CR_STYPE_ANY;
+
+    return item == CR_STYPE_INT || item == CR_STYPE_FLOAT || item == CR_STYPE_BOOL ||
+           item == CR_STYPE_TENSOR;
+}
+
+static bool script_gives_items(PyObject *x, const cr_stype *type)
+{
+    if (!script_counts_items(type))
+        return true;
+    if (PyUnicode_Check(x) || PyBytes_Check(x) || cr_py_is_tensor(x))
+        return false;
+    return PySequence_Check(x) || PyAnySet_Check(x);
+}
+
+static int script_from_items(PyObject *items, const cr_stype *type, cr_ivalue *out)
 {
     bool tuple = type->kind == CR_STYPE_TUPLE;
+    Py_ssize_t n = PySequence_Size(items);
     cr_ivalue made;
     int done = 1;
 
-    if (!PyTuple_Check(x) && !PyList_Check(x) && (tuple || !PyRange_Check(x)))
-        return tuple ? 0 : script_from_shared(x, CR_IV_LIST, type, out);
-    Py_ssize_t n = PySequence_Size(x);
     if (tuple && n != type->count)
         return 0;
     if (script_status(cr_ilist_new(&made, type, (size_t)n)) < 0)
         return -1;
     for (Py_ssize_t i = 0; done > 0 && i < n; i++) {
         cr_ivalue item;
-        PyObject *at = PySequence_GetItem(x, i);
+        PyObject *at = PySequence_GetItem(items, i);
         done = at ? script_from_python(at, type->item[tuple ? i : 0], &item) : -1;
         if (done > 0)
             done = script_status(cr_ilist_append(made.list, item));
@@ -424,6 +441,34 @@ static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *ou
     return done;
 }
 
+static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    if (PyTuple_Check(x) || PyList_Check(x))
+        return script_from_items(x, type, out);
+    int done = type->kind == CR_STYPE_LIST ? script_from_shared(x, CR_IV_LIST, type, out) : 0;
+    if (done || !script_gives_items(x, type))
+        return done;
+    PyObject *items = PySequence_Fast(x, "");
+    if (!items)
+        return cr_py_forget_error() ? 0 : -1;
+    done = script_from_items(items, type, out);
+    Py_DECREF(items);
+    return done;
+}
+
+static int script_from_dict(PyObject *x, const cr_stype *type, cr_ivalue *out);
+
+/* What dict(x) gives. */
+static int script_from_pairs(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    PyObject *dict = PyObject_CallOneArg((PyObject *)&PyDict_Type, x);
+    int done = dict ? script_from_dict(dict, type, out) : 0;
+
+    PyErr_Clear();
+    Py_XDECREF(dict);
+    return done;
+}
+
 static int script_from_dict(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
     PyObject *key, *value;
@@ -431,8 +476,10 @@ static int script_from_dict(PyObject *x, const cr_stype *type, cr_ivalue *out)
     cr_ivalue made;
     int done = 1;
 
-    if (!PyDict_Check(x))
-        return script_from_shared(x, CR_IV_DICT, type, out);
+    if (!PyDict_Check(x)) {
+        done = script_from_shared(x, CR_IV_DICT, type, out);
+        return done ? done : script_from_pairs(x, type, out);
+    }
     if (script_status(cr_idict_new(&made, type)) < 0)
         return -1;
     while (done > 0 && PyDict_Next(x, &at, &key, &value)) {
@@ -456,15 +503,26 @@ static int script_from_text(PyObject *x, cr_ivalue *out)
 {
     Py_ssize_t len;
 
-    if (!PyUnicode_Check(x))
+    if (!PyUnicode_Check(x) && !PyBytes_Check(x))
         return 0;
-    PyObject *bytes = PyUnicode_AsEncodedString(x, "utf-8", "surrogateescape");
+    PyObject *bytes = PyBytes_Check(x)
+                          ? Py_NewRef(x)
+                          : PyUnicode_AsEncodedString(x, "utf-8", "surrogateescape");
     if (!bytes)
         return -1;
     len = PyBytes_Size(bytes);
     int done = script_status(cr_istring_new(out, PyBytes_AS_STRING(bytes), (size_t)len));
     Py_DECREF(bytes);
     return done;
+}
+
+/* 1, or 0 where a conversion raised: then the value is not of the type. */
+static int script_converted(void)
+{
+    bool failed = PyErr_Occurred() != NULL;
+
+    PyErr_Clear();
+    return !failed;
 }
 
 static int script_from_int(PyObject *x, cr_ivalue *out)
@@ -478,16 +536,7 @@ static int script_from_int(PyObject *x, cr_ivalue *out)
     if (!PyLong_Check(x))
         return 0;
     *out = cr_iv_int(PyLong_AsLongLong(x));
-    return out->i == -1 && PyErr_Occurred() ? -1 : 1;
-}
-
-/* 1, or 0 where a conversion raised: then the value is not of the type. */
-static int script_converted(void)
-{
-    bool failed = PyErr_Occurred() != NULL;
-
-    PyErr_Clear();
-    return !failed;
+    return script_converted();
 }
 
 /* What is no int, but becomes one: a tensor of one element, a number of NumPy. */
@@ -543,15 +592,24 @@ static int script_from_float(PyObject *x, cr_ivalue *out)
     if (!PyFloat_Check(x) && (!m || (!m->nb_float && !m->nb_index)))
         return 0;
     *out = cr_iv_float(PyFloat_AsDouble(x));
-    if (PyLong_Check(x) && out->d == -1 && PyErr_Occurred())
-        return -1;
+    return script_converted();
+}
+
+static int script_from_complex(PyObject *x, cr_ivalue *out)
+{
+    if (PyUnicode_Check(x))
+        return 0;
+    Py_complex c = PyComplex_AsCComplex(x);
+    *out = cr_iv_complex((cr_complex){c.real, c.imag});
     return script_converted();
 }
 
 static int script_from_device(PyObject *x, cr_ivalue *out)
 {
-    int kind, index, done = cr_py_device_from(x, &kind, &index);
+    int kind, index, done = 0;
 
+    if (PyUnicode_Check(x) || Py_IS_TYPE(x, &cr_py_device_type))
+        done = cr_py_device_from(x, &kind, &index);
     if (done > 0)
         *out = (cr_ivalue){.kind = CR_IV_DEVICE, .i = cr_device_pack(kind, index)};
     return done;
@@ -666,7 +724,7 @@ static int script_from_object(PyObject *x, const cr_stype *type, cr_ivalue *out)
     return fits;
 }
 
-/* The member that has the type of `x`; else the first one that `x` can be converted to. */
+/* The member that has the type of `x`. */
 static int script_from_any_of(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
     const cr_stype *found = NULL;
@@ -677,10 +735,7 @@ static int script_from_any_of(PyObject *x, const cr_stype *type, cr_ivalue *out)
     for (int i = 0; done && i < type->count; i++)
         if (cr_stype_is_subtype(found, type->item[i]))
             return script_from_python(x, type->item[i], out);
-    done = 0;
-    for (int i = 0; !done && i < type->count; i++)
-        done = script_from_python(x, type->item[i], out);
-    return done;
+    return 0;
 }
 
 static int script_from_tensor(PyObject *x, cr_ivalue *out)
@@ -712,7 +767,7 @@ static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out)
     case CR_STYPE_TENSOR: return script_from_tensor(x, out);
     case CR_STYPE_INT: return script_from_int_like(x, out);
     case CR_STYPE_FLOAT: return script_from_float(x, out);
-    case CR_STYPE_COMPLEX:
+    case CR_STYPE_COMPLEX: return script_from_complex(x, out);
     case CR_STYPE_NUMBER: return script_from_number(x, out);
     case CR_STYPE_BOOL: return script_from_bool(x, out);
     case CR_STYPE_STR: return script_from_text(x, out);
@@ -794,15 +849,6 @@ static PyObject *script_error_text(void)
     return text;
 }
 
-/* The error that a conversion such as tuple(x) raises; NULL: none. */
-static PyObject *script_conversion_text(PyObject *x, PyTypeObject *to)
-{
-    PyObject *made = PyObject_CallOneArg((PyObject *)to, x);
-
-    Py_XDECREF(made);
-    return made ? NULL : script_error_text();
-}
-
 static PyObject *script_attribute_text(const cr_stype *want, PyObject *x)
 {
     const cr_sclass *cls = want->cls;
@@ -835,6 +881,53 @@ static PyObject *script_interface_text(const cr_stype *want, PyObject *x)
     return made;
 }
 
+static PyObject *script_cast_text(const cr_stype *want, PyObject *x);
+
+/* How the conversion of an item failed; NULL: all are of the type. */
+static PyObject *script_item_text(const cr_stype *item, PyObject *x)
+{
+    cr_ivalue v;
+    int done = script_from_python(x, item, &v);
+
+    PyErr_Clear();
+    if (done > 0)
+        cr_ivalue_drop(v);
+    return done > 0 ? NULL : script_cast_text(item, x);
+}
+
+/* The same of a list, of which torch converts one item after the other, and of a tuple. */
+static PyObject *script_items_text(const cr_stype *want, PyObject *x)
+{
+    bool tuple = want->kind == CR_STYPE_TUPLE;
+    PyObject *text = NULL, *items = PySequence_List(x);
+
+    if (!items)
+        return script_error_text();
+    Py_ssize_t n = PyList_GET_SIZE(items);
+    if (tuple && n != want->count)
+        text = PyUnicode_FromFormat("Cast error details: Object %S had a different number "
+                                    "of elements than type %s",
+                                    x, cr_stype_annotation(want));
+    for (Py_ssize_t i = 0; !text && !PyErr_Occurred() && i < n; i++)
+        text = script_item_text(want->item[tuple ? i : 0], PyList_GET_ITEM(items, i));
+    Py_DECREF(items);
+    return text;
+}
+
+static PyObject *script_dict_text(const cr_stype *want, PyObject *x)
+{
+    PyObject *dict = PyObject_CallOneArg((PyObject *)&PyDict_Type, x), *key, *value;
+    PyObject *text = dict ? NULL : script_error_text();
+    Py_ssize_t at = 0;
+
+    while (dict && !text && PyDict_Next(dict, &at, &key, &value)) {
+        text = script_item_text(want->item[1], value); /* torch's order */
+        text = text ? text : script_item_text(want->item[0], key);
+    }
+    Py_XDECREF(dict);
+    return text;
+}
+
 /* torch's last lines of an error for an argument: how the conversion failed. */
 static PyObject *script_cast_text(const cr_stype *want, PyObject *x)
 {
@@ -860,14 +953,11 @@ static PyObject *script_cast_text(const cr_stype *want, PyObject *x)
         break;
     case CR_STYPE_TENSOR:
         return PyUnicode_FromFormat("Cast error details: Unable to cast %S to Tensor", x);
-    case CR_STYPE_DICT: text = script_conversion_text(x, &PyDict_Type); break;
-    case CR_STYPE_TUPLE:
-        text = script_conversion_text(x, &PyTuple_Type);
-        if (!text && !PyErr_Occurred() && PyObject_Size(x) != want->count)
-            text = PyUnicode_FromFormat("Cast error details: Object %S had a different number "
-                                        "of elements than type %s",
-                                        x, cr_stype_annotation(want));
-        PyErr_Clear(); /* an object without a length */
+    case CR_STYPE_DICT: text = script_dict_text(want, x); break;
+    case CR_STYPE_TUPLE: text = script_items_text(want, x); break;
+    case CR_STYPE_LIST:
+        if (!script_counts_items(want))
+            text = script_items_text(want, x);
         break;
     default: break;
     }
@@ -1813,20 +1903,49 @@ static PyObject *script_begin(PyObject *module, PyObject *unused)
 
 static PyObject *script_wrap_function(cr_sfunction *f)
 {
-    script_function *made = PyObject_New(script_function, &script_function_type);
+    script_function *made = PyObject_GC_New(script_function, &script_function_type);
 
     if (made) {
         made->function = f;
-        made->weak = NULL;
+        made->weak = made->dict = NULL;
+        PyObject_GC_Track(made);
     }
     return (PyObject *)made;
 }
 
 static void script_function_dealloc(PyObject *self)
 {
+    PyObject_GC_UnTrack(self);
     if (((script_function *)self)->weak)
         PyObject_ClearWeakRefs(self);
-    PyObject_Free(self);
+    Py_CLEAR(((script_function *)self)->dict);
+    PyObject_GC_Del(self);
+}
+
+static int script_function_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(((script_function *)self)->dict);
+    return 0;
+}
+
+static int script_function_clear(PyObject *self)
+{
+    Py_CLEAR(((script_function *)self)->dict);
+    return 0;
+}
+
+static PyObject *script_function_reduce(PyObject *self, PyObject *unused)
+{
+    PyObject *pickle = PyImport_ImportModule("pickle"), *error;
+
+    (void)self;
+    (void)unused;
+    error = pickle ? PyObject_GetAttrString(pickle, "PickleError") : NULL;
+    if (error)
+        PyErr_SetString(error, "ScriptFunction cannot be pickled");
+    Py_XDECREF(error);
+    Py_XDECREF(pickle);
+    return NULL;
 }
 
 static PyObject *script_function_call(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -1927,6 +2046,7 @@ static PyMethodDef script_function_methods[] = {
      "Writes an archive with a module whose `forward` calls the function."},
     {"save_to_buffer", (PyCFunction)(void (*)(void))script_function_save_to_buffer,
      METH_VARARGS | METH_KEYWORDS, "The bytes of that archive."},
+    {"__reduce__", script_function_reduce, METH_NOARGS, "Raises: it cannot be pickled."},
     {NULL, NULL, 0, NULL}};
 
 static PyObject *script_function_schema(PyObject *self, void *closure)
@@ -1947,7 +2067,18 @@ static PyObject *script_function_qualified(PyObject *self, void *closure)
     return PyUnicode_FromString(script_function_of(self)->qualified);
 }
 
+static PyObject *script_function_kind(PyObject *self, void *text)
+{
+    (void)self;
+    return PyUnicode_FromString(text);
+}
+
 static PyGetSetDef script_function_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {"__name__", script_function_kind, NULL, "As in torch, that of the type.",
+     "ScriptFunction"},
+    {"__qualname__", script_function_kind, NULL, "As in torch, that of the type.",
+     "torch.jit.ScriptFunction"},
     {"code", script_function_code, NULL, "The function's source text.", NULL},
     {"graph", script_function_graph, NULL, "The function's graph.", NULL},
     {"inlined_graph", script_function_inlined, NULL, "The graph without calls.", NULL},
@@ -1957,11 +2088,16 @@ static PyGetSetDef script_function_getset[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyTypeObject script_function_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "torch.jit.ScriptFunction",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "jit.ScriptFunction",
     .tp_basicsize = sizeof(script_function),
     .tp_dealloc = script_function_dealloc,
     .tp_weaklistoffset = offsetof(script_function, weak),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dictoffset = offsetof(script_function, dict),
+    .tp_traverse = script_function_traverse,
+    .tp_clear = script_function_clear,
+    .tp_getattro = PyObject_GenericGetAttr,
+    .tp_setattro = PyObject_GenericSetAttr,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_call = script_function_call,
     .tp_methods = script_function_methods,
     .tp_getset = script_function_getset};
