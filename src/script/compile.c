@@ -480,6 +480,21 @@ static cr_svalue *compile_swapped(compiler *c, const char *name, cr_svalue *cons
     return NULL;
 }
 
+/* A tuple with the items of both. */
+static cr_svalue *compile_joined(compiler *c, cr_svalue *const *both, cr_srange range)
+{
+    int count = both[0]->type->count + both[1]->type->count, n = 0;
+    cr_svalue **item = CR_NEW_N(c->s, cr_svalue *, count + 1);
+
+    for (int i = 0; i < 2; i++) {
+        cr_snode *unpack = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
+        cr_snode_input(unpack, both[i]);
+        for (int k = 0; k < both[i]->type->count; k++)
+            item[n++] = cr_snode_output(unpack, NULL, both[i]->type->item[k]);
+    }
+    return compile_tuple_of(c, count, item, range);
+}
+
 static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
 {
     const binary_operator *operator= binary_of(a->text);
@@ -494,6 +509,9 @@ static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
     both[1] = compile_value(c, a->at[1], NULL);
     if (both[0]->type->kind == CR_STYPE_CLASS && operator->method)
         return compile_magic(c, operator->method, both[0], 1, &both[1], a->range);
+    if (*a->text == '+' && both[0]->type->kind == CR_STYPE_TUPLE &&
+        both[1]->type->kind == CR_STYPE_TUPLE)
+        return compile_joined(c, both, a->range);
     if (!strcmp(a->text, "%") && both[0]->type->kind == CR_STYPE_STR)
         name = "aten::percentFormat";
     if (c->env && type_is_number(both[0]->type) && both[1]->type->kind == CR_STYPE_TENSOR) {

@@ -377,11 +377,26 @@ static bool augmented_in_place(compiler *c, const cr_sast *a, const augmented_op
     return true;
 }
 
+/* x @= y: torch marks the sign. */
+CR_NORETURN static void augmented_refuse(compiler *c, const cr_sast *a)
+{
+    cr_srange range = a->range;
+
+    range.start = a->at[0]->range.end;
+    while (range.source->text[range.start] != '@')
+        range.start++;
+    range.end = range.start + 2;
+    define_refuse(c, "NotSupportedError", range,
+                  "unsupported kind of augmented assignment: MatMult");
+}
+
 void compile_augmented(compiler *c, const cr_sast *a)
 {
     const augmented_operator *op = augmented_of(a->text);
     cr_sast *sum = cr_session_copy(c->s, a, sizeof *a);
 
+    if (*a->text == '@')
+        augmented_refuse(c, a);
     if (op && (a->at[0]->kind == CR_SAST_SUBSCRIPT ? augmented_item(c, a, op)
                                                    : augmented_in_place(c, a, op)))
         return;

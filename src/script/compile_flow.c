@@ -424,8 +424,14 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
 
 static void loop_refuse_else(compiler *c, const cr_sast *a, int at)
 {
-    if (a->at[at])
-        cr_srange_bail(c->s, CR_RUNTIME, a->range, "else branches of loops aren't supported");
+    const char *word = a->kind == CR_SAST_FOR ? "for" : "while";
+    cr_srange range = a->range;
+
+    if (!a->at[at])
+        return;
+    range.end = range.start + (uint32_t)strlen(word);
+    define_refuse(c, "NotSupportedError", range,
+                  cr_session_printf(c->s, "else branches of %s loops aren't supported", word));
 }
 
 static cr_svalue *constant_true(compiler *c, cr_srange range)
@@ -1103,7 +1109,8 @@ static void compile_raise(compiler *c, const cr_sast *a)
     const cr_sast *name = e && e->kind == CR_SAST_CALL ? e->at[0] : e;
     const char *class = NULL;
 
-    if (!e || (name->kind != CR_SAST_NAME && name->kind != CR_SAST_ATTRIBUTE))
+    if (!e || (name->kind != CR_SAST_NAME && name->kind != CR_SAST_ATTRIBUTE) ||
+        (name->kind == CR_SAST_NAME && compile_variable(c, name->text)->now))
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "exceptions must derive from BaseException");
     if (e->kind == CR_SAST_CALL)
         class = raise_class(c, name);
@@ -1225,8 +1232,9 @@ static cr_sfunction *with_method(compiler *c, cr_svalue *object, const char *nam
     compile_function(c, f, range);
     if (f->schema.param_count != params)
         cr_srange_bail(c->s, CR_RUNTIME, range,
-                       "%s must have %s argument%s and one return value", name,
-                       params == 1 ? "only one" : "four", params == 1 ? "" : "s");
+                       params == 1 ? "%s must have only one argument and one return value"
+                                   : "%s must have four arguments",
+                       name);
     for (int i = 1; i < params; i++)
         if (f->schema.param[i].type->kind != CR_STYPE_ANY)
             cr_srange_bail(

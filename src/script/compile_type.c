@@ -206,6 +206,8 @@ const cr_stype *compile_type(compiler *c, const cr_sast *a)
     if (!path)
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "Expression of type %s cannot be used in a type expression",
-                       a->kind == CR_SAST_STRING ? "string_literal" : "expression");
+                       a->kind == CR_SAST_STRING     ? "string_literal"
+                       : a->kind == CR_SAST_ELLIPSIS ? "dots"
+                                                     : "expression");
     return type_of_name(c, a, path);
 }

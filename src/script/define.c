@@ -272,6 +272,8 @@ CR_NORETURN void define_unsupported(compiler *c, const cr_sast *a)
             define_refuse(c, "UnsupportedNodeError", range,
                           cr_session_printf(c->s, "%s aren't supported", all[i].what));
         }
+    if (a->kind == CR_SAST_ELLIPSIS)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Cannot emit expr for: (dots)\n");
     cr_srange_bail(c->s, CR_RUNTIME, a->range, "this is not supported in TorchScript");
 }
 
@@ -346,6 +348,14 @@ static compiler *define_compiler(cr_session *s, cr_sunit *u)
     return c;
 }
 
+static bool define_is_async(const cr_sast *function)
+{
+    cr_srange r = function->range;
+
+    return r.start + 5 < r.source->len && !memcmp(r.source->text + r.start, "async", 5) &&
+           r.source->text[r.start + 5] == ' ';
+}
+
 static void define_it(cr_session *s, void *context)
 {
     defining *d = context;
@@ -356,7 +366,8 @@ static void define_it(cr_session *s, void *context)
     source->text = cr_session_text(s, source->text);
     source->name = source->name ? cr_session_text(s, source->name) : NULL;
     body = cr_sast_parse(s, source);
-    if (body->count != 1 || body->at[0]->kind != CR_SAST_FUNCTION)
+    if (body->count != 1 || body->at[0]->kind != CR_SAST_FUNCTION ||
+        define_is_async(body->at[0]))
         cr_bail(s, CR_RUNTIME, "Expected a single top-level function%s%s%s",
                 source->name ? ": " : "", source->name ? source->name : "",
                 source->name ? cr_session_printf(s, ":%d", source->first_line) : "");

@@ -276,11 +276,21 @@ static cr_srange param_name_range(const cr_sast *p)
     return range;
 }
 
+CR_NORETURN static void refuse_variable(compiler *c, const cr_sast *p)
+{
+    define_refuse(c, "NotSupportedError", param_name_range(p),
+                  "Compiled functions can't take variable number of arguments or use "
+                  "keyword-only arguments with defaults");
+}
+
 static void function_params(compiler *c, cr_sfunction *f, const cr_sast *params)
 {
     cr_sschema *s = &f->schema;
     bool keywords = false;
 
+    for (int i = 0; i < params->count; i++)
+        if (!strncmp(params->at[i]->text, "**", 2))
+            refuse_variable(c, params->at[i]);
     s->param = CR_NEW_N(c->s, cr_sparam, params->count + 1);
     for (int i = 0; i < params->count; i++) {
         const cr_sast *p = params->at[i];
@@ -289,9 +299,7 @@ static void function_params(compiler *c, cr_sfunction *f, const cr_sast *params)
             continue;
         }
         if (*p->text == '*' || *p->text == '/')
-            define_refuse(c, "NotSupportedError", param_name_range(p),
-                          "Compiled functions can't take variable number of arguments or use "
-                          "keyword-only arguments with defaults");
+            refuse_variable(c, p);
         cr_sparam *to = &s->param[s->param_count++];
         to->name = p->text;
         to->keyword_only = keywords;

@@ -43,10 +43,11 @@ class ScriptWarning(Warning):
     """A warning of the compiler."""
 
 
-def Attribute(value, type):
-    """Gives a ScriptModule's attribute a type.  Without a compiler the attribute is the value."""
-    return value
+class Attribute(typing.NamedTuple):
+    """A value with a type, which an attribute of a module gets when the module is compiled."""
 
+    value: typing.Any
+    type: typing.Any
 
 
 class CompilationUnit:

@@ -101,6 +101,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         made = self.__dict__
         made["_c"] = object
         made["_plain"] = set()
+        made.pop("training", None)  # a frozen program has none
         made["_constant_values"] = object.constants()
         inner = []
         for name, _, parameter, buffer, module in object.attributes():

@@ -174,6 +174,9 @@ class _Shape:
             self.constants[name] = value
 
     def _attribute(self, name, value, hints):
+        if isinstance(value, cresset.jit.Attribute):
+            self._add(name, value.value, _frontend.annotation(value.type))
+            return
         if name in hints:
             self._add(name, value, _frontend.annotation(hints[name]))
             return
@@ -412,6 +415,7 @@ def script_module(module):
     object = _C._script_new(name, values)
     _frontend.keep_module(name, module, object)
     made = LoadedModule(object)
+    made._modules.update(shape.children)
     _copy_ignored(module, made, shape)
     return made
 

@@ -1070,6 +1070,15 @@ def trace_graph(fn, inputs, kwargs, strict):
     return function.graph, outputs, inputs
 
 
+def _keep_compiled(traced, module):
+    """Modules inside that were compiled before are the same ones in the traced module."""
+    for name, child in module._modules.items():
+        if isinstance(child, cresset.jit.ScriptModule):
+            traced._modules[name] = child
+        elif child is not None and name in traced._modules:
+            _keep_compiled(traced._modules[name], child)
+
+
 def _trace_methods(module, calls, strict):
     """The module whose methods are those of `calls`: {name: (arguments, named arguments)}."""
     from ._loaded import TopLevelTracedModule
@@ -1084,7 +1093,9 @@ def _trace_methods(module, calls, strict):
         head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
         _compile(recorder, classes[id(module)], name, head, names, body)
     _compile_exports(made)
-    return TopLevelTracedModule(value)
+    traced = TopLevelTracedModule(value)
+    _keep_compiled(traced, module)
+    return traced
 
 
 def trace_methods(module, calls, checks, tolerance, strict=True):

@@ -1031,17 +1031,26 @@ static PyObject *script_argument(const cr_sschema *s, int i, int self, PyObject 
     return found;
 }
 
-static int script_refuse_keyword(const cr_sfunction *f, PyObject *kwargs)
+/* A keyword that no parameter has, or one of a parameter that has a value by its place. */
+static int script_refuse_keyword(const cr_sfunction *f, Py_ssize_t given, PyObject *kwargs)
 {
+    int self = f->owner ? 1 : 0;
     PyObject *declared = script_declared(&f->schema), *key, *value;
     Py_ssize_t at = 0;
 
     while (declared && PyDict_Next(kwargs, &at, &key, &value)) {
         const char *name = PyUnicode_AsUTF8(key);
-        bool known = false;
+        int at_param = -1;
         for (int i = 0; name && i < f->schema.param_count; i++)
-            known |= !strcmp(f->schema.param[i].name, name);
-        if (known)
+            at_param = strcmp(f->schema.param[i].name, name) ? at_param : i;
+        if (at_param >= self && at_param < self + given)
+            PyErr_Format(PyExc_RuntimeError,
+                         "Argument '%U' specified both as positional and keyword argument. "
+                         "Schema: %U",
+                         key, declared);
+        if (at_param >= self && at_param < self + given)
+            break;
+        if (at_param >= self)
             continue;
         PyErr_Format(PyExc_RuntimeError,
                      "Unknown keyword argument '%U' for operator '%s'. Schema: %U", key,
@@ -1085,7 +1094,7 @@ static int script_bind(const cr_sfunction *f, PyObject *args, PyObject *kwargs,
             return done < 0 ? -1 : script_refuse_type(f, i, x);
     }
     if (kwargs && used < PyDict_Size(kwargs))
-        return script_refuse_keyword(f, kwargs);
+        return script_refuse_keyword(f, given, kwargs);
     return s->param_count;
 }
 
@@ -1200,6 +1209,24 @@ static const cr_stype *script_type_behind(PyObject *x)
     return type;
 }
 
+static PyObject *script_cast_text(const cr_stype *want, PyObject *x);
+
+/* torch's text where an attribute is set to what is no value of its type. */
+static void script_put_cast(cr_text *out, const char *name, const cr_stype *type, PyObject *x)
+{
+    PyObject *why = type->kind == CR_STYPE_NONE
+                        ? PyUnicode_FromFormat("Cannot cast %S to None", x)
+                        : script_cast_text(type, x);
+    const char *text = why ? PyUnicode_AsUTF8(why) : NULL, *head = "Cast error details: ";
+
+    PyErr_Clear();
+    text = text ? text : "";
+    text += strncmp(text, head, strlen(head)) ? 0 : strlen(head);
+    cr_text_printf(out, "Could not cast attribute '%s' to type %s: %s", name,
+                   cr_stype_annotation(type), text);
+    Py_XDECREF(why);
+}
+
 static void script_refuse_set(const char *name, const cr_stype *type, PyObject *x)
 {
     const cr_stype *found = script_type_behind(x);
@@ -1212,9 +1239,7 @@ static void script_refuse_set(const char *name, const cr_stype *type, PyObject *
                        cr_stype_annotation(type), name);
         cr_text_printf(&text, "'%s'", cr_stype_annotation(found));
     } else {
-        cr_text_printf(&text,
-                       "Could not set attribute '%s': expected a value of type '%s', got %s",
-                       name, cr_stype_annotation(type), Py_TYPE(x)->tp_name);
+        script_put_cast(&text, name, type, x);
     }
     PyErr_SetString(PyExc_RuntimeError, cr_text_str(&text));
     cr_text_drop(&text);
