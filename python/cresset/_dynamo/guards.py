@@ -382,6 +382,8 @@ class Walk:
             return self.atom(x, source, parent, key)
         if t in _VALUE_SET:
             return self.value(x, source, parent, key)
+        if t is Symbol:
+            raise NotYet("it reads a number that an earlier recording left")
         known = self.known.get(id(x))
         if known is not None:
             return self.add(source, parent, key, "same", known)

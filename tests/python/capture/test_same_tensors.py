@@ -106,3 +106,26 @@ def test_gradients_through_calls_without_gradients(kind, function, backend):
             out = f(x, y)
             found.append(torch.autograd.grad(out, x, allow_unused=True) if out.requires_grad else None)
         assert str(found[0]) == str(found[1])
+
+
+def test_a_number_that_a_recording_left_in_a_list():
+    """backward() puts a number of the recorded call into a list that the next recording reads."""
+    log = []
+
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, k):
+            ctx.k = k
+            log.append("f")
+            return x * k
+
+        @staticmethod
+        def backward(ctx, g):
+            log.append(ctx.k)
+            return g * ctx.k, None
+    f = torch.compile(lambda x, k: Scale.apply(x, k).sin().sum(), dynamic=True)
+    for k in range(6):
+        x = torch.ones(2, requires_grad=True)
+        f(x, k).backward()
+        assert torch.equal(x.grad, k * torch.full((2,), float(k)).cos())
+    assert log == [v for k in range(6) for v in ("f", k)]
