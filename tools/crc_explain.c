@@ -78,6 +78,9 @@ static void put_words(cr_text *out, const cr_op *op)
                        op->neutral.number);
     put_rule(out, "filled", op->filled);
     put_rule(out, "dispatch", op->dispatch.calls);
+    for (int i = 0; i < op->param_count; i++)
+        if (op->counts >> i & 1)
+            cr_text_printf(out, "  counts    %s\n", op->param[i].name);
 }
 
 static void put_window(cr_text *out, const cr_op *op)

@@ -464,10 +464,12 @@ struct cr_op {
     cr_op_function fn;
     int grad_count;
     cr_derivative *grads;
-    cr_rule *node;  /* name of its autograd node, from the saved values; or NULL */
-    cr_rule *flops; /* floating point operations, from sizes of arguments and results; or NULL
-                     */
-    double ulp;     /* error bound of its functions in ulp; 0: exact or 1 ulp */
+    cr_rule *node;   /* name of its autograd node, from the saved values; or NULL */
+    cr_rule *flops;  /* floating point operations, from sizes of arguments and results; or NULL
+                      */
+    double ulp;      /* error bound of its functions in ulp; 0: exact or 1 ulp */
+    uint32_t counts; /* bit i: the number of results follows parameter i; of a tensor, its size
+                      * along `dim` (clause `counts`) */
     cr_op_inverse inverse;
     cr_op_neutral neutral;
     cr_op_scatter scatter;

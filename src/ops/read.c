@@ -377,6 +377,21 @@ static cr_status read_unread(lexer *x, cr_op *op)
     return CR_OK;
 }
 
+/* `counts PARAM...`, of an entry with a list as its result */
+static cr_status read_counts(lexer *x, cr_op *op)
+{
+    int param;
+
+    if (op->result_count != 1 || op->result[0].type != CR_T_TENSORS ||
+        cr_op_find_param(op, "dim") < 0)
+        return lex_error(x, "`counts` is about a list along `dim`");
+    while (x->kind != TOKEN_END) {
+        CR_TRY(take_param(x, op, &param));
+        op->counts |= 1u << param;
+    }
+    return CR_OK;
+}
+
 /* `format channels_last TENSOR...`, `format images TENSOR...`, `format like TENSOR`,
  * `format operands`, and of a body `format last TENSOR`, `format row_major` */
 static cr_status read_format(lexer *x, cr_op *op)
@@ -1011,6 +1026,7 @@ static const struct {
     {"aten", overload_read},
     {"aten_out", overload_read_out},
     {"flops", read_flops},
+    {"counts", read_counts},
     {"dispatch", read_dispatch},
     {"out", read_out},
 };

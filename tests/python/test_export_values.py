@@ -163,10 +163,62 @@ PROGRAMS.update({
 @pytest.mark.parametrize("function, operator", [
     (lambda y, x: len(torch.chunk(y, 2)) * x, "chunk"), (lambda y, x: torch.cat([c.sum()[None] for c in y.chunk(2)]), "chunk"),
     (lambda y, x: [t * 2 for t in y.split(2)], "split"), (lambda y, x: y.unbind(0), "unbind"), (lambda y, x: [t + 1 for t in y], "unbind"),
-    (lambda y, x: torch.stack([t for t in y[:2]]), "unbind")])
+    (lambda y, x: torch.stack([t for t in y[:2]]), "unbind"), (lambda y, x: len(y.split(100)) * x, "split"),
+    (lambda y, x: len((y[:, None] * y).split(50, 1)) * x, "split"), (lambda y, x: len(x.split(x.long()[2].item())) * x, "split"),
+    (lambda y, x: len(torch.unsafe_chunk(torch.cat([y, x]), 90)) * x, "unsafe_chunk")])
 def test_a_count_of_results_that_an_element_decides_is_refused(function, operator):
     with pytest.raises(GuardOnDataDependentSymNode, match=f"number of results of {operator}"):
         export(Function(lambda x: function(x[x > 0], x)), _MASKS[0])
+
+
+@pytest.mark.parametrize("branch", [lambda z: z.sum() * len(z.chunk(2)), lambda z: z.sum() * len(torch.cat([z, z]).split(40)),
+                                    lambda z: torch.cond(z.sum() > 0, lambda a: a.sum() * len(a.unbind()), lambda a: a.sum(), (z,)),
+                                    lambda z: z.sum() * len(z[1:].split(70))])
+def test_a_count_of_results_in_a_branch_that_an_element_decides_is_refused(branch):
+    def f(p, x):
+        return torch.cond(p, branch, lambda z: z.sum() * 1.0, (x[x > 0],))
+    with pytest.raises(GuardOnDataDependentSymNode, match="number of results of "):
+        export(Function(f), (torch.tensor(True), *_MASKS[0]))
+
+
+def test_a_fixed_count_of_results_in_a_branch():
+    def branch(z):
+        a, b = (z[:, None] * torch.ones(4)).chunk(2, 1)
+        return a.sum() - b.sum() * 2
+
+    def f(p, x):
+        return torch.cond(p, branch, lambda z: z.sum() * 1.0, (x[x > 0],))
+    program = export(Function(f), (torch.tensor(True), *_MASKS[0]))
+    for call in _MASKS:
+        assert equal(program.module()(torch.tensor(True), *call), f(torch.tensor(True), *call))
+
+
+def test_a_count_of_results_that_a_size_decides_is_refused_in_a_branch():
+    def f(p, x):
+        return torch.cond(p, lambda z: z.sum() * len(z.split(50)), lambda z: z.sum() * 1.0, (x,))
+    with pytest.raises(GuardOnDataDependentSymNode, match="number of results of split"):
+        export(Function(f), (torch.tensor(True), torch.ones(3, 4)), dynamic_shapes=({}, {0: Dim("n", max=500)}))
+
+
+@pytest.mark.parametrize("operator, arguments, follows", [
+    ("unbind.int", (), "dim"), ("split.Tensor", (3,), "dim argument"), ("chunk", (3,), "dim argument"), ("tensor_split.sections", (3,), "argument"),
+    ("unsafe_chunk", (3,), "dim argument"), ("unsafe_split.Tensor", (3,), "dim argument"), ("unbind_copy.int", (), "dim"),
+    ("split_copy.Tensor", (3,), "dim argument"), ("meshgrid", (), ""), ("hsplit.int", (2,), "argument")])
+def test_the_table_says_which_counts_of_results_follow_a_size(operator, arguments, follows):
+    name, _, overload = operator.partition(".")
+    function = getattr(getattr(torch.ops.aten, name), overload or "default")
+
+    def count(n, *more):
+        x = torch.ones(n, 12)
+        return len(function([x[:, 0]] if name == "meshgrid" else x.t() if name == "hsplit" else x, *more))
+    dim = len({count(n, *arguments) for n in (2, 4, 8, 64)}) > 1
+    recorder, x = torch._C.Recorder(whole=True), torch.ones(4, 12)
+    recorder.input(x)
+    recorder.start()
+    out = function([x[:, 0]] if name == "meshgrid" else x, *arguments)
+    recorder.stop()
+    counts = recorder.finish(list(out)).counts()
+    assert dim == ("dim" in follows) == bool(counts) and [c[0] for c in counts] == [name] * dim
 
 
 def test_a_fixed_count_of_results():

@@ -9,7 +9,8 @@ import hashlib
 from .._dynamo.exc import ConstraintViolationError, UserError
 from .._size_expr import Expr
 from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from ._graph import number_expressions, takes, value_sizes
+from . import _control
+from ._graph import dependent_values, number_expressions, takes, value_sizes
 from .dynamic_shapes import Dim
 from .exported_program import ValueRange
 
@@ -179,21 +180,62 @@ class Constraints:
         self.equal[s] = Expr.of(self.hint_of[s])
 
     def _check_counts(self):
-        """Refuses an operator that gives as many tensors as an element says."""
+        """Refuses calls that give as many tensors as an element says, and, in branches, as a size that varies says."""
+        elements = self.values.symbols.keys()
+        sized = self._value_sizes() if elements or self.values.trace.sites else {}
+        if elements:
+            self._refuse_counts(self.recorded, self.sizes(), sized, lambda e: elements & {*e.free_symbols}, self.values.is_element)
+            self._refuse_small_counts()
+        self._check_branches(self.recorded, sized)
+
+    def _refuse_small_counts(self):
+        """The same for sizes that are another expression where a number is smaller than in the example: y[:2]."""
         known = {**{d.number: Expr.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}
         hints = {**self.hint_of, **{s.name: s.hint for s in self.values.symbols.values()}}
         ints = [s for s in self.values.symbols.values() if s.kind is int]
         for some in [*([s] for s in ints), ints]:
-            for step in (1, 2, 4, -1, -2):
-                values = {**hints, **{s.name: s.hint + step for s in some}}
-                if any(s.lower is not None and values[s.name] < s.lower or s.upper is not None and values[s.name] > s.upper for s in some) \
-                        or any(values[s.name] < 0 for s in some) or not all(f.holds(values) for f in self.values.facts):
+            for less in range(1, max([s.hint for s in some], default=0)):
+                values = {**hints, **{s.name: s.hint - less for s in some}}
+                if any(s.lower is not None and values[s.name] < s.lower or values[s.name] < 0 for s in some) or \
+                        not all(f.holds(values) for f in self.values.facts):
                     continue
                 try:
                     self.recorded.takes({k: e.at(values) for k, e in known.items()})
                 except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
                     if "returns another number of tensors" in str(error):
                         raise GuardOnDataDependentSymNode(self.values.refusal(f"number of results of {str(error).split()[0]}")) from error
+
+    def _check_branches(self, recorded, sized):
+        for _, op, *rest in recorded.nodes():
+            site = self.values.trace.sites.get(rest[1]["site"]) if op == _control.OPERATOR else None
+            if site is not None:
+                at = {id(x): name for x, (name,) in zip(site.tensors, rest[1]["operands"])}
+                for branch in site.branches:
+                    self._check_branch(branch, {name: sized.get(at[id(x)]) for x, name in zip(branch.tensors, branch.recorded.inputs)})
+
+    def _check_branch(self, branch, operands):
+        """operands: {input of the branch: its sizes outside}."""
+        recorded, values = branch.recorded, self.values
+        known = values.numbers(branch.recorder)
+        for k, (how, *of) in enumerate(recorded.numbers):
+            if how == "size" and operands.get(of[0]):
+                known[k] = operands[of[0]][of[1]]
+        try:
+            sized = value_sizes(recorded, known, {**self.hint_of, **values.all_hints()}, self.bounds(), values.facts)
+        except ValueError:
+            sized = {}
+        self._refuse_counts(recorded, known, sized, lambda e: not e.is_number, lambda numbers, k: numbers[k][0] != "const")
+        self._check_branches(recorded, sized)
+
+    def _refuse_counts(self, recorded, known, sized, varies, is_source):
+        """Refuses calls whose number of results has an expression that varies, or an unknown one that depends on a source."""
+        exprs = number_expressions(recorded.numbers, known, sized)
+        for op, _, tensor, dim, symbols in recorded.counts():
+            sizes = sized.get(tensor)
+            of = [sizes[dim] if sizes and dim >= 0 else None, *(exprs[k] for k in symbols)]
+            if any(e is not None and varies(e) for e in of) or \
+                    None in of[1:] or of[0] is None and tensor in dependent_values(recorded, is_source):
+                raise GuardOnDataDependentSymNode(self.values.refusal(f"number of results of {op}"))
 
     def _use_guards(self):
         known = {**{d.number: Expr.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}

@@ -85,6 +85,24 @@ def number_expressions(numbers, known, sized):
     return out
 
 
+def dependent_values(recorded, is_source):
+    """The names of values that numbers, for which is_source(numbers, k) holds, or sizes that have these numbers, go into."""
+    numbers, found = recorded.numbers, set()
+    found.update(of[0] for k, (how, *of) in enumerate(numbers) if how == "size" and is_source(numbers, k))
+
+    def reads(x):
+        if type(x) in (int, float):
+            k = cresset._C._symbol_of(x)
+            return k >= 0 and is_source(numbers, k)
+        if isinstance(x, tuple) and len(x) == 1 and isinstance(x[0], str):  # a value
+            return x[0] in found
+        return isinstance(x, (list, tuple)) and any(map(reads, x))
+    for names, op, *rest in recorded.nodes():
+        if op is not None and any(map(reads, rest[1].values())):
+            found.update(names)
+    return found
+
+
 def used_sizes(recorded):
     """The indices of the sizes of tensors that arguments and arithmetic of a recording have."""
     numbers = recorded.numbers

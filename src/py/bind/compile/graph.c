@@ -573,6 +573,28 @@ static void graph_print_sizes(cr_session *s, void *context)
     cr_graph_print_sizes(&j->text, j->g, (const cr_scalar *const *)j->sample, j->count);
 }
 
+/* The values of symbols in each dict of a list; NULL with an exception.  The caller frees them
+ * by samples_drop. */
+static cr_scalar **samples_given(const cr_graph *g, PyObject *list)
+{
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    cr_scalar **sample = PyMem_Calloc((size_t)n + 1, sizeof *sample);
+
+    for (Py_ssize_t i = 0; sample && i < n && !PyErr_Occurred(); i++)
+        if (PyDict_Check(PyList_GET_ITEM(list, i)))
+            sample[i] = symbols_given(g, PyList_GET_ITEM(list, i));
+        else
+            PyErr_SetString(PyExc_TypeError, "a sample is a dict");
+    return sample ? sample : (cr_scalar **)PyErr_NoMemory();
+}
+
+static void samples_drop(cr_scalar **sample)
+{
+    for (cr_scalar **at = sample; at && *at; at++)
+        PyMem_Free(*at);
+    PyMem_Free(sample);
+}
+
 /* sizes(samples) */
 static PyObject *sizes_text(const cr_graph *g, PyObject *list)
 {
@@ -581,27 +603,15 @@ static PyObject *sizes_text(const cr_graph *g, PyObject *list)
 
     if (!PyList_Check(list))
         return PyErr_Format(PyExc_TypeError, "sizes() gets a list");
-    j.sample = PyMem_Calloc((size_t)PyList_GET_SIZE(list) + 1, sizeof *j.sample);
-    if (!j.sample)
-        return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
-        PyObject *one = PyList_GET_ITEM(list, i);
-        if (!PyDict_Check(one))
-            PyErr_SetString(PyExc_TypeError, "a sample is a dict");
-        else
-            j.sample[j.count] = symbols_given(j.g, one);
-        if (PyErr_Occurred())
-            goto done;
-        j.count++;
+    j.sample = samples_given(g, list);
+    j.count = (int)PyList_GET_SIZE(list);
+    if (j.sample && !PyErr_Occurred()) {
+        cr_status st = cr_session_run(j.g->session, graph_print_sizes, &j);
+        out = st              ? cr_py_raise(st)
+              : j.text.failed ? PyErr_NoMemory()
+                              : PyUnicode_FromString(cr_text_str(&j.text));
     }
-    cr_status st = cr_session_run(j.g->session, graph_print_sizes, &j);
-    out = st              ? cr_py_raise(st)
-          : j.text.failed ? PyErr_NoMemory()
-                          : PyUnicode_FromString(cr_text_str(&j.text));
-done:
-    for (int i = 0; i < j.count; i++)
-        PyMem_Free(j.sample[i]);
-    PyMem_Free(j.sample);
+    samples_drop(j.sample);
     cr_text_drop(&j.text);
     return out;
 }
@@ -955,6 +965,54 @@ PyObject *cr_py_graph_listing(const char *title, const cr_graph *g)
     return NULL;
 }
 
+/* The symbols among a node's arguments that count its results. */
+static PyObject *counting_symbols(const cr_gnode *n)
+{
+    PyObject *out = PyList_New(0);
+
+    for (int i = 0; out && i < n->arg_count; i++) {
+        const cr_garg *a = &n->arg[i];
+        if (!(n->op->counts >> i & 1) || a->tag != CR_INT || !cr_gnum_is_int(a->i))
+            continue;
+        PyObject *k = PyLong_FromLong(cr_gnum_of_int(a->i));
+        if (!k || PyList_Append(out, k) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(k);
+    }
+    return out;
+}
+
+/* (operator, source, tensor, dim, symbols) of a call whose number of results follows the
+ * tensor's size along the dim and the symbols; None for other nodes. */
+static PyObject *count_object(const cr_gnode *n)
+{
+    int at = n->op ? cr_op_find_param(n->op, "dim") : -1;
+    int64_t dim;
+
+    if (n->kind != CR_GNODE_CALL || !n->op->counts || at < 0)
+        Py_RETURN_NONE;
+    if (cr_gnum_is_int(n->arg[at].i) ||
+        cr_wrap_dim(&dim, n->arg[at].i, n->arg[0].value->type.ndim))
+        dim = -1; /* any */
+    return Py_BuildValue("(szsLN)", n->op->name, n->source, n->arg[0].value->name,
+                         (long long)dim, counting_symbols(n));
+}
+
+static PyObject *graph_counts(PyObject *x, PyObject *unused)
+{
+    const cr_gblock *b = ((graph_object *)x)->g->body;
+    PyObject *out = PyList_New(0);
+
+    (void)unused;
+    for (size_t i = 0; out && i < b->len; i++) {
+        PyObject *one = count_object(b->at[i]);
+        if (!one || (one != Py_None && PyList_Append(out, one) < 0))
+            Py_CLEAR(out);
+        Py_XDECREF(one);
+    }
+    return out;
+}
+
 static PyObject *graph_inputs(PyObject *x, void *unused)
 {
     const cr_graph *g = ((graph_object *)x)->g;
@@ -1035,6 +1093,9 @@ static PyMethodDef graph_methods[] = {
      "has\n"
      "symbols.  how combines _HOW_FAST, _HOW_MEASURE and _HOW_CALLS."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of fusion groups with native code."},
+    {"counts", graph_counts, METH_NOARGS,
+     "counts() -> list of (operator, source, tensor, dim, symbols): calls whose number of "
+     "results follows the tensor's size along the dim and the symbols."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, "
      "constant)."},
