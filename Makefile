@@ -35,7 +35,7 @@ VERSION := $(shell sed -n 's/^cresset = "\([^"]*\)".*/\1/p' python/cresset/versi
 PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
-ROOM_LIST := base num space sym ops loop emit device plan comm jit kern tensor whole autograd io graph dist script aot compile nn api
+ROOM_LIST := base num space sym ops loop emit device plan comm jit kern tensor whole autograd io graph onnx dist script aot compile nn api
 LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c src/$(r)/*/*/*.c)))
 # opgen reads no sizes: the functions that compute them include headers that opgen makes.
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c src/ops/shape_%.c,$(wildcard src/$(r)/*.c)))

@@ -81,6 +81,8 @@ static void put_words(cr_text *out, const cr_op *op)
     for (int i = 0; i < op->param_count; i++)
         if (op->counts >> i & 1)
             cr_text_printf(out, "  counts    %s\n", op->param[i].name);
+    for (int i = 0; i < op->onnx_count; i++)
+        put_rule(out, "onnx", op->onnx[i]);
 }
 
 static void put_window(cr_text *out, const cr_op *op)

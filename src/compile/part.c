@@ -130,4 +130,4 @@ static bool is_composed(const cr_gnode *n)
     return reads;
 }
 
-cr_graph *cr_compile_reads(const cr_graph *g) { return cr_rewrite_split(g, is_composed); }
+cr_graph *cr_compile_reads(const cr_graph *g) { return cr_graph_split(g, is_composed); }

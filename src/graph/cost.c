@@ -170,7 +170,7 @@ static cr_graph *parts_of(coster *x, const cr_graph *g)
     hold(x, copy);
     x->nodes = 0;
     tag(x, copy->body, &x->nodes);
-    split = cr_rewrite_split(copy, costs_its_parts);
+    split = cr_graph_split(copy, costs_its_parts);
     if (split != copy)
         hold(x, split);
     return split;

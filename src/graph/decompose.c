@@ -195,7 +195,7 @@ static bool part_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 /* Parts may be compositions that the recorder did not split. */
 enum { MOST_WALKS = 6 };
 
-cr_graph *cr_rewrite_split(const cr_graph *g, cr_node_test splits)
+cr_graph *cr_graph_split(const cr_graph *g, cr_node_test splits)
 {
     const cr_graph *now = g;
     splitter x = {.splits = splits, .any = true};
@@ -234,5 +234,5 @@ static bool splits_into_parts(const cr_gnode *n)
 cr_graph *cr_graph_decompose(const cr_graph *g)
 {
     cr_graph_need_sizes(g);
-    return cr_rewrite_split(g, splits_into_parts);
+    return cr_graph_split(g, splits_into_parts);
 }

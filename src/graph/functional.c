@@ -1316,7 +1316,7 @@ cr_graph *cr_graph_functional(const cr_graph *g)
     if (!any_node_writes(g))
         return (cr_graph *)(uintptr_t)g;
     cr_graph_need_sizes(g);
-    split = cr_rewrite_split(g, updates_statistics);
+    split = cr_graph_split(g, updates_statistics);
     out = functional(split);
     if (split != g && split != out)
         cr_graph_drop(split);

@@ -231,6 +231,10 @@ cr_graph *cr_graph_functional(const cr_graph *g);
 /* Replaces composite nodes by the calls they make, except those that loops compute as one.  For
  * graphs that are differentiated already: gradients are those of entries. */
 cr_graph *cr_graph_decompose(const cr_graph *g);
+/* Replaces nodes for which `splits` is true by the calls that they make, in several walks: the
+ * parts are asked, too.  For graphs whose sizes do not vary. */
+typedef bool (*cr_node_test)(const cr_gnode *n);
+cr_graph *cr_graph_split(const cr_graph *g, cr_node_test splits);
 /* Moves calls between ranks up to their operands, waits for them down to their readers, and
  * joins small calls (overlap.c). */
 cr_graph *cr_graph_overlap(const cr_graph *g);

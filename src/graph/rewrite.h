@@ -23,10 +23,7 @@ cr_gvalue *cr_rewrite_value(void *rewrite, cr_gvalue *v);
 /* Appends a copy of `n` with new values. */
 cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n);
 
-/* Replaces nodes for which `splits` is true by the calls that they make (decompose.c). */
-typedef bool (*cr_node_test)(const cr_gnode *n);
 enum { CR_GRAPH_PART_INPUTS = 64 }; /* most tensor inputs and results of a split node */
-cr_graph *cr_rewrite_split(const cr_graph *g, cr_node_test splits);
 
 /* --- values that must not share memory (owner.c) --- */
 typedef struct {

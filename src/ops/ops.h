@@ -470,6 +470,8 @@ struct cr_op {
     double ulp;      /* error bound of its functions in ulp; 0: exact or 1 ulp */
     uint32_t counts; /* bit i: the number of results follows parameter i; of a tensor, its size
                       * along `dim` (clause `counts`) */
+    int onnx_count;
+    cr_rule **onnx; /* the results as calls of ONNX's operators, or NULL (clause `onnx`) */
     cr_op_inverse inverse;
     cr_op_neutral neutral;
     cr_op_scatter scatter;

@@ -437,6 +437,19 @@ static cr_status read_node_clause(lexer *x, cr_op *op) { return rule_parse(x, &o
 
 static cr_status read_flops(lexer *x, cr_op *op) { return rule_parse(x, &op->flops); }
 
+/* Calls whose names begin with a capital are ONNX's operators. */
+static cr_status read_onnx(lexer *x, cr_op *op)
+{
+    cr_rule *rule[CR_MAX_RESULTS];
+
+    CR_TRY(read_list(x, rule, CR_MAX_RESULTS, &op->onnx_count));
+    op->onnx = cr_arena_get(x->arena, (size_t)op->onnx_count * sizeof *rule);
+    if (!op->onnx)
+        return CR_MEMORY;
+    memcpy(op->onnx, rule, (size_t)op->onnx_count * sizeof *rule);
+    return CR_OK;
+}
+
 /* `dispatch call`, `dispatch EXPR` */
 static cr_status read_dispatch(lexer *x, cr_op *op)
 {
@@ -1027,6 +1040,7 @@ static const struct {
     {"aten_out", overload_read_out},
     {"flops", read_flops},
     {"counts", read_counts},
+    {"onnx", read_onnx},
     {"dispatch", read_dispatch},
     {"out", read_out},
 };

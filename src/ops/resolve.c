@@ -19,6 +19,7 @@ typedef struct {
     int lets;         /* how many lets are visible */
     bool scalar_code; /* body and fold: calls are loop functions */
     bool loops_code;  /* clauses of loops: axes have names */
+    bool onnx_code;   /* clause `onnx`: calls may be ONNX's operators */
     const char *loop_name[8];
     int loop_slot[8], loops;
 } scope;
@@ -128,6 +129,8 @@ static cr_status resolve_call(scope *s, cr_rule *r)
     if (r->op)
         resolve_keywords(r);
     /* loop/ resolves scalar code by name; lets of scalar code also serve derivatives */
+    if (s->onnx_code && *r->name >= 'A' && *r->name <= 'Z')
+        return CR_OK;
     if (!s->scalar_code && r->builtin < 0 && !r->op)
         return scope_fail(s, r, "no operator or function is called");
     return r->builtin < 0 || s->scalar_code ? CR_OK : check_arg_count(s, r);
@@ -348,6 +351,9 @@ cr_status ops_resolve_one(cr_op *op)
         CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
     CR_TRY(resolve_some(&s, &op->node, 1));
     CR_TRY(resolve_some(&s, &op->flops, 1));
+    s.onnx_code = true;
+    CR_TRY(resolve_some(&s, op->onnx, op->onnx_count));
+    s.onnx_code = false;
     CR_TRY(resolve_some(&s, &op->dispatch.calls, 1));
     CR_TRY(resolve_some(&s, &op->filled, 1));
     CR_TRY(resolve_some(&s, &op->functional, 1));

@@ -1,8 +1,8 @@
-"""Names of the exporter to ONNX, which this build lacks: no program is being exported."""
+"""torch.onnx: exported programs as files of ONNX, and names that libraries register their operators with."""
 import enum
 import re
 
-__all__ = ["OnnxExporterError", "is_in_onnx_export"]
+__all__ = ["ONNXProgram", "OnnxExporterError", "errors", "export", "is_in_onnx_export"]
 
 
 class OperatorExportTypes(enum.IntEnum):
@@ -59,7 +59,11 @@ def unregister_custom_op_symbolic(symbolic_name, opset_version):
 
 
 def __getattr__(name):
-    if name in ("symbolic_helper", "symbolic_opset11"):
+    if name in ("export", "ONNXProgram"):
+        from ._export import ONNXProgram, export
+        globals().update(export=export, ONNXProgram=ONNXProgram)
+        return globals()[name]
+    if name in ("errors", "symbolic_helper", "symbolic_opset11"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     from .._absent_names import missing

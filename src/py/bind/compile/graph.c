@@ -10,6 +10,7 @@
 #include "graph/cost.h"
 #include "py/bind/bind.h"
 #include "py/bind/compile/compiled.h"
+#include "py/bind/compile/onnx.h"
 #include "py/bind/compile/where.h"
 #include "tensor/defer.h"
 
@@ -595,6 +596,24 @@ static void samples_drop(cr_scalar **sample)
     PyMem_Free(sample);
 }
 
+/* onnx(samples, inputs, outputs, how) */
+static PyObject *graph_onnx(PyObject *x, PyObject *args)
+{
+    const cr_graph *g = ((graph_object *)x)->g;
+    PyObject *list, *inputs, *outputs, *how, *out = NULL;
+    cr_scalar **sample;
+
+    if (!PyArg_ParseTuple(args, "O!O!O!O!:onnx", &PyList_Type, &list, &PyList_Type, &inputs,
+                          &PyTuple_Type, &outputs, &PyTuple_Type, &how))
+        return NULL;
+    sample = samples_given(g, list);
+    if (sample && !PyErr_Occurred())
+        out = cr_py_onnx_file(g, (const cr_scalar *const *)sample, (int)PyList_GET_SIZE(list),
+                              inputs, outputs, how);
+    samples_drop(sample);
+    return out;
+}
+
 /* sizes(samples) */
 static PyObject *sizes_text(const cr_graph *g, PyObject *list)
 {
@@ -1093,6 +1112,16 @@ static PyMethodDef graph_methods[] = {
      "has\n"
      "symbols.  how combines _HOW_FAST, _HOW_MEASURE and _HOW_CALLS."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of fusion groups with native code."},
+    {"onnx", graph_onnx, METH_VARARGS,
+     "onnx(samples, inputs, outputs, how) -> (bytes of a file of ONNX, list of (tensor, offset "
+     "in "
+     "the\n"
+     "second file)).  samples: dicts as of takes(), those of the example first; inputs: (name, "
+     "tensor\n"
+     "or None, names of dims or None); outputs: names; how: (opset, weights, weights as "
+     "inputs, "
+     "name of\n"
+     "the second file or None, version)."},
     {"counts", graph_counts, METH_NOARGS,
      "counts() -> list of (operator, source, tensor, dim, symbols): calls whose number of "
      "results follows the tensor's size along the dim and the symbols."},

@@ -1,0 +1,179 @@
+"""torch.onnx.export()."""
+import warnings
+
+from .. import Tensor, nn
+from ..export import Dim, ExportedProgram, export as _export_program
+from ..utils._pytree import tree_flatten, tree_unflatten
+from . import OnnxExporterError
+from ._program import ONNXProgram
+
+
+def _module_of(model):
+    if isinstance(model, nn.Module):
+        return model
+    if callable(model):
+        class Called(nn.Module):
+            def forward(self, *args, **kwargs):
+                return model(*args, **kwargs)
+        return Called()
+    raise TypeError(f"torch.onnx.export: the model is a module or an ExportedProgram, not {type(model).__name__}")
+
+
+def _from_axes(axes, args, kwargs, input_names, output_names):
+    """dynamic_shapes for dynamic_axes, and {(argument, dim): name}; a leaf of args and kwargs is an argument if it is a tensor."""
+    leaves, spec = tree_flatten((args, kwargs))
+    tensors = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
+    unknown = [name for name in axes if name not in input_names and name not in output_names]
+    if unknown:
+        raise ValueError(f"dynamic_axes: {unknown[0]!r} is no name of input_names or output_names")
+    shapes, names = [None] * len(leaves), {}
+    for name, k in zip(input_names, tensors):
+        dims = axes.get(name, {})
+        if isinstance(dims, (list, tuple)):
+            dims = {d: f"{name}_dynamic_axes_{i + 1}" for i, d in enumerate(dims)}
+        dims = {d + leaves[k].dim() if d < 0 else d: text for d, text in dims.items()}
+        shapes[k] = {d: Dim.AUTO for d in dims}
+        names.update({(k, d): str(text) for d, text in dims.items()})
+    positional, keyword = tree_unflatten(shapes, spec)
+    return positional, keyword, names
+
+
+def _dynamic(shapes):
+    """dynamic_shapes in which names are sizes that may vary, and the names."""
+    def one(x):
+        return Dim.AUTO if isinstance(x, str) else x
+
+    def walk(x):
+        if isinstance(x, dict):
+            return {k: walk(v) for k, v in x.items()}
+        return type(x)(map(walk, x)) if isinstance(x, (list, tuple)) else one(x)
+    return walk(shapes)
+
+
+def _stated_names(shapes, found=None):
+    """(dims of a leaf with names) of each leaf of dynamic_shapes, in order."""
+    found = [] if found is None else found
+    if isinstance(shapes, dict) and shapes and all(isinstance(k, int) for k in shapes):
+        found.append({k: v if isinstance(v, str) else getattr(v, "__name__", None) for k, v in shapes.items()})
+    elif isinstance(shapes, (list, tuple)) and shapes and not any(isinstance(x, (dict, list, tuple)) for x in shapes) and \
+            any(x is not None for x in shapes):
+        found.append({k: v if isinstance(v, str) else getattr(v, "__name__", None) for k, v in enumerate(shapes)})
+    elif isinstance(shapes, dict):
+        for x in shapes.values():
+            _stated_names(x, found)
+    elif isinstance(shapes, (list, tuple)):
+        for x in shapes:
+            _stated_names(x, found)
+    else:
+        found.append({})
+    return found
+
+
+def _dim_names(program, names):
+    """{symbol: name}: names[k] are those of the dims of the k-th argument."""
+    from ..export.graph_signature import InputKind
+    out, nodes = {}, [n for n in program.graph.nodes if n.op == "placeholder"]
+    users = [n for n, s in zip(nodes, program.graph_signature.input_specs) if s.kind == InputKind.USER_INPUT]
+    for node, dims in zip(users, names):
+        for d, name in dims.items():
+            size = node.meta["val"].shape[d] if isinstance(node.meta.get("val"), Tensor) and d < len(node.meta["val"].shape) else None
+            if name and hasattr(size, "node") and size.node.expr.is_symbol:
+                out.setdefault(size.node.expr.name, name)
+    return out
+
+
+def _by_parameter(model, positional, keyword):
+    """dynamic_shapes by the names of forward's parameters."""
+    import inspect
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    out, left = {}, list(positional)
+    for p in parameters:
+        if p.kind == p.VAR_POSITIONAL:
+            out[p.name] = tuple(left)
+            left = []
+        elif left and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            out[p.name] = left.pop(0)
+    rest = next((p.name for p in parameters if p.kind == p.VAR_KEYWORD), None)
+    known = {p.name for p in parameters}
+    for name, value in keyword.items():
+        if name in known or rest is None:
+            out[name] = value
+        else:
+            out.setdefault(rest, {})[name] = value
+    return out
+
+
+def _captured(model, args, kwargs, dynamic_shapes, axes, input_names, output_names):
+    """The exported program, and the names of its dims that vary."""
+    if isinstance(model, ExportedProgram):
+        return model, {}
+    module = _module_of(model)
+    if axes and dynamic_shapes is None:
+        positional, keyword, by_leaf = _from_axes(axes, args, kwargs, input_names, output_names)
+        names = [{d: text for (j, d), text in by_leaf.items() if j == k} for k in range(len(tree_flatten((args, kwargs))[0]))]
+        dynamic_shapes = _by_parameter(module, positional, keyword)
+    else:
+        names = _stated_names(dynamic_shapes) if dynamic_shapes is not None else []
+        dynamic_shapes = _dynamic(dynamic_shapes)
+    program = _export_program(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+    return program, _dim_names(program, names)
+
+
+def export(model, args=(), f=None, *, kwargs=None, verbose=None, input_names=None, output_names=None, opset_version=None, dynamo=True,
+           external_data=True, dynamic_shapes=None, custom_translation_table=None, report=False, optimize=True, verify=False,
+           profile=False, dump_exported_program=False, artifacts_dir=".", export_params=True, keep_initializers_as_inputs=False,
+           dynamic_axes=None, training=None, operator_export_type=None, do_constant_folding=True, custom_opsets=None,
+           export_modules_as_functions=False, autograd_inlining=True):
+    """Exports a module, or an ExportedProgram, as a program of ONNX.  Returns an ONNXProgram; with f, writes it to this file.
+
+        input_names, output_names  names in the file, in order; others are those of the arguments and of the operators
+        opset_version              18 to 21
+        dynamic_shapes             sizes that vary, as torch.export.export() takes them; a str is a name
+        dynamic_axes               the same by names: {"x": {0: "batch"}}
+        external_data              with f: weights are in a second file, f.data
+        export_params              with f: False leaves weights out
+        keep_initializers_as_inputs  with f: weights are inputs, too
+        verify                     onnxruntime runs the file on the example, and the results are compared
+        dynamo=False               the same file; f is needed, and nothing is returned
+
+    verbose, optimize, do_constant_folding, report, profile, artifacts_dir and the options after them have no effect.
+    custom_translation_table and custom_opsets are refused.
+
+    Example::
+
+        >>> file = io.BytesIO()
+        >>> torch.onnx.export(nn.ReLU(), (torch.zeros(2),), dynamic_shapes=({0: "n"},)).save(file)
+    """
+    if custom_translation_table or custom_opsets:
+        raise NotImplementedError("torch.onnx.export: custom_translation_table and custom_opsets are not supported")
+    if dump_exported_program:
+        raise NotImplementedError("torch.onnx.export: dump_exported_program is not supported; torch.export.save writes the program")
+    if not dynamo and f is None:
+        raise ValueError("torch.onnx.export: f is needed with dynamo=False")
+    args = (args,) if isinstance(args, Tensor) else tuple(args)
+    if args and isinstance(args[-1], dict) and kwargs is None and not dynamo:
+        args, kwargs = args[:-1], args[-1]
+    kwargs = dict(kwargs or {})
+    if dynamic_axes and dynamic_shapes is None and dynamo:
+        warnings.warn("# 'dynamic_axes' is not recommended when dynamo=True, and may lead to 'torch._dynamo.exc.UserError: Constraints "
+                      "violated.' Supply the 'dynamic_shapes' argument instead if export is unsuccessful.", UserWarning, stacklevel=2)
+    program, names = _captured(model, args, kwargs, dynamic_shapes, dynamic_axes, list(input_names or ()), list(output_names or ()))
+    made = ONNXProgram(program, input_names=input_names, output_names=output_names, opset_version=opset_version, dim_names=names)
+    if f is not None:
+        made.save(f, include_initializers=export_params, keep_initializers_as_inputs=keep_initializers_as_inputs,
+                  external_data=external_data and dynamo)
+    if verify:
+        _verify(made, program, args, kwargs)
+    return made if dynamo else None
+
+
+def _verify(made, program, args, kwargs):
+    from ..testing import assert_close
+    if isinstance(args, tuple) and not args and not kwargs and program.example_inputs is not None:
+        args, kwargs = program.example_inputs
+    expected = [x for x in tree_flatten(program.module()(*args, **kwargs))[0] if isinstance(x, Tensor)]
+    for got, want in zip(made(*args, **kwargs), expected):
+        try:
+            assert_close(got, want.detach().cpu(), rtol=1e-3, atol=1e-4)
+        except AssertionError as error:
+            raise OnnxExporterError(f"torch.onnx.export: onnxruntime's results differ: {error}") from error
