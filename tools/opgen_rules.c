@@ -1,11 +1,11 @@
 /* Conditions of checks and rules of sizes as C.
  *
  * A rule is written where the kinds of its parts are known: integers, floats, truths, dtypes,
- * texts, lists of integers and tensors.  Each part is a variable of the function; statements
- * give them values in the order of the evaluator (tensor/rule.c).  A function returns false in
- * all cases that it leaves to the evaluator: a check holds, an argument is of another kind, a
- * dim is out of range.  So errors and their texts are the evaluator's, and an entry with a rule
- * that cannot be written has no function. */
+ * texts, lists of integers, tensors and lists of tensors.  Each part is a variable of the
+ * function; statements give them values in the order of the evaluator (tensor/rule.c).  A
+ * function returns false in all cases that it leaves to the evaluator: a check holds, an
+ * argument is of another kind, a dim is out of range.  So errors and their texts are the
+ * evaluator's, and an entry with a rule that cannot be written has no function. */
 #include "base/map.h"
 #include "opgen.h"
 #include <inttypes.h>
@@ -23,6 +23,7 @@ typedef enum {
     IS_TEXT, /* c is the address of a cr_value */
     IS_LIST,
     IS_TENSOR,
+    IS_TENSORS,
     IS_OTHER
 } kind;
 
@@ -126,7 +127,7 @@ static kind kind_of(value v)
     static const uint8_t kinds[] = {
         [CR_T_TENSOR] = IS_TENSOR, [CR_T_SCALAR] = IS_REAL, [CR_T_INT] = IS_INT,
         [CR_T_INTS] = IS_LIST,     [CR_T_FLOAT] = IS_REAL,  [CR_T_BOOL] = IS_TRUTH,
-        [CR_T_STRING] = IS_TEXT,   [CR_T_DTYPE] = IS_DTYPE,
+        [CR_T_STRING] = IS_TEXT,   [CR_T_DTYPE] = IS_DTYPE, [CR_T_TENSORS] = IS_TENSORS,
     };
 
     if (!v.param)
@@ -235,6 +236,15 @@ static const char *as_tensor(writer *w, value v)
         return given_by(w, IS_TENSOR, "rule_tensor", in_room(w, "rule_argument(&%s", v.c)).c;
     return loaded(w, v, "rule_tensor",
                   in_room(w, "!rule_argument(&%s, &a%d)", v.c, atoi(v.c + strlen("arg["))), "");
+}
+
+static const char *as_tensors(writer *w, value v)
+{
+    if (kind_of(v) != IS_TENSORS || v.param->optional)
+        return without_c(w).c;
+    return loaded(w, v, "rule_tensors", in_room(w, "%s.tag != CR_TENSORS", v.c),
+                  in_room(w, "    a%d = (rule_tensors){%s.list, %s.len};\n",
+                          atoi(v.c + strlen("arg[")), v.c, v.c));
 }
 
 static const char *dtype_of(writer *w, value v)
@@ -483,10 +493,12 @@ static const char *write_range_end(writer *w, const cr_rule *r)
         .c;
 }
 
-static void say_loop(writer *w, const char *i, const char *n)
+static void say_loop(writer *w, const char *i, const char *n, bool stores)
 {
-    say(w, "if (%s > CR_MAX_DIMS)", n);
-    say(w, "    return false;");
+    if (stores) {
+        say(w, "if (%s > CR_MAX_DIMS)", n);
+        say(w, "    return false;");
+    }
     say(w, "for (%s = 0; %s < %s; %s++) {", i, i, n, i);
 }
 
@@ -505,11 +517,12 @@ static void write_lets(writer *w, const cr_rule *r)
         write_lets(w, r->args[i]);
 }
 
-/* The list, or with `sought` the index of the first item equal to it, or -1. */
-static value write_each(writer *w, const cr_rule *r, const char *sought)
+/* The list; with `sought` the index of the first item equal to it, or -1; or the sum. */
+static value write_each(writer *w, const cr_rule *r, const char *sought, bool adds)
 {
+    bool stores = !sought && !adds;
     const char *i = variable(w, "int64_t");
-    const char *at = sought ? named(w, IS_INT, "int64_t", "-1").c : array(w, 0);
+    const char *at = stores ? array(w, 0) : named(w, IS_INT, "int64_t", sought ? "-1" : "0").c;
     const char *n = write_range_end(w, r->args[0]), *list = NULL;
     scope *s = w->scope;
     uint64_t known;
@@ -521,26 +534,28 @@ static value write_each(writer *w, const cr_rule *r, const char *sought)
     known = s->known;
     write_lets(w, r->args[1]);
     known = w->depth == s->depth ? s->known : known;
-    say_loop(w, i, n);
+    say_loop(w, i, n, stores);
     w->depth++;
     s->slot[r->slot] = of(IS_INT, list ? in_room(w, "%s.at[%s]", list, i) : i);
     s->known |= (uint64_t)1 << r->slot;
     value item = write_rule(w, r->args[1]);
     if (sought)
         say(w, "%s = %s < 0 && %s == %s ? %s : %s;", at, at, as_int(w, item), sought, i, at);
+    else if (adds)
+        say(w, "if (!rule_add(%s, %s, &%s)) return false;", at, as_int(w, item), at);
     else
         say(w, "%s[%s] = %s;", at, i, as_int(w, item));
     w->depth--;
     say(w, "}");
     s->known = known;
-    return sought ? of(IS_INT, at) : list_of(w, at, n);
+    return stores ? list_of(w, at, n) : of(IS_INT, at);
 }
 
 static value write_range(writer *w, const cr_rule *r)
 {
     const char *i = variable(w, "int64_t"), *at = array(w, 0), *n = write_range_end(w, r);
 
-    say_loop(w, i, n);
+    say_loop(w, i, n, true);
     say(w, "    %s[%s] = %s;", at, i, i);
     say(w, "}");
     return list_of(w, at, n);
@@ -548,9 +563,13 @@ static value write_range(writer *w, const cr_rule *r)
 
 static value write_index(writer *w, const cr_rule *r)
 {
-    const char *list = as_list(w, write_rule(w, r->args[0]));
+    value v = write_rule(w, r->args[0]);
+    bool tensors = kind_of(v) == IS_TENSORS;
+    const char *list = tensors ? as_tensors(w, v) : as_list(w, v);
     const char *i = as_int(w, write_rule(w, r->args[1]));
 
+    if (tensors)
+        return given_by(w, IS_TENSOR, "rule_tensor", in_room(w, "rule_item(%s, %s", list, i));
     return given_by(w, IS_INT, "int64_t", in_room(w, "rule_at(%s, %s", list, i));
 }
 
@@ -706,6 +725,8 @@ static value write_len(writer *w, const cr_rule *r)
 
     if (!v.param || (kind_of(v) == IS_LIST && !v.param->optional))
         return of(IS_INT, in_room(w, "%s.n", as_list(w, v)));
+    if (kind_of(v) == IS_TENSORS && !v.param->optional)
+        return of(IS_INT, in_room(w, "%s.n", as_tensors(w, v)));
     say(w, "if (%s.tag < CR_INTS || %s.tag == CR_GENERATOR)", v.c, v.c);
     say(w, "    return false;");
     return of(IS_INT, in_room(w, "(int64_t)%s.len", v.c));
@@ -723,6 +744,8 @@ static value write_test(writer *w, const cr_rule *r, const char *function)
 
 static value write_list_function(writer *w, const cr_rule *r)
 {
+    if (r->builtin == CR_BUILTIN_total && r->args[0]->kind == CR_RULE_EACH)
+        return write_each(w, r->args[0], NULL, true);
     const char *list = as_list(w, write_rule(w, r->args[0]));
 
     return given_by(w, IS_INT, "int64_t",
@@ -736,7 +759,7 @@ static value write_search(writer *w, const cr_rule *r)
     const char *x = as_int(w, write_rule(w, r->args[1])), *at, *list;
 
     if (r->args[0]->kind == CR_RULE_EACH) {
-        at = write_each(w, r->args[0], x).c;
+        at = write_each(w, r->args[0], x, false).c;
     } else {
         list = as_list(w, write_rule(w, r->args[0]));
         at = named(w, IS_INT, "int64_t", in_room(w, "rule_first(%s, %s)", list, x)).c;
@@ -858,7 +881,7 @@ static value write_rule(writer *w, const cr_rule *r)
     case CR_RULE_LIST: return write_list(w, r);
     case CR_RULE_CALL: return write_call(w, r);
     case CR_RULE_CHOOSE: return write_choice(w, r);
-    case CR_RULE_EACH: return write_each(w, r, NULL);
+    case CR_RULE_EACH: return write_each(w, r, NULL, false);
     case CR_RULE_INDEX: return r->count == 2 ? write_index(w, r) : without_c(w);
     }
     return without_c(w);

@@ -81,68 +81,6 @@ cr_status cr_shape_range(const cr_value *arg, cr_shape *out)
     return vector_of(out, floor((b - a) / cr_scalar_as_double(step)) + 1);
 }
 
-static int64_t clamp_to(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
-/* Adds the positions of n rows: the first has `first`, each later row `step` more than the row
- * before. */
-static bool triangle_add_rows(int64_t *sum, int64_t n, int64_t first, int64_t step)
-{
-    int64_t pair = 2 * first + (n - 1) * step, half = n % 2 ? n : n / 2;
-
-    pair = n % 2 ? pair / 2 : pair;
-    return n <= 0 || (!CR_MUL_OVERFLOW(half, pair, &pair) && !CR_ADD_OVERFLOW(*sum, pair, sum));
-}
-
-/* The number of positions of a matrix with column - row <= offset (>= for the upper triangle):
- * rows have no, some or all columns. */
-static bool triangle_size(int64_t *out, int64_t rows, int64_t columns, int64_t offset,
-                          bool upper)
-{
-    int64_t at, begin, end;
-
-    *out = 0;
-    offset = clamp_to(offset, -rows, columns);
-    if (upper) {
-        begin = clamp_to(1 - offset, 0, rows);
-        end = clamp_to(columns - offset, begin, rows);
-        at = columns - offset - begin;
-        return triangle_add_rows(out, begin, columns, 0) &&
-               triangle_add_rows(out, end - begin, at, -1);
-    }
-    begin = clamp_to(-offset, 0, rows);
-    end = clamp_to(columns - offset - 1, begin, rows);
-    return triangle_add_rows(out, end - begin, begin + offset + 1, 1) &&
-           triangle_add_rows(out, rows - end, columns, 0);
-}
-
-static cr_status triangle_indices(const cr_value *arg, cr_shape *out, bool upper)
-{
-    if (arg[0].i < 0)
-        return cr_fail(CR_RUNTIME, "row must be non-negative, got%lld", (ll)arg[0].i);
-    if (arg[1].i < 0)
-        return cr_fail(CR_RUNTIME, "col must be non-negative, got%lld", (ll)arg[1].i);
-    out->ndim = 2;
-    out->size[0] = 2;
-    if (arg[0].i > INT64_MAX / 4 || arg[1].i > INT64_MAX / 4 ||
-        !triangle_size(&out->size[1], arg[0].i, arg[1].i, arg[2].i, upper))
-        return cr_fail(CR_RUNTIME, "a triangle of %lld rows and %lld columns is too large",
-                       (ll)arg[0].i, (ll)arg[1].i);
-    return CR_OK;
-}
-
-cr_status cr_shape_tril_indices(const cr_value *arg, cr_shape *out)
-{
-    return triangle_indices(arg, out, false);
-}
-
-cr_status cr_shape_triu_indices(const cr_value *arg, cr_shape *out)
-{
-    return triangle_indices(arg, out, true);
-}
-
 /* The binomial coefficient of n and r, one factor at a time; every division is exact. */
 static cr_status choices(int64_t *out, int64_t n, int64_t r)
 {

@@ -1,96 +1,9 @@
-/* Shape rules of operators that join, repeat and replace parts of tensors. */
+/* Shape rules of operators that repeat and replace parts of tensors. */
 #include "ops/shape.h"
 #include "space/shape.h"
 #include <string.h>
 
 typedef long long ll; /* for printf */
-
-/* Joining. */
-
-static bool is_empty_vector(const cr_view *v) { return v->ndim == 1 && v->size[0] == 0; }
-
-/* The first tensor that is not an empty vector. */
-static const cr_view *first_real(const cr_value *list, uint32_t *at)
-{
-    for (*at = 0; *at < list->len; ++*at)
-        if (!is_empty_vector(list->list[*at].view))
-            return list->list[*at].view;
-    return NULL;
-}
-
-static cr_status check_joins(const cr_view *first, const cr_view *v, int64_t dim,
-                             uint32_t number)
-{
-    if (v->ndim != first->ndim)
-        return cr_fail(CR_RUNTIME, "Tensors must have same number of dimensions: got %d and %d",
-                       first->ndim, v->ndim);
-    for (int d = 0; d < v->ndim; d++)
-        if (d != dim && v->size[d] != first->size[d])
-            return cr_fail(
-                CR_RUNTIME,
-                "Sizes of tensors must match except in dimension %lld. Expected size %lld "
-                "but got size %lld for tensor number %u in the list.",
-                (ll)dim, (ll)first->size[d], (ll)v->size[d], number);
-    return CR_OK;
-}
-
-cr_status cr_shape_cat(const cr_value *arg, cr_shape *out)
-{
-    const cr_value *list = &arg[0];
-    const cr_view *first;
-    uint32_t start;
-    int64_t dim, total = 0;
-
-    if (!list->len)
-        return cr_fail(CR_VALUE, "torch.cat(): expected a non-empty list of Tensors");
-    for (uint32_t i = 0; i < list->len; i++)
-        if (!list->list[i].view->ndim)
-            return cr_fail(CR_RUNTIME,
-                           "zero-dimensional tensor (at position %u) cannot be concatenated",
-                           i);
-    first = first_real(list, &start);
-    if (!first) {
-        cr_shape_like(out, list->list[0].view);
-        return CR_OK;
-    }
-    CR_TRY(cr_wrap_dim(&dim, arg[1].i, first->ndim));
-    for (uint32_t i = start; i < list->len; i++) {
-        const cr_view *v = list->list[i].view;
-        if (is_empty_vector(v))
-            continue;
-        CR_TRY(check_joins(first, v, dim, i));
-        if (CR_ADD_OVERFLOW(total, v->size[dim], &total))
-            return cr_fail(CR_RUNTIME,
-                           "cat: the sizes along dimension %lld are more than a size may be",
-                           (ll)dim);
-    }
-    cr_shape_like(out, first);
-    out->size[dim] = total;
-    return CR_OK;
-}
-
-cr_status cr_shape_stack(const cr_value *arg, cr_shape *out)
-{
-    const cr_value *list = &arg[0];
-    const cr_view *first;
-    int64_t dim;
-
-    if (!list->len)
-        return cr_fail(CR_RUNTIME, "stack expects a non-empty TensorList");
-    first = list->list[0].view;
-    CR_TRY(cr_wrap_dim(&dim, arg[1].i, first->ndim + 1));
-    for (uint32_t i = 1; i < list->len; i++)
-        if (!cr_same_sizes(first, list->list[i].view))
-            return cr_fail(
-                CR_RUNTIME,
-                "stack expects each tensor to be equal size, but got %s at entry 0 and %s "
-                "at entry %u",
-                cr_view_text(first), cr_view_text(list->list[i].view), i);
-    out->ndim = first->ndim + 1;
-    for (int d = 0, from = 0; d < out->ndim; d++)
-        out->size[d] = d == dim ? (int64_t)list->len : first->size[from++];
-    return CR_OK;
-}
 
 /* Repeating. */
 

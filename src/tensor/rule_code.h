@@ -23,6 +23,11 @@ typedef struct {
     int64_t n;
 } rule_list;
 
+typedef struct {
+    const cr_value *at;
+    int64_t n;
+} rule_tensors;
+
 static inline bool rule_argument(const cr_value *v, rule_tensor *out)
 {
     if (CR_LIKELY(v->tag == CR_TENSOR))
@@ -109,6 +114,11 @@ CR_ALWAYS_INLINE bool rule_at(rule_list list, int64_t i, int64_t *out)
         return false;
     *out = list.at[i < 0 ? i + list.n : i];
     return true;
+}
+
+static inline bool rule_item(rule_tensors list, int64_t i, rule_tensor *out)
+{
+    return i >= -list.n && i < list.n && rule_argument(&list.at[i < 0 ? i + list.n : i], out);
 }
 
 static inline int64_t rule_first(rule_list list, int64_t x)
