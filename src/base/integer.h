@@ -18,6 +18,27 @@ static inline int64_t cr_clamped_sub(int64_t a, int64_t b)
     return d < -INT64_MAX ? -INT64_MAX : d;
 }
 
+/* The greatest common divisor. */
+static inline int64_t cr_common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The number of binary digits of n, which is not negative. */
+static inline int cr_digits(int64_t n)
+{
+    int digits = 0;
+
+    while (n >> digits)
+        digits++;
+    return digits;
+}
+
 /* The quotient rounded down; `b` is not 0. */
 static inline int64_t cr_floor_div(int64_t a, int64_t b)
 {

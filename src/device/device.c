@@ -20,6 +20,18 @@ static const char *names[CR_DEVICE_COUNT] = {
 const char cr_command_declines[] = "the device declines";
 const char cr_index_outside[] = "an index is out of range";
 
+const char *cr_index_error(const cr_indexed *c, int64_t index)
+{
+    const char *at = c->outside ? strchr(c->outside, CR_INDEX_MARK) : NULL;
+
+    if (!c->outside)
+        return cr_index_outside;
+    (void)(at ? cr_fail((cr_status)c->outside_kind, "%.*s%lld%s", (int)(at - c->outside),
+                        c->outside, (long long)index, at + 1)
+              : cr_fail((cr_status)c->outside_kind, "%s", c->outside));
+    return cr_error_message();
+}
+
 static const char *const host_types[] = {
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
     [CR_##NAME] = "torch." legacy "Tensor",

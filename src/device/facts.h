@@ -66,10 +66,13 @@ typedef struct {
 /* In the place of a kernel: the host's function of the entry takes views of the device's
  * memory, too, where no argument is a number in the host's. */
 const char *cr_device_runs_on_views(int index, const cr_given *arg, const cr_array *result);
-/* The result of the host's commands if an index is out of range and the command has no text. */
+/* "an index is out of range", of a command without a text. */
 extern const char cr_index_outside[];
 /* In the text of a command's error: the place of the index. */
 #define CR_INDEX_MARK '\1'
+/* The result of a command of the host if this index is out of range: cr_index_outside, or the
+ * message of the error of the command's text, which is raised. */
+const char *cr_index_error(const cr_indexed *c, int64_t index);
 void cr_device_set_entries(cr_device_kind kind, const cr_device_entry *entry, int count);
 const cr_device_entry *cr_device_entries(cr_device_kind kind, int *count);
 

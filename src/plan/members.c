@@ -779,24 +779,32 @@ static const cr_given *pass_givens(pass *p, const cr_given *list, size_t *count,
     return made;
 }
 
+/* A list of arrays in brackets. */
+static const cr_array *pass_arrays(pass *p, const cr_array *list, int *count)
+{
+    cr_array *made = pass_structs(p, list, (size_t)*count, MOST_ITEMS, sizeof *made);
+    size_t i;
+
+    pass_sign(p, "(");
+    for (i = 0; pass_item(p, i, (size_t)*count, MOST_ITEMS, ")"); i++) {
+        cr_array a = pass_array(p, p->way == READS ? (cr_array){0} : list[i]);
+        if (made && p->way != PRINTS)
+            made[i] = a;
+    }
+    *count = (int)i;
+    return made;
+}
+
 static void pass_library(pass *p, cr_library *c)
 {
-    size_t args = (size_t)c->args, results = (size_t)c->results, i;
-    const cr_array *from = c->result;
+    size_t args = (size_t)c->args;
 
     pass_sign(p, " ");
     c->entry = pass_name(p, c->entry);
     c->arg = pass_givens(p, c->arg, &args, false);
     c->args = (int)args;
-    pass_sign(p, " -> (");
-    cr_array *made = pass_structs(p, from, results, MOST_ITEMS, sizeof *made);
-    for (i = 0; pass_item(p, i, results, MOST_ITEMS, ")"); i++) {
-        cr_array a = pass_array(p, p->way == READS ? (cr_array){0} : from[i]);
-        if (made && p->way != PRINTS)
-            made[i] = a;
-    }
-    c->result = made;
-    c->results = (int)i;
+    pass_sign(p, " -> ");
+    c->result = pass_arrays(p, c->result, &c->results);
 }
 
 /* --- other commands --- */
@@ -820,22 +828,6 @@ static void pass_copy(pass *p, cr_plan_copy *c)
     if (p->way == READS && (pass_next(p) == '-'))
         pass_fail(p, "a number of bytes");
     c->n = (size_t)pass_integer(p, (int64_t)c->n);
-}
-
-/* A list of arrays in brackets. */
-static const cr_array *pass_arrays(pass *p, const cr_array *list, int *count)
-{
-    cr_array *made = pass_structs(p, list, (size_t)*count, MOST_ITEMS, sizeof *made);
-    size_t i;
-
-    pass_sign(p, "(");
-    for (i = 0; pass_item(p, i, (size_t)*count, MOST_ITEMS, ")"); i++) {
-        cr_array a = pass_array(p, p->way == READS ? (cr_array){0} : list[i]);
-        if (made && p->way != PRINTS)
-            made[i] = a;
-    }
-    *count = (int)i;
-    return made;
 }
 
 static const char *pass_word(pass *p, const char *s)

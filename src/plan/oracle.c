@@ -147,21 +147,9 @@ static void find_meetings(meetings *m, const cr_indexed *c, size_t dense_item)
     each(&s, at, note_row, m);
 }
 
-static const char *outside_error(const cr_indexed *c, int64_t index)
-{
-    const char *at = c->outside ? strchr(c->outside, CR_INDEX_MARK) : NULL;
-
-    if (!c->outside)
-        return cr_index_outside;
-    (void)(at ? cr_fail((cr_status)c->outside_kind, "%.*s%lld%s", (int)(at - c->outside),
-                        c->outside, (long long)index, at + 1)
-              : cr_fail((cr_status)c->outside_kind, "%s", c->outside));
-    return cr_error_message();
-}
-
 static const char *end_meetings(meetings *m)
 {
-    const char *error = m->missed   ? outside_error(m->c, m->outside)
+    const char *error = m->missed   ? cr_index_error(m->c, m->outside)
                         : m->failed ? cr_error_message()
                                     : NULL;
 

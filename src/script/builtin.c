@@ -1053,12 +1053,7 @@ static void builtin_store(const cr_ivalue *v, cr_dtype t, char **at)
 
 static cr_dtype builtin_list_dtype(const builtin_nested *n)
 {
-    switch (n->any ? n->category : CR_CAT_FLOAT) {
-    case CR_CAT_BOOL: return CR_BOOL;
-    case CR_CAT_INT: return CR_I64;
-    case CR_CAT_FLOAT: return cr_default_dtype();
-    default: return cr_default_dtype() == CR_F64 ? CR_C128 : CR_C64;
-    }
+    return cr_number_dtype(n->any ? n->category : CR_CAT_FLOAT);
 }
 
 /* Moves the tensor to the dtype and device of arguments 1 and 2. */

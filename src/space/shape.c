@@ -10,11 +10,6 @@ cr_status cr_refuse_dim(int64_t dim, int64_t n)
         (long long)-n, (long long)n - 1, (long long)dim);
 }
 
-bool cr_same_sizes(const cr_view *a, const cr_view *b)
-{
-    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
-}
-
 bool cr_expands(int ndim, const int64_t *size, int to_ndim, const int64_t *to)
 {
     int more = to_ndim - ndim;

@@ -29,7 +29,6 @@ static inline void cr_shape_like(cr_shape *out, const cr_view *v)
     out->ndim = v->ndim;
     memcpy(out->size, v->size, v->ndim * sizeof *v->size);
 }
-bool cr_same_sizes(const cr_view *a, const cr_view *b);
 /* The size of a dimension; a scalar has size 1. */
 static inline int64_t cr_dim_size(const cr_view *v, int64_t dim)
 {

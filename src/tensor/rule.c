@@ -13,7 +13,7 @@
 
 void cr_frame_init(cr_frame *f, const cr_op *op, const cr_value *arg)
 {
-    f->op = op;
+    f->op = f->called = op;
     f->arg = arg;
     f->known = 0;
     f->tensor_count = 0;
@@ -182,7 +182,7 @@ static bool truth_of(const cr_value *v)
 
 static cr_status int_overflow(const cr_frame *f, int64_t a, int64_t b)
 {
-    return cr_fail(CR_RUNTIME, "%s(): integer overflow with %lld and %lld", f->op->name,
+    return cr_fail(CR_RUNTIME, "%s(): integer overflow with %lld and %lld", f->called->name,
                    (long long)a, (long long)b);
 }
 
@@ -939,12 +939,14 @@ cr_status cr_rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
 
 /* The sizes of the first result by rules.  Arguments are views, and the checks may refuse them.
  */
-static cr_status rule_result_size(const cr_op *op, const cr_value *arg, cr_shape *out)
+static cr_status rule_result_size(const cr_frame *caller, const cr_op *op, const cr_value *arg,
+                                  cr_shape *out)
 {
     cr_frame f;
     cr_status st;
 
     cr_frame_init(&f, op, arg);
+    f.called = caller->called;
     CR_GO(cr_run_checks(op, &f));
     CR_GO(cr_rule_shape(out, op->sizes.rule[0], &f));
 done:
@@ -969,7 +971,7 @@ static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *ou
             CR_TRY(cr_frame_eval(f, call->args[i], &arg[i]));
         CR_TRY(shape_argument(f, (cr_type)op->param[i].type, &arg[i], &view[i]));
     }
-    CR_TRY(op->sizes.fn ? op->sizes.fn(arg, shape) : rule_result_size(op, arg, shape));
+    CR_TRY(op->sizes.fn ? op->sizes.fn(arg, shape) : rule_result_size(f, op, arg, shape));
     ints = frame_get(f, (size_t)(shape->ndim ? shape->ndim : 1) * sizeof *ints);
     if (!ints)
         return CR_MEMORY;

@@ -129,23 +129,13 @@ static cr_status piece_of_name(const place *p, const cr_rule *r, piece *out)
     return CR_OK;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Notes that the axis goes in steps of n / gcd(n, slope) without a division's rest. */
 static void piece_add_period(const place *p, int64_t n, int64_t slope)
 {
-    int64_t step = n / common_divisor(n, cr_magnitude(slope));
+    int64_t step = n / cr_common_divisor(n, cr_magnitude(slope));
 
     if (p->period)
-        *p->period = CR_WRAP_MUL(*p->period / common_divisor(*p->period, step), step);
+        *p->period = CR_WRAP_MUL(*p->period / cr_common_divisor(*p->period, step), step);
 }
 
 /* a // n, or a % n when `rest`, for a constant n. */

@@ -306,6 +306,8 @@ CR_MUST cr_status cr_tensor_item(cr_scalar *out,
                                  const cr_tensor *t); /* one element; CR_RUNTIME */
 CR_API cr_dtype cr_default_dtype(void);
 CR_API cr_status cr_set_default_dtype(cr_dtype t);
+/* The dtype that torch infers for a number: of a float the default dtype. */
+cr_dtype cr_number_dtype(cr_category category);
 /* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped, and without
  * others *out is CR_DTYPE_NONE.  Fails with torch's message where it refuses (cr_promote). */
 CR_MUST cr_status cr_promote_values(cr_dtype *out, const cr_value *v, int n);
@@ -397,8 +399,9 @@ CR_MUST cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtyp
  * long lists. */
 enum { CR_FRAME_TENSORS = 24, CR_FRAME_BYTES = 768 };
 typedef struct cr_frame {
-    const cr_op *op;
-    const cr_value *arg;                  /* slots below op->param_count */
+    const cr_op *op,
+        *called;         /* called: named in errors; it asks for the sizes of op's result */
+    const cr_value *arg; /* slots below op->param_count */
     cr_value slot[CR_MAX_SLOTS];          /* slots that are not arguments */
     uint64_t known;                       /* bit i: slot[i] has a value; set both to give one */
     cr_tensor *tensors[CR_FRAME_TENSORS]; /* made during evaluation */

@@ -6,7 +6,7 @@
 #include <float.h>
 #include <math.h>
 
-static cr_dtype number_dtype(cr_category category)
+cr_dtype cr_number_dtype(cr_category category)
 {
     switch (category) {
     case CR_CAT_BOOL: return CR_BOOL;
@@ -22,7 +22,7 @@ cr_dtype cr_value_dtype(const cr_value *v)
     case CR_TENSOR: return (cr_dtype)v->t->dtype;
     case CR_VIEW: return (cr_dtype)v->view->dtype;
     case CR_DTYPE_VAL: return (cr_dtype)v->i;
-    case CR_NUMBER: return number_dtype(v->number.category);
+    case CR_NUMBER: return cr_number_dtype(v->number.category);
     case CR_INT: return CR_I64;
     case CR_TRUTH: return CR_BOOL;
     case CR_FLOAT: return cr_default_dtype();

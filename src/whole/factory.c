@@ -91,16 +91,6 @@ static cr_status make_filled(cr_value *result, const options *o, const cr_value 
 }
 
 /* The dtype of a tensor that is made from a number without a dtype. */
-static cr_dtype dtype_of_number(cr_scalar s)
-{
-    switch (s.category) {
-    case CR_CAT_BOOL: return CR_BOOL;
-    case CR_CAT_INT: return CR_I64;
-    case CR_CAT_FLOAT: return cr_default_dtype();
-    default: return cr_dtype_complex(cr_default_dtype());
-    }
-}
-
 /* size, dtype, layout, device, pin_memory, memory_format */
 cr_status cr_do_empty(const cr_value *arg, cr_value *result)
 {
@@ -190,7 +180,8 @@ cr_status cr_do_full(const cr_value *arg, cr_value *result)
 {
     options o;
 
-    CR_TRY(take_options(arg + 2, dtype_of_number(arg[1].number), cr_thread.device, &o));
+    CR_TRY(
+        take_options(arg + 2, cr_number_dtype(arg[1].number.category), cr_thread.device, &o));
     return make_filled(result, &o, &arg[0], arg[1].number);
 }
 

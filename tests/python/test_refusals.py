@@ -103,7 +103,7 @@ REFUSED = [
     (lambda: torch.zeros(0, MOST, MOST), RuntimeError, "Stride calculation overflowed"),
     (lambda: torch.ones(3).repeat(MOST), RuntimeError, f"repeat(): integer overflow with {MOST} and 3"),
     (lambda: F.pad(torch.ones(3), (MOST, MOST)), RuntimeError,
-     f"_padded(): integer overflow with {MOST} and {MOST}"),
+     f"constant_pad_nd(): integer overflow with {MOST} and {MOST}"),
     (lambda: torch.ones(4).split([2**62] * 3 + [2**62 + 4]), RuntimeError,
      "split_with_sizes expects split_sizes to sum exactly to 4 (input tensor's size at dimension 0), but got "
      f"split_sizes=[{2**62}, {2**62}, {2**62}, {2**62 + 4}]"),

@@ -5,6 +5,7 @@
  * positions may have one place along; a command's other dims are columns.  Entries are numbered
  * row-major with the dims that the index picks from last, so that those of one destination are
  * in index order. */
+#include "base/integer.h"
 #include "device/cuda/cuda.h"
 #include "device/facts.h"
 #include "jit/cuda.h"
@@ -248,16 +249,6 @@ static void place_join_pairs(place_call *c)
     }
 }
 
-static int64_t place_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Destinations are multiples of c->grain bytes, which this sets; returns how many there are
  * from the first to the last, or 0 if steps are negative. */
 static int64_t place_span(place_call *c)
@@ -269,12 +260,12 @@ static int64_t place_span(place_call *c)
     for (int d = 0; d < c->ndim; d++) {
         negative = negative || c->table_step[d] < 0;
         span += (c->size[d] - 1) * c->table_step[d];
-        grain = place_divisor(grain, c->table_step[d]);
+        grain = cr_common_divisor(grain, c->table_step[d]);
     }
     for (int d = 0; d < c->numbered; d++) {
         negative = negative || c->nstep[d] < 0;
         span += (c->nsize[d] - 1) * c->nstep[d];
-        grain = place_divisor(grain, c->nstep[d]);
+        grain = cr_common_divisor(grain, c->nstep[d]);
     }
     c->grain = grain > 0 ? grain : c->item;
     return negative ? 0 : span / c->grain + 1;
@@ -361,15 +352,6 @@ static const char *set_without_index(int device, const cr_indexed *x)
 
     return x->dense ? cr_cuda_ops.move(device, &table, &dense)
                     : cr_cuda_ops.fill(device, &table, x->item);
-}
-
-static int place_bits(int64_t n)
-{
-    int bits = 0;
-
-    while (n >> bits)
-        bits++;
-    return bits;
 }
 
 /* Bytes of a result of a block: the type cp_cell of emit/place.cuh. */
@@ -493,9 +475,9 @@ static const char *combine_entries(int device, const cr_indexed *x)
     if (!c.n || !c.columns)
         return NULL;
     span = place_span(&c);
-    c.shift = place_bits(c.n);
+    c.shift = cr_digits(c.n);
     /* Keys of entries outside have ones in all bits that are sorted. */
-    int bits = place_bits(span + 1);
+    int bits = cr_digits(span + 1);
     if (!span || bits + c.shift > PLACE_WORD || c.n > CR_CUDA_SORT_MOST)
         return cr_command_declines;
     const char *error = place_late(&c, device, x);

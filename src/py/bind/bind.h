@@ -187,8 +187,6 @@ cr_py_fit cr_py_int_from(PyObject *x, int64_t *out);
 /* As cr_py_int_from, for an operator's argument, which may be a symbol (graph/number.h). */
 cr_py_fit cr_py_size_from(PyObject *x, int64_t *out);
 bool cr_py_is_numpy_scalar(PyObject *x);
-/* The dtype that torch infers for a number; the default dtype for a float. */
-cr_dtype cr_py_dtype_of_scalar(cr_scalar s);
 /* Item i of a list or tuple; NULL with an exception when a list has become shorter.  For loops
  * that call code of the program for an item, which may change the list and free the item. */
 PyObject *cr_py_item(PyObject *list, Py_ssize_t i);

@@ -324,18 +324,6 @@ static void resolve(cr_indexed *made, int64_t *stride, int64_t *index, const cr_
 
 static const char *run_inside(const cr_indexed *m, bool gaps);
 
-static const char *outside(const cr_indexed *m, int64_t index)
-{
-    const char *at = m->outside ? strchr(m->outside, CR_INDEX_MARK) : NULL;
-
-    if (!m->outside)
-        return cr_index_outside;
-    (void)(at ? cr_fail((cr_status)m->outside_kind, "%.*s%lld%s", (int)(at - m->outside),
-                        m->outside, (long long)index, at + 1)
-              : cr_fail((cr_status)m->outside_kind, "%s", m->outside));
-    return cr_error_message();
-}
-
 /* A command of which some index is not in [0, extent), or whose indices are numbers. */
 static const char *run_resolved(const cr_indexed *m)
 {
@@ -346,7 +334,7 @@ static const char *run_resolved(const cr_indexed *m)
 
     index_elements_of(&e, m);
     if (!cr_indices_within(&e.view, m->wraps ? -limit : 0, limit, &bad))
-        return outside(m, bad);
+        return cr_index_error(m, bad);
     index = cr_indices_to_plain(&e.view);
     if (!index)
         return cr_error_message();

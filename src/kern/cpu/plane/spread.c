@@ -1,14 +1,6 @@
 /* Memory and order of lists of contributions on a device. */
 #include "kern/cpu/plane/spread.h"
-
-static int spread_bits(int64_t n)
-{
-    int bits = 0;
-
-    while (n >> bits)
-        bits++;
-    return bits;
-}
+#include "base/integer.h"
 
 cr_status cr_spread_take(cr_spread *m, spread_list *s, cr_device d, cr_dtype t, int64_t n,
                          int64_t places)
@@ -18,7 +10,7 @@ cr_status cr_spread_take(cr_spread *m, spread_list *s, cr_device d, cr_dtype t, 
     *m = (cr_spread){0};
     s->n = n;
     s->places = places;
-    s->shift = spread_bits(n - 1);
+    s->shift = cr_digits(n - 1);
     CR_TRY(cr_dense_take(&m->keys, d, 2 * (size_t)n * sizeof *s->keys));
     CR_TRY(cr_dense_take(&m->weight, d, (size_t)n * cr_dtype_size(t)));
     CR_TRY(cr_dense_take(&m->first, d, marks));
@@ -32,7 +24,7 @@ cr_status cr_spread_sort(spread_list *s, cr_device d)
 {
     uint64_t *room = s->keys + s->n;
 
-    return cr_loops_sort(d, &s->keys, &room, s->n, s->shift, spread_bits(s->places));
+    return cr_loops_sort(d, &s->keys, &room, s->n, s->shift, cr_digits(s->places));
 }
 
 void cr_spread_drop(cr_spread *m)

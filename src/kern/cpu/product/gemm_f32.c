@@ -12,6 +12,7 @@
  * a signal overwrites other memory, and OpenBLAS 0.3.21 has a sixth of this speed on processors
  * that it does not know. */
 #include "kern/cpu/product/gemm_f32.h"
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "kern/cpu/pack.h"
@@ -380,15 +381,6 @@ static bool is_worth(const product *p, const grid *g)
     return g->rows * g->columns >= SHARE / p->k + 1;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b, b = rest;
-    }
-    return a;
-}
-
 /* `down` blocks below each other, and beside each other as many as give each thread the same
  * number of blocks. */
 static grid even_grid(const product *p, int64_t down)
@@ -396,7 +388,7 @@ static grid even_grid(const product *p, int64_t down)
     int64_t threads = cr_threads();
 
     return grid_of(p, down,
-                   whole(parts_of(p->n, SIDE), threads / common_divisor(threads, down)));
+                   whole(parts_of(p->n, SIDE), threads / cr_common_divisor(threads, down)));
 }
 
 /* Chooses the blocks, and returns their number.  No sum depends on the choice. */

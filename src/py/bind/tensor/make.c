@@ -93,7 +93,7 @@ static int survey_scalar(survey *s, PyObject *x)
         return make_meet(s, t);
     cr_py_fit fit = cr_py_scalar_from(x, &value);
     if (fit == CR_PY_FITS)
-        return make_meet(s, cr_py_dtype_of_scalar(value));
+        return make_meet(s, cr_number_dtype(value.category));
     if (fit == CR_PY_MISFIT)
         PyErr_Format(PyExc_RuntimeError, "Could not infer dtype of %s", Py_TYPE(x)->tp_name);
     return -1;

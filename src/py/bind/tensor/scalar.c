@@ -126,16 +126,6 @@ cr_py_fit cr_py_size_from(PyObject *x, int64_t *out)
     return s.category == CR_CAT_INT ? CR_PY_FITS : CR_PY_MISFIT;
 }
 
-cr_dtype cr_py_dtype_of_scalar(cr_scalar s)
-{
-    switch (s.category) {
-    case CR_CAT_BOOL: return CR_BOOL;
-    case CR_CAT_INT: return CR_I64;
-    case CR_CAT_FLOAT: return cr_default_dtype();
-    default: return cr_dtype_complex(cr_default_dtype());
-    }
-}
-
 PyObject *cr_py_item(PyObject *list, Py_ssize_t i)
 {
     if (i < PySequence_Fast_GET_SIZE(list))
