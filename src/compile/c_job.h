@@ -22,10 +22,10 @@ typedef struct {
     CR_VEC(cr_c_printed) kernel;
     int64_t *offset; /* of buffers in the caller's memory; -1: an input */
     int64_t bytes, scratch;
-    uint32_t moves[16];   /* by dtype written: bit for each dtype read, of the helpers */
-    uint32_t adds, reads; /* bits for dtypes, as the following */
+    uint32_t moves[16];         /* by dtype written: bit for each dtype read, of the helpers */
+    uint32_t adds, reads, sets; /* bits for dtypes, as the following */
     uint32_t products, batches, convolutions;
-    bool maxima, averages, fails;
+    bool maxima, averages;
 } cr_c_job;
 
 /* The address of an array in `body`: a pointer to unsigned char. */

@@ -130,11 +130,11 @@ void cr_c_address(cr_c_job *j, const char *address, bool written)
         cr_text_printf(&j->body, "w + %lld", (long long)(j->offset[b] + at));
         return;
     }
-    if (written)
-        refuse(j, "a write to an argument or a parameter");
     int k = cr_c_input_number(j, b);
     if (k >= j->inputs)
         refuse(j, "another number of inputs");
+    if (written && !j->input[k].state)
+        refuse(j, "a write to an argument or a parameter");
     cr_text_printf(&j->body, "(unsigned char *)%s + %lld", j->input[k].name, (long long)at);
 }
 
@@ -320,35 +320,54 @@ static void put_copy(cr_c_job *j, const cr_plan_copy *c)
 
 /* --- elements at computed places --- */
 
-static void put_indexed(cr_c_job *j, const cr_indexed *c)
+static void check_indexed(const cr_c_job *j, const cr_indexed *c)
 {
-    int64_t item = (int64_t)cr_dtype_size((cr_dtype)c->dtype);
+    const char *how = cr_combine_names[c->how];
     bool adds = c->how == CR_COMBINE_ADD;
 
-    if (c->numbered || !c->index || !c->dense || (c->how != CR_COMBINE_READ && !adds))
-        refuse(j, "such a command at computed places");
-    if (adds && c->dtype != CR_F32 && c->dtype != CR_F64 && c->dtype != CR_I64)
-        refuse(j, "sums of such elements at computed places");
-    j->fails = true;
-    *(adds ? &j->adds : &j->reads) |= 1u << c->dtype;
+    if (c->numbered || !c->index)
+        cr_bail(j->s, CR_VALUE, "to_c: %s at computed places has no C99 form without an index",
+                how);
+    if (!adds && c->how != CR_COMBINE_READ && c->how != CR_COMBINE_SET)
+        cr_bail(j->s, CR_VALUE, "to_c: %s at computed places has no C99 form", how);
+    if (adds && c->dtype != CR_F32 && c->dtype != CR_F64)
+        cr_bail(j->s, CR_VALUE, "to_c: sums of %s at computed places have no C99 form",
+                cr_dtype_name((cr_dtype)c->dtype));
+    (void)type_of(j, c->dtype);
+}
+
+static void put_indexed(cr_c_job *j, const cr_indexed *c)
+{
+    static const char *const names[] = {
+        [CR_COMBINE_SET] = "set", [CR_COMBINE_ADD] = "gather", [CR_COMBINE_READ] = "read"};
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)c->dtype), none[64] = {0}, element[2];
+    bool reads = c->how == CR_COMBINE_READ, adds = c->how == CR_COMBINE_ADD;
+
+    check_indexed(j, c);
+    *(adds ? &j->adds : reads ? &j->reads : &j->sets) |= 1u << c->dtype;
     cr_c_integers(&j->body, "size", c->size, c->ndim, 1);
-    cr_c_integers(&j->body, "ds", c->dense_stride, c->ndim, item);
+    cr_c_integers(&j->body, "ds", c->dense ? c->dense_stride : none, c->ndim, item);
     cr_c_integers(&j->body, "ts", c->table_stride, c->ndim, item);
     cr_c_integers(&j->body, "xs", c->index_stride, c->ndim, c->is32 ? 4 : 8);
+    memcpy(element, c->item, sizeof element);
+    if (!c->dense)
+        cr_c_integers(&j->body, "element", element, 2, 1);
     if (adds) {
-        const char *t =
-            c->dtype == CR_F64 ? "cv_fold_column_add_f64" : "cv_fold_column_add_f32";
         int64_t count = 1;
         for (int d = 0; d < c->ndim; d++)
             count *= c->size[d];
         cr_c_scratch(j, 5 * count);
-        (void)!cr_c_need(&j->words, t);
+        (void)!cr_c_need(&j->words, c->dtype == CR_F64 ? "cv_fold_column_add_f64"
+                                                       : "cv_fold_column_add_f32");
     }
-    cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", adds ? "gather" : "read",
+    cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", names[c->how],
                    cr_dtype_name((cr_dtype)c->dtype), c->ndim);
-    cr_c_address(j, c->dense, !adds);
+    if (c->dense)
+        cr_c_address(j, c->dense, reads);
+    else
+        cr_text_put(&j->body, "(const unsigned char *)element");
     cr_text_put(&j->body, ", ds, ");
-    cr_c_address(j, c->table, adds);
+    cr_c_address(j, c->table, !reads);
     cr_text_put(&j->body, ", ts, ");
     cr_c_address(j, c->index, false);
     cr_text_printf(&j->body, ", xs, %d, %d, %lld, %lld, scratch))\n            return 1;\n",
@@ -580,6 +599,32 @@ static const char read_text[] =
     "    return 0;\n"
     "}\n\n";
 
+static const char set_text[] =
+    "/* 1 where an index is out of range; nothing is written then. */\n"
+    "static int cv_set_%1$s(int ndim, const int64_t *size, const unsigned char *dense, const "
+    "int64_t *ds,\n"
+    "    unsigned char *table, const int64_t *ts, const unsigned char *index, const int64_t "
+    "*xs, int is32,\n"
+    "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
+    "{\n"
+    "    int64_t at[64] = {0}, place;\n"
+    "    int writes;\n\n"
+    "    (void)scratch;\n"
+    "    if (cv_is_empty(ndim, size))\n        return 0;\n"
+    "    for (writes = 0; writes < 2; writes++) {\n"
+    "        const unsigned char *t = table, *d = dense, *x = index;\n\n"
+    "        do {\n"
+    "            place = cv_place(x, is32, wraps, unit, extent);\n"
+    "            if (place < 0)\n                return 1;\n"
+    "            if (writes)\n"
+    "                *(%2$s *)(void *)(table + (t - table) + place) = *(const %2$s *)(const "
+    "void "
+    "*)d;\n"
+    "        } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
+    "    }\n"
+    "    return 0;\n"
+    "}\n\n";
+
 /* Elements are sorted by their place; those of a place are folded in order as a column, and
  * added to it. */
 static const char sort_text[] =
@@ -722,7 +767,7 @@ static void put_moves(const cr_c_job *j, cr_text *out)
 
 static void put_places(const cr_c_job *j, cr_text *out)
 {
-    if (j->reads | j->adds)
+    if (j->reads | j->adds | j->sets)
         cr_text_put(out, place_text);
     if (j->adds)
         cr_text_put(out, sort_text);
@@ -732,8 +777,8 @@ static void put_places(const cr_c_job *j, cr_text *out)
                                                 : "cv_fold_column_add_f32(found, to - from)"};
         if (j->reads >> t & 1)
             fill_in(out, read_text, with);
-        if (j->adds >> t & 1 && t == CR_I64)
-            refuse(j, "sums of integers at computed places");
+        if (j->sets >> t & 1)
+            fill_in(out, set_text, with);
         if (j->adds >> t & 1)
             fill_in(out, gather_text, with);
     }
@@ -819,7 +864,8 @@ static void put_weights(const cr_c_job *j, cr_text *out)
         const cr_c_input *in = &j->input[k];
         if (!in->values || in->from_file)
             continue;
-        cr_text_printf(out, "static const %s %s[] = {", type_of(j, in->dtype), in->name);
+        cr_text_printf(out, "static const %s %s%s[] = {", type_of(j, in->dtype),
+                       in->state ? "first_" : "", in->name);
         for (int64_t i = 0; i < weight_count(in); i++) {
             cr_text_put(out, !i ? "" : i % 8 ? ", " : ",\n    ");
             cr_c_literal(out, (cr_dtype)in->dtype, weight_at(in, i, zero));
@@ -829,42 +875,92 @@ static void put_weights(const cr_c_job *j, cr_text *out)
     cr_text_char(out, '\n');
 }
 
-static void put_head(const cr_c_job *j, cr_text *out, const char *name)
+static int64_t weight_span(const cr_c_input *in)
+{
+    return (weight_count(in) * (int64_t)cr_dtype_size((cr_dtype)in->dtype) + 15) / 16 * 16;
+}
+
+static bool is_argument(const cr_c_input *in) { return in->state || !in->values; }
+
+/* Parameters of the function, and of the one that fills states. */
+static void put_parameters(const cr_c_job *j, cr_text *out, bool starts)
 {
     const char *gap = "";
-    bool file = false;
 
-    cr_text_printf(out, "size_t %s_work_bytes(void)\n{\n    return %lld;\n}\n\nint %s_run(",
-                   name, (long long)(j->bytes + 8 * j->scratch + 16), name);
-    for (int k = 0; k < j->inputs; k++)
-        file = file || j->input[k].from_file;
-    if (file) {
-        cr_text_put(out, "const void *weights");
-        gap = ", ";
-    }
+    for (int k = 0; k < j->inputs && !*gap; k++)
+        if (j->input[k].from_file && (starts == j->input[k].state)) {
+            cr_text_put(out, "const void *weights");
+            gap = ", ";
+        }
     for (int k = 0; k < j->inputs; k++) {
-        if (j->input[k].values)
+        const cr_c_input *in = &j->input[k];
+        if (starts ? !in->state || !in->values : !is_argument(in))
             continue;
-        cr_text_printf(out, "%sconst %s *%s", gap, type_of(j, j->input[k].dtype),
-                       j->input[k].name);
+        cr_text_printf(out, "%s%s%s *%s", gap, in->state ? "" : "const ", type_of(j, in->dtype),
+                       in->name);
         gap = ", ";
     }
-    for (size_t i = 0; i < j->p->output.len; i++) {
+    for (size_t i = 0; i < j->p->output.len && !starts; i++) {
         cr_text_printf(out, "%s%s *out%zu", gap, type_of(j, j->p->output.at[i].dtype), i);
         gap = ", ";
     }
-    cr_text_printf(
-        out, "%svoid *work)\n{\n    unsigned char *w = work;\n    void *scratch = w + %lld;\n",
-        gap, (long long)j->bytes);
+    if (!starts)
+        cr_text_printf(out, "%svoid *work", gap);
+}
+
+static bool has_states(const cr_c_job *j)
+{
+    for (int k = 0; k < j->inputs; k++)
+        if (j->input[k].state && j->input[k].values)
+            return true;
+    return false;
+}
+
+static void put_start(const cr_c_job *j, cr_text *out, const char *name)
+{
     int64_t at = 0;
+
+    cr_text_printf(out, "void %s_start(", name);
+    put_parameters(j, out, true);
+    cr_text_put(out, ")\n{\n");
+    for (int k = 0; k < j->inputs; k++) {
+        const cr_c_input *in = &j->input[k];
+        if (in->state && in->values) {
+            cr_text_printf(out, "    memcpy(%s, ", in->name);
+            if (in->from_file)
+                cr_text_printf(out, "(const unsigned char *)weights + %lld", (long long)at);
+            else
+                cr_text_printf(out, "first_%s", in->name);
+            cr_text_printf(out, ", %lld);\n",
+                           (long long)in->count *
+                               (long long)cr_dtype_size((cr_dtype)in->dtype));
+        }
+        at += in->from_file ? weight_span(in) : 0;
+    }
+    cr_text_put(out, "}\n\n");
+}
+
+static void put_head(const cr_c_job *j, cr_text *out, const char *name)
+{
+    int64_t at = 0;
+
+    cr_text_printf(out, "size_t %s_work_bytes(void)\n{\n    return %lld;\n}\n\n", name,
+                   (long long)(j->bytes + 8 * j->scratch + 16));
+    if (has_states(j))
+        put_start(j, out, name);
+    cr_text_printf(out, "int %s_run(", name);
+    put_parameters(j, out, false);
+    cr_text_printf(out, ")\n{\n    unsigned char *w = work;\n    void *scratch = w + %lld;\n",
+                   (long long)j->bytes);
     for (int k = 0; k < j->inputs; k++) {
         const cr_c_input *in = &j->input[k];
         if (!in->from_file)
             continue;
-        cr_text_printf(out,
-                       "    const unsigned char *%s = (const unsigned char *)weights + %lld;\n",
-                       in->name, (long long)at);
-        at += (weight_count(in) * (int64_t)cr_dtype_size((cr_dtype)in->dtype) + 15) / 16 * 16;
+        if (!in->state)
+            cr_text_printf(
+                out, "    const unsigned char *%s = (const unsigned char *)weights + %lld;\n",
+                in->name, (long long)at);
+        at += weight_span(in);
     }
     cr_text_put(out, "\n    (void)scratch;\n    (void)w;\n");
     for (int k = 0; k < j->inputs; k++)
@@ -910,17 +1006,21 @@ static void put_file(cr_c_job *j, cr_text *out, const char *name)
         "#pragma GCC optimize(\"no-trapping-math\", \"no-math-errno\")\n#endif\n\n",
         name, name);
     cr_text_printf(out, "size_t %s_work_bytes(void);\n", name);
+    if (has_states(j)) {
+        cr_text_printf(out, "/* Fills states with their first values. */\nvoid %s_start(",
+                       name);
+        put_parameters(j, out, true);
+        cr_text_put(out, ");\n");
+    }
+    cr_text_printf(out, "int %s_run(", name);
+    put_parameters(j, out, false);
+    cr_text_put(out, ");\n\n");
     put_head(j, &j->head, name);
-    const char *text = cr_text_str(&j->head), *from = strstr(text, "\nint "),
-               *end = from ? strstr(from, ")\n{") : NULL;
-    if (end)
-        cr_text_put_n(out, from + 1, (size_t)(end - from));
-    cr_text_put(out, ";\n\n");
     put_weights(j, out);
     cr_c_print_words(out, &j->words);
     put_helpers(j, out);
     cr_text_put(out, cr_text_str(&j->kernels));
-    cr_text_put(out, text);
+    cr_text_put(out, cr_text_str(&j->head));
     cr_text_put(out, cr_text_str(&j->body));
     cr_text_put(out, "    return 0;\n}\n");
 }

@@ -99,7 +99,7 @@ static bool is_weight(const cr_c_job *j, const matrix *m, int *number)
         m->depth < 2 || m->columns < 2)
         return false;
     *number = cr_c_input_number(j, b);
-    return *number < j->inputs && j->input[*number].values &&
+    return *number < j->inputs && j->input[*number].values && !j->input[*number].state &&
            j->input[*number].count == m->depth * m->columns &&
            ((m->deep == 1 && m->wide == m->depth) || (m->wide == 1 && m->deep == m->columns));
 }

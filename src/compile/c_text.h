@@ -11,13 +11,14 @@
 #include "sym/session.h"
 
 /* An input of the plan.  `values`: its elements stand in the file, or else they are an argument
- * `name` of the function. */
+ * `name` of the function.  A state is an argument whose first elements stand in the file. */
 typedef struct {
     const char *name;
     int dtype;
     int64_t count;
     const void *values; /* or NULL */
     bool from_file;     /* it is read from the argument `weights` */
+    bool state;         /* an argument that the function may write */
     /* Found by cr_c_file: if not 0, the file has the values as panels of 16 columns of a
      * matrix, whose elements are `deep` apart along the rows and `wide` along the columns. */
     int64_t columns, depth, deep, wide;

@@ -274,6 +274,125 @@ def test_weights_in_a_file(tmp_path):
         assert rc == 0 and torch.allclose(got, module(x), atol=1e-6)
 
 
+STEPS = """#include <stdio.h>
+#include <stdint.h>
+#include <stddef.h>
+%(head)s
+static double memory[%(states)d + 2][8192];
+int main(void)
+{
+    unsigned char *work = (unsigned char *)memory[%(states)d], out[4096];
+    static unsigned char in[%(inputs)d + 1][4096];
+    int k;
+
+    if (model_work_bytes() > sizeof memory[0] * 2)
+        return 2;
+    model_start(%(start)s);
+    for (k = 0; k < %(steps)d; k++) {
+%(reads)s
+        if (model_run(%(run)s) || fwrite(out, 1, %(bytes)d, stdout) != %(bytes)d)
+            return 1;
+    }
+    return 0;
+}
+"""
+
+
+def run_steps(folder, text, steps, result, compiler, flags):
+    """The result of each call of the file's function, whose states start with their first values."""
+    (folder / "model.c").write_text(text)
+    signs = {n: re.search(rf"^(?:void|int) model_{n}\(([^;{{]*)\);", text, re.M)[1].split(",") for n in ("start", "run")}
+    names = {n: [x.split("*")[1] for x in signs[n]] for n in signs}
+    states = {x: f"(void *)memory[{k}]" for k, x in enumerate(names["start"])}
+    inputs = [x for x in names["run"] if x.startswith("in_")]
+    for k in range(len(inputs)):
+        (folder / f"in{k}").write_bytes(b"".join(bytes(step[k].contiguous().view(-1).view(torch.uint8).tolist()) for step in steps))
+    reads = "".join(f'        {{ FILE *f = fopen("in{k}", "rb"); if (!f || fseek(f, k * {x.numel() * x.element_size()}L, SEEK_SET) || '
+                    f'fread(in[{k}], 1, {x.numel() * x.element_size()}, f) == 0) return 3; fclose(f); }}\n' for k, x in enumerate(steps[0]))
+    call = [states.get(x) or ("work" if x == "work" else "(void *)out" if x == "out0" else f"(void *)in[{inputs.index(x)}]") for x in names["run"]]
+    head = "\n".join(re.findall(r"^(?:size_t|int|void) model_\w+\([^{;]*\);", text, re.M))
+    (folder / "main.c").write_text(STEPS % {
+        "head": head, "states": len(states), "inputs": len(inputs), "start": ", ".join(states.values()), "steps": len(steps), "reads": reads,
+        "run": ", ".join(call), "bytes": result.numel() * result.element_size()})
+    built = subprocess.run([compiler, *FLAGS, *flags, "-c", "model.c"], cwd=folder, capture_output=True, text=True)
+    assert built.returncode == 0 and built.stderr == "", built.stderr
+    subprocess.run([compiler, "-std=c11", *flags, "main.c", "model.o", "-lm", "-o", "main"], cwd=folder, check=True)
+    ran = subprocess.run(["./main"], cwd=folder, capture_output=True, env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"})
+    assert ran.returncode == 0 and ran.stderr == b"", ran.stderr
+    return torch.frombuffer(bytearray(ran.stdout), dtype=result.dtype).view(len(steps), *result.shape)
+
+
+class Memory(nn.Module):
+    """A buffer that each call writes, and another one that counts calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(5, 3))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.w = nn.Linear(3, 3)
+
+    def forward(self, x, at):
+        self.keys.index_copy_(0, at, self.w(x))
+        self.calls += 1
+        return (self.keys @ x[0]).softmax(0) * self.calls
+
+
+@pytest.mark.parametrize("functional", [False, True])
+def test_states(functional, tmp_path):
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    torch.manual_seed(0)
+    module = Memory().eval()
+    steps = [(torch.randn(1, 3), torch.tensor([k % 5])) for k in range(7)]
+    program = export(module, steps[0])
+    text = to_c(program.run_decompositions() if functional else program)
+    assert not module.keys.any() and "float *state_" in text
+    got = run_steps(tmp_path, text, steps, torch.zeros(5), COMPILERS[0], SANITIZED)
+    with torch.no_grad():
+        want = torch.stack([module(*step) for step in steps])
+    assert torch.allclose(got, want, atol=1e-6)
+
+
+class Loss(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x, y):
+        return F.cross_entropy(self.module(x), y)
+
+
+OPTIMIZERS = {"Adam": (True, torch.optim.Adam), "AdamW": (lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),) * 2}
+TRAINED = {
+    "perceptron": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3)), lambda: torch.randn(5, 6)),
+    "words": (lambda: nn.Sequential(nn.Embedding(7, 4), nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(12, 3)),
+              lambda: torch.randint(0, 7, (5, 3))),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("model", TRAINED)
+def test_training(model, name, tmp_path):
+    """Losses of 20 steps are those of the same steps here."""
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    torch.manual_seed(0)
+    (make, example), (training, optimizer) = TRAINED[model], OPTIMIZERS[name]
+    module = Loss(make())
+    steps = [(example(), torch.randint(0, 3, (5,))) for _ in range(20)]
+    text = to_c(export(module, steps[0]), training=training)
+    got = run_steps(tmp_path, text, steps, torch.zeros(()), COMPILERS[0], SANITIZED if name == "Adam" else [])
+    trained, want = optimizer(module.parameters()), []
+    for step in steps:
+        trained.zero_grad()
+        loss = module(*step)
+        loss.backward()
+        trained.step()
+        want.append(loss.detach())
+    assert torch.allclose(got, torch.stack(want), rtol=1e-5, atol=0)
+    assert not torch.allclose(got[:1].expand(20), got, rtol=1e-4)
+
+
 def test_an_index_out_of_range_is_reported(tmp_path):
     if not COMPILERS:
         pytest.skip("no C compiler")
@@ -297,5 +416,9 @@ def test_bad_arguments():
         to_c(program, weights="both")
     with pytest.raises(ValueError, match="'a b' is no name of C"):
         to_c(program, name="a b")
-    with pytest.raises(ValueError, match="the program changes running_mean"):
-        to_c(export(nn.BatchNorm1d(2), (torch.zeros(3, 2),)).run_decompositions())
+    with pytest.raises(ValueError, match="dtype is None or float64, not torch.float16"):
+        to_c(program, dtype=torch.float16)
+    with pytest.raises(ValueError, match="first result is the loss"):
+        to_c(export(nn.Linear(2, 2), (torch.zeros(3, 2),)), training=True)
+    with pytest.raises(ValueError, match="training with LBFGS has no C99 form"):
+        to_c(export(nn.Linear(2, 2), (torch.zeros(3, 2),)), training=torch.optim.LBFGS)

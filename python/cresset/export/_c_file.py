@@ -1,63 +1,145 @@
 """to_c(): an exported program as one C99 file."""
 import re
 
-from .. import Tensor, _C, no_grad
+from .. import Tensor, _C, enable_grad, float64, no_grad, optim
+from ..autograd import grad
 from ..fx import Interpreter
 from ..utils._pytree import tree_flatten
 from .graph_signature import InputKind, OutputKind
 
 
-def _values(program):
-    """(placeholder, name in the file, kind, value) of each input: a contiguous tensor, or a constant."""
+class _Input:
+    """An input of the file's function: a tensor, which no one else has, or a constant."""
+
+    def __init__(self, name, value, kind, dtype=None):
+        if isinstance(value, Tensor):
+            value = value.detach().contiguous().clone()
+            if dtype is not None and value.is_floating_point():
+                value = value.to(dtype)
+        self.name, self.value, self.kind = name, value, kind
+
+    @property
+    def is_tensor(self):
+        return isinstance(self.value, Tensor)
+
+
+def _inputs(program, dtype):
+    """The inputs in the order of the graph's placeholders."""
     if program.example_inputs is None:
         raise ValueError("to_c: the program has no example inputs, whose sizes the file has")
-    args, kwargs = program.example_inputs
-    given = iter(tree_flatten((args, kwargs))[0])
+    given = iter(tree_flatten(program.example_inputs)[0])
+    named = {**program.constants, **program.state_dict}
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    inputs = []
     for node, spec in zip(nodes, program.graph_signature.input_specs):
         if spec.kind == InputKind.USER_INPUT:
-            value, kind = next(given), "argument"
+            inputs.append(_Input(node.name, next(given), "argument", dtype))
         else:
-            value, kind = {**program.constants, **program.state_dict}[spec.target], "weight"
-        yield node, kind, value.detach().contiguous() if isinstance(value, Tensor) else value
+            kind = "parameter" if spec.kind == InputKind.PARAMETER else "buffer"
+            inputs.append(_Input(node.name, named[spec.target], kind, dtype))
+        inputs[-1].target = spec.target if spec.kind != InputKind.USER_INPUT else node.name
+    return inputs
 
 
-def _check(program, weights, name):
+def _check(program, weights, name, dtype):
     if weights not in ("array", "file"):
         raise ValueError(f"to_c: weights is 'array' or 'file', not {weights!r}")
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ValueError(f"to_c: {name!r} is no name of C")
-    changed = [s for s in program.graph_signature.output_specs if s.kind not in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)]
-    if changed:
-        raise ValueError(f"to_c: the program changes {changed[0].target}, which a function without state cannot")
+    if dtype not in (None, float64):
+        raise ValueError(f"to_c: dtype is None or float64, not {dtype}")
 
 
-def _recorded(program, values):
-    recorder, inputs = _C.Recorder(), [x for _, _, x in values if isinstance(x, Tensor)]
-    with no_grad():
-        for x in inputs:
-            recorder.input(x)
+def _run(program, inputs):
+    """The results of the program; what it changes is written to the inputs."""
+    out = Interpreter(program.graph_module).run(*(x.value for x in inputs))
+    by_target, results = {x.target: x for x in inputs}, []
+    for value, spec in zip(out, program.graph_signature.output_specs):
+        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION):
+            with no_grad():
+                by_target[spec.target].value.copy_(value)
+        else:
+            results.append(value)
+    return results
+
+
+class _Training:
+    """A training step: the program's first result is the loss, whose gradient updates the parameters."""
+
+    def __init__(self, make, inputs):
+        self.params = [x for x in inputs if x.kind == "parameter" and x.value.is_floating_point()]
+        for x in self.params:
+            x.value.requires_grad_()
+        self.optimizer = (optim.Adam if make is True else make)([x.value for x in self.params])
+        if not isinstance(self.optimizer, optim.optimizer.ElementwiseOptimizer):
+            raise ValueError(f"to_c: training with {type(self.optimizer).__name__} has no C99 form")
+        if len(self.optimizer.param_groups) != 1:
+            raise ValueError("to_c: training has one group of parameters")
+        # Counts are tensors of float64: a number would be that of the first step.
+        self.group = {**self.optimizer.param_groups[0], "capturable": True}
+        self.states, self.inputs = [], []
+        for x in self.params:
+            state = self.optimizer._new_state(x.value, x.value, self.group)
+            if "step" in state:
+                state["step"] = state["step"].to(float64)
+            for key, value in state.items():
+                self.inputs.append(_Input(f"{x.name}_{key}", value, "state"))
+                state[key] = self.inputs[-1].value
+            self.states.append(state)
+
+    def step(self, results):
+        loss = results[0]
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            raise ValueError("to_c: training needs a program whose first result is the loss, a tensor of one element")
+        grads = grad(loss, [x.value for x in self.params], allow_unused=True)
+        with no_grad():
+            for x, g, state in zip(self.params, grads, self.states):
+                if g is not None:
+                    self.optimizer._update(x.value, -g if self.group.get("maximize") else g, state, self.group)
+
+
+def _recorded(program, inputs, training):
+    """The graph of a call, its inputs, and whether each is written."""
+    train = _Training(training, inputs) if training else None
+    ordered = sorted((x for x in inputs + (train.inputs if train else []) if x.is_tensor), key=lambda x: x.kind != "argument")
+    recorder, versions = _C.Recorder(parts=bool(train)), [x.value._version for x in ordered]
+    with enable_grad() if train else no_grad():
+        for x in ordered:
+            recorder.input(x.value)
         recorder.start()
         try:
-            out = Interpreter(program.graph_module).run(*(x for _, _, x in values))
+            results = _run(program, inputs)
+            if train:
+                train.step(results)
         finally:
             recorder.stop()
-    results = [x for x in out if isinstance(x, Tensor)]
-    if len(results) != len(out):
+    if not all(isinstance(x, Tensor) for x in results):
         raise ValueError("to_c: a result of the program is no tensor")
-    return recorder.finish(results), inputs
+    written = [x.value._version != v for x, v in zip(ordered, versions)]
+    return recorder.finish(results), ordered, written
 
 
-def to_c(program, path=None, *, weights="array", name="model"):
+def _kind(x, written, weights):
+    """The name of an input in the file, and what it is there (RecordedGraph.c_file)."""
+    if x.kind == "argument":
+        return f"in_{x.name}", "written" if written else "argument"
+    return (f"state_{x.name}", f"state {weights}") if written else (f"w_{x.name}", weights)
+
+
+def to_c(program, path=None, *, weights="array", dtype=None, training=False, name="model"):
     """Writes an exported program as one C99 file, and returns its text.
 
         weights   "array": parameters, buffers and constants stand in the file; "file": they are in PATH.weights, whose bytes
                   the caller gives to NAME_run
-        name      the file has size_t NAME_work_bytes(void) and int NAME_run(arguments, results, work)
+        dtype     float64: numbers of floating point are doubles, or None
+        training  the file computes a step of training: the program's first result is the loss, and parameters are updated
+                  by Adam, or by the optimizer that training(parameters) returns
+        name      the file has size_t NAME_work_bytes(void) and int NAME_run(arguments, states, results, work)
 
     The file allocates nothing, has no globals but constants, and needs the C library's mathematics only.  Sizes are those of
-    the example inputs.  Results have eager's bits, but for products and convolutions, which add in ascending order.  An operator
-    without a C99 form is an error.
+    the example inputs.  Buffers that the program writes, and parameters that are trained, are arrays of the caller, which
+    NAME_start fills with their first values.  Results have eager's bits, but for products, convolutions and functions of C's
+    library.  An operator without a C99 form is an error.
 
     Example::
 
@@ -65,13 +147,12 @@ def to_c(program, path=None, *, weights="array", name="model"):
         >>> "int layer_run(const float *in_input, float *out0, void *work)" in torch.export.to_c(program, name="layer")
         True
     """
-    _check(program, weights, name)
-    values, kinds = list(_values(program)), []
-    graph, inputs = _recorded(program, values)
-    for node, kind, x in values:
-        if isinstance(x, Tensor):
-            kinds.append((f"in_{node.name}" if kind == "argument" else f"w_{node.name}", kind if kind == "argument" else weights))
-    text, data = graph.c_file(inputs, tuple(kinds), name)
+    _check(program, weights, name, dtype)
+    inputs = _inputs(program, dtype)
+    first = {id(x): x.value.clone() for x in inputs if x.is_tensor}
+    graph, ordered, written = _recorded(program, inputs, training)
+    given = [first[id(x)] if id(x) in first else x.value.new_zeros(x.value.shape) for x in ordered]
+    text, data = graph.c_file(given, tuple(_kind(x, w, weights) for x, w in zip(ordered, written)), name)
     if path is not None:
         with open(path, "w") as file:
             file.write(text)

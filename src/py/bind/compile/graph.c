@@ -135,7 +135,8 @@ static void graph_print_file(cr_session *s, void *context)
     cr_session_check(s, st);
 }
 
-/* What input k is, of (name, "argument", "array" or "file"); false with an exception. */
+/* What input k is, of (name, kind) as in c_file; false with an exception.
+ */
 static bool describe_input(cr_c_input *out, cr_tensor *t, PyObject *given)
 {
     const char *kind;
@@ -151,8 +152,10 @@ static bool describe_input(cr_c_input *out, cr_tensor *t, PyObject *given)
     cr_status st = cr_reach(&at, t);
     out->dtype = t->dtype;
     out->count = t->numel;
-    out->values = !strcmp(kind, "argument") ? NULL : t->numel ? at : ""; /* or no elements */
-    out->from_file = !strcmp(kind, "file");
+    bool argument = !strcmp(kind, "argument") || !strcmp(kind, "written");
+    out->state = !strcmp(kind, "written") || !strncmp(kind, "state ", 6);
+    out->values = argument ? NULL : t->numel ? at : ""; /* or no elements */
+    out->from_file = !strcmp(kind + (out->values && out->state ? 6 : 0), "file");
     return st ? cr_py_raise(st) != NULL : true;
 }
 
@@ -1080,7 +1083,8 @@ static PyMethodDef graph_methods[] = {
      "c_file(inputs, kinds, name) -> str: the calls as one C99 file (compile/c_text.h).  "
      "kinds: "
      "of each\n"
-     "input (name, 'argument', 'array' or 'file')."},
+     "input (name, kind), 'argument', 'written', 'array', 'file', 'state array' or 'state "
+     "file'."},
     {"takes", graph_takes, METH_O,
      "takes({index of a number: size}) -> bool: whether the guards hold when inputs have these "
      "sizes,\n"
