@@ -39,7 +39,7 @@ mtia.attach_out_of_memory_observer mtia.current_device mtia.current_stream mtia.
 mtia.get_device_capability mtia.get_device_properties mtia.get_rng_state mtia.graph mtia.graph_pool_handle mtia.init
 mtia.initial_seed mtia.record_memory_history mtia.set_device mtia.set_stream mtia.snapshot mtia.synchronize
 nn.functional.reproducibility_notes nn.functional.sparse_support_notes nn.functional.tf32_notes nn.intrinsic nn.qat
-nn.quantizable onnx.ExportableModule onnx.InputObserver onnx.ONNXProgram onnx.errors onnx.export onnx.operators
+nn.quantizable onnx.ExportableModule onnx.InputObserver onnx.operators
 onnx.operators.shape_as_tensor onnx.ops onnx.symbolic_helper.cast_pytorch_to_onnx onnx.symbolic_opset12
 onnx.symbolic_opset12.dropout onnx.symbolic_opset9.masked_fill onnx.symbolic_opset9.softmax
 ops.aten._scaled_dot_product_cudnn_attention ops.aten._scaled_dot_product_cudnn_attention_backward
