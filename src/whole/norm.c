@@ -272,7 +272,8 @@ static cr_status by_instance(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *x = arg[INPUT].t;
     int64_t size[CR_MAX_DIMS], places;
-    cr_value flat = cr_of_none(), back = cr_of_none(), stats[4] = {{0}}, wide;
+    cr_value dense = cr_of_none(), flat = cr_of_none(), back = cr_of_none(), stats[4] = {{0}};
+    cr_value wide;
     cr_status st;
 
     if (x->ndim < 2)
@@ -286,7 +287,9 @@ static cr_status by_instance(const cr_value *arg, cr_value *result)
     for (int d = 2; d < x->ndim; d++)
         size[d] = x->size[d];
     CR_TRY(widen(&wide, arg)); /* until the weight and the bias are in */
-    cr_value reshape[] = {wide, cr_of_ints(size, x->ndim)};
+    CR_GO(
+        cr_call_given(&dense, cr_entry.contiguous, &wide, 1)); /* so results are, as torch's */
+    cr_value reshape[] = {dense, cr_of_ints(size, x->ndim)};
     CR_GO(cr_call_given(&flat, cr_entry.reshape, reshape, 2));
     cr_value call[] = {flat, cr_of_none(), cr_of_none(), arg[EPS]};
     CR_GO(cr_call_given(
@@ -301,6 +304,7 @@ static cr_status by_instance(const cr_value *arg, cr_value *result)
         cr_drop_values(result, 1);
 done:
     cr_drop_values(&wide, 1);
+    cr_drop_values(&dense, 1);
     cr_drop_values(&flat, 1);
     cr_drop_values(&back, 1);
     cr_drop_values(stats, 4);

@@ -14,7 +14,8 @@ from table import BY_KEY, ENTRIES, Draw, leaves
 SIZE = 3
 # A number that is read of a batch, and results of several sizes: torch's refusals.
 NOT_MAPPED = ("don't support vmap over calling .item()", "operators that can output dynamic shape",
-              "operators that can support dynamic shape")
+              "operators that can support dynamic shape", "Attempted to vmap over `mask` in torch.masked_select",
+              "Batching rule not implemented for aten::", "vmap over torch.allclose isn't supported yet")
 DRAWN = [e for e in ENTRIES if e.can_be_drawn() and e.tensor_params and not {"random", "undefined"} & set(e.words)]
 WITH_GRAD = [e for e in DRAWN if e.grads and "float64" in e.dtypes]
 

@@ -230,8 +230,36 @@ def test_embedding_sends_on_the_tangent_of_its_padding_row(padding, options):
 @pytest.mark.parametrize("x", [torch.tensor([[1., 2.], [2., 3.]]), torch.tensor([1., 2.])], ids=["vectors", "numbers"])
 def test_results_whose_sizes_are_values_have_no_batches(call, x):
     """Also where the sizes agree for these examples."""
-    with pytest.raises(RuntimeError, match="^vmap: We do not support batching operators that can (output|support) dynamic shape"):
+    with pytest.raises(RuntimeError, match="^vmap: (We do not support batching operators that can (output|support) dynamic shape|"
+                                           "Attempted to vmap over `mask` in torch.masked_select)"):
         vmap(call)(x)
+
+
+KEPT = torch.tensor([True, False, True])
+
+
+@pytest.mark.parametrize("mask", [KEPT, KEPT[:, None], torch.tensor(True), torch.tensor([[False], [True]])])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_one_mask_selects_of_each_example(mask, dim):
+    x = torch.arange(9.).reshape(3, 3)
+    rows = [torch.masked_select(row, mask) for row in x.unbind(dim)]
+    assert torch.equal(vmap(lambda row: torch.masked_select(row, mask), in_dims=dim)(x), torch.stack(rows))
+    assert torch.equal(vmap(vmap(lambda row: torch.masked_select(row, mask)), in_dims=(dim,))(x[None].expand(3, 3, 3)),
+                       torch.stack([torch.stack([torch.masked_select(row, mask) for row in part.unbind(0)])
+                                    for part in x[None].expand(3, 3, 3).unbind(dim)]))
+
+
+@pytest.mark.parametrize("f", [lambda x: x.masked_select(KEPT), lambda x: x.masked_scatter(KEPT, x * x), lambda x: x[KEPT] * x[0],
+                               lambda x: torch.zeros(3).masked_scatter(KEPT, x[1:] * x[0])])
+def test_derivatives_of_masked_elements(f):
+    x = torch.tensor([2., 3., 5.])
+    def rows(g):
+        return torch.stack([torch.autograd.grad(g(v := x.clone().requires_grad_())[i], v, allow_unused=True)[0] for i in range(len(g(x)))])
+    assert torch.equal(jacrev(f)(x), rows(f)) and torch.equal(jacfwd(f)(x), rows(f))
+    assert torch.equal(hessian(lambda x: f(x).pow(2).sum())(x),
+                       rows(lambda v: torch.func.grad(lambda x: f(x).pow(2).sum())(v)))
+    per_example = vmap(torch.func.grad(lambda x: f(x).pow(2).sum()))(torch.stack([x, x + 1]))
+    assert torch.equal(per_example, torch.stack([torch.func.grad(lambda x: f(x).pow(2).sum())(v) for v in (x, x + 1)]))
 
 
 def test_places_of_equally_many_elements_have_a_batch():
@@ -353,3 +381,16 @@ def test_tensors_do_not_leave_a_map():
                 lambda x: torch.func.vmap(lambda y: y + x)(torch.ones(3))):
         with pytest.raises(RuntimeError, match="Either your tensor may have escaped from inside a function being vmapped"):
             use(kept[0])
+
+
+@pytest.mark.parametrize("truth, text", [
+    (lambda x: torch.equal(x, torch.ones(2)), "^Batching rule not implemented for aten::equal"),
+    (lambda x: x.is_set_to(x), "^Batching rule not implemented for aten::is_set_to"),
+    (lambda x: torch.allclose(x, torch.ones(2)), "^vmap over torch.allclose isn't supported yet"),
+    (lambda x: torch.is_nonzero(x.sum()), "^vmap: It looks like you're")])
+def test_truths_of_elements_have_no_batch(truth, text):
+    """The first example's was taken for all."""
+    x = torch.tensor([[1., 1.], [2., 2.]])
+    with pytest.raises(RuntimeError, match=text):
+        vmap(lambda a: a if truth(a) else -a)(x)
+    assert vmap(lambda a: a if a.is_same_size(torch.ones(2)) else -a)(x).tolist() == x.tolist()

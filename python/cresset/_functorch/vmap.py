@@ -105,7 +105,7 @@ def _is_at(x, level):
 # --- calls for a batch ---
 
 # Refused even where the sizes of the examples' results happen to agree.  nonzero is not: argwhere and nonzero_static call it.
-_DYNAMIC = {"_unique2", "unique_dim", "unique_consecutive", "masked_select"}
+_DYNAMIC = {"_unique2", "unique_dim", "unique_consecutive"}
 VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
 
 
@@ -231,8 +231,9 @@ class _Call:
         if self.func._schema.is_mutable:
             return self.args[0]
         flat = [tree_flatten(out) for out in outs]
-        stacked = [self.stack(parts) if isinstance(parts[0], Tensor) else parts[0]
-                   for parts in zip(*(leaves for leaves, _ in flat))]
+        if any(x is not None and not isinstance(x, Tensor) for x in flat[0][0]) and self.func._opname != "is_same_size":
+            self.refuse_number()
+        stacked = [self.stack(parts) if isinstance(parts[0], Tensor) else parts[0] for parts in zip(*(leaves for leaves, _ in flat))]
         return tree_unflatten(stacked, flat[0][1])
 
     def example(self, k):
@@ -257,6 +258,13 @@ class _Call:
         raise RuntimeError(
             "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
             f"{self.func._schema.name}. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature.")
+
+    def refuse_number(self):
+        """A number or a truth of elements has no batch: a program would branch by that of one example for all."""
+        if self.func._opname == "allclose":
+            raise RuntimeError("vmap over torch.allclose isn't supported yet. Please file an issue at https://github.com/pytorch/pytorch/issues if "
+                               "you need this feature.")
+        raise RuntimeError(f"Batching rule not implemented for {self.func._schema.name}. We could not generate a fallback.")
 
     def stack(self, parts):
         """Returns the batch of the examples' results."""
@@ -359,6 +367,20 @@ def _squeezed(call):
     """squeeze without dims: the batch may have one example."""
     x = call.args[0]
     return _C.squeeze(x.inner, [d + 1 for d, n in enumerate(x.shape) if n == 1])
+
+
+def _selected(call):
+    """masked_select with one mask for all examples: the results have one size."""
+    x, mask = call.given["self"], call.given["mask"]
+    if call.is_batch(mask):
+        raise RuntimeError("vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this because for each "
+                           "batch this would return a differently shaped Tensor. Please file an issue at "
+                           "https://github.com/pytorch/pytorch/issues if you need this feature.")
+    if mask.dtype != _C.bool:
+        return NotImplemented  # an example alone raises
+    rows = x.inner.reshape([call.size, *[1] * (mask.dim() - x.dim()), *x.shape])
+    rows = _C.broadcast_tensors([rows, mask])[0]
+    return rows[:, mask.expand(rows.shape[1:])]
 
 
 def _elements(call):
@@ -464,6 +486,8 @@ def _rules(func):
         return (_product,)
     if func._opname == "t":
         return (_flip_matrix,)
+    if func._opname == "masked_select":
+        return (_selected,)
     if func._opname in ("as_strided", "as_strided_copy"):
         return (_strided,)
     if func._opname == "squeeze" and not func._overloadname.startswith("dim"):
