@@ -360,6 +360,7 @@ static variables loop_carried(compiler *c, const cr_sast *loop)
 typedef struct looping {
     cr_snode *node;
     variables carried;
+    bool *deleted; /* of each carried variable: there is a way out of the body without it */
     cr_sblock *outer;
     size_t mark;
     cr_svalue *trip;
@@ -372,6 +373,7 @@ static looping loop_enter(compiler *c, const cr_sast *a, cr_svalue *most, cr_sva
     looping l = {.carried = loop_carried(c, a), .outer = c->block, .mark = c->log.len};
     cr_sblock *b;
 
+    l.deleted = CR_NEW_N(c->s, bool, l.carried.len + 1);
     l.node = cr_snode_new(c->block, CR_SPRIM_LOOP, a->range);
     cr_snode_input(l.node, most);
     cr_snode_input(l.node, go);
@@ -391,6 +393,16 @@ static looping loop_enter(compiler *c, const cr_sast *a, cr_svalue *most, cr_sva
     return l;
 }
 
+/* What a loop goes on with as a variable that it carries: of one that was deleted, the value
+ * that it had, which is not read. */
+static cr_svalue *loop_value(compiler *c, looping *l, size_t i, cr_srange range)
+{
+    variable *v = l->carried.at[i];
+
+    l->deleted[i] |= !v->now;
+    return v->now ? compile_as_value(c, v->now, range) : l->node->block[0]->input[1 + i];
+}
+
 static void loop_leave(compiler *c, looping *l, cr_svalue *go)
 {
     cr_sblock *b = l->node->block[0];
@@ -400,7 +412,8 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
     for (size_t i = 0; i < l->carried.len; i++) {
         variable *v = l->carried.at[i];
         const cr_stype *type = b->input[1 + i]->type;
-        cr_svalue *end = v->now && v->now->kind == TERM_VALUE ? v->now->value : NULL;
+        cr_svalue *end =
+            v->now && v->now->kind != TERM_VALUE ? NULL : loop_value(c, l, i, l->node->range);
         if (!end || !cr_stype_is_subtype(end->type, type))
             cr_srange_bail(c->s, CR_RUNTIME, l->node->range,
                            "Variable '%s' previously had type %s but is now being assigned "
@@ -418,7 +431,8 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
     for (size_t i = 0; i < l->carried.len; i++) {
         cr_svalue *out =
             cr_snode_output(l->node, l->carried.at[i]->name, b->input[1 + i]->type);
-        variable_change(c, l->carried.at[i], compile_term_value(c, out), NULL);
+        variable_change(c, l->carried.at[i], l->deleted[i] ? NULL : compile_term_value(c, out),
+                        NULL);
     }
 }
 
@@ -481,7 +495,7 @@ static flow compile_leave_loop(compiler *c, const cr_sast *a)
     n = cr_snode_new(c->block, CR_SPRIM_CONTINUATION, a->range);
     cr_snode_input(n, go);
     for (size_t i = 0; i < c->loop->carried.len; i++)
-        cr_snode_input(n, compile_as_value(c, c->loop->carried.at[i]->now, a->range));
+        cr_snode_input(n, loop_value(c, c->loop, i, a->range));
     return FLOW_LEFT;
 }
 

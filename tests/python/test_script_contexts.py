@@ -87,3 +87,47 @@ def test_contexts_are_left_as_in_python(seed, tmp_path):
         log.pop()
         assert outcome(program, log, n) == outcome(module.f, [], n), path.read_text()
     del sys.modules[name]
+
+
+def leaves_without(n: int):
+    c = 0
+    last = -1
+    for a in range(n):
+        last = a
+        del c
+        if a > 1:
+            break
+        raise ValueError("stop")
+    return last
+
+
+def deletes_and_goes_on(n: int):
+    c, total = 5, 0
+    for a in range(n):
+        c = a
+        if a == 1:
+            del c
+            continue
+        total = total + c
+        del c
+    return total
+
+
+def reads_behind(n: int):
+    c = 0
+    for a in range(n):
+        del c
+        if a > 1:
+            continue
+        c = 1
+    return c
+
+
+def test_loops_that_delete_variables():
+    """What a way out of a loop lacks has no value behind the loop, as in torch; `break` without it ended the process."""
+    assert torch.jit.script(leaves_without)(0) == -1
+    with pytest.raises(torch.jit.Error, match="stop"):
+        torch.jit.script(leaves_without)(1)
+    assert [torch.jit.script(deletes_and_goes_on)(n) for n in range(5)] == [deletes_and_goes_on(n) for n in range(5)]
+    with pytest.raises(RuntimeError, match="undefined value c"):
+        torch.jit.script(reads_behind)
