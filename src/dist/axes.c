@@ -373,13 +373,16 @@ static bool has_dim(const cr_axes *a, int v, int axis)
 }
 
 /* How a part reduces along an axis, or -1 where two of its axes are this one. */
-static int part_how(const cr_axes *a, int i, int axis, bool *has)
+static int part_how(const cr_axes *a, int i, int axis, bool *has, uint32_t *apart)
 {
     int how = CR_AXIS_ALONG, n = 0;
+
+    *apart = 0;
 
     for (int k = 0; k < a->part[i].call->count; k++)
         if (a->part_axis[i][k] == axis) {
             how = a->part[i].call->axis[k].how;
+            *apart = a->part[i].call->axis[k].apart;
             n++;
         }
     *has = n > 0;
@@ -391,9 +394,9 @@ static int part_how(const cr_axes *a, int i, int axis, bool *has)
 static bool follow_part(const cr_axes *a, int i, int axis, uint8_t *state, cr_axis_how *how)
 {
     const cr_axes_part *p = &a->part[i];
-    uint32_t split = 0, partial = 0, added = 0;
+    uint32_t split = 0, partial = 0, added = 0, apart;
     bool has;
-    int reduces = part_how(a, i, axis, &has);
+    int reduces = part_how(a, i, axis, &has, &apart);
     cr_part_state made = CR_PART_WHOLE;
 
     for (int k = 0; k < p->call->operands; k++) {
@@ -418,6 +421,10 @@ static bool follow_part(const cr_axes *a, int i, int axis, uint8_t *state, cr_ax
     }
     for (int k = 0; k < p->call->results; k++) {
         bool own = has_dim(a, p->result[k], axis);
+        if (!own && split && !partial && apart >> k & 1) {
+            state[p->result[k]] = CR_PART_WHOLE;
+            continue;
+        }
         if (own ? made == CR_PART_PARTIAL && partial : made == CR_PART_WHOLE && split)
             return false;
         state[p->result[k]] = own ? CR_PART_SPLIT : (uint8_t)made;

@@ -32,7 +32,7 @@ typedef struct {
     /* 1 + the operand whose values are places along it; 0: none.  A part of the call has the
      * elements at the places of its part, and zeros at others.  Of a composition: any. */
     uint8_t looked;
-    uint32_t apart; /* results of a composition that need no operand which has it */
+    uint32_t apart; /* results that need no part of an operand along it */
 } cr_axis;
 
 /* A tensor of a call.  axis[d] is the axis along dim d, or -1 where a call needs all of it. */

@@ -2,7 +2,8 @@
  *
  * A group in brackets for each tensor parameter, then for each result.  A name is an axis, `_`
  * a dim that is needed whole, `*` any dims, which are broadcast, and `_*` any dims that are
- * needed whole.  Names that no result has are summed.  A group with `+` is added to that sum;
+ * needed whole.  Names that no result has are summed; a result without a name that another
+ * one has does not need the dims of this name.  A group with `+` is added to that sum;
  * its first dims may be missing.  Several forms, separated by `|`, are tried in order.
  * `each`: the tensors at one position of all lists are computed element by element; positions
  * have their own placements, so the call has no strategies here.  `along DIM`: all dims of the
@@ -140,6 +141,20 @@ static void drop_broadcast(cr_axes *a)
                 a->operand[i].axis[d] = -1;
 }
 
+/* The results that have no dim of an axis, as bits. */
+static uint32_t results_without(const cr_axes *a, int axis)
+{
+    uint32_t found = 0;
+
+    for (int k = 0; k < a->results; k++) {
+        bool has = false;
+        for (int d = 0; d < a->result[k].t->ndim; d++)
+            has |= a->result[k].axis[d] == axis;
+        found |= has ? 0 : (uint32_t)1 << k;
+    }
+    return found;
+}
+
 static void clause_groups(clause *c)
 {
     cr_axes *a = c->a;
@@ -159,8 +174,10 @@ static void clause_groups(clause *c)
             put_group(c, &a->result[k], true);
     }
     for (int k = 0; k < c->names; k++)
-        if (c->in_result[k])
+        if (c->in_result[k]) {
             a->axis[c->id[k]].how = CR_AXIS_ALONG;
+            a->axis[c->id[k]].apart = results_without(a, c->id[k]);
+        }
     drop_broadcast(a);
 }
 

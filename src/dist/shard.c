@@ -206,13 +206,19 @@ static void find_local(cr_session *s, void *context)
     c->made = cr_axes_of(c->t->m, c->t->a->op, c->arg);
 }
 
-static bool results_fit(const attempt *t, const cr_axes *local)
+/* Results have the expected sizes.  Those of a composition that need no part of a split operand
+ * may follow from its sizes: *parts is set where its calls must have whole sizes. */
+static bool results_fit(const attempt *t, const cr_axes *local, bool *parts)
 {
+    *parts = false;
     if (t->a->results != local->results)
         return false;
     for (int k = 0; k < t->a->results; k++)
-        if (!fits(t, &t->a->result[k], local->result[k].t))
-            return false;
+        if (!fits(t, &t->a->result[k], local->result[k].t)) {
+            *parts = t->a->part && t->a->axis[t->axis].apart >> k & 1;
+            if (!*parts)
+                return false;
+        }
     return true;
 }
 
@@ -236,15 +242,16 @@ static bool works_locally(attempt *t)
     cr_value *arg = CR_NEW_N(t->m->session, cr_value, CR_MAX_ARGS);
     local_call c = {.t = t, .arg = arg};
     int operand = 0, sized;
-    bool ran;
+    bool ran, fit, parts;
 
     for (int i = 0; i < t->a->op->param_count; i++)
         arg[i] = local_arg(t, &operand, &t->a->arg[i]);
     t->m->calls = 0;
     ran = !cr_session_run(t->m->session, find_local, &c);
-    if (t->a->part && t->a->axis[t->axis].looked)
-        return ran && results_fit(t, c.made) && (t->s->parts = true);
-    if (ran && results_fit(t, c.made) && (t->a->part || keeps_axes(t, t->a, c.made, NULL)))
+    fit = ran && results_fit(t, c.made, &parts);
+    if (fit && (parts || (t->a->part && t->a->axis[t->axis].looked)))
+        return t->s->parts = true;
+    if (fit && (t->a->part || keeps_axes(t, t->a, c.made, NULL)))
         return !t->a->part || same_parts(t, c.made) || (t->s->parts = true);
     sized = sizes_param(t->a);
     if (sized >= 0) {
@@ -257,7 +264,7 @@ static bool works_locally(attempt *t)
         ran = !cr_session_run(t->m->session, find_local, &c);
         t->s->sized = sized;
         t->s->parts = false;
-        return ran && results_fit(t, c.made) &&
+        return ran && results_fit(t, c.made, &parts) && !parts &&
                (t->a->part ? same_parts(t, c.made) : keeps_axes(t, t->a, c.made, NULL));
     }
     return false;

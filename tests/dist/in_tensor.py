@@ -1,7 +1,9 @@
 """Functions that tests of DTensor run in every rank (ranks.py)."""
 import contextlib
 import copy
+import importlib.util
 import io
+import os
 import os
 import pickle
 import warnings
@@ -258,6 +260,36 @@ def lookups(rank, size):
             d = distribute_tensor(table, mesh, [Shard(0)])
             raises(IndexError, "index out of range in self", lambda: nn.functional.embedding(i, d))
             raises(RuntimeError, f"index {wrong} is out of bounds for dimension 0 with size {rows}", lambda: d.gather(0, i.view(1, 1)))
+
+
+def divided_tables(rank, size):
+    """Bags of embeddings whose table is divided by rows or columns; the example's losses and tables are those of one process."""
+    mesh, bag, calls = init_device_mesh("cpu", (size,)), nn.functional.embedding_bag, CommDebugMode()
+    at, starts, weights = torch.arange(11) * 7 % 10, torch.tensor([0, 3, 3, 8]), numbers(11)
+    one = [distribute_tensor(x, mesh, [Replicate()]) for x in (at, starts, weights)]
+    for dim, rows in ((0, 10), (0, 13), (1, 10)):
+        for options in ({"mode": "sum"}, {"mode": "mean"}, {"mode": "mean", "padding_idx": 4}, {"mode": "max"}, {"mode": "sum", "weighed": 1}):
+            options = dict(options)
+            weighed = options.pop("weighed", None)
+            w = (numbers(rows, 4, dtype=torch.float64) * 3 % 1).requires_grad_()
+            d = distribute_tensor(w.detach(), mesh, [Shard(dim)]).requires_grad_()
+            with calls:
+                got = bag(one[0], d, one[1], per_sample_weights=one[2].double() if weighed else None, **options)
+            want = bag(at, w, starts, per_sample_weights=weights.double() if weighed else None, **options)
+            if dim == 1 or options["mode"] != "max":
+                assert not calls.get_total_counts() and got.placements == (Shard(1) if dim else Partial(),), (dim, options, got.placements)
+            torch.testing.assert_close(got.full_tensor(), want)
+            (got * got).sum().backward()
+            (want * want).sum().backward()
+            torch.testing.assert_close(d.grad.full_tensor(), w.grad)
+    spec = importlib.util.spec_from_file_location("recommender", os.path.join(os.path.dirname(__file__), "..", "..", "examples", "recommender.py"))
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    losses, tables = example.train(6, log=False)
+    want, whole = example.train(6, divided=False, log=False)
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(want), rtol=1e-5, atol=1e-6)
+    for name, table in tables.items():
+        torch.testing.assert_close(table, whole[name], rtol=1e-4, atol=1e-5)
 
 
 def lookups_on_two_dims(rank, size):

@@ -25,6 +25,11 @@ def test_meshes_of_two_dimensions(short):
     passes("two_dims", 4, short=short)
 
 
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
+def test_divided_tables(size):
+    passes("divided_tables", size)
+
+
 def test_lookups_on_meshes_of_two_dimensions():
     passes("lookups_on_two_dims", 4)
 

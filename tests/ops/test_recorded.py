@@ -30,7 +30,7 @@ def test_recorded_cases(text):
 
 # Steps that C functions of other entries call, errors and lazy views; tests/python compares those, and the sparse
 # operators and those of torchvision.
-ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamma_grad", "_dirichlet_grad", "_batch_norm_eval", "_cross_entropy_probabilities", "_cross_entropy_smoothed", "_philox_dropout",
+ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "_refused_where", "_standard_gamma_grad", "_dirichlet_grad", "_batch_norm_eval", "_cross_entropy_probabilities", "_cross_entropy_smoothed", "_philox_dropout",
              "_conj", "_neg_view", "_scaled_mm", "_polynomial", "as_strided_backward", "lift_fresh", "_as_batch",
              "embedding_sparse_backward", "_embedding_bag_sparse_backward", "_gather_sparse_backward",
              # parts of compositions beside kernels (test_stated.py), and a call in traced archives (test_script.py)

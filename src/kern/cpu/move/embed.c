@@ -202,35 +202,71 @@ static int64_t *bag_starts(const cr_view *offsets, int64_t bags_wanted, int64_t 
     return NULL;
 }
 
-/* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
- *  include_last_offset, padding_idx) -> output, offset2bag, bag_size, max_indices */
-cr_status cr_kern_embedding_bag(const cr_value *arg, cr_view *out)
+/* Fills the results of b: output, offset2bag, bag_size, max_indices. */
+static cr_status run_bags(bags *b, const cr_view *indices, const cr_view *offsets, cr_view *out)
 {
-    const cr_view *weight = arg[0].view, *indices = arg[1].view;
     int64_t n = indices->size[0], count = out[0].size[0], *row, *start;
     cr_status st;
-    bags b = {.weight = weight,
-              .samples = arg[6].tag == CR_NONE ? NULL : arg[6].view,
-              .skip = arg[8].i,
-              .mode = arg[4].i,
-              .out = &out[0],
-              .bag_of = (int64_t *)out[1].data,
-              .size = (int64_t *)out[2].data,
-              .most = (int64_t *)out[3].data};
 
-    CR_TRY(check_rows(indices, weight->size[0]));
-    b.start = start = bag_starts(arg[2].view, count, n, &st);
+    b->out = &out[0];
+    b->bag_of = (int64_t *)out[1].data;
+    b->size = (int64_t *)out[2].data;
+    b->most = (int64_t *)out[3].data;
+    CR_TRY(check_rows(indices, b->weight->size[0]));
+    b->start = start = bag_starts(offsets, count, n, &st);
     if (!start)
         return st;
     cr_zero_view(&out[1]); /* indices after the last bag are in no bag */
     cr_zero_view(&out[3]); /* sums have no maximum */
-    b.row = row = cr_indices_to_plain(indices);
+    b->row = row = cr_indices_to_plain(indices);
     if (row)
-        cr_parallel_for(count, cr_walk_grain(weight->size[1] * (n / (count ? count : 1) + 1)),
-                        bag_range, &b);
+        cr_parallel_for(count,
+                        cr_walk_grain(b->weight->size[1] * (n / (count ? count : 1) + 1)),
+                        bag_range, b);
     cr_free(row);
     cr_free(start);
     return row ? CR_OK : CR_MEMORY;
+}
+
+/* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+ *  include_last_offset, padding_idx) -> output, offset2bag, bag_size, max_indices */
+cr_status cr_kern_embedding_bag(const cr_value *arg, cr_view *out)
+{
+    bags b = {.weight = arg[0].view,
+              .samples = arg[6].tag == CR_NONE ? NULL : arg[6].view,
+              .skip = arg[8].i,
+              .mode = arg[4].i};
+
+    return run_bags(&b, arg[1].view, arg[2].view, out);
+}
+
+/* (weight, indices, offsets, bags, padding_idx) -> the same, of maxima */
+cr_status cr_kern_largest_of_bags(const cr_value *arg, cr_view *out)
+{
+    bags b = {.weight = arg[0].view, .skip = arg[4].i, .mode = BAG_MAX};
+
+    return run_bags(&b, arg[1].view, arg[2].view, out);
+}
+
+/* (indices, offsets, bags) -> the bag of each index, whether it is in one */
+cr_status cr_kern_bags_of(const cr_value *arg, cr_view *out)
+{
+    int64_t n = arg[0].view->size[0], count = arg[2].i, *bag = (int64_t *)out[0].data;
+    bool *inside = (bool *)out[1].data;
+    cr_status st;
+    int64_t *start = bag_starts(arg[1].view, count, n, &st);
+
+    if (!start)
+        return st;
+    cr_zero_view(&out[0]);
+    cr_zero_view(&out[1]);
+    for (int64_t b = 0; b < count; b++)
+        for (int64_t i = start[b]; i < start[b + 1]; i++) {
+            bag[i] = b;
+            inside[i] = true;
+        }
+    cr_free(start);
+    return CR_OK;
 }
 
 /* Adds one sample's share of its bag's gradient to a row. */
