@@ -292,6 +292,48 @@ def divided_tables(rank, size):
         torch.testing.assert_close(table, whole[name], rtol=1e-4, atol=1e-5)
 
 
+def compiled(rank, size):
+    """Compiled modules that are data parallel, sharded, or tensor parallel have the losses of uncompiled ones."""
+    from cresset.distributed.fsdp import fully_shard
+    mesh, targets = init_device_mesh("cpu", (size,)), []
+
+    def layers():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6))
+
+    def sharded():
+        net = layers()
+        fully_shard(net[0], mesh=mesh)
+        return fully_shard(net, mesh=mesh)
+
+    def parallel():
+        return parallelize_module(layers(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+
+    def losses(net, x):
+        optimizer, found = torch.optim.SGD(net.parameters(), lr=0.1), []
+        for _ in range(3):
+            loss = (net(x) - x).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item())
+        return found
+
+    def keep(graph, examples):
+        targets.extend(str(n.target) for n in graph.graph.nodes)
+        return graph.forward
+    x = numbers(4, 6) + 1
+    for make, own, whole in ((lambda: nn.parallel.DistributedDataParallel(layers()), x + rank, True), (sharded, x + rank, False),
+                             (parallel, x, False)):
+        want = losses(make(), own)
+        assert losses(torch.compile(make(), fullgraph=whole), own) == want
+        torch.compiler.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.compile(parallel(), backend=keep)(x)
+    assert "_c10d_functional.all_reduce.default" in targets, targets
+
+
 def lookups_on_two_dims(rank, size):
     """Rows that are divided along both dims of a mesh, and along one of them beside a divided batch."""
     mesh = init_device_mesh("cpu", (2, size // 2))

@@ -26,6 +26,11 @@ def test_meshes_of_two_dimensions(short):
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
+def test_compiled_modules(size):
+    passes("compiled", size)
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_divided_tables(size):
     passes("divided_tables", size)
 

@@ -44,7 +44,7 @@ class _FromLocal(Function):
     @staticmethod
     def forward(ctx, local, spec, grad_placements):
         ctx.placements = grad_placements or _without_partial(spec.placements)
-        return DTensor(local.view_as(local), spec)
+        return DTensor(local.detach(), spec)
 
     @staticmethod
     def backward(ctx, grad):
