@@ -1,4 +1,5 @@
 """__torch_dispatch__: calls as torch shows them (dispatch_cases.py), results, modes, guards."""
+import contextlib
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import cresset.nn.functional as F
 import dispatch_cases
 from cresset.utils._mode_utils import no_dispatch
 from cresset.utils._python_dispatch import (
-    TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode, _get_current_dispatch_mode_stack,
+    BaseTorchDispatchMode, TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode, _get_current_dispatch_mode_stack,
     is_traceable_wrapper_subclass, return_and_correct_aliasing, transform_subclass)
 from cresset.utils._pytree import tree_map
 from dispatch_cases import LoggingMode, LoggingTensor, calls
@@ -342,3 +343,22 @@ def test_guards_end_on_their_thread_and_arguments_are_checked():
         torch._C._make_wrapper(torch.Tensor, (2,), None, 0, 3, torch.device("cpu"), False)
     with pytest.raises(RuntimeError, match="invalid storage offset -1"):
         torch._C._make_wrapper(LoggingTensor, (2,), None, -1, torch.float32, torch.device("cpu"), False)
+
+
+def test_data_has_a_version_of_its_own_in_modes():
+    """Writes to x.data leave the version of x, and the tensors that autograd saved, as they are; those to x.detach() do not."""
+    for mode in (contextlib.nullcontext(), BaseTorchDispatchMode()):
+        for x in (torch.ones(2, 3), torch.ones(3, 2).t(), torch.ones(4, 3)[1:3]):
+            with mode:
+                data = x.data
+                data.add_(1)
+                assert (x._version, data._version) == (0, 1) and data.shape == x.shape and data.stride() == x.stride()
+                assert x.tolist() == [[2.0] * 3] * 2 and data.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+                x.detach().add_(1)
+                assert x._version == 1 and x.tolist() == [[3.0] * 3] * 2
+    weight = torch.ones(3, requires_grad=True)
+    with BaseTorchDispatchMode():
+        product = weight * weight
+        weight.data.mul_(5)
+        product.sum().backward()
+    assert weight.grad.tolist() == [10.0] * 3  # torch's value

@@ -264,6 +264,37 @@ static int set_backward_hooks(PyObject *self, PyObject *value, void *unused)
 
 /* --- data --- */
 
+/* Gives a tensor, which a handler made of `of` by detach, a separate version. */
+static cr_status separate_version(cr_tensor *made, const cr_tensor *of)
+{
+    cr_storage *alias;
+    cr_tensor *other;
+
+    if (made == of || made->storage != of->storage || made->layout || !cr_has_elements(made))
+        return CR_OK;
+    CR_TRY(cr_storage_alias(&alias, made->storage));
+    cr_status st = cr_tensor_over(&other, alias, (cr_dtype)made->dtype, made->ndim, made->size,
+                                  made->stride, made->offset);
+    if (st) {
+        cr_storage_drop(alias);
+        return st;
+    }
+    st = cr_tensor_set_from(made, other);
+    cr_drop(other);
+    return st;
+}
+
+/* data where __torch_dispatch__ handles the call */
+static PyObject *data_by_handlers(cr_tensor *t)
+{
+    cr_tensor *made;
+    cr_status st = cr_detached(&made, t);
+
+    if (!st && (st = separate_version(made, t)))
+        cr_drop(made);
+    return st ? cr_py_raise(st) : cr_py_wrap(made);
+}
+
 /* A tensor over the same memory, without history and with a separate version. */
 GETTER(data)
 {
@@ -272,10 +303,8 @@ GETTER(data)
     cr_tensor *made;
 
     (void)unused;
-    if (CR_UNLIKELY(cr_goes_to_python(SELF))) {
-        cr_status detached = cr_detached(&made, SELF);
-        return detached ? cr_py_raise(detached) : cr_py_wrap(made);
-    }
+    if (CR_UNLIKELY(cr_goes_to_python(SELF)))
+        return data_by_handlers(SELF);
     if (cr_is_sparse(t)) /* the storage has no bytes that could have a separate version */
         return PyObject_CallMethod(self, "detach", NULL);
     cr_status st = cr_storage_alias(&alias, t->storage);
