@@ -3,7 +3,9 @@
  * A call that may raise by elements raises after the writes and draws before it, as in eager
  * mode; but the program may catch the error, and a run cannot go on in the program's handler.
  * So the run is taken back, and the plain function runs in its place.  Kept are the inputs that
- * the graph writes before its last such call, and the generator if it draws before it. */
+ * the graph writes before its last such call, and the generator if it draws before it.  A run
+ * is not taken back, and its error leaves its writes, if copies of these inputs would be long
+ * beside its work, if storages were moved, or if another thread wrote, too. */
 #include "base/text.h"
 #include "compile/call.h"
 #include "num/generator.h"
@@ -14,6 +16,7 @@
 struct cr_undo_plan {
     bool raises, meets; /* some call may raise; some call is between ranks */
     bool draws, again;  /* some call draws; on the host, before the last call that may raise */
+    uint32_t writes;    /* how often a run may move the version of a storage */
     int inputs;
     bool written[]; /* by input: before the last call that may raise */
 };
@@ -85,6 +88,16 @@ static void mark_writes(finder *f, const cr_gnode *n)
             cr_garg_each(&n->arg[i], mark_value, f);
 }
 
+static uint32_t count_writes(const cr_gnode *n)
+{
+    uint32_t sum = n->kind == CR_GNODE_CALL && cr_gnode_writes(n);
+
+    for (int k = 0; k < cr_gnode_blocks(n); k++)
+        for (size_t i = 0; i < n->block[k]->len; i++)
+            sum += count_writes(n->block[k]->at[i]);
+    return sum;
+}
+
 static bool any_marked(const finder *f, const cr_gnode *n)
 {
     for (int k = 0; k < n->result_count; k++)
@@ -123,6 +136,7 @@ static void find_calls(cr_undo_plan *p, finder *f)
             f->end = i;
             p->again = p->draws && !otherwise;
         }
+        p->writes += count_writes(n);
         p->meets = p->meets || cr_gnode_meets(n);
         p->draws = p->draws || cr_gnode_draws(n);
         otherwise = otherwise || draws_otherwise(n);
@@ -141,9 +155,12 @@ cr_status cr_undo_plan_new(cr_undo_plan **out, const cr_graph *g)
         for (int i = 0; i < p->inputs; i++)
             p->written[i] = f.mark[g->input[i]->id];
     }
+    bool made = p && f.mark;
     cr_free(f.mark);
-    *out = f.mark ? p : NULL;
-    return *out ? CR_OK : CR_MEMORY;
+    if (!made)
+        cr_free(p);
+    *out = made ? p : NULL;
+    return made ? CR_OK : CR_MEMORY;
 }
 
 /* --- a run --- */
@@ -151,8 +168,8 @@ cr_status cr_undo_plan_new(cr_undo_plan **out, const cr_graph *g)
 typedef struct {
     cr_storage *of; /* counted */
     uint32_t version;
-    char *at, *bytes;
-    size_t size;
+    char *at, *bytes, *chunk;
+    size_t size, of_size;
 } kept;
 
 struct cr_undo {
@@ -161,23 +178,64 @@ struct cr_undo {
     kept kept[];
 };
 
-static cr_status keep_input(cr_undo *u, cr_tensor *t)
+/* Copies may take a page, or this part of the elements that the run gets. */
+enum { SHORT = 4096, PART = 16 };
+
+typedef struct {
+    char *at;
+    size_t size;
+} bytes;
+
+static cr_status bytes_of(bytes *out, const cr_tensor *t)
 {
     const char *begin, *end;
-    kept *k = &u->kept[u->count];
     cr_view v;
 
     CR_TRY(cr_reach_view(&v, t));
-    if (!cr_is_host(t->device) || !t->storage)
-        return CR_OK;
     cr_view_extent(&v, &begin, &end);
+    *out = (bytes){(char *)(uintptr_t)begin, (size_t)(end - begin)};
+    return CR_OK;
+}
+
+static bool has_bytes(const cr_tensor *t)
+{
+    return cr_is_host(t->device) && t->storage && !t->layout;
+}
+
+/* *yes: the inputs that the graph writes are short. */
+static cr_status are_short(bool *yes, const cr_undo_plan *p, cr_tensor *const *input)
+{
+    size_t written = 0, all = 0;
+    bytes b;
+
+    for (int i = 0; i < p->inputs; i++) {
+        all += (size_t)input[i]->numel * cr_dtype_size((cr_dtype)input[i]->dtype);
+        if (!p->written[i] || !has_bytes(input[i]))
+            continue;
+        CR_TRY(bytes_of(&b, input[i]));
+        written += b.size;
+    }
+    *yes = written <= SHORT || written <= all / PART;
+    return CR_OK;
+}
+
+static cr_status keep_input(cr_undo *u, cr_tensor *t)
+{
+    kept *k = &u->kept[u->count];
+    bytes b;
+
+    if (!has_bytes(t))
+        return CR_OK;
+    CR_TRY(bytes_of(&b, t));
     *k = (kept){.version = t->storage->version,
-                .at = (char *)(uintptr_t)begin,
-                .size = (size_t)(end - begin)};
+                .at = b.at,
+                .size = b.size,
+                .chunk = t->storage->chunk,
+                .of_size = t->storage->size};
     k->bytes = cr_alloc(k->size + 1);
     if (!k->bytes)
         return CR_MEMORY;
-    memcpy(k->bytes, begin, k->size);
+    memcpy(k->bytes, k->at, k->size);
     k->of = cr_storage_keep(t->storage);
     u->count++;
     return CR_OK;
@@ -187,11 +245,15 @@ cr_status cr_undo_keep(cr_undo **out, const cr_undo_plan *p, cr_tensor *const *i
 {
     size_t count = 0;
     cr_status st = CR_OK;
+    bool fits;
 
     *out = NULL;
     for (int i = 0; i < p->inputs; i++)
         count += p->written[i];
     if (!p->raises || p->meets || (p->draws && !p->again) || (!count && !p->draws))
+        return CR_OK;
+    CR_TRY(are_short(&fits, p, input));
+    if (!fits)
         return CR_OK;
     cr_undo *u = cr_alloc_zero(sizeof *u + count * sizeof *u->kept);
     if (!u)
@@ -208,8 +270,22 @@ cr_status cr_undo_keep(cr_undo **out, const cr_undo_plan *p, cr_tensor *const *i
     return st;
 }
 
+/* Whether what is kept has its place, and only the run can have written it. */
+static bool may_return(const cr_undo *u, const cr_undo_plan *p)
+{
+    for (size_t i = 0; i < u->count; i++) {
+        const kept *k = &u->kept[i];
+        if (k->of->chunk != k->chunk || k->of->size != k->of_size ||
+            k->of->version - k->version > p->writes)
+            return false;
+    }
+    return true;
+}
+
 bool cr_undo_all(const cr_undo *u, const cr_undo_plan *p)
 {
+    if (u && !may_return(u, p))
+        return false;
     for (size_t i = u ? u->count : 0; i-- > 0;) {
         const kept *k = &u->kept[i];
         memcpy(k->at, k->bytes, k->size);

@@ -176,3 +176,24 @@ def test_gradients_of_written_transposed_views(dynamic):
                     (out * torch.arange(1. * out.numel()).view(out.shape)).sum().backward()
                     results.append((out.tolist(), out.stride(), x.grad.tolist(), x.grad.stride()))
                 assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_run_that_moves_or_writes_much_leaves_its_writes(grows):
+    """The storage that the run wrote is another one when it raises, or copies of it would be long: no run is repeated."""
+    def f(state, x, i):
+        state.add_(1)
+        if grows:
+            state.resize_(100000)
+        return x[i] * 2
+    for function in (f, torch.compile(f)):
+        state = torch.zeros(2 if grows else 5000)
+        for k in range(6):
+            bad = k % 3 == 2
+            try:
+                function(state, VALUES, BAD if bad else GOOD)
+            except IndexError:
+                assert bad
+            assert state[:2].tolist() == [k + 1, k + 1]
+            if grows:
+                state = state[:2].clone()
