@@ -3,7 +3,7 @@ import contextlib
 import copy
 import importlib.util
 import io
-import os
+import itertools
 import os
 import pickle
 import warnings
@@ -394,6 +394,37 @@ def own_strategies(rank, size):
         torch.testing.assert_close(p.grad.full_tensor(), g)
 
 
+def strided(rank, size, mesh):
+    """A _StridedShard that no later Shard completes: parts are rows of several places."""
+    rows = 2 * size + 3  # uneven groups and parts
+    for sizes in ((rows, 3), (2 * size,), (3, rows), (1,)):
+        whole = numbers(*sizes)
+        dim = sizes.index(max(sizes))
+        kinds = [Replicate(), Shard(dim), *(_StridedShard(dim, split_factor=n) for n in (2, 3, size))]
+        for a in kinds:
+            x = distribute_tensor(whole, mesh, [a])
+            want = whole if a.is_replicate() else torch.cat([
+                c.chunk(size, dim)[rank] if rank < len(c.chunk(size, dim)) else c.narrow(dim, 0, 0)
+                for c in whole.chunk(getattr(a, "split_factor", 1), dim)], dim)
+            assert torch.equal(x.to_local(), want) and torch.equal(x.full_tensor(), whole), (a, sizes)
+            assert torch.equal(x.to_local(), zeros(sizes, device_mesh=mesh, placements=[a]).to_local() + x.to_local())
+            for b in kinds:
+                y = x.redistribute(placements=[b])
+                assert torch.equal(y.full_tensor(), whole) and torch.equal(y.to_local(), distribute_tensor(whole, mesh, [b]).to_local())
+                assert torch.equal((x + y).full_tensor(), whole + whole), (a, b)
+    if size == 4:
+        grid, whole = init_device_mesh("cpu", (2, 2)), numbers(11, 2)
+        kinds = [Replicate(), Shard(0), Shard(1), *(_StridedShard(0, split_factor=n) for n in (2, 3))]
+        for a, b in itertools.product(kinds, kinds):
+            x = distribute_tensor(whole, grid, [a, b])
+            assert torch.equal(x.full_tensor(), whole), (a, b)
+            for c in (Shard(0), kinds[-1]):
+                y = x.redistribute(placements=[c, a])
+                assert torch.equal(y.to_local(), distribute_tensor(whole, grid, [c, a]).to_local()), (a, b, c)
+    sums = DTensor.from_local(numbers(2 * size) * (rank + 1), mesh, [Partial()]).redistribute(placements=[_StridedShard(0, split_factor=2)])
+    torch.testing.assert_close(sums.full_tensor(), numbers(2 * size) * (size * (size + 1) // 2))
+
+
 def parts_of_placements(rank, size):
     """What placements say of parts; ranks outside of a mesh; derivatives whose constants are made inside."""
     mesh, x = init_device_mesh("cpu", (size,)), numbers(2 * size + 3, 3)
@@ -407,6 +438,7 @@ def parts_of_placements(rank, size):
     even = torch.arange(2 * size)
     parts, _ = _StridedShard(0, split_factor=2)._split_tensor(even, size)
     assert torch.equal(torch.stack(parts), even.view(2, size).t())
+    strided(rank, size, mesh)
     alone = DeviceMesh("cpu", [0])
     made = DTensor.from_local(torch.ones(3, 4), alone, [Shard(0)])
     assert made.shape == (3, 4) and made.to_local().shape == ((3, 4) if rank == 0 else (0,))

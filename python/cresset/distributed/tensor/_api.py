@@ -11,10 +11,11 @@ from ...nn.parameter import Parameter
 from .. import distributed_c10d as dist
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ._dispatch import _synchronize, dispatch
-from ._redistribute import part_of, redistribute_local
+from ._redistribute import redistribute_local
 from ._dtensor_spec import DTensorSpec, TensorMeta, checked, row_major, strides_of_whole
+from ._collective_utils import pad_tensor
 from ._utils import compute_local_shape_and_global_offset
-from .placement_types import Partial, Replicate, Shard, dim_of
+from .placement_types import Partial, Replicate, dim_of, steps
 
 __all__ = ["DTensor", "distribute_tensor", "distribute_module", "ones", "empty", "full", "rand", "randn", "zeros"]
 
@@ -249,25 +250,19 @@ def _checked_parts(local, mesh, placements):
     return local
 
 
-def _scattered(x, mesh, i, dim, source):
+def _scattered(x, mesh, i, placement, source):
     """Returns this rank's part of the tensor of the first rank along a dimension of the mesh."""
-    ranks, rank = mesh.size(i), mesh.get_coordinate()[i]
+    ranks, rank, dim = mesh.size(i), mesh.get_coordinate()[i], placement.dim
     if source is None or ranks == 1:
-        return part_of(x, dim, ranks, rank)
+        return placement._chunks(x, dim, ranks)[rank].contiguous()
     group = mesh.get_group(i)
-    length = -(-x.shape[dim] // ranks)
+    lengths = [placement._length(x.shape[dim], ranks, r) for r in range(ranks)]
+    parts, length = None, max(lengths)
     mine = x.movedim(dim, 0).new_empty((length, *x.movedim(dim, 0).shape[1:]))
-    parts = None
     if dist.get_rank(group) == source:
-        parts = []
-        for r in range(ranks):
-            part = part_of(x, dim, ranks, r).movedim(dim, 0)
-            if part.shape[0] < length:
-                part = cresset.cat([part, part.new_zeros((length - part.shape[0], *part.shape[1:]))])
-            parts.append(part.contiguous())
+        parts = [pad_tensor(part.movedim(dim, 0), 0, length - part.shape[dim]).contiguous() for part in placement._chunks(x, dim, ranks)]
     dist.scatter(mine, parts, group=group, group_src=source)
-    n, _ = Shard.local_shard_size_and_offset(x.shape[dim], ranks, rank)
-    return mine[:n].movedim(0, dim).contiguous()
+    return mine[:lengths[rank]].movedim(0, dim).contiguous()
 
 
 def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_rank=0):
@@ -287,16 +282,17 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
                              "do you want to call `redistribute` instead?")
         return tensor
     placements = checked(placements, mesh, tensor.dim())
-    local = tensor.detach()
     for i, p in enumerate(placements):
-        if isinstance(p, Shard):
-            local = _scattered(local, mesh, i, p.dim, src_data_rank) if mesh.get_coordinate() else local
-        elif isinstance(p, Replicate):
+        if dim_of(p) is None and not isinstance(p, Replicate):
+            raise RuntimeError(f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!")
+    local = tensor.detach()
+    for i, p in steps(placements, mesh):
+        local = _scattered(local, mesh, i, p, src_data_rank) if mesh.get_coordinate() else local
+    for i, p in enumerate(placements):
+        if isinstance(p, Replicate):
             if src_data_rank is not None and mesh.size(i) > 1 and mesh.get_coordinate() and local.device.type != "meta":
                 local = local.contiguous().clone()
                 dist.broadcast(local, group=mesh.get_group(i), group_src=src_data_rank)
-        else:
-            raise RuntimeError(f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!")
     if local.data_ptr() == tensor.data_ptr():
         local = local.clone()
     spec = DTensorSpec(mesh, placements, TensorMeta(tensor.shape, tensor.stride(), tensor.dtype))

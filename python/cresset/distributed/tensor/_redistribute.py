@@ -4,7 +4,7 @@ import cresset
 from ... import ops
 from ...utils._python_dispatch import _disable_current_modes
 from .. import distributed_c10d as dist
-from .placement_types import Partial, Replicate, Shard, _StridedShard, divisions
+from .placement_types import Partial, Replicate, Shard, _StridedShard, interleaves, steps
 
 _OPS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "product": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN,
         "max": dist.ReduceOp.MAX}
@@ -101,27 +101,40 @@ def _whole_first(current, target):
     return found
 
 
-def sizes_at(sizes, mesh, placements, count):
-    """Returns the sizes of this rank's part, divided along the first `count` dims of the mesh."""
+def _sizes_after(sizes, mesh, divided):
+    """Returns the sizes of this rank's part after some steps of a division."""
     sizes, place = list(sizes), mesh.get_coordinate()
-    for i in divisions(placements[:count]):
-        d = placements[i].dim
-        sizes[d], _ = Shard.local_shard_size_and_offset(sizes[d], mesh.size(i), place[i])
+    for i, p in divided:
+        sizes[p.dim] = p._length(sizes[p.dim], mesh.size(i), place[i])
     return sizes
 
 
+def sizes_at(sizes, mesh, placements, count):
+    """Returns the sizes of this rank's part, divided along the first `count` dims of the mesh."""
+    return _sizes_after(sizes, mesh, [(i, p) for i, p in steps(placements, mesh) if i < count])
+
+
 def _strided(local, sizes, mesh, current, target):
-    """Redistributes where one side has a _StridedShard: it divides last, so it is gathered first and divided last."""
-    place, current = mesh.get_coordinate(), list(current)
-    for i in reversed(divisions(current)):
-        if isinstance(current[i], _StridedShard):
-            dim, current[i] = current[i].dim, Replicate()
-            local = _gather(local, dim, sizes_at(sizes, mesh, current, mesh.ndim)[dim], mesh.get_group(i), mesh.size(i))
-    rest = [Replicate() if isinstance(p, _StridedShard) else p for p in target]
+    """Redistributes where one side has a _StridedShard.  One that divides blocks divides last: it is gathered first and divided last.
+    Where one takes elements from several places, all divisions are undone and made one by one."""
+    place, current, done = mesh.get_coordinate(), list(current), steps(current, mesh)
+    blocks = interleaves(current, mesh)
+    for k, (i, p) in reversed(list(enumerate(done))):
+        if isinstance(current[i], _StridedShard) or not blocks:
+            before, ranks = _sizes_after(sizes, mesh, done[:k]), mesh.size(i)
+            if isinstance(p, Shard):
+                local = _gather(local, p.dim, before[p.dim], mesh.get_group(i), ranks)
+            else:
+                local = p._to_replicate_tensor(local, mesh, i, before)
+            current[i] = Replicate()
+    wanted, blocks = steps(target, mesh), interleaves(target, mesh)
+    late = [(i, p) for i, p in wanted if isinstance(target[i], _StridedShard) or not blocks]
+    rest = list(target)
+    for i, _ in late:
+        rest[i] = Replicate()
     local = redistribute_local(local, sizes, mesh, current, rest)
-    for i in divisions(target):
-        if isinstance(target[i], _StridedShard):
-            local = part_of(local, target[i].dim, mesh.size(i), place[i])
+    for i, p in late:
+        local = p._chunks(local, p.dim, mesh.size(i))[place[i]].contiguous()
     return local
 
 

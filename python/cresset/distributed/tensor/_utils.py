@@ -1,5 +1,6 @@
 """Parts of distributed tensors."""
-from .placement_types import Shard, divisions, interleaves
+from ._redistribute import sizes_at
+from .placement_types import Shard, block_divisions
 
 
 def compute_local_shape_and_global_offset(global_shape, mesh, placements, skip_offset=False):
@@ -9,13 +10,13 @@ def compute_local_shape_and_global_offset(global_shape, mesh, placements, skip_o
     place = mesh.get_coordinate()
     if place is None:
         return (0,), ()
+    if skip_offset:
+        return tuple(sizes_at(global_shape, mesh, placements, mesh.ndim)), ()
     sizes, first = list(global_shape), [0] * len(global_shape)
-    if not skip_offset and not interleaves(placements, mesh):
-        raise NotImplementedError(f"the first index of a part that is not one block of the tensor: {tuple(placements)}")
-    for i in divisions(placements):
+    for i in block_divisions(placements, mesh):
         dim = placements[i].dim
         sizes[dim], at = Shard.local_shard_size_and_offset(sizes[dim], mesh.size(i), place[i])
         first[dim] += at
         if not sizes[dim]:
             first[dim] = global_shape[dim]
-    return tuple(sizes), () if skip_offset else tuple(first)
+    return tuple(sizes), tuple(first)

@@ -79,6 +79,9 @@ class Shard(_Divided):
         first = min(length * rank, curr_local_size)
         return min(length, curr_local_size - first), first
 
+    def _length(self, size, count, rank):
+        return self.local_shard_size_and_offset(size, count, rank)[0]
+
     def __str__(self):
         return f"S({self.dim})"
 
@@ -93,6 +96,10 @@ class _StridedShard(_Divided):
         from ... import cat
         groups = [_parts(group, dim, count) for group in _parts(x, dim, self.split_factor)]
         return [cat([group[r] for group in groups], dim) for r in range(count)]
+
+    def _length(self, size, count, rank):
+        part = Shard.local_shard_size_and_offset
+        return sum(part(part(size, self.split_factor, k)[0], count, rank)[0] for k in range(self.split_factor))
 
     def __eq__(self, other):
         return isinstance(other, _StridedShard) and (self.dim, self.split_factor) == (other.dim, other.split_factor)
@@ -130,6 +137,21 @@ def interleaves(placements, mesh):
             if parts != p.split_factor:
                 return False
     return True
+
+
+def block_divisions(placements, mesh):
+    """divisions(), of parts that are one block each."""
+    if not interleaves(placements, mesh):
+        raise NotImplementedError(f"the first index of a part that is not one block of the tensor: {tuple(placements)}")
+    return divisions(placements)
+
+
+def steps(placements, mesh):
+    """Returns (dim of the mesh, placement) for each division, in their order.  Where interleaves() holds, a step divides the block
+    that the steps before it have made, as a Shard; else the dims of the mesh divide one after the other, as their placements say."""
+    if interleaves(placements, mesh):
+        return [(i, Shard(placements[i].dim)) for i in divisions(placements)]
+    return [(i, p) for i, p in enumerate(placements) if dim_of(p) is not None]
 
 
 @dataclass(frozen=True)

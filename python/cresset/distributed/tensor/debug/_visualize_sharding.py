@@ -1,7 +1,7 @@
 """Pictures of the parts of a DTensor."""
 from itertools import product
 
-from ..placement_types import Shard, divisions
+from ..placement_types import Shard, block_divisions
 
 __all__ = ["visualize_sharding"]
 
@@ -9,7 +9,7 @@ __all__ = ["visualize_sharding"]
 def _box(sizes, mesh, placements, place):
     """Returns the sizes and first indices of the part at a place of the mesh."""
     sizes, first = list(sizes), [0] * len(sizes)
-    for i in divisions(placements):
+    for i in block_divisions(placements, mesh):
         dim = placements[i].dim
         sizes[dim], at = Shard.local_shard_size_and_offset(sizes[dim], mesh.size(i), place[i])
         first[dim] += at
