@@ -393,6 +393,79 @@ def test_training(model, name, tmp_path):
     assert not torch.allclose(got[:1].expand(20), got, rtol=1e-4)
 
 
+class Partly(nn.Module):
+    """A loss of two layers."""
+
+    def __init__(self, frozen):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 5), nn.Linear(5, 3)
+        self.a.requires_grad_(not frozen)
+
+    def forward(self, x, y):
+        return F.cross_entropy(self.b(self.a(x).tanh()), y)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_only_parameters_of_the_optimizer_are_trained(frozen, tmp_path):
+    """The first layer requires no gradient, or was not given to the optimizer."""
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    torch.manual_seed(0)
+    module = Partly(frozen)
+    choose = (lambda p: p) if frozen else (lambda p: p[2:])
+    steps = [(torch.randn(6, 4), torch.randint(0, 3, (6,))) for _ in range(8)]
+    text = to_c(export(module, steps[0]), training=lambda p: torch.optim.Adam(choose(p), 0.1))
+    assert "state_p_a_weight" not in text and "state_p_b_weight_exp_avg" in text
+    got = run_steps(tmp_path, text, steps, torch.zeros(()), COMPILERS[0], [])
+    trained, want = torch.optim.Adam(choose(list(module.parameters())), 0.1), []
+    for step in steps:
+        trained.zero_grad()
+        loss = module(*step)
+        loss.backward()
+        trained.step()
+        want.append(loss.detach())
+    assert torch.allclose(got, torch.stack(want), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adamax", "LBFGS", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
+                                  "SparseAdam"])
+def test_other_optimizers_are_refused(name):
+    program = export(Loss(nn.Linear(2, 3, bias=False)), (torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)))
+    with pytest.raises(ValueError, match=f"training with {name} has no C99 form; Adam and AdamW have one"):
+        to_c(program, training=getattr(torch.optim, name))
+
+
+def test_what_training_cannot_do_is_refused():
+    class Own(torch.optim.Adam):
+        def step(self, closure=None):
+            return None
+
+    x, y = torch.zeros(4, 4), torch.zeros(4, dtype=torch.int64)
+    program = export(Partly(False), (x, y))
+    with pytest.raises(ValueError, match="training with Own has no C99 form"):
+        to_c(program, training=Own)
+    with pytest.raises(ValueError, match="a tensor that is no parameter of the program"):
+        to_c(program, training=lambda p: torch.optim.Adam([*p, torch.zeros(2, requires_grad=True)]))
+    with pytest.raises(ValueError, match="needs a parameter that requires a gradient"):
+        to_c(export(Partly(False).requires_grad_(False), (x, y)), training=True)
+    with pytest.raises(ValueError, match="_convolution_weight_grad, which has no C99 form"):
+        to_c(export(Loss(nn.Sequential(nn.Conv1d(1, 1, 2), nn.Flatten())), (torch.zeros(4, 1, 4), y)), training=True)
+
+
+@pytest.mark.parametrize("n, k, m", [(0, 4, 3), (3, 4, 0), (0, 4, 0), (0, 0, 3), (3, 0, 4), (0, 4, 20), (20, 4, 0), (1, 4, 0), (0, 4, 1)])
+def test_empty_products(n, k, m, tmp_path):
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+
+    class Product(nn.Module):
+        def forward(self, x, y):
+            return x @ y
+
+    args = torch.ones(n, k), torch.ones(k, m)
+    rc, (got,) = run_file(tmp_path, to_c(export(Product(), args)), args, [torch.empty(n, m)], COMPILERS[0], SANITIZED)
+    assert rc == 0 and torch.equal(got, torch.zeros(n, m))
+
+
 def test_an_index_out_of_range_is_reported(tmp_path):
     if not COMPILERS:
         pytest.skip("no C compiler")

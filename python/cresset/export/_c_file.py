@@ -17,6 +17,7 @@ class _Input:
             if dtype is not None and value.is_floating_point():
                 value = value.to(dtype)
         self.name, self.value, self.kind = name, value, kind
+        self.requires_grad = False
 
     @property
     def is_tensor(self):
@@ -37,6 +38,7 @@ def _inputs(program, dtype):
         else:
             kind = "parameter" if spec.kind == InputKind.PARAMETER else "buffer"
             inputs.append(_Input(node.name, named[spec.target], kind, dtype))
+            inputs[-1].requires_grad = kind == "parameter" and named[spec.target].requires_grad
         inputs[-1].target = spec.target if spec.kind != InputKind.USER_INPUT else node.name
     return inputs
 
@@ -67,14 +69,17 @@ class _Training:
     """A training step: the program's first result is the loss, whose gradient updates the parameters."""
 
     def __init__(self, make, inputs):
-        self.params = [x for x in inputs if x.kind == "parameter" and x.value.is_floating_point()]
-        for x in self.params:
-            x.value.requires_grad_()
-        self.optimizer = (optim.Adam if make is True else make)([x.value for x in self.params])
-        if not isinstance(self.optimizer, optim.optimizer.ElementwiseOptimizer):
-            raise ValueError(f"to_c: training with {type(self.optimizer).__name__} has no C99 form")
-        if len(self.optimizer.param_groups) != 1:
-            raise ValueError("to_c: training has one group of parameters")
+        parameters = [x for x in inputs if x.kind == "parameter"]
+        for x in parameters:
+            x.value.requires_grad_(x.requires_grad)
+        self.optimizer = (optim.Adam if make is True else make)([x.value for x in parameters])
+        self._check()
+        given = {id(p) for p in self.optimizer.param_groups[0]["params"]}
+        if given - {id(x.value) for x in parameters}:
+            raise ValueError("to_c: the optimizer has a tensor that is no parameter of the program")
+        self.params = [x for x in parameters if x.requires_grad and id(x.value) in given]
+        if not self.params:
+            raise ValueError("to_c: training needs a parameter that requires a gradient and that the optimizer has")
         # Counts are tensors of float64: a number would be that of the first step.
         self.group = {**self.optimizer.param_groups[0], "capturable": True}
         self.states, self.inputs = [], []
@@ -86,6 +91,14 @@ class _Training:
                 self.inputs.append(_Input(f"{x.name}_{key}", value, "state"))
                 state[key] = self.inputs[-1].value
             self.states.append(state)
+
+    def _check(self):
+        kind = type(self.optimizer)
+        if not isinstance(self.optimizer, optim.Adam) or any(
+                getattr(kind, name) is not getattr(optim.Adam, name) for name in ("step", "_step_group", "_update", "_new_state")):
+            raise ValueError(f"to_c: training with {kind.__name__} has no C99 form; Adam and AdamW have one")
+        if len(self.optimizer.param_groups) != 1:
+            raise ValueError("to_c: training has one group of parameters")
 
     def step(self, results):
         loss = results[0]
@@ -132,8 +145,8 @@ def to_c(program, path=None, *, weights="array", dtype=None, training=False, nam
         weights   "array": parameters, buffers and constants stand in the file; "file": they are in PATH.weights, whose bytes
                   the caller gives to NAME_run
         dtype     float64: numbers of floating point are doubles, or None
-        training  the file computes a step of training: the program's first result is the loss, and parameters are updated
-                  by Adam, or by the optimizer that training(parameters) returns
+        training  the file computes a step of training: the program's first result is the loss, and parameters that require
+                  gradients are updated by Adam, or by the Adam or AdamW that training(parameters) returns
         name      the file has size_t NAME_work_bytes(void) and int NAME_run(arguments, states, results, work)
 
     The file allocates nothing, has no globals but constants, and needs the C library's mathematics only.  Sizes are those of
