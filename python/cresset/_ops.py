@@ -115,9 +115,9 @@ class FunctionSchema:
         """Raises for a call with too many, missing or unknown arguments."""
         head, positional = f"{self.name}()", [a for a in self.arguments if not a.kwarg_only]
         tail = f"Declaration: {self}"
-        if len(args) > len(positional):
-            raise RuntimeError(f"{head} expected at most {len(positional)} argument(s) but received "
-                               f"{len(args)} argument(s). {tail}")
+        for most, count in ((len(self.arguments), len(args) + len(kwargs)), (len(positional), len(args))):
+            if count > most:
+                raise RuntimeError(f"{head} expected at most {most} argument(s) but received {count} argument(s). {tail}")
         given = {a.name for a in positional[:len(args)]} | set(kwargs)
         for argument in self.arguments:
             if argument.name not in given and not argument.has_default_value():
@@ -127,6 +127,9 @@ class FunctionSchema:
         if unknown:
             raise RuntimeError(f"Unknown keyword argument '{sorted(unknown)[0]}' for operator "
                                f"'{self.name}'. Schema: {self}")
+        for argument in positional[:len(args)]:
+            if argument.name in kwargs:
+                raise RuntimeError(f"Argument '{argument.name}' specified both as positional and keyword argument. Schema: {self}")
 
 
 class OpOverload:
@@ -158,9 +161,19 @@ class OpOverload:
         except TypeError:
             self._schema.refuse(args, kwargs)
             named = self._schema.named(args)
-            if not named:
+            given = self._with_names(args, kwargs)
+            if not named and given is None:
                 raise
+        if given is not None:
+            return self._op(**given)
         return self._op(*args[:-len(named)], **named, **kwargs)
+
+    def _with_names(self, args, kwargs):
+        """The arguments of a call between ranks that has a group in the place of its name; None for other calls."""
+        if not self.namespace.startswith("_c10d_functional"):
+            return None
+        from .distributed._c10d_ops import with_names
+        return with_names(self._opname, self._schema, args, kwargs)
 
     @property
     def tags(self):
@@ -218,7 +231,12 @@ class OpOverloadPacket:
         return overload
 
     def __call__(self, /, *args, **kwargs):
-        return self._op(*args, **kwargs)
+        try:
+            return self._op(*args, **kwargs)
+        except TypeError:
+            if not self._namespace.startswith("_c10d_functional"):
+                raise
+        return self.default(*args, **kwargs)
 
     def overloads(self):
         """The names of the overloads."""

@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include <pthread.h>
 #include <string.h>
-#include <strings.h>
 
 typedef struct {
     char *name;
@@ -88,6 +87,14 @@ cr_status cr_comm_wait(cr_status (*call)(void *context), void *context)
     return named.host ? named.host->wait(call, context) : call(context);
 }
 
+/* True for the lower-case form of a reduction's name. */
+static bool named_is(const char *lower, const char *name)
+{
+    for (; *name && (*name == '_' ? '_' : *name + ('a' - 'A')) == *lower; name++)
+        lower++;
+    return !*name && !*lower;
+}
+
 cr_status cr_reduce_named(cr_reduce_op *out, const char *name)
 {
     static const char *const names[] = {
@@ -97,7 +104,7 @@ cr_status cr_reduce_named(cr_reduce_op *out, const char *name)
     };
 
     for (int i = 0; i < CR_REDUCE_COUNT; i++)
-        if (i != CR_REDUCE_PREMUL_SUM && !strcasecmp(names[i], name)) {
+        if (i != CR_REDUCE_PREMUL_SUM && named_is(name, names[i])) {
             *out = (cr_reduce_op)i;
             return CR_OK;
         }

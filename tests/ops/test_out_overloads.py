@@ -144,7 +144,8 @@ def test_only_overloads_that_write_take_given_tensors(name):
             needed = sum(not a.has_default_value() for a in schema.arguments if not a.kwarg_only)
             with pytest.raises((RuntimeError, TypeError)) as caught:
                 getattr(packet, overload)(*[torch.ones(1)] * needed, out=torch.ones(1))
-            assert not needed or "out" in str(caught.value) or "missing" in str(caught.value), caught.value
+            text = str(caught.value)  # torch counts the arguments first
+            assert not needed or any(words in text for words in ("out", "missing", "expected at most")), text
 
 
 # Operators that make tensors from no tensor: the arguments of a call of each.

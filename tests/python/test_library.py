@@ -219,8 +219,11 @@ def test_wrong_arguments_have_torchs_messages():
         sine(3)
     with pytest.raises(RuntimeError, match=r"tl::sine\(\) is missing value for argument 'x'"):
         sine()
-    with pytest.raises(RuntimeError, match="Unknown keyword argument 'zz' for operator 'tl::sine'"):
+    with pytest.raises(RuntimeError, match=r"tl::sine\(\) expected at most 1 argument\(s\) but received 2 argument\(s\)\. "
+                                           r"Declaration: tl::sine\(Tensor x\) -> Tensor"):
         sine(torch.ones(1), zz=1)
+    with pytest.raises(RuntimeError, match="Unknown keyword argument 'zz' for operator 'aten::add'. Schema: aten::add.Tensor"):
+        torch.ops.aten.add.Tensor(torch.ones(1), torch.ones(1), zz=1)
 
 
 def test_inferred_schemas():

@@ -291,6 +291,7 @@ class FakeTensorMode(TorchDispatchMode):
     def dispatch(self, func, args, kwargs):
         """Calls an operator on fakes and returns fakes."""
         if getattr(func, "of_groups", False):  # a call between ranks does nothing for fakes
+            args, kwargs = self._all_fakes(func, args, kwargs)
             return func(*args, **kwargs)
         if func._opname in ("lift_fresh", "lift"):
             return self._lifted(args[0])

@@ -14,7 +14,7 @@ from .distributed_c10d import (_all_gather_base, _coalescing_manager, _create_pr
                                ProcessGroup, ReduceOp, Work)
 
 from .rendezvous import register_rendezvous_handler, rendezvous
-from . import _c10d_ops  # noqa: F401, torch.ops.c10d
+from . import _c10d_ops  # noqa: F401, torch.ops.c10d, and operators find groups by their names
 
 RankType = int
 _Work = Work

@@ -5,6 +5,8 @@ An operator calls the group's method, and a method of a group calls its operator
 results of the classes ProcessGroup, ReduceOp and Work are the objects themselves.
 """
 import functools
+import inspect
+import operator
 from datetime import timedelta
 
 import cresset
@@ -13,9 +15,10 @@ from .. import _C
 from .._library.parsed import parse_schema
 from .._ops import defined_packets, OpOverload, OpOverloadPacket
 from ..utils._python_dispatch import _pop_mode_temporarily
-from ._groups import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions, BarrierOptions, BroadcastOptions,
+from ._groups import (_Done, AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions, BarrierOptions, BroadcastOptions,
                       GatherOptions, ProcessGroup, ReduceOp, ReduceOptions, ReduceScatterOptions, ScatterOptions, Work)
 from ._stores import milliseconds
+from ._functional_collectives import _name_of
 from .distributed_c10d import _resolve_process_group, all_gather_into_tensor, reduce_scatter_tensor
 
 _CLASS = "__torch__.torch.classes.c10d."
@@ -62,15 +65,27 @@ _MADE = {
 }
 
 
-def _fits(kind, value):
-    """Whether a value may be an argument of a type."""
-    if kind == "Any":
-        return True
+class _Misfit(Exception):
+    """A value that may not be an argument of a type."""
+
+
+def _taken(kind, value):
+    """Returns a value as an argument of a type: numbers may be truths, and truths numbers.  _Misfit for another value."""
+    if kind == "Any" or (kind.startswith("Optional[") and value is None):
+        return value
     if kind.startswith("Optional["):
-        return value is None or _fits(kind[9:-1], value)
+        return _taken(kind[9:-1], value)
     if kind.startswith("List["):
-        return isinstance(value, (list, tuple)) and all(_fits(kind[5:-1], item) for item in value)
-    return isinstance(value, _PLAIN[kind]) and (kind != "int" or type(value) is not bool)
+        if not isinstance(value, (list, tuple)):
+            raise _Misfit
+        return [_taken(kind[5:-1], item) for item in value]
+    if kind == "bool" and hasattr(type(value), "__bool__"):
+        return bool(value)
+    if kind == "int" and hasattr(type(value), "__index__"):
+        return operator.index(value)
+    if not isinstance(value, _PLAIN[kind]):
+        raise _Misfit
+    return value
 
 
 class _Overload(OpOverload):
@@ -101,13 +116,15 @@ class _Overload(OpOverload):
         given = []
         for i, argument in enumerate(self._schema.arguments):
             value = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
-            if not _fits(argument.type, value):
+            try:
+                given.append(_taken(argument.type, value))
+            except _Misfit:
                 kind = argument.type + (" (of Python compilation unit at: 0)" if argument.type in _CLASSES else "")
                 raise RuntimeError(
                     f"{self._schema.name}() Expected a value of type '{kind}' for argument '{argument.name}' but instead found type "
                     f"'{type(value).__name__}'.\n" + (f"Position: {i}\n" if i < len(args) else "") +
-                    f"Value: {value!r}\nDeclaration: {self._schema}\nCast error details: Unable to cast {value!r} to {argument.type}")
-            given.append(value)
+                    f"Value: {value!r}\nDeclaration: {self._schema}\nCast error details: Unable to cast {value!r} to {argument.type}"
+                ) from None
         return given
 
 
@@ -136,6 +153,8 @@ def _function(name, schema, method, options, members):
 
     def function(*args):
         args = list(args)
+        if name == "barrier" and _C._is_fake(args[0]):
+            return _Done()
         group, tensors = args[at], args[:at] if name != "barrier" else []
         further = dict(zip(names[at + 1 + len(members):], args[at + 1 + len(members):]))
         plain = [value for member, value in zip(members, args[at + 1:]) if member == "+"]
@@ -154,7 +173,8 @@ def _function(name, schema, method, options, members):
 
 
 def _monitored_barrier(tensor, group, device_ids, timeout, wait_all_ranks):
-    group.monitored_barrier(timedelta(milliseconds=timeout), wait_all_ranks)
+    if not _C._is_fake(tensor):
+        group.monitored_barrier(timedelta(milliseconds=timeout) if timeout >= 0 else None, wait_all_ranks)
 
 
 def _check_for_nan(tensor):
@@ -164,9 +184,24 @@ def _check_for_nan(tensor):
 
 # --- calls that wait_tensor ends ---
 
-def _named(group):
+def _named(call, group):
     """The group of a name, or the group."""
-    return _resolve_process_group(group) if isinstance(group, str) else group
+    if not isinstance(group, (str, ProcessGroup)):
+        raise RuntimeError(f"{call}(): argument 'group_name' must be either a string (group name) or a ProcessGroup object, but got "
+                           f"{type(group).__name__}")
+    return _resolve_process_group(group)
+
+
+def with_names(call, schema, args, kwargs):
+    """Returns the arguments of an operator of the table, with the name of a group in its place.  None where there is no group.
+
+    RuntimeError for what is neither a name nor a group."""
+    names = [argument.name for argument in schema.arguments]
+    given = dict(zip(names, args)) | kwargs
+    if isinstance(given.get("group_name"), str) or "group_name" not in given:
+        return None
+    given["group_name"] = _name_of(_named(call, given["group_name"]))
+    return given
 
 
 def _started(work, *tensors):
@@ -177,37 +212,39 @@ def _started(work, *tensors):
 
 
 def _all_gather_out(tensor, group_size, group_name, out):
-    _started(all_gather_into_tensor(out, tensor, _named(group_name), async_op=True), out)
+    group = _named("all_gather_into_tensor_out", group_name)
+    _started(all_gather_into_tensor(out, tensor, group, async_op=True), out)
     return out
 
 
 def _reduce_scatter_out(tensor, reduce_op, group_size, group_name, out):
-    _started(reduce_scatter_tensor(out, tensor, _reduction(reduce_op), _named(group_name), async_op=True), out)
+    group = _named("reduce_scatter_tensor_out", group_name)
+    _started(reduce_scatter_tensor(out, tensor, _reduction(reduce_op), group, async_op=True), out)
     return out
 
 
 def _all_reduce_coalesced(tensors, reduce_op, group_name):
-    opts = AllreduceCoalescedOptions()
+    group, opts = _named("all_reduce_coalesced_", group_name), AllreduceCoalescedOptions()
     opts.reduceOp = _reduction(reduce_op)
     if tensors:
-        _started(_named(group_name).allreduce_coalesced(tensors, opts), *tensors)
+        _started(group.allreduce_coalesced(tensors, opts), *tensors)
     return list(tensors)
 
 
 def _reduction(name):
-    found = getattr(ReduceOp, name.upper(), None) if name.lower() != "premul_sum" else None
+    found = getattr(ReduceOp, name.upper(), None) if name.islower() and name != "premul_sum" else None
     if not isinstance(found, ReduceOp):
         raise RuntimeError(f"Unrecognized reduce_op: {name}")
     return found
 
 
 def _isend(tensor, dst, tag, group_name):
-    _started(_named(group_name).send([tensor], dst, tag), tensor)
+    _started(_named("isend", group_name).send([tensor], dst, tag), tensor)
     return tensor
 
 
 def _irecv(tensor, src, tag, group_name):
-    _started(_named(group_name).recv([tensor], src, tag), tensor)
+    _started(_named("irecv", group_name).recv([tensor], src, tag), tensor)
     return tensor
 
 
@@ -249,44 +286,81 @@ def define():
 
 # --- calls of groups' methods, seen by modes ---
 
-def _through_modes(name, group, args):
-    """Calls a method's operator.  None where the method's arguments are of one of its other forms."""
+def _form(kind, value):
+    """One tensor, or one list of tensors, as the list of a type."""
+    if kind == "List[Tensor]" and isinstance(value, cresset.Tensor):
+        return [value]
+    if kind == "List[List[Tensor]]" and isinstance(value, (list, tuple)) and any(isinstance(x, cresset.Tensor) for x in value):
+        return [value]
+    return value
+
+
+def _options_of(kind, given):
+    """Options of a class: those that are given, or a reduction or a rank as its member."""
+    made = kind()
+    if isinstance(given, ReduceOp):
+        made.reduceOp = given
+    elif isinstance(given, int):
+        made.rootRank = given
+    else:
+        for field in vars(made):
+            setattr(made, field, getattr(given, field, getattr(made, field)))
+    return made
+
+
+def _through_modes(name, group, values):
+    """Calls a method's operator; the values are those of all parameters of the method."""
     _, _, _, options, members = _MADE[name]
     overload, members = defined_packets["c10d", name].default, members.split()
+    kinds = [a.type for a in overload._schema.arguments]
     count = [a.name for a in overload._schema.arguments].index("process_group")
-    opts = args[-1] if args and isinstance(args[-1], options or ()) else options and options()
-    given = [x for x in args if x is not opts]
-    plain = iter(given[count if name != "barrier" else 0:])
-    tensors = given[:count] if name != "barrier" else [cresset.empty(1, dtype=cresset.uint8)]
-    values = [next(plain, [] if options else 0) if m == "+" else None if m == "-" else getattr(opts, m) for m in members]
-    values = [[] if v is None and m == "+" else v for v, m in zip(values, members)]
+    if name == "barrier":
+        tensors, rest = [cresset.empty(1, dtype=cresset.uint8)], values
+    else:
+        tensors, rest = list(map(_form, kinds, values[:count])), values[count:]
     tail = []
     if options is not None:
+        further = rest[members.count("+"):]
+        opts = _options_of(options, next((x for x in reversed(further) if x is not None), None))  # broadcast has two parameters
         limit = milliseconds(opts.timeout) if getattr(opts, "timeout", None) is not None else -1
         tail = [opts.asyncOp] + ([limit] if limit >= 0 else [])
         tail = [] if tail == [True] else tail
-    call = [*tensors, group, *values, *tail]
-    if next(plain, None) is not None or not all(_fits(a.type, x) for a, x in zip(overload._schema.arguments, call)):
-        return None
-    return overload(*call)
+    plain = iter(rest)
+    call = [next(plain) if m == "+" else None if m == "-" else getattr(opts, m) for m in members]
+    call = [[] if v is None and kind == "List[int]" else v for v, kind in zip(call, kinds[count + 1:])]
+    return overload(*tensors, group, *call, *tail)
 
 
 def _seen(method, name):
     """The method, which calls its operator where a mode is active."""
-    several = _MADE[name][1].startswith("(")
+    several, signature = _MADE[name][1].startswith("("), inspect.signature(method)
 
     @functools.wraps(method)
     def call(self, *args, **kwargs):
-        if _C._len_torch_dispatch_stack() and not kwargs:
-            found = _through_modes(name, self, args)
-            if found is not None:
-                return found[-1] if several else found
-        return method(self, *args, **kwargs)
+        if not _C._len_torch_dispatch_stack():
+            return method(self, *args, **kwargs)
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        found = _through_modes(name, self, list(bound.arguments.values())[1:])
+        return found[-1] if several else found
     return call
+
+
+def _monitored(method):
+    """monitored_barrier, which calls its operator where a mode is active."""
+    @functools.wraps(method)
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        if not _C._len_torch_dispatch_stack():
+            return method(self, timeout, wait_all_ranks)
+        limit = -1 if timeout is None else milliseconds(timeout)
+        return defined_packets["c10d", "monitored_barrier_"].default(
+            cresset.empty(1, dtype=cresset.uint8), self, [], limit, wait_all_ranks)
+    return monitored_barrier
 
 
 def watch_groups():
     """Makes modes see the calls of groups."""
+    ProcessGroup.monitored_barrier = _monitored(ProcessGroup.monitored_barrier)
     for name, (_, _, method, _, _) in _MADE.items():
         found = ProcessGroup.__dict__.get(method)
         for other in [n for n, x in ProcessGroup.__dict__.items() if x is found and found is not None]:

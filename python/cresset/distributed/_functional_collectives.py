@@ -75,15 +75,17 @@ def _find(name, device):
 def _start(kind, reduction, root, name, calls):
     """Starts calls of a group that is a program's class; each is (input, output, rows for each rank, rows of each rank)."""
     pg, works = _resolve_process_group(name), []
+    if reduction and reduction not in _REDUCTIONS:
+        raise RuntimeError(f"Unrecognized reduce_op: {reduction}")
     for x, out, ins, outs in calls:
         if kind == "all_reduce":
-            works.append(dist.all_reduce(out, _REDUCTIONS[reduction.lower()], pg, async_op=True))
+            works.append(dist.all_reduce(out, _REDUCTIONS[reduction], pg, async_op=True))
         elif kind == "broadcast":
             works.append(dist.broadcast(out, group=pg, group_src=root, async_op=True))
         elif kind == "all_gather":
             works.append(dist.all_gather_into_tensor(out, x, pg, async_op=True))
         elif kind == "reduce_scatter":
-            works.append(dist.reduce_scatter_tensor(out, x, _REDUCTIONS[reduction.lower()], pg, async_op=True))
+            works.append(dist.reduce_scatter_tensor(out, x, _REDUCTIONS[reduction], pg, async_op=True))
         else:
             works.append(dist.all_to_all_single(out, x, outs, ins, pg, async_op=True))
     works = [work for work in works if work is not None]
@@ -181,6 +183,8 @@ def all_gather_into_tensor_coalesced(self, group, tag=""):
 def reduce_scatter_tensor_coalesced(inputs, reduceOp, scatter_dim, group, tag=""):
     """Returns this rank's parts of the reductions of several tensors."""
     pg = _resolve_group(group, tag)
+    if len(scatter_dim) != len(inputs):
+        raise AssertionError(f"Length of scatter_dim ({len(scatter_dim)}) must equal length of inputs ({len(inputs)})")
     inputs = [cresset.cat(x.chunk(pg.size(), dim)) if dim else x for x, dim in zip(inputs, scatter_dim)]
     return [wait_tensor(t) for t in _op("reduce_scatter_tensor_coalesced")(inputs, reduceOp.lower(), pg.size(),
                                                                          _name_of(pg))]

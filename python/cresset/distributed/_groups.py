@@ -273,6 +273,11 @@ def _split(tensor, sizes, n, what):
     return [part.reshape(-1) for part in tensor.detach().split(list(sizes))]
 
 
+def _same_length(outputs, inputs, text="requires input/output tensor lists to have the same length"):
+    if len(outputs) != len(inputs):
+        raise RuntimeError(text)
+
+
 class ProcessGroup:
     """A group of ranks.  Programs may derive groups of other backends; a call is then a method of theirs."""
 
@@ -334,6 +339,9 @@ class ProcessGroup:
     def getBackendName(self):
         """Returns the backend's name; classes of programs define it."""
         return type(self).__name__ if self._handle is None else self._handle.engine
+
+    def _title(self):
+        return f"ProcessGroup{self.name().capitalize()}"
 
     def _get_backend_name(self):
         return self.getBackendName()
@@ -492,17 +500,23 @@ class ProcessGroup:
         """Collects each rank's tensor at all ranks."""
         if isinstance(inputs, cresset.Tensor):
             output_lists, inputs = [output_lists], [inputs]
+        _same_length(output_lists, inputs, f"{self._title()}::allgather: requires input/output tensor lists to have the same length")
         copies = []
         calls = []
         for outputs, tensor in zip(output_lists, inputs):
             if len(outputs) != self._size:
-                raise RuntimeError(f"ProcessGroup{self.name().capitalize()}::allgather: invalid output tensor list at "
-                                   f"index 0 (expected length {self._size}, got {len(outputs)})")
+                raise RuntimeError(f"{self._title()}::allgather: invalid output tensor list at index 0 (expected length "
+                                   f"{self._size}, got {len(outputs)})")
             calls.append(self._moving("ALL_GATHER", -1, _contiguous([tensor]), [_write(t, copies) for t in outputs]))
         return self._start(calls, opts, output_lists[0] if output_lists else [], lambda: _copy_back(copies))
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
         """Collects several tensors of each rank; output_lists[rank] has that rank's tensors."""
+        head = f"{self._title()}::allgather_coalesced: "
+        if len(output_lists) != self._size:
+            raise RuntimeError(f"{head}output lists should be equal to world size")
+        for outputs in output_lists:
+            _same_length(outputs, inputs, f"{head}invalid output size: (expected length {len(inputs)}, got {len(outputs)})")
         return self.allgather([list(column) for column in zip(*output_lists)], inputs, opts)
 
     def _allgather_base(self, output, tensor, opts=None):
@@ -518,6 +532,7 @@ class ProcessGroup:
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         """Collects several tensors, each into one tensor."""
+        _same_length(outputs, inputs, f"Check failed: outputs.size() == inputs.size() ({len(outputs)} vs. {len(inputs)}).")
         calls = [self._moving("ALL_GATHER", -1, _contiguous([i]), _parts(o, self._size, "output"))
                  for o, i in zip(outputs, inputs)]
         return self._start(calls, opts, outputs)
@@ -526,6 +541,11 @@ class ProcessGroup:
         """Collects each rank's tensor at the root."""
         if isinstance(inputs, cresset.Tensor):
             output_lists, inputs = [output_lists], [inputs]
+        if len(inputs) != 1:
+            raise RuntimeError(f"{self._title()}::gather: requires a single-element input tensor list")
+        if len(output_lists) > 1:
+            raise RuntimeError(f"{self._title()}::gather: requires a single-element output list containing a list with "
+                               f"{self._size} tensors.")
         copies = []
         outputs = [_write(t, copies) for t in output_lists[0]] if output_lists else []
         call = self._moving("GATHER", opts if isinstance(opts, int) else getattr(opts, "rootRank", 0),
@@ -536,6 +556,11 @@ class ProcessGroup:
         """Gives each rank one of the root's tensors."""
         if isinstance(outputs, cresset.Tensor):
             outputs, input_lists = [outputs], [input_lists]
+        if len(outputs) != 1:
+            raise RuntimeError(f"{self._title()}::scatter: requires a single-element output tensor list")
+        if len(input_lists) > 1:
+            raise RuntimeError(f"{self._title()}::scatter: requires a single-element input list containing a list with "
+                               f"{self._size} tensors.")
         copies = []
         call = self._moving("SCATTER", opts if isinstance(opts, int) else getattr(opts, "rootRank", 0),
                             _contiguous(input_lists[0]) if input_lists else [], [_write(t, copies) for t in outputs])
@@ -545,6 +570,7 @@ class ProcessGroup:
         """Reduces one tensor for each rank, and gives each rank its own."""
         if isinstance(outputs, cresset.Tensor):
             outputs, input_lists = [outputs], [input_lists]
+        _same_length(outputs, input_lists)
         copies = []
         op = getattr(opts, "reduceOp", ReduceOp.SUM)
         calls = [self._reduction("REDUCE_SCATTER", op, -1, _contiguous(i), [_write(o, copies)])
@@ -562,6 +588,7 @@ class ProcessGroup:
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
         """Reduces and scatters several tensors."""
+        _same_length(outputs, inputs)
         op = getattr(opts, "reduceOp", ReduceOp.SUM)
         calls = [self._reduction("REDUCE_SCATTER", op, -1, _parts(_contiguous([i])[0], self._size, "input"), [o])
                  for o, i in zip(outputs, inputs)]
