@@ -15,8 +15,8 @@ from .. import _C
 from .._library.parsed import parse_schema
 from .._ops import defined_packets, OpOverload, OpOverloadPacket
 from ..utils._python_dispatch import _pop_mode_temporarily
-from ._groups import (_Done, AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions, BarrierOptions, BroadcastOptions,
-                      GatherOptions, ProcessGroup, ReduceOp, ReduceOptions, ReduceScatterOptions, ScatterOptions, Work)
+from ._groups import (_Done, AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions, BarrierOptions,
+                      BroadcastOptions, GatherOptions, ProcessGroup, ReduceOp, ReduceOptions, ReduceScatterOptions, ScatterOptions, Work)
 from ._stores import milliseconds
 from ._functional_collectives import _name_of
 from .distributed_c10d import _resolve_process_group, all_gather_into_tensor, reduce_scatter_tensor
