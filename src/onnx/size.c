@@ -47,23 +47,70 @@ static ox_arg int_argument(ox *x, int i, uint32_t item, bool list)
     return ox_varying(x, at);
 }
 
+static CR_NORETURN void refuse_size(ox *x, int i)
+{
+    ox_refuse(x, "its argument '%s' depends on a size", x->node[0]->op->param[i].name);
+}
+
+/* A number that must have the same bits in all samples. */
+static ox_arg float_argument(ox *x, int i, uint32_t item)
+{
+    ox_arg out = {.tag = CR_FLOAT};
+
+    for (int p = 0; p < x->samples; p++) {
+        const cr_garg *a = &x->node[p]->arg[i];
+        double d = a->tag == CR_NUMBER   ? a->number.d
+                   : a->tag == CR_FLOATS ? a->floats[item]
+                                         : a->d;
+        if (p > 0 && memcmp(&d, &out.d, sizeof d))
+            refuse_size(x, i);
+        out.d = d;
+    }
+    return out;
+}
+
+/* The same for truth values and dtypes. */
+static ox_arg word_argument(ox *x, int i, uint32_t item, cr_tag tag)
+{
+    ox_arg out = {.tag = tag};
+
+    for (int p = 0; p < x->samples; p++) {
+        const cr_garg *a = &x->node[p]->arg[i];
+        int64_t word = a->tag == CR_NUMBER   ? a->number.i
+                       : a->tag == CR_TRUTHS ? a->ints[item]
+                                             : a->i;
+        if (p > 0 && word != out.i)
+            refuse_size(x, i);
+        out.i = word;
+    }
+    return out;
+}
+
+static ox_arg string_argument(ox *x, int i)
+{
+    const cr_garg *a = &x->node[0]->arg[i];
+
+    for (int p = 1; p < x->samples; p++) {
+        const cr_garg *b = &x->node[p]->arg[i];
+        if (b->len != a->len || memcmp(a->s, b->s, a->len))
+            refuse_size(x, i);
+    }
+    return (ox_arg){.tag = CR_STRING,
+                    .text = cr_session_printf(x->s, "%.*s", (int)a->len, a->s)};
+}
+
 static ox_arg number_argument(ox *x, int i)
 {
     int64_t at[OX_SAMPLES];
     const cr_scalar *n = &x->node[0]->arg[i].number;
 
     switch (n->category) {
-    case CR_CAT_BOOL: return (ox_arg){.tag = CR_TRUTH, .i = n->i};
+    case CR_CAT_BOOL: return word_argument(x, i, 0, CR_TRUTH);
     case CR_CAT_INT:
         for (int p = 0; p < x->samples; p++)
             at[p] = x->node[p]->arg[i].number.i;
         return ox_varying(x, at);
-    case CR_CAT_FLOAT:
-        for (int p = 1; p < x->samples; p++)
-            if (x->node[p]->arg[i].number.d != n->d)
-                ox_refuse(x, "its argument '%s' depends on a size",
-                          x->node[0]->op->param[i].name);
-        return (ox_arg){.tag = CR_FLOAT, .d = n->d};
+    case CR_CAT_FLOAT: return float_argument(x, i, 0);
     default: ox_refuse(x, "ONNX has no complex numbers");
     }
 }
@@ -77,9 +124,9 @@ static ox_arg list_argument(ox *x, int i)
         if (a->tag == CR_INTS)
             out.list[k] = int_argument(x, i, k, true);
         else if (a->tag == CR_FLOATS)
-            out.list[k] = (ox_arg){.tag = CR_FLOAT, .d = a->floats[k]};
+            out.list[k] = float_argument(x, i, k);
         else if (a->tag == CR_TRUTHS)
-            out.list[k] = (ox_arg){.tag = CR_TRUTH, .i = a->ints[k]};
+            out.list[k] = word_argument(x, i, k, CR_TRUTH);
         else if (a->tag == CR_TENSORS && a->list[k].tag == CR_TENSOR)
             out.list[k] = tensor_arg(x, a->list[k].value);
         else if (a->tag != CR_TENSORS)
@@ -96,12 +143,10 @@ ox_arg ox_argument(ox *x, int i)
     case CR_TENSOR: return tensor_arg(x, a->value);
     case CR_INT: return int_argument(x, i, 0, false);
     case CR_NUMBER: return number_argument(x, i);
-    case CR_FLOAT: return (ox_arg){.tag = CR_FLOAT, .d = a->d};
+    case CR_FLOAT: return float_argument(x, i, 0);
     case CR_TRUTH:
-    case CR_DTYPE_VAL: return (ox_arg){.tag = a->tag, .i = a->i};
-    case CR_STRING:
-        return (ox_arg){.tag = CR_STRING,
-                        .text = cr_session_printf(x->s, "%.*s", (int)a->len, a->s)};
+    case CR_DTYPE_VAL: return word_argument(x, i, 0, a->tag);
+    case CR_STRING: return string_argument(x, i);
     case CR_INTS:
     case CR_FLOATS:
     case CR_TRUTHS:

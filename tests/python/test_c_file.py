@@ -435,6 +435,29 @@ def test_other_optimizers_are_refused(name):
         to_c(program, training=getattr(torch.optim, name))
 
 
+class Shared(nn.Module):
+    """Two buffers in one memory."""
+
+    def __init__(self, write):
+        super().__init__()
+        self.write = write
+        self.register_buffer("whole", torch.zeros(3))
+        self.register_buffer("part", self.whole[:2])
+
+    def forward(self, x):
+        if self.write:
+            getattr(self, self.write).add_(1)
+        return x + self.part + self.whole[1:]
+
+
+@pytest.mark.parametrize("write", ["whole", "part"])
+def test_written_buffers_with_shared_memory_are_refused(write):
+    x = torch.zeros(2)
+    assert "w_b_part" in to_c(export(Shared(None), (x,)))
+    with pytest.raises(ValueError, match=f"writes {write}, which shares its memory with (whole|part)"):
+        to_c(export(Shared(write), (x,)))
+
+
 def test_what_training_cannot_do_is_refused():
     class Own(torch.optim.Adam):
         def step(self, closure=None):

@@ -316,6 +316,125 @@ def test_other_weights():
         program.apply_weights({"bias": x})
 
 
+def _session(model):
+    """What onnxruntime's session does, by the reader."""
+    read = onnx_reader.Model(model)
+    return type("Session", (), {"run": lambda self, names, feed: read.run(*feed.values())})()
+
+
+def test_calls_use_new_weights_and_the_order_of_export():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(3))
+
+        def forward(self, x, y, z):
+            return x * self.w, y + 1, z + 2
+    x, y, z = R(3), R(3), R(3)
+    program = torch.onnx.export(M(), (x,), kwargs={"z": z, "y": y})
+    expected = x, y + 1, z + 2
+    for kwargs in ({"y": y, "z": z}, {"z": z, "y": y}):
+        for args, more in (((x,), {}), ((), {"x": x})):
+            program.initialize_inference_session(_session)
+            assert all(torch.equal(a, b) for a, b in zip(program(*args, **more, **kwargs), expected))
+    program.apply_weights({"w": torch.zeros(3)})
+    assert program._session is None
+    program.initialize_inference_session(_session)
+    assert not program(x, y=y, z=z)[0].any()
+    with pytest.raises(ValueError, match="keyword mismatch"):
+        program(x, y=y)
+    named = torch.onnx.export(nn.ReLU(), (R(3, 2),), dynamic_shapes=({0: "n"},))
+    named.initialize_inference_session(_session)
+    named.rename_axes({"n": "m"})
+    assert named._session is None
+
+
+class Three(nn.Module):
+    def forward(self, x, y, z):
+        return x * 2, y["b"] + 1, y["a"] + 2, z + 3
+
+
+@pytest.mark.parametrize("shapes", [
+    {"z": {0: "nz"}, "y": {"a": {0: "na"}, "b": {0: "nb"}}, "x": {0: "nx"}}, ({0: "nx"}, {"b": {0: "nb"}, "a": {0: "na"}}, ("nz", None)),
+    (None, None, {0: "nz"}), (None, {"b": None, "a": {0: "na"}}, (Dim("nz"), None)), {"y": {"b": [Dim.AUTO, None], "a": {-2: "na"}}, "x": None, "z": None},
+])
+def test_names_follow_the_arguments(shapes):
+    x, y, z = R(3, 2), {"b": R(4, 2), "a": R(5, 2)}, R(6, 2)
+    program = torch.onnx.export(Three(), (x, y, z), dynamic_shapes=shapes)
+    sizes = {3: "nx", 4: "nb", 5: "na", 6: "nz"}
+    for (_, _, dims), n in zip(model_of(program).inputs, (3, 4, 5, 6)):
+        said = sizes[n] in str(shapes)
+        assert dims[0] == (sizes[n] if said else n) or n == 4 and "AUTO" in str(shapes)
+
+
+def test_dims_may_exchange_their_names():
+    program = torch.onnx.export(Function(lambda x, y: (x * 2, y + 1)), (R(3, 4), R(5, 4)), dynamic_shapes=(({0: "nx"}, {0: "ny"}),))
+    program.rename_axes({"nx": "ny", "ny": "nx"})
+    model = model_of(program)
+    assert [dims[0] for _, _, dims in [*model.inputs, *model.outputs]] == ["ny", "nx"] * 2
+    with pytest.raises(ValueError, match="two dims are called 'nx', but their sizes are"):
+        program.rename_axes({"ny": "nx"})
+    with pytest.raises(TypeError, match="the name of a dim is a str, not NoneType"):
+        program.rename_axes({"nx": None})
+    with pytest.warns(torch.onnx.errors.OnnxExporterWarning, match="Axis 'q' not found"):
+        program.rename_axes({"q": "r"})
+    assert [dims[0] for _, _, dims in model_of(program).inputs] == ["ny", "nx"]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", 3])
+@pytest.mark.parametrize("where", ["input", "output", "dim", "axis"])
+def test_names_that_a_file_cannot_have(where, name):
+    options = {"input": {"input_names": [name]}, "output": {"output_names": [name]}, "dim": {"dynamic_shapes": ({0: name},)},
+               "axis": {"input_names": ["x"], "dynamic_axes": {"x": {0: name}}, "dynamo": False, "f": io.BytesIO()}}[where]
+    if where in ("dim", "axis") and name == 3:
+        pytest.skip("a size, or its text")
+    with pytest.raises(TypeError if name == 3 else ValueError, match="name of"):
+        torch.onnx.export(nn.ReLU(), (R(3, 2),), **options)
+
+
+def test_dims_and_places_that_are_none():
+    with pytest.raises(ValueError, match="two dims are called 'n', but their sizes are 3 and 5"):
+        torch.onnx.export(Function(lambda x, y: (x * 2, y + 1)), (R(3), R(5)), dynamic_shapes=(({0: "n"}, {0: "n"}),))
+    for d in (9, -9):
+        with pytest.raises(ValueError, match=f"'x' has 1 dims, and no dim {d}"), pytest.warns(UserWarning):
+            torch.onnx.export(nn.ReLU(), (R(3),), input_names=["x"], dynamic_axes={"x": {d: "n"}})
+    for opset in ("20", 20.0, True):
+        with pytest.raises(ValueError, match=f"opset_version is 18 to 21, not {opset!r}"):
+            torch.onnx.export(nn.ReLU(), (R(3),), opset_version=opset)
+    with pytest.raises(TypeError, match="not int"):
+        torch.onnx.export(nn.ReLU(), (R(3),)).save(5)
+
+
+@pytest.mark.parametrize("f, name", [
+    (lambda x: F.layer_norm(x, (3,), eps=1 / x.shape[0]), "eps"), (lambda x: F.group_norm(x.t()[None], 1, eps=1 / x.shape[0]), "eps"),
+    (lambda x: F.interpolate(x.t()[None], scale_factor=12 / x.shape[0]), "scales"), (lambda x: F.layer_norm(x, (3,), eps=x.shape[0]), "eps"),
+])
+def test_numbers_that_depend_on_a_size_are_not_frozen(f, name):
+    with pytest.raises(torch.onnx.OnnxExporterError, match=f"argument '{name}\\w*' depends on a size"):
+        torch.onnx.export(Function(f), (R(6, 3),), dynamic_shapes=(({0: "n"},),))
+
+
+def test_verify_leaves_the_module_as_it_was(monkeypatch):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("c", torch.zeros(3))
+
+        def forward(self, x):
+            self.c.add_(1)
+            return x + self.c
+    monkeypatch.setattr(torch.onnx.ONNXProgram, "initialize_inference_session",
+                        lambda self, initializer=None: setattr(self, "_session", _session(self.model_bytes())))
+    module, x = Counts(), R(3)
+    torch.onnx.export(module, (x,), verify=True)
+    assert not module.c.any()
+    norm = nn.BatchNorm1d(3)
+    torch.onnx.export(norm, (R(4, 3),), verify=True)
+    assert norm.num_batches_tracked == 0 and not norm.running_mean.any()
+    with pytest.raises(TypeError, match="bfloat16, which NumPy"):
+        torch.onnx.export(nn.ReLU(), (x.bfloat16(),), verify=True)
+
+
 def test_exported_programs_and_callables():
     program = torch.export.export(nn.ReLU(), (R(3, 2),), dynamic_shapes=({0: Dim("n")},))
     model = model_of(torch.onnx.export(program))

@@ -12,6 +12,7 @@ class _Input:
     """An input of the file's function: a tensor, which no one else has, or a constant."""
 
     def __init__(self, name, value, kind, dtype=None):
+        self.memory = value.untyped_storage().data_ptr() if isinstance(value, Tensor) else 0
         if isinstance(value, Tensor):
             value = value.detach().contiguous().clone()
             if dtype is not None and value.is_floating_point():
@@ -132,6 +133,15 @@ def _recorded(program, inputs, training):
     return recorder.finish(results), ordered, written
 
 
+def _check_memory(inputs, written):
+    """Raises where a parameter or buffer that is written shares its memory: the file's arrays are apart."""
+    own = [(x, w) for x, w in zip(inputs, written) if x.kind in ("parameter", "buffer") and x.memory and x.value.numel()]
+    for x, w in own:
+        other = next((y for y, _ in own if w and y is not x and y.memory == x.memory), None)
+        if other is not None:
+            raise ValueError(f"to_c: the program writes {x.target}, which shares its memory with {other.target}")
+
+
 def _kind(x, written, weights):
     """The name of an input in the file, and what it is there (RecordedGraph.c_file)."""
     if x.kind == "argument":
@@ -164,6 +174,7 @@ def to_c(program, path=None, *, weights="array", dtype=None, training=False, nam
     inputs = _inputs(program, dtype)
     first = {id(x): x.value.clone() for x in inputs if x.is_tensor}
     graph, ordered, written = _recorded(program, inputs, training)
+    _check_memory(ordered, written)
     given = [first[id(x)] if id(x) in first else x.value.new_zeros(x.value.shape) for x in ordered]
     text, data = graph.c_file(given, tuple(_kind(x, w, weights) for x, w in zip(ordered, written)), name)
     if path is not None:

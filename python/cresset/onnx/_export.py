@@ -1,11 +1,14 @@
 """torch.onnx.export()."""
+import copy
 import warnings
 
-from .. import Tensor, nn
+from .. import Tensor, bfloat16, nn
 from ..export import Dim, ExportedProgram, export as _export_program
+from ..export._inputs import leaves_of
+from ..export.dynamic_shapes import _DimHint, dim_specs
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import OnnxExporterError
-from ._program import ONNXProgram
+from ._program import ONNXProgram, check_name
 
 
 def _module_of(model):
@@ -19,29 +22,42 @@ def _module_of(model):
     raise TypeError(f"torch.onnx.export: the model is a module or an ExportedProgram, not {type(model).__name__}")
 
 
+class _Named(_DimHint):
+    """Dim.AUTO with the name that the file has."""
+
+
+def _named(name):
+    check_name(name, "a dim")
+    hint = _Named(Dim.AUTO.type)
+    object.__setattr__(hint, "name", name)
+    return hint
+
+
 def _from_axes(axes, args, kwargs, input_names, output_names):
-    """dynamic_shapes for dynamic_axes, and {(argument, dim): name}; a leaf of args and kwargs is an argument if it is a tensor."""
+    """dynamic_shapes for dynamic_axes; a leaf of args and kwargs is an argument if it is a tensor."""
     leaves, spec = tree_flatten((args, kwargs))
     tensors = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
     unknown = [name for name in axes if name not in input_names and name not in output_names]
     if unknown:
         raise ValueError(f"dynamic_axes: {unknown[0]!r} is no name of input_names or output_names")
-    shapes, names = [None] * len(leaves), {}
+    shapes = [None] * len(leaves)
     for name, k in zip(input_names, tensors):
         dims = axes.get(name, {})
         if isinstance(dims, (list, tuple)):
             dims = {d: f"{name}_dynamic_axes_{i + 1}" for i, d in enumerate(dims)}
-        dims = {d + leaves[k].dim() if d < 0 else d: text for d, text in dims.items()}
-        shapes[k] = {d: Dim.AUTO for d in dims}
-        names.update({(k, d): str(text) for d, text in dims.items()})
+        ndim = leaves[k].dim()
+        for d in dims:
+            if not -ndim <= d < ndim:
+                raise ValueError(f"dynamic_axes: {name!r} has {ndim} dims, and no dim {d}")
+        shapes[k] = {d % ndim: _named(str(text)) for d, text in dims.items()}
     positional, keyword = tree_unflatten(shapes, spec)
-    return positional, keyword, names
+    return positional, keyword
 
 
 def _dynamic(shapes):
-    """dynamic_shapes in which names are sizes that may vary, and the names."""
+    """dynamic_shapes in which names are sizes that may vary."""
     def one(x):
-        return Dim.AUTO if isinstance(x, str) else x
+        return _named(x) if isinstance(x, str) else x
 
     def walk(x):
         if isinstance(x, dict):
@@ -50,23 +66,14 @@ def _dynamic(shapes):
     return walk(shapes)
 
 
-def _stated_names(shapes, found=None):
-    """(dims of a leaf with names) of each leaf of dynamic_shapes, in order."""
-    found = [] if found is None else found
-    if isinstance(shapes, dict) and shapes and all(isinstance(k, int) for k in shapes):
-        found.append({k: v if isinstance(v, str) else getattr(v, "__name__", None) for k, v in shapes.items()})
-    elif isinstance(shapes, (list, tuple)) and shapes and not any(isinstance(x, (dict, list, tuple)) for x in shapes) and \
-            any(x is not None for x in shapes):
-        found.append({k: v if isinstance(v, str) else getattr(v, "__name__", None) for k, v in enumerate(shapes)})
-    elif isinstance(shapes, dict):
-        for x in shapes.values():
-            _stated_names(x, found)
-    elif isinstance(shapes, (list, tuple)):
-        for x in shapes:
-            _stated_names(x, found)
-    else:
-        found.append({})
-    return found
+def _stated_names(module, args, kwargs, dynamic_shapes):
+    """{dim: name} of each leaf of the arguments."""
+    leaves = leaves_of(module, args, kwargs)[0]
+    names, place = [{} for _ in leaves], {id(leaf): k for k, leaf in enumerate(leaves)}
+    for spec in dim_specs(module, args, kwargs, leaves, dynamic_shapes):
+        name = spec.spec.__name__ if isinstance(spec.spec, Dim) else getattr(spec.spec, "name", None)
+        names[place[id(spec.leaf)]][spec.dim] = name
+    return names
 
 
 def _dim_names(program, names):
@@ -109,14 +116,11 @@ def _captured(model, args, kwargs, dynamic_shapes, axes, input_names, output_nam
         return model, {}
     module = _module_of(model)
     if axes and dynamic_shapes is None:
-        positional, keyword, by_leaf = _from_axes(axes, args, kwargs, input_names, output_names)
-        names = [{d: text for (j, d), text in by_leaf.items() if j == k} for k in range(len(tree_flatten((args, kwargs))[0]))]
-        dynamic_shapes = _by_parameter(module, positional, keyword)
+        dynamic_shapes = _by_parameter(module, *_from_axes(axes, args, kwargs, input_names, output_names))
     else:
-        names = _stated_names(dynamic_shapes) if dynamic_shapes is not None else []
         dynamic_shapes = _dynamic(dynamic_shapes)
     program = _export_program(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
-    return program, _dim_names(program, names)
+    return program, _dim_names(program, _stated_names(module, args, kwargs, dynamic_shapes))
 
 
 def export(model, args=(), f=None, *, kwargs=None, verbose=None, input_names=None, output_names=None, opset_version=None, dynamo=True,
@@ -171,7 +175,14 @@ def _verify(made, program, args, kwargs):
     from ..testing import assert_close
     if isinstance(args, tuple) and not args and not kwargs and program.example_inputs is not None:
         args, kwargs = program.example_inputs
-    expected = [x for x in tree_flatten(program.module()(*args, **kwargs))[0] if isinstance(x, Tensor)]
+    halves = "torch.onnx.export: verify=True cannot compare values of bfloat16, which NumPy's arrays cannot have"
+    if any(isinstance(x, Tensor) and x.dtype is bfloat16 for x in tree_flatten((args, kwargs))[0]):
+        raise TypeError(halves)
+    made.initialize_inference_session()  # before the program writes its buffers
+    module = copy.deepcopy(program.module())
+    expected = [x for x in tree_flatten(module(*copy.deepcopy(args), **copy.deepcopy(kwargs)))[0] if isinstance(x, Tensor)]
+    if any(x.dtype is bfloat16 for x in expected):
+        raise TypeError(halves)
     for got, want in zip(made(*args, **kwargs), expected):
         try:
             assert_close(got, want.detach().cpu(), rtol=1e-3, atol=1e-4)

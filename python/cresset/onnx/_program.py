@@ -14,6 +14,7 @@ from .. import Tensor, _C
 from .._size_expr import Expr
 from ..export._decompose import _Recording
 from ..export._graph import samples_of
+from ..export.exported_program import in_order
 from ..export.graph_signature import InputKind, OutputKind
 from ..utils._pytree import tree_leaves
 from ..version import cresset as _version
@@ -23,6 +24,14 @@ from .errors import OnnxExporterWarning, UnsupportedOperatorError
 _LARGE = 1536 << 20  # bytes of weights from which on they are in a second file
 DEFAULT_OPSET, OPSETS = 20, range(18, 22)
 _CHECKS = ("_assert_scalar", "_assert_async", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_tensor_metadata")
+
+
+def check_name(name, what):
+    """Raises if a file cannot have this name."""
+    if not isinstance(name, str):
+        raise TypeError(f"torch.onnx.export: the name of {what} is a str, not {type(name).__name__}")
+    if not name or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
+        raise ValueError(f"torch.onnx.export: {name!r} is no name of {what}")
 
 
 def _source(node):
@@ -85,11 +94,15 @@ class ONNXProgram:
     def __init__(self, exported_program, *, input_names=None, output_names=None, opset_version=None, dim_names=None):
         self.exported_program = exported_program
         self.opset_version = DEFAULT_OPSET if opset_version is None else opset_version
-        if self.opset_version not in OPSETS:
-            raise ValueError(f"opset_version is {OPSETS[0]} to {OPSETS[-1]}, not {self.opset_version}")
+        if type(self.opset_version) is not int or self.opset_version not in OPSETS:
+            raise ValueError(f"opset_version is {OPSETS[0]} to {OPSETS[-1]}, not {self.opset_version!r}")
+        for what, names in (("an input", input_names), ("a result", output_names)):
+            for name in names or ():
+                check_name(name, what)
         self._dim_names = dict(dim_names or {})  # symbol -> name
         self._weights = dict(exported_program.state_dict)
         self._record(list(input_names or ()), list(output_names or ()))
+        self._check_dim_names(self._dim_names)
         self.model_bytes()  # what cannot be written is an error of export()
 
     # --- recording ---
@@ -105,7 +118,7 @@ class ONNXProgram:
             if x is not None and not isinstance(x, Tensor):
                 raise OnnxExporterError(f"torch.onnx.export: a result of the program is no tensor: {x!r}")
         recorded.finish([x for x in results if x is not None])
-        self._graph, self._samples = recorded.graph, self._choose_samples(recorded)
+        self._graph, self._samples, self._hints = recorded.graph, self._choose_samples(recorded), recorded.hints
         self.input_names, self.output_names, self._inputs = [], [], []
         for node, spec in zip(recorded.nodes, program.graph_signature.input_specs):
             if node in recorded.places:
@@ -134,6 +147,15 @@ class ONNXProgram:
     def _check_names(names, values, what):
         if len(names) > len(values):
             raise OnnxExporterError(f"Expected at most {len(values)} {what} names, but got {len(names)}: {names}")
+
+    def _check_dim_names(self, names):
+        """Raises for a name that a dim cannot have, and for one of two sizes that differ in the example."""
+        sizes = {}
+        for symbol, name in names.items():
+            check_name(name, "a dim")
+            size = self._hints.get(symbol)
+            if size is not None and sizes.setdefault(name, size) != size:
+                raise ValueError(f"torch.onnx.export: two dims are called {name!r}, but their sizes are {sizes[name]} and {size}")
 
     def _choose_samples(self, recorded):
         """Sizes with which the program runs, those of the example first."""
@@ -192,6 +214,8 @@ class ONNXProgram:
                 raise TypeError("Saving the model to a file-like object is not supported when external_data is True or the model is "
                                 "larger than 2GB; the destination must be a path")
             external = os.path.basename(os.fspath(destination)) + ".data"
+        if not hasattr(destination, "write"):
+            destination = os.fspath(destination)
         data, places = self._written(include_initializers, keep_initializers_as_inputs, external)
         if hasattr(destination, "write"):
             destination.write(data)
@@ -206,6 +230,7 @@ class ONNXProgram:
 
     def apply_weights(self, state_dict):
         """Takes other values for parameters and buffers."""
+        self.release()
         for name, value in state_dict.items():
             if name not in self._weights:
                 warnings.warn(f"Weight '{name}' not found in the model. Skipped applying.", category=OnnxExporterWarning, stacklevel=2)
@@ -217,10 +242,15 @@ class ONNXProgram:
 
     def rename_axes(self, rename_mapping):
         """Gives dims that vary other names: {old: new}."""
-        for old, new in rename_mapping.items():
-            keys = [k for k, v in self._dim_names.items() if v == str(old)] or [str(old)]
-            for key in keys:
-                self._dim_names[key] = new
+        names = {symbol: self._dim_names.get(symbol, symbol) for symbol in {**self._hints, **self._dim_names}}
+        for old in rename_mapping:
+            if str(old) not in (*names, *names.values()):
+                warnings.warn(f"Axis '{old}' not found in the model. Skipped renaming.", category=OnnxExporterWarning, stacklevel=2)
+        mapping = {str(old): new for old, new in rename_mapping.items()}
+        new = {symbol: mapping.get(name, mapping.get(symbol, name)) for symbol, name in names.items()}
+        self._check_dim_names(new)
+        self._dim_names = new
+        self.release()
 
     @property
     def model_proto(self):
@@ -235,9 +265,12 @@ class ONNXProgram:
 
     def initialize_inference_session(self, initializer=None):
         """Makes the session of onnxruntime that calls use."""
+        self._session = (initializer or self._default_session)(self.model_bytes())
+
+    @staticmethod
+    def _default_session(model):
         import onnxruntime
-        make = initializer or (lambda model: onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]))
-        self._session = make(self.model_bytes())
+        return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 
     _session = None
 
@@ -256,10 +289,24 @@ class ONNXProgram:
         import onnx.reference
         return self._call(lambda feed: onnx.reference.ReferenceEvaluator(self.model_proto).run(None, feed), args, kwargs)
 
+    def _in_order(self, args, kwargs):
+        """(args, kwargs) as they were given to export(), by the names of forward's parameters."""
+        signature = self.exported_program.module_call_graph[0].signature
+        count = signature.in_spec.child(0).num_children
+        positional = list(signature.forward_arg_names or [f"arg{i}" for i in range(count)])
+        kwargs, args = dict(kwargs), list(args)
+        while len(args) < count and positional[len(args)] in kwargs:
+            args.append(kwargs.pop(positional[len(args)]))
+        return in_order(signature.in_spec, tuple(args), kwargs)
+
     def _call(self, run, args, kwargs):
-        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        leaves = tree_leaves(self._in_order(args, kwargs))
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
         if len(tensors) != len(self.input_names):
             raise ValueError(f"the program takes {len(self.input_names)} tensors, not {len(tensors)}")
+        for name, x in zip(self.input_names, tensors):
+            if x.dtype is cresset.bfloat16:
+                raise TypeError(f"the input {name!r} is bfloat16, which NumPy's arrays cannot have")
         out = run({name: x.detach().cpu().numpy() for name, x in zip(self.input_names, tensors)})
         return tuple(cresset.from_numpy(x) for x in out)
 

@@ -1,5 +1,6 @@
 /* RecordedGraph.onnx(): the calls as a file of ONNX (onnx/onnx.h). */
 #include "py/bind/compile/onnx.h"
+#include <string.h>
 
 typedef struct {
     const cr_graph *g;
@@ -24,9 +25,13 @@ static const char **names_given(PyObject *tuple)
     Py_ssize_t n = PyTuple_GET_SIZE(tuple);
     const char **out = PyMem_Calloc((size_t)n + 1, sizeof *out);
 
-    for (Py_ssize_t i = 0; out && i < n; i++)
-        if (PyTuple_GET_ITEM(tuple, i) != Py_None)
-            out[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i));
+    for (Py_ssize_t i = 0, len; out && i < n; i++) {
+        if (PyTuple_GET_ITEM(tuple, i) == Py_None)
+            continue;
+        out[i] = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(tuple, i), &len);
+        if (out[i] && strlen(out[i]) != (size_t)len)
+            PyErr_SetString(PyExc_ValueError, "embedded null character");
+    }
     return out ? out : (const char **)PyErr_NoMemory();
 }
 
