@@ -603,3 +603,18 @@ def test_values_of_graphs_have_types():
         ([2, 3], [3, 1], "Float", torch.float32, 2, torch.device("cpu"), False)
     assert found[11].sizes() is None and found[11].dim() is None and found[11].requires_grad()
     assert value.isCompleteTensor() and not value.requiresGrad()
+
+
+REFLECTED = {"sub": lambda x: 1 - x, "sub of a float": lambda x: 1.5 - x, "sub of a sum": lambda x: 1 - x.sum(), "div": lambda x: 1 / x,
+             "div of a float": lambda x: 2.5 / x, "add": lambda x: 3 + x, "mul": lambda x: 3 * x, "pow": lambda x: 2 ** x,
+             "remainder": lambda x: 7 % x, "complex": lambda x: (1 + 2j) - x, "less": lambda x: 3 < x, "method": lambda x: x.__rsub__(4),
+             "mask": lambda x: (1.0 - x) * -10000.0, "cell": lambda x: (1 - x.sigmoid()) * x + 1 / (1 + x * x)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize("name", REFLECTED)
+def test_numbers_on_the_left_of_tensors(name, dtype):
+    f = REFLECTED[name]
+    traced = torch.jit.trace(f, torch.ones(3, dtype=dtype) + 1)
+    x = torch.tensor([3, 1, 5], dtype=dtype)
+    assert traced(x).dtype == f(x).dtype and torch.equal(traced(x), f(x))

@@ -61,6 +61,8 @@ static binary binaries[BINARY_COUNT] = {
 };
 
 static const cr_op *op_rsub, *op_reciprocal, *op_mul;
+/* Functions for calls that modes see. */
+static PyObject *rsub_function, *reciprocal_function;
 
 /* --- the fast path --- */
 
@@ -135,10 +137,14 @@ static PyObject *divide_number(PyObject *a, PyObject *b)
     cr_value v[CR_MAX_ARGS] = {cr_of_tensor(cr_py_tensor_of(b))}, inverse;
     PyObject *one, *out;
 
-    cr_status st = cr_py_call(op_reciprocal, v, &inverse);
-    if (st)
-        return cr_py_raise(st);
-    one = cr_py_wrap(inverse.t);
+    if (cr_py_mode_count) {
+        one = PyObject_CallOneArg(reciprocal_function, b);
+    } else {
+        cr_status st = cr_py_call(op_reciprocal, v, &inverse);
+        if (st)
+            return cr_py_raise(st);
+        one = cr_py_wrap(inverse.t);
+    }
     out = one ? call_two(binaries[BINARY_mul].method, one, a) : NULL;
     Py_XDECREF(one);
     return out;
@@ -159,6 +165,8 @@ static PyObject *number_reflected(const binary *o, PyObject *a, PyObject *b)
         return call_two(o->method, b, a);
     if (o->reflect == DIVIDE && op_reciprocal && op_mul)
         return divide_number(a, b);
+    if (o->reflect == REVERSE && cr_py_mode_count)
+        return call_two(rsub_function, b, a);
     if (o->reflect == REVERSE && op_rsub) {
         v[0] = cr_of_tensor(cr_py_tensor_of(b));
         v[1] = cr_of_number(s);
@@ -321,5 +329,7 @@ int cr_py_number_start(PyObject *m)
     op_rsub = number_is_short(cr_ops_find("rsub")) ? cr_ops_find("rsub") : NULL;
     op_reciprocal = cr_ops_find("reciprocal");
     op_mul = cr_ops_find("mul");
-    return 0;
+    rsub_function = PyObject_GetAttrString(m, "rsub");
+    reciprocal_function = PyObject_GetAttrString(m, "reciprocal");
+    return rsub_function && reciprocal_function ? 0 : -1;
 }
