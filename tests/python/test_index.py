@@ -1,4 +1,6 @@
 """Indexing and assignment."""
+import numpy
+
 import cresset as torch
 import pytest
 
@@ -124,3 +126,20 @@ def test_gradients_through_indices():
     y[1] = w
     (y * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
     assert w.grad == 10 and y.requires_grad
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (7,), (3, 4), (2, 3, 0), (2, 3, 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.complex64])
+def test_nonzero_static(sizes, dtype):
+    x = (torch.arange(torch.Size(sizes).numel()).reshape(sizes) % 3).to(dtype)
+    for y in (x, x.movedim(0, -1) if sizes else x):
+        want = numpy.argwhere(y.numpy()) if sizes else numpy.empty((1, 0), dtype=int)
+        for size in (0, 1, len(want), len(want) + 3):
+            rows = want.tolist()[:size]
+            rows += [[-5] * len(sizes)] * (size - len(rows))
+            for call in (torch.nonzero_static, torch.compile(torch.nonzero_static)):
+                made = call(y, size=size, fill_value=-5)
+                assert made.tolist() == rows and made.shape == (size, len(sizes)) and made.dtype == torch.int64 and made.is_contiguous()
+            assert torch.nonzero_static(y.to("meta"), size=size).shape == made.shape
+    with pytest.raises(RuntimeError, match="Expected out tensor to have scalar type Long but got scalar typeFloat"):
+        torch.nonzero_static(x, size=2, out=torch.empty(2, len(sizes)))

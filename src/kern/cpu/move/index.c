@@ -289,9 +289,10 @@ static void put_coordinates(nonzero_context *c, const char *p, const cr_space_di
     c->next = next;
 }
 
-cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
+/* Writes the coordinates of true elements in row-major order, until the result is full; returns
+ * the end of what was written. */
+static int64_t *write_coordinates(const cr_view *self, cr_view *out)
 {
-    const cr_view *self = arg[0].view;
     int64_t *first = (int64_t *)(void *)out->data;
     nonzero_context c = {
         (cr_dtype)self->dtype, self->ndim, {0}, first, first + cr_view_numel(out)};
@@ -303,11 +304,27 @@ cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
     int64_t rows = c.next < c.end ? cr_space_count(&s, dims) : 0;
 
     cr_place_seek(&p, &s, dims, &self->data, 0);
-    for (int64_t i = 0; i < rows; i++, cr_place_next(&p, &s, dims)) {
+    for (int64_t i = 0; i < rows && c.next < c.end; i++, cr_place_next(&p, &s, dims)) {
         for (int d = 0; d < dims; d++)
             c.coord[s.dim[d].number] = p.index[d];
         put_coordinates(&c, p.at[0], cr_space_last(&s, 0));
     }
+    return c.next;
+}
+
+cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
+{
+    (void)write_coordinates(arg[0].view, out);
+    return CR_OK;
+}
+
+/* (self, size, fill_value) */
+cr_status cr_kern_nonzero_static(const cr_value *arg, cr_view *out)
+{
+    int64_t *end = (int64_t *)(void *)out->data + cr_view_numel(out);
+
+    for (int64_t *at = write_coordinates(arg[0].view, out); at < end; at++)
+        *at = arg[2].i;
     return CR_OK;
 }
 

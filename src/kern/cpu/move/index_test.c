@@ -102,6 +102,18 @@ TEST(nonzero_is_row_major_and_minus_zero_is_zero)
     SAME_INTS(out, 0, 0, 1, 1);
 }
 
+TEST(rows_of_nonzero_static_are_cut_and_filled)
+{
+    float x[] = {1, 0, 0, 2};
+    int64_t few[2], many[6];
+    cr_value args[] = {of_view(VIEW(x, CR_F32, 2, 2)), cr_of_int(1), cr_of_int(-7)};
+
+    OK(cr_kern_nonzero_static(args, VIEW(few, CR_I64, 1, 2)));
+    SAME_INTS(few, 0, 0);
+    OK(cr_kern_nonzero_static(args, VIEW(many, CR_I64, 3, 2)));
+    SAME_INTS(many, 0, 0, 1, 1, -7, -7);
+}
+
 TEST(masked_scatter_wants_enough_elements)
 {
     float x[] = {0, 0, 0}, few[] = {1}, enough[] = {1, 2, 3}, out[3];
