@@ -147,6 +147,8 @@ def arguments_of_operators(rank, n):
 
     def out(*sizes):
         return [torch.zeros(size) for size in sizes]
+    assert error_of(lambda: ops.allreduce_([x], group, dist.ReduceOp.SUM, torch.tensor([0]))) == (
+        "RuntimeError: c10d::allreduce_: groups take no sparse_indices")
     head, lengths = f"RuntimeError: {group._title()}", "requires input/output tensor lists to have the same length"
     for a, b in ((2, 1), (1, 2)):  # recorded with torch 2.13
         assert error_of(lambda: ops.allgather_into_tensor_coalesced_(out(*[3 * n] * a), [x] * b, group)) == (

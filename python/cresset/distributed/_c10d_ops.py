@@ -158,6 +158,9 @@ def _function(name, schema, method, options, members):
         group, tensors = args[at], args[:at] if name != "barrier" else []
         further = dict(zip(names[at + 1 + len(members):], args[at + 1 + len(members):]))
         plain = [value for member, value in zip(members, args[at + 1:]) if member == "+"]
+        for member, argument, value in zip(members, names[at + 1:], args[at + 1:]):
+            if member == "-" and value is not None:
+                raise RuntimeError(f"c10d::{name}: groups take no {argument}")
         if options is not None:
             opts = options()
             for member, value in zip(members, args[at + 1:]):
