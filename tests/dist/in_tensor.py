@@ -363,7 +363,15 @@ def own_strategies(rank, size):
     moved = torch.cummax(distribute_tensor(x, mesh, [Shard(1)]), 1)[0]
     assert torch.equal(moved.full_tensor(), x.cummax(1)[0])
     raises(ValueError, "a strategy of 2 results and 1 tensors was registered for a call of 1 results and 1 tensors", lambda: d.cumsum_(1))
-    for op in (aten.cummax.default, aten.cumsum_.default):
+    for listed, kind, text in (([], RuntimeError, "placed as [Shard(dim=0)]"),
+                               ([([Replicate()], [Shard(5), None])], ValueError, "Shard(dim=5)"),
+                               ([([Shard(0)], [Shard(-3), None])], ValueError, "of 2 dims")):
+        register_sharding(aten.triu.default)(lambda x, diagonal=0, listed=listed: listed)
+        raises(kind, text, lambda: torch.triu(d))
+    register_sharding(aten.triu.default)(lambda x, diagonal=0: [([Shard(-2)], [Shard(-2), None])])
+    assert torch.triu(d).placements == (Shard(0),)
+    raises(TypeError, "not 'triu'", lambda: register_sharding("triu"))
+    for op in (aten.cummax.default, aten.cumsum_.default, aten.triu.default):
         del _dispatch.strategies[op]
     _dispatch.forget_plans()
 
@@ -392,6 +400,17 @@ def own_strategies(rank, size):
     assert len(inner) == 2
     for p, g in zip(net.parameters(), want):
         torch.testing.assert_close(p.grad.full_tensor(), g)
+
+    class Refuses(nn.Module):
+        def forward(self, x):
+            raise ValueError("refused")
+
+    raises(ValueError, "refused", lambda: input_reshard(Refuses(), mesh, 0)(x))
+    y = torch.ones(4, 4, requires_grad=True)
+    made = (y * y).sum()
+    with CommDebugMode() as mode:
+        made.backward()
+    assert mode.get_total_counts() == 0
 
 
 def strided(rank, size, mesh):

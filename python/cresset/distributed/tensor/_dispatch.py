@@ -14,7 +14,7 @@ from .. import distributed_c10d as dist
 from ._redistribute import redistribute_local, sizes_at
 from ._dtensor_spec import DTensorSpec, TensorMeta, code_of, placement_of, row_major
 from ._utils import compute_local_shape_and_global_offset
-from .placement_types import Partial, Replicate, Shard, _StridedShard, interleaves
+from .placement_types import Partial, Replicate, Shard, _StridedShard, dim_of, interleaves
 
 calls = {}  # {operator: function} that is called in place of a plan; it may return NotImplemented
 strategies = {}  # {operator: function} that lists a program's own strategies (experimental/_register_sharding.py)
@@ -49,7 +49,7 @@ def _choose(func, args, kwargs, mesh, dim, placed, written, sizes):
         found, metas = _own_strategies(func, args, kwargs, mesh, dim, placed)
         kept = [s for s in found if s[5] >= 0 and _keeps(s, placed, written)]
         if not kept and not written:
-            raise RuntimeError(f"{func}: no registered strategy takes tensors that are placed as {placed}")
+            raise RuntimeError(f"{func}: no registered strategy takes tensors that are placed as {list(map(_placement_named, placed))}")
         return min(kept, key=lambda s: s[5]) if kept else None, metas
     rule, best, known, metas = _C._shard(func._op, args, kwargs, mesh.size(dim), placed)
     if rule is None:
@@ -63,6 +63,20 @@ def _choose(func, args, kwargs, mesh, dim, placed, written, sizes):
         return min(kept, key=lambda s: s[5]), metas
     chosen = known[best]
     return (chosen if chosen[5] >= 0 else known[0]), metas
+
+
+def _placement_named(code):
+    return Partial("another") if code == -7 else placement_of(code)
+
+
+def _code_for(func, placement, x):
+    """Returns the number of a placement that a program registered for a tensor."""
+    dim = dim_of(placement)
+    if dim is None:
+        return code_of(placement)
+    if not -x.ndim <= dim < x.ndim:
+        raise ValueError(f"{func}: a strategy with {placement!r} was registered for a tensor of {x.ndim} dims")
+    return dim % x.ndim
 
 
 def forget_plans():
@@ -82,13 +96,15 @@ def _own_strategies(func, args, kwargs, mesh, dim, placed):
     made = [y for y in tree_flatten(func(*given, **named))[0] if isinstance(y, cresset.Tensor)]
     found = []
     for outputs, inputs in listed:
-        inputs = tuple(code_of(p) for p in inputs if p is not None)
+        inputs = [p for p in inputs if p is not None]
         if len(inputs) != len(tensors) or len(outputs) != len(made):
             raise ValueError(f"{func}: a strategy of {len(outputs)} results and {len(inputs)} tensors was registered for a call of "
                              f"{len(made)} results and {len(tensors)} tensors")
+        inputs = tuple(_code_for(func, p, x) for p, x in zip(inputs, tensors))
+        outputs = tuple(_code_for(func, p, x) for p, x in zip(outputs, made))
         costs = [_C._shard_cost(a, b, x.numel() * x.element_size(), mesh.size(dim)) for a, b, x in zip(placed, inputs, tensors)]
         cost = -1.0 if any(c < 0 for c in costs) else sum(costs)
-        found.append((inputs, tuple(map(code_of, outputs)), None, False, False, cost, None))
+        found.append((inputs, outputs, None, False, False, cost, None))
     return found, [(tuple(y.shape), y.stride(), y.dtype) for y in made]
 
 

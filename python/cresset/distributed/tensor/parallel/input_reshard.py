@@ -44,7 +44,8 @@ def input_reshard(module, tp_device_mesh, input_reshard_dim=None):
         open_ones[-1].__enter__()
 
     def leave(*_):
-        open_ones.pop().__exit__(None, None, None)
+        if open_ones:  # none where an earlier hook raised
+            open_ones.pop().__exit__(None, None, None)
     module.register_forward_pre_hook(enter)
-    module.register_forward_hook(leave)
+    module.register_forward_hook(leave, always_call=True)  # also after an error
     return module
