@@ -54,6 +54,7 @@ def reductions(rank, size):
 
 def averages_of_integers(rank, size):
     """Refused by all calls that reduce, as in torch; the tensors stay as they were."""
+    R = dist.ReduceOp
     for dtype, word in ((torch.int64, "Long"), (torch.uint8, "Byte"), (torch.int32, "Int"), (torch.bool, "Bool")):
         x, parts = torch.tensor([rank % 2, 1]).to(dtype), torch.ones(2 * size, dtype=dtype)
         before = x.clone()
