@@ -181,6 +181,27 @@ def test_a_count_of_results_in_a_branch_that_an_element_decides_is_refused(branc
         export(Function(f), (torch.tensor(True), *_MASKS[0]))
 
 
+@pytest.mark.parametrize("f", [lambda x: x.split(2), lambda x: x.split(4), lambda x: x.chunk(4), lambda x: (x + 1)[1:].split(3), lambda x: x.unbind(),
+                               lambda x: torch.cat([x, x]).split(5), lambda x: x.split(x.shape[0] // 2), lambda x: x.chunk(2)])
+@pytest.mark.parametrize("dim", [Dim.AUTO, Dim.DYNAMIC, Dim("n"), Dim("n", max=40)])
+def test_counts_of_results_are_guarded(f, dim):
+    """No call of the program returns the example's number of tensors where the function returns another one."""
+    try:
+        program = export(Function(f), (torch.ones(6, 3),), dynamic_shapes=({0: dim},)).module()
+    except Exception as error:
+        assert dim is not Dim.AUTO and "Constraints violated" in str(error) or "marked" in str(error)
+        return
+    taken = 0
+    for n in (*range(2, 30), 64):
+        try:
+            out = program(torch.ones(n, 3))
+        except (AssertionError, RuntimeError):
+            continue
+        taken += 1
+        assert [x.shape for x in out] == [x.shape for x in f(torch.ones(n, 3))], n
+    assert taken
+
+
 def test_a_fixed_count_of_results_in_a_branch():
     def branch(z):
         a, b = (z[:, None] * torch.ones(4)).chunk(2, 1)

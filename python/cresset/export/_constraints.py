@@ -384,6 +384,53 @@ class Constraints:
                 if condition.text() not in [self._plain(c).text() for c in self.conditions]:
                     self.conditions.append(condition)
 
+    def _count_symbols(self):
+        """The sets of symbols that numbers of results may follow."""
+        counts, free = self.recorded.counts(), {*self._free()}
+        if not counts or not free:
+            return []
+        sized, out = self._value_sizes(), []
+        exprs = number_expressions(self.recorded.numbers, self.sizes(), sized)
+        for _, _, tensor, dim, symbols in counts:
+            sizes = sized.get(tensor)
+            of = [sizes[dim] if sizes and dim >= 0 else None, *(exprs[k] for k in symbols)]
+            out.append(free if None in of else {s for e in of for s in self.put(e).free_symbols} & free)
+        return [x for x in out if x]
+
+    def _gives_another_count(self, s, n):
+        """Whether a call gives another number of tensors than in the example, where s is n and the conditions hold."""
+        values = {**self.hint_of, s: n}
+        if not all(self._plain(c).holds(values) for c in self.conditions):
+            return False
+        try:
+            self.recorded.takes({d.number: self.expr(d).at(values) for d in self.dims})
+        except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
+            return "returns another number of tensors" in str(error)
+        return False
+
+    def _count_bounds(self):
+        """Narrows sizes to those that give as many tensors as in the example."""
+        groups = self._count_symbols()
+        for s in dict.fromkeys(s for group in groups for s in sorted(group)):
+            hint, low, high = self.hint_of[s], max(self.lower[s], 2), self.upper[s]
+            above = [n for n in [*range(hint + 1, hint + 33), *(hint * k for k in (*range(2, 9), 16, 64))] if high is None or n <= high]
+            below = list(range(hint - 1, max(low, hint - 256) - 1, -1))
+            most, least = (next((n for n in tried if self._gives_another_count(s, n)), None) for tried in (sorted(above), below))
+            if most is None and least is None:
+                continue
+            if any(s in group and len(group) > 1 for group in groups):
+                self._fix(s)
+                continue
+            good = hint
+            while most is not None and most - good > 1:
+                middle = (good + most) // 2
+                good, most = (good, middle) if self._gives_another_count(s, middle) else (middle, most)
+            for test, n in ((">=", None if least is None else least + 1), ("<=", None if most is None else most - 1)):
+                if n is not None:
+                    condition = Condition(Expr.symbol(s), test, Expr.of(n))
+                    self._bound(condition)
+                    self._note(condition)
+
     def _plain(self, condition):
         return condition.subs({s: self.value(s) for s in [*condition.left.free_symbols, *condition.right.free_symbols]})
 
@@ -404,6 +451,7 @@ class Constraints:
         self._use_guards()
         self._divisors()
         self._bounds()
+        self._count_bounds()
         from ._violations import check
         check(self)
 
