@@ -2,6 +2,7 @@
 import io
 import math
 import os
+import threading
 import warnings
 from typing import Any, Dict, List, Optional, Tuple, Union
 
@@ -618,3 +619,105 @@ def test_numbers_on_the_left_of_tensors(name, dtype):
     traced = torch.jit.trace(f, torch.ones(3, dtype=dtype) + 1)
     x = torch.tensor([3, 1, 5], dtype=dtype)
     assert traced(x).dtype == f(x).dtype and torch.equal(traced(x), f(x))
+
+
+# --- calls that raise ---
+
+class RaisesBelowZero(nn.Module):
+    def forward(self, x, k: int = 1):
+        if bool(x.sum() < 0):
+            raise ValueError("below zero")
+        return x * 10
+
+    @torch.jit.export
+    def helper(self, x):
+        if bool(x.sum() < 0):
+            raise ValueError("below zero")
+        return x * 20
+
+
+CAUGHT = {
+    "call": (lambda s, x: s(x), "(s).forward(x, 1, )"),
+    "forward": (lambda s, x: s.forward(x), "(s).forward(x, 1, )"),
+    "helper": (lambda s, x: s.helper(x), "(s).helper(x, )"),
+    "unknown name": (lambda s, x: s(x, q=2), None),
+    "too many": (lambda s, x: s(x, x, x), None),
+    "helper without arguments": (lambda s, x: s.helper(), None),
+}
+
+
+@pytest.mark.parametrize("call, code", CAUGHT.values(), ids=CAUGHT)
+def test_a_compiled_module_that_raises_ends_its_call_and_what_follows_is_recorded(call, code):
+    class Caught(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.s, self.q = torch.jit.script(RaisesBelowZero()), torch.jit.script(RaisesBelowZero())
+
+        def forward(self, x):
+            try:
+                call(self.s, x)
+            except Exception:
+                x = x + 1
+            return self.q(x * x) + 1
+
+    t = torch.jit.trace(Caught(), torch.tensor([-1.0]), check_trace=False)
+    assert t(torch.tensor([5.0])).tolist() == [361.0]
+    assert code is None or code in t.code
+    if code is None:
+        assert "(s)" not in t.code and t(torch.tensor([-5.0])).tolist() == [161.0]
+    else:
+        with pytest.raises(torch.jit.Error, match="below zero"):
+            t(torch.tensor([-5.0]))
+
+
+def test_a_plain_module_that_raises_leaves_what_it_did():
+    class Writes(nn.Module):
+        def forward(self, x):
+            x.mul_(3)
+            raise ValueError("no")
+
+    class Caught(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.s, self.q = Writes(), nn.ReLU()
+
+        def forward(self, x):
+            y = x * 1
+            try:
+                self.s(y)
+            except ValueError:
+                pass
+            return self.q(y)
+
+    t = torch.jit.trace(Caught(), torch.ones(1), check_trace=False)
+    assert t(torch.tensor([5.0])).tolist() == [15.0]
+
+
+def test_a_trace_records_calls_of_its_thread_only():
+    other, begun, ended, got = torch.jit.script(RaisesBelowZero()), threading.Event(), threading.Event(), []
+
+    def work():
+        begun.wait(60)
+        got.append(other(torch.ones(1)).tolist())
+        got.append(other.helper(torch.ones(1)).tolist())
+        got.append(torch.jit.trace(lambda x: x * 7, torch.ones(1))(torch.ones(1)).tolist())
+        ended.set()
+
+    compiled = torch.jit.script(_tripled)
+
+    def f(x):
+        y = x * 2
+        begun.set()
+        ended.wait(60)
+        return compiled(y)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    t = torch.jit.trace(f, torch.ones(1), check_trace=False)
+    thread.join()
+    assert got == [[10.0], [20.0], [7.0]]
+    assert t(torch.ones(1) * 4).tolist() == [24.0]
+
+
+def _tripled(x):
+    return x * 3

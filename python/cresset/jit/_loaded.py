@@ -7,6 +7,7 @@ the program's method.
 import collections
 import functools
 import os
+import threading
 
 from .. import _C
 from ..nn import Module
@@ -14,7 +15,16 @@ from ..serialization import _checked_path
 from ._graph import graph_with
 
 _named_tuples = {}
-recorders = []  # of the traces that are active, innermost last
+
+
+class _Recorders(threading.local):
+    """The traces that are active in this thread, innermost last."""
+
+    def __init__(self):
+        self.active = []
+
+
+recorders = _Recorders()
 
 
 def _named_tuple(qualified, fields, values):
@@ -37,8 +47,8 @@ class LoadedMethod:
         self.name = self.__name__ = name
 
     def __call__(self, *args, **kwargs):
-        if recorders:
-            return recorders[-1].method_call(self._object, self.name, args, kwargs)
+        if recorders.active:
+            return recorders.active[-1].method_call(self._object, self.name, args, kwargs)
         return self._object.call(self.name, args, kwargs)
 
     @property

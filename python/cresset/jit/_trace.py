@@ -7,6 +7,7 @@ are used outside its results.  The methods are written as TorchScript and compil
 import inspect
 import keyword
 import sys
+import threading
 import types
 import warnings
 
@@ -19,7 +20,7 @@ from cresset.overrides import TorchFunctionMode
 from .. import _C
 from .._ops import OpOverload
 from . import _frontend, _recursive
-from ._loaded import recorders as _current
+from ._loaded import recorders
 
 _PYTHON_VALUE = ("Converting a tensor to a Python {} might cause the trace to be incorrect. We can't record the data flow "
                  "of Python values, so this value will be treated as a constant in the future. This means that the trace "
@@ -41,8 +42,8 @@ _WARNINGS = {
 
 
 def recording():
-    """The active recorder, or None."""
-    return _current[-1] if _current else None
+    """The active recorder of this thread, or None."""
+    return recorders.active[-1] if recorders.active else None
 
 
 class _Value:
@@ -72,7 +73,7 @@ class _Frame:
         self.items = []  # calls and frames, in order
         self.arguments = None  # of a compiled module's method, whose `object` is the program's
         self.object, self.module_called = None, False
-        self.results = []
+        self.results, self.several = [], False
         self.method = "forward"
 
     def encloses(self, other):
@@ -371,19 +372,19 @@ class Recorder(TorchFunctionMode):
     # --- modules ---
 
     def enter(self, module, args):
-        """Begins the call of a module; False where the caller does not have it: what it does is then part of the caller."""
+        """Begins the call of a module.  None where the caller does not have it: what it does is then part of the caller."""
         if self.frame.arguments is not None:
-            return False
+            return None
         if not isinstance(module, cresset.jit.ScriptModule) and \
                 all(m is not module for m in (self.frame.module.modules() if self.frame.module is not None else ())):
-            return False
+            return None
         frame = _Frame(module, self.frame)
         if isinstance(module, cresset.jit.ScriptModule):
             frame.object = module._c
             frame.arguments = [self.parts(a, exact=True) for a in args]
         self.frame.items.append(frame)
         self.frame = frame
-        return True
+        return frame
 
     def method_call(self, object, name, args, kwargs):
         """A method of a compiled module.  `forward` inside of a call of the module is that call."""
@@ -396,12 +397,13 @@ class Recorder(TorchFunctionMode):
         self.frame = called = _Frame(None, frame)
         called.object, called.method, called.module_called = object, name, True
         called.arguments = [self.parts(a, exact=True) for a in args] + self.named_parts(kwargs)
+        frame.items.append(called)
         try:
             result = object.call(name, args, kwargs)
-        finally:
-            self.frame = frame
-        frame.items.append(called)
-        self.compiled_results(called, result)
+        except BaseException as error:
+            self.abandon(called, error)
+            raise
+        self.leave(called, result)
         return result
 
     def named_parts(self, kwargs):
@@ -411,11 +413,16 @@ class Recorder(TorchFunctionMode):
         _check_compiled_result(result)
         frame.results, frame.several = self.results(result, self.frame.items.append)
 
-    def leave(self, module, args, result):
-        frame = self.frame
+    def leave(self, frame, result):
         self.frame = frame.parent
         if frame.arguments is not None:
             self.compiled_results(frame, result)
+
+    def abandon(self, frame, error):
+        """Ends a call that raised.  What ran stays; a program that did not begin, as its arguments did not fit, did not run."""
+        self.frame = frame.parent
+        if frame.arguments is not None and not _ran(error):
+            self.frame.items.remove(frame)
 
     def script_call(self, function, args, kwargs, result):
         _check_compiled_result(result)
@@ -443,6 +450,11 @@ def _check_compiled_result(x):
     elif type(x) in _KINDS:
         raise RuntimeError(f"Tracer cannot set value trace for type {_KINDS[type(x)]}. Supported types are tensor, tensor list, "
                            "and tuple of tensors.")
+
+
+def _ran(error):
+    """Whether an error of a compiled method came while its program ran."""
+    return isinstance(error, cresset.jit.Error) or str(error).startswith("The following operation failed in the TorchScript")
 
 
 def _operator_name(func):
@@ -510,31 +522,68 @@ def note(kind):
     warnings.warn(_WARNINGS[kind], cresset.jit.TracerWarning, stacklevel=depth)
 
 
+def _note_call(function, args, kwargs, result):
+    recorder = recording()
+    if recorder is not None:
+        recorder.script_call(function, args, kwargs, result)
+
+
+class _Entered:
+    """A call of a module that runs."""
+
+    def __init__(self, module):
+        self.module = module
+        self.frame = None  # the call's own; None where the call is part of its caller
+        self.returned = False
+
+
 class _Hooks:
-    """While active, the recorder sees calls of modules, of compiled functions, and conversions of tensors."""
+    """While active, the recorder sees calls of modules, of compiled functions, and conversions of tensors: those of its thread."""
+
+    lock, active = threading.Lock(), 0
 
     def __init__(self, recorder):
         self.recorder = recorder
+        self.entered = []  # outermost first
 
     def __enter__(self):
-        r = self.recorder
-        _current.append(r)
-        self.handles = [_module.register_module_forward_pre_hook(lambda m, args: self.before(m, args)),
-                        _module.register_module_forward_hook(lambda m, args, out: self.after(m, args, out))]
-        _C._set_trace_hooks(note, r.script_call)
-        self.entered = []  # for each call that runs, outermost first: True if it has a frame of its own
+        recorders.active.append(self.recorder)
+        self.handles = [_module.register_module_forward_pre_hook(self.before), _module.register_module_forward_hook(self.after),
+                        _module.register_module_forward_hook(self.end, always_call=True)]
+        self.count(1)
+
+    def count(self, step):
+        with _Hooks.lock:
+            _Hooks.active += step
+            _C._set_trace_hooks(*((note, _note_call) if _Hooks.active else (None, None)))
 
     def before(self, module, args):
+        if recording() is not self.recorder:
+            return
         outermost = module is self.recorder.top.module and not self.entered
-        self.entered.append(not outermost and self.recorder.enter(module, args))
+        self.entered.append(_Entered(module))
+        if not outermost:
+            self.entered[-1].frame = self.recorder.enter(module, args)
 
     def after(self, module, args, out):
-        if self.entered.pop():
-            self.recorder.leave(module, args, out)
+        if recording() is not self.recorder:
+            return
+        call = self.entered[-1]
+        call.returned = True
+        if call.frame is not None:
+            self.recorder.leave(call.frame, out)
+
+    def end(self, module, args, out):
+        """Runs behind `after`, and alone where the call raises."""
+        if recording() is not self.recorder or not self.entered or self.entered[-1].module is not module:
+            return
+        call = self.entered.pop()
+        if call.frame is not None and not call.returned:
+            self.recorder.abandon(call.frame, sys.exc_info()[1])
 
     def __exit__(self, *exc):
-        _C._set_trace_hooks(None, None)
-        _current.pop()
+        self.count(-1)
+        recorders.active.pop()
         for handle in self.handles:
             handle.remove()
 
