@@ -247,3 +247,20 @@ def test_methods_and_attributes_of_modules_inside_stay_when_they_are_named():
     for name in ("sub.nothing", "nothing.a", "sub.factor.x"):
         with pytest.raises(RuntimeError, match="Unknown name"):
             torch.jit.freeze(torch.jit.script(Around().eval()), preserved_attrs=[name])
+
+
+def test_the_mode_of_a_frozen_module_is_pythons_own():
+    s = torch.jit.freeze(torch.jit.script(Scale().eval()))
+    file = io.BytesIO()
+    torch.jit.save(s, file)
+    file.seek(0)
+    x = torch.ones(2)
+    for m in (s, torch.jit.load(file)):
+        want = m(x).tolist()
+        assert m.train() is m and m.training and m.eval() is m and not m.training
+        assert m(x).tolist() == want
+        outer = nn.Sequential(m)
+        assert outer.train() is outer and m.training and m(x).tolist() == want
+        m.training = False
+        assert not m.training
+    assert torch.jit.optimize_for_inference(torch.jit.script(Scale().eval())).eval()(x).tolist() == want

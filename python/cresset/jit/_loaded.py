@@ -111,7 +111,8 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         made = self.__dict__
         made["_c"] = object
         made["_plain"] = set()
-        made.pop("training", None)  # a frozen program has none
+        made.pop("training", None)  # a frozen program has none; what is set later is Python's own
+        made["_trains"] = False
         made["_constant_values"] = object.constants()
         inner = []
         for name, _, parameter, buffer, module in object.attributes():
@@ -125,7 +126,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
             elif buffer:
                 self._buffers[name] = value
             elif name == "training":
-                made["training"] = value
+                made["training"], made["_trains"] = value, True
             else:
                 made["_plain"].add(name)
         if not _frontend.has_original(object):
@@ -178,7 +179,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         super().__setattr__(name, value)
         if "_c" not in made:
             return
-        if name in self._parameters or name in self._buffers or name == "training":
+        if name in self._parameters or name in self._buffers or (name == "training" and made["_trains"]):
             self._c.set(name, value)
 
     def _sync(self):
@@ -197,7 +198,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         """Sets the mode of this module and of those inside."""
         super().train(mode)
         for module in self.modules():
-            if isinstance(module, ScriptModule) and "_c" in module.__dict__:
+            if isinstance(module, ScriptModule) and module.__dict__.get("_trains"):
                 module._c.set("training", mode)
         return self
 
