@@ -353,7 +353,7 @@ static bool define_is_async(const cr_sast *function)
     cr_srange r = function->range;
 
     return r.start + 5 < r.source->len && !memcmp(r.source->text + r.start, "async", 5) &&
-           r.source->text[r.start + 5] == ' ';
+           strchr(" \t\f\\", r.source->text[r.start + 5]);
 }
 
 static void define_it(cr_session *s, void *context)

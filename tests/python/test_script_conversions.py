@@ -147,3 +147,67 @@ def test_norms_have_torchs_overloads(call):
     f = torch.jit.CompilationUnit(PROGRAM % call).f
     torch.testing.assert_close(f(x, True), eval(call))
     assert "None" not in f.code  # no overload of torch has both a dtype and no dim
+
+
+# --- values of Python that become those of programs ---
+
+def _takes(annotation):
+    unit = torch.jit.CompilationUnit(f"def f(x: {annotation}):\n    return x\n")
+    return unit.f
+
+
+ITERABLES = {"generator": lambda x: (v for v in x), "keys": lambda x: dict.fromkeys(x).keys(),
+             "values": lambda x: dict(enumerate(x)).values(), "map": lambda x: map(lambda v: v, x),
+             "set": lambda x: set(x), "range": lambda x: range(len(x))}
+
+
+@pytest.mark.parametrize("made", ITERABLES.values(), ids=ITERABLES)
+@pytest.mark.parametrize("annotation, items", [("List[int]", [0, 1, 2]), ("List[float]", [0.0, 1.0, 2.0]),
+                                               ("Optional[List[int]]", [0, 1, 2])])
+def test_lists_of_numbers_are_made_of_what_gives_items(annotation, items, made):
+    assert _takes(annotation)(made(items)) == items
+
+
+def test_lists_of_tensors_are_made_of_what_gives_items():
+    items = [torch.ones(1), torch.zeros(1)]
+    for x in ((v for v in items), dict.fromkeys(items).keys(), dict(enumerate(items)).values()):
+        assert [t.tolist() for t in _takes("List[Tensor]")(x)] == [[1.0], [0.0]]
+
+
+class Interrupts:
+    def __iter__(self):
+        raise KeyboardInterrupt
+
+    def __int__(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_a_value_is_converted_is_no_other_type():
+    for annotation in ("Dict[str, int]", "Optional[Dict[str, int]]", "List[str]"):
+        with pytest.raises(KeyboardInterrupt):
+            _takes(annotation)(Interrupts())
+
+
+def test_text_that_is_no_unicode_is_refused():
+    for annotation, x in (("Dict[str, int]", [("\ud800", 1)]), ("Optional[Dict[str, int]]", {"\ud800": 1}), ("str", "\ud800"),
+                          ("List[str]", ["\ud800"])):
+        with pytest.raises(RuntimeError, match="Expected a value of type"):
+            _takes(annotation)(x)
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "  ", "\f", "\\\n"])
+def test_a_coroutine_is_refused_whatever_stands_behind_async(blank, tmp_path):
+    file, names = tmp_path / "coroutine.py", {}
+    file.write_text(f"async{blank}def f(x: int):\n    return x\n")
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    with pytest.raises(RuntimeError, match="Expected a single top-level function"):
+        torch.jit.script(names["f"])
+
+
+def test_the_modules_that_types_name_are_there():
+    import subprocess
+    import sys
+    code = ("import sys, cresset\nassert cresset.jit._script.RecursiveScriptModule is cresset.jit.RecursiveScriptModule\n"
+            "for t in (cresset.jit.ScriptModule, cresset.jit.RecursiveScriptModule):\n"
+            "    assert getattr(sys.modules[t.__module__], t.__name__) is t\nprint('there')\n")
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "there\n"

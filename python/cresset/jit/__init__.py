@@ -505,6 +505,9 @@ class strict_fusion:
         pass
 
 
+from . import _script  # noqa: E402,F401  types say that they live there
+
+
 def __getattr__(name):
     from .._absent_names import missing
     raise missing(__name__, name)

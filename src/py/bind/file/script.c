@@ -395,8 +395,8 @@ static int script_from_shared(PyObject *x, cr_iv_kind kind, const cr_stype *type
 
 static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out);
 
-/* As in torch, lists of numbers and of tensors are made of sequences and sets, others of all
- * that can be iterated. */
+/* As in torch, lists of numbers and of tensors are made of sequences, sets, generators, views
+ * of dicts, map and zip; others of all that can be iterated. */
 static bool script_counts_items(const cr_stype *type)
 {
     cr_stype_kind item = type->kind == CR_STYPE_LIST ? type->item[0]->kind : CR_STYPE_ANY;
@@ -411,7 +411,9 @@ static bool script_gives_items(PyObject *x, const cr_stype *type)
         return true;
     if (PyUnicode_Check(x) || PyBytes_Check(x) || cr_py_is_tensor(x))
         return false;
-    return PySequence_Check(x) || PyAnySet_Check(x);
+    return PySequence_Check(x) || PyAnySet_Check(x) || PyGen_Check(x) ||
+           PyDictViewSet_Check(x) || PyDictValues_Check(x) || Py_IS_TYPE(x, &PyMap_Type) ||
+           Py_IS_TYPE(x, &PyZip_Type);
 }
 
 static int script_from_items(PyObject *items, const cr_stype *type, cr_ivalue *out)
@@ -462,10 +464,11 @@ static int script_from_dict(PyObject *x, const cr_stype *type, cr_ivalue *out);
 static int script_from_pairs(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
     PyObject *dict = PyObject_CallOneArg((PyObject *)&PyDict_Type, x);
-    int done = dict ? script_from_dict(dict, type, out) : 0;
 
-    PyErr_Clear();
-    Py_XDECREF(dict);
+    if (!dict)
+        return cr_py_forget_error() ? 0 : -1;
+    int done = script_from_dict(dict, type, out);
+    Py_DECREF(dict);
     return done;
 }
 
@@ -509,20 +512,19 @@ static int script_from_text(PyObject *x, cr_ivalue *out)
                           ? Py_NewRef(x)
                           : PyUnicode_AsEncodedString(x, "utf-8", "surrogateescape");
     if (!bytes)
-        return -1;
+        return cr_py_forget_error() ? 0 : -1;
     len = PyBytes_Size(bytes);
     int done = script_status(cr_istring_new(out, PyBytes_AS_STRING(bytes), (size_t)len));
     Py_DECREF(bytes);
     return done;
 }
 
-/* 1, or 0 where a conversion raised: then the value is not of the type. */
+/* 1, or 0 where a conversion raised: then the value is not of the type.  -1: no Exception. */
 static int script_converted(void)
 {
-    bool failed = PyErr_Occurred() != NULL;
-
-    PyErr_Clear();
-    return !failed;
+    if (!PyErr_Occurred())
+        return 1;
+    return cr_py_forget_error() ? 0 : -1;
 }
 
 static int script_from_int(PyObject *x, cr_ivalue *out)
@@ -548,10 +550,8 @@ static int script_from_int_like(PyObject *x, cr_ivalue *out)
     if (done || PyFloat_Check(x) || !m || (!m->nb_index && !m->nb_int))
         return done;
     PyObject *number = m->nb_index ? PyNumber_Index(x) : NULL;
-    if (!number && m->nb_int) {
-        PyErr_Clear();
+    if (!number && m->nb_int && cr_py_forget_error())
         number = PyNumber_Long(x);
-    }
     *out = cr_iv_int(number ? PyLong_AsLongLong(number) : 0);
     Py_XDECREF(number);
     return script_converted();
