@@ -133,3 +133,41 @@ def test_numbers_of_layouts_are_those_of_torch(name):
 def test_conversions_to_a_layout():
     for run in again(to_csc):
         same(run(torch.eye(3)), torch.eye(3).to_sparse_csc())
+
+
+def _product(s, x):
+    return torch.sparse.mm(s, x)
+
+
+def _largest(s, x):
+    return torch.sparse.mm(s.to_sparse_csr(), x, "amax")
+
+
+def _sum_of_products(s, x):
+    return torch.sparse.addmm(x, s, x, beta=2, alpha=3)
+
+
+def _shares(s, x):
+    return torch.sparse.softmax(s, 1)
+
+
+def _logarithms_of_shares(s, x):
+    return torch.sparse.log_softmax(s, 1)
+
+
+def _sampled(s, x):
+    return torch.sparse.sampled_addmm(s.to_sparse_csr(), x, x, alpha=2.0)
+
+
+FUNCTIONS = {  # with the results for s = [[1, 0], [0, 2]] and x = [[1, 2], [3, 4]]
+    _product: [[1, 2], [6, 8]], _largest: [[1, 2], [6, 8]], _sum_of_products: [[5, 10], [24, 32]], _shares: [[1, 0], [0, 1]],
+    _logarithms_of_shares: [[0, 0], [0, 0]], _sampled: [[15, 0], [0, 46]]}
+
+
+@pytest.mark.parametrize("fn, want", FUNCTIONS.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_functions_of_torch_sparse_are_operators_of_programs(fn, want):
+    s, x = torch.tensor([[1.0, 0.0], [0.0, 2.0]]).to_sparse(), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    compiled = torch.jit.script(fn)
+    got = compiled(s, x)
+    assert (got.to_dense() if got.layout != torch.strided else got).tolist() == want
+    assert "sparse" in compiled.code and "__torch__" not in compiled.code

@@ -316,6 +316,10 @@ def describe(obj):
             return special
     if isinstance(obj, types.FunctionType) and hasattr(obj, "_script_special"):
         return "special", obj._script_special
+    if isinstance(obj, types.FunctionType) and obj.__globals__ is cresset.sparse.__dict__:
+        for full in (f"aten::_sparse_{obj.__name__}", f"aten::sparse_{obj.__name__}"):
+            if _C._script_has_operator(full):
+                return "operator", full
     if obj is None or isinstance(obj, (bool, int, float, complex, str, cresset.dtype, cresset.device)):
         if isinstance(obj, enum.Enum):
             return "object", _handle(obj)
