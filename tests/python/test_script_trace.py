@@ -720,3 +720,17 @@ def test_a_trace_records_calls_of_its_thread_only():
 
 def _tripled(x):
     return x * 3
+def flat(x):
+    return [x] if isinstance(x, torch.Tensor) else [t for part in x for t in flat(part)]
+
+
+@pytest.mark.parametrize("make", [lambda: nn.LSTM(3, 4), lambda: nn.GRU(3, 4, 2, bidirectional=True), lambda: nn.RNN(3, 4, batch_first=True),
+                                  lambda: nn.LSTM(3, 4, proj_size=2), lambda: nn.LSTMCell(3, 4), lambda: nn.GRUCell(3, 4),
+                                  lambda: nn.RNNCell(3, 4)], ids=["LSTM", "GRU", "RNN", "projected", "LSTMCell", "GRUCell", "RNNCell"])
+def test_traces_of_recurrent_layers_take_other_batches(make):
+    m = make()
+    sizes = [(2, 3), (5, 3)] if isinstance(m, nn.RNNCellBase) else [(5, 2, 3), (6, 3, 3), (1, 1, 3)]
+    traced = torch.jit.trace(m, torch.rand(sizes[0]), check_trace=False)
+    for size in sizes:
+        x = torch.rand(size)
+        assert all(torch.equal(a, b) for a, b in zip(flat(traced(x)), flat(m(x)), strict=True))

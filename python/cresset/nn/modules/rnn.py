@@ -14,6 +14,11 @@ __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell"
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
+def size_in_traces(x, dim):
+    """x.size(dim), which torch.jit.trace records as a value of each call."""
+    return x.size(dim)
+
+
 def _apply_permutation(tensor, permutation, dim=1):
     return tensor.index_select(dim, permutation)
 
@@ -222,8 +227,11 @@ class RNNBase(Module):
     # Computing.  `states` below is a tuple: (hidden,) or (hidden, cell).
 
     def _zeros(self, input, batch_sizes):
-        size = self.get_expected_hidden_size(input, batch_sizes)
-        return (cresset.zeros(size, dtype=input.dtype, device=input.device),)
+        return (self._zero_state(input, batch_sizes, self.proj_size or self.hidden_size),)
+
+    def _zero_state(self, input, batch_sizes, size):
+        batch = size_in_traces(input, 0 if self.batch_first else 1) if batch_sizes is None else int(batch_sizes[0])
+        return cresset.zeros(self.num_layers * self._directions(), batch, size, dtype=input.dtype, device=input.device)
 
     def _weights(self):
         """All weights, by layer and direction."""
@@ -378,9 +386,7 @@ class LSTM(RNNBase):
         return tuple(_apply_permutation(h, permutation) for h in hx)
 
     def _zeros(self, input, batch_sizes):
-        cell = self.get_expected_cell_size(input, batch_sizes)
-        return (*super()._zeros(input, batch_sizes),
-                cresset.zeros(cell, dtype=input.dtype, device=input.device))
+        return (*super()._zeros(input, batch_sizes), self._zero_state(input, batch_sizes, self.hidden_size))
 
     def _check_states(self, input, states, batch_sizes):
         self.check_forward_args(input, states, batch_sizes)
@@ -450,7 +456,7 @@ class RNNCellBase(Module):
         if not batched:
             states = [s if s is None else s.unsqueeze(0) for s in states]
         if states[0] is None:
-            size = (input.size(0), self.hidden_size)
+            size = (size_in_traces(input, 0), self.hidden_size)
             states = [cresset.zeros(size, dtype=input.dtype, device=input.device)] * len(states)
         self._check_sizes(input, states)
         hx = states if len(states) == 2 else states[0]
