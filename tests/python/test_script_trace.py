@@ -720,6 +720,8 @@ def test_a_trace_records_calls_of_its_thread_only():
 
 def _tripled(x):
     return x * 3
+
+
 def flat(x):
     return [x] if isinstance(x, torch.Tensor) else [t for part in x for t in flat(part)]
 
