@@ -254,7 +254,8 @@ CR_API cr_generator *cr_generator_default(void);
 /* CR_RUNTIME while a CUDA graph captures draws of the generator, unless it has this seed. */
 CR_API CR_MUST cr_status cr_generator_seed(cr_generator *g, uint64_t seed);
 CR_API uint64_t cr_generator_initial_seed(cr_generator *g);
-/* *seed is a random number of the system.  CR_RUNTIME while a CUDA graph captures draws. */
+/* *seed (NULL: not wanted) is a random number of the system.  CR_RUNTIME while a CUDA graph
+ * captures draws. */
 CR_API CR_MUST cr_status cr_generator_reseed(cr_generator *g, uint64_t *seed);
 enum { CR_GENERATOR_BYTES = 5056 };
 CR_API void cr_generator_get_state(cr_generator *g, void *bytes);

@@ -217,8 +217,11 @@ static uint64_t entropy(void)
 /* 53 bits, so that a double can hold the seed. */
 cr_status cr_generator_reseed(cr_generator *g, uint64_t *seed)
 {
-    *seed = entropy() & 0x1fffffffffffffull;
-    return restart_free(generator_or_default(g), *seed, 0,
+    const uint64_t drawn = entropy() & 0x1fffffffffffffull;
+
+    if (seed)
+        *seed = drawn;
+    return restart_free(generator_or_default(g), drawn, 0,
                         "Cannot call CUDAGeneratorImpl::seed during CUDA graph capture. If you "
                         "need this call to be captured, please file an issue. Current "
                         "cudaStreamCaptureStatus: cudaStreamCaptureStatusActive");

@@ -41,7 +41,8 @@ CR_MUST cr_status cr_generator_branch(cr_generator **out, cr_generator *g);
 /* CR_RUNTIME while a capture reads the generator, unless the seed is the one it has. */
 CR_API CR_MUST cr_status cr_generator_seed(cr_generator *g, uint64_t seed);
 CR_API uint64_t cr_generator_initial_seed(cr_generator *g);
-/* Seeds from the system's entropy.  CR_RUNTIME while a capture reads the generator. */
+/* Seeds from the system's entropy; `seed` may be NULL.  CR_RUNTIME while a capture reads the
+ * generator. */
 CR_API CR_MUST cr_status cr_generator_reseed(cr_generator *g, uint64_t *seed);
 /* Writes torch's state, byte for byte. */
 CR_API void cr_generator_get_state(cr_generator *g, void *bytes);
