@@ -242,3 +242,35 @@ def test_threads_make_short_calls_while_others_sleep_or_compute():
         return equal
 
     assert together(work) == [100] * THREADS
+
+
+def test_threads_end_while_another_one_needs_their_programs():
+    """A thread that ends runs its deferred calls without the interpreter lock, and makes their program; the main thread,
+    which has the lock, needs the same program."""
+    program = """
+import threading
+import cresset as torch
+from cresset import nn
+
+def train(seed, results):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(4):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(torch.ones(5, 6)), torch.arange(5) % 3).backward()
+        optimizer.step()
+    results[seed] = [p.detach() for p in net.parameters()]
+
+for _ in range(3):
+    results = [None] * 5
+    for k in range(4):
+        threading.Thread(target=train, args=(k, results)).start()
+    train(4, results)
+    while any(r is None for r in results):
+        pass
+    print(all(torch.isfinite(p).all() for r in results for p in r))
+"""
+    env = {**os.environ, "CR_LAZY": "1", "CR_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=300)
+    assert run.stdout.split() == ["True"] * 3, run.stderr

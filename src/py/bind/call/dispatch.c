@@ -81,28 +81,35 @@ static bool dispatch_records_parts(const cr_op *op, const cr_value *arg)
     return dispatch_args_have(op, arg, dispatch_records_name);
 }
 
-/* True if the innermost mode's class, or the class of an argument, has an attribute. */
-static bool dispatch_handler_has(const cr_op *op, const cr_value *arg, PyObject *name)
+/* True if the class of the thread's innermost mode has an attribute. */
+static bool dispatch_mode_has(PyObject *name)
 {
     Py_ssize_t n = dispatch_modes ? PyList_GET_SIZE(dispatch_modes) : 0;
 
-    if (dispatch_off || cr_thread.exclude & CR_STAGE_BIT(PYTHON))
+    if (!n)
         return false;
-    if (n &&
-        PyObject_HasAttr((PyObject *)Py_TYPE(PyList_GET_ITEM(dispatch_modes, n - 1)), name))
-        return true;
-    return dispatch_args_have(op, arg, name);
+    PyGILState_STATE locked = PyGILState_Ensure();
+    bool has =
+        PyObject_HasAttr((PyObject *)Py_TYPE(PyList_GET_ITEM(dispatch_modes, n - 1)), name);
+    PyGILState_Release(locked);
+    return has;
 }
 
+/* True if the innermost mode's class, or the class of an argument, has an attribute. */
+static bool dispatch_handler_has(const cr_op *op, const cr_value *arg, PyObject *name)
+{
+    if (dispatch_off || cr_thread.exclude & CR_STAGE_BIT(PYTHON))
+        return false;
+    return dispatch_mode_has(name) || dispatch_args_have(op, arg, name);
+}
+
+/* Takes the interpreter lock only where there is a mode or a tensor of a subclass: a thread may
+ * make a program here that another thread waits for with the lock. */
 static cr_handled dispatch_handling(const cr_op *op, const cr_value *arg)
 {
-    PyGILState_STATE locked = PyGILState_Ensure();
-    cr_handled how = dispatch_handler_has(op, arg, dispatch_records_name) ? CR_HANDLED_PARTS
-                     : dispatch_handler_has(op, arg, dispatch_whole_name) ? CR_HANDLED_WHOLE
-                                                                          : CR_HANDLED_NOT;
-
-    PyGILState_Release(locked);
-    return how;
+    return dispatch_handler_has(op, arg, dispatch_records_name) ? CR_HANDLED_PARTS
+           : dispatch_handler_has(op, arg, dispatch_whole_name) ? CR_HANDLED_WHOLE
+                                                                : CR_HANDLED_NOT;
 }
 
 static bool dispatch_makes_recorded(const cr_op *op, const cr_value *arg)
