@@ -123,7 +123,7 @@ static double expected(cr_reduce_op op, cr_dtype t, int size, int64_t i)
     if (op == CR_REDUCE_PREMUL_SUM)
         sum *= 0.5;
     if (op == CR_REDUCE_AVG)
-        sum /= size;
+        sum = cr_dtype_is_inexact(t) ? sum / size : (double)((int64_t)sum / size);
     if (t == CR_BOOL)
         return op == CR_REDUCE_BXOR ? size % 2 : 1;
     return sum;
@@ -164,8 +164,7 @@ static void reduce_everything(cr_comm *g)
     for (int t = 0; t < CR_DTYPE_COUNT; t++)
         for (int op = 0; op < CR_REDUCE_COUNT; op++)
             for (size_t k = 0; k < CR_LEN(counts); k++)
-                if (!cr_reduce_check((cr_reduce_op)op, (cr_dtype)t) && t != CR_E8M0FNU &&
-                    (op != CR_REDUCE_AVG || cr_dtype_is_inexact((cr_dtype)t)))
+                if (!cr_reduce_check((cr_reduce_op)op, (cr_dtype)t) && t != CR_E8M0FNU)
                     reduce_all(g, (cr_dtype)t, (cr_reduce_op)op, counts[k]);
     reduce_all(g, CR_F32, CR_REDUCE_SUM, 0);
 }
@@ -180,7 +179,8 @@ static void reduce_every_size(cr_comm *g)
         cr_reduce_op op;
     } how[] = {{CR_F32, CR_REDUCE_SUM},        {CR_F32, CR_REDUCE_AVG},
                {CR_F32, CR_REDUCE_PREMUL_SUM}, {CR_F64, CR_REDUCE_MAX},
-               {CR_BF16, CR_REDUCE_AVG},       {CR_U8, CR_REDUCE_BAND}};
+               {CR_BF16, CR_REDUCE_AVG},       {CR_U8, CR_REDUCE_BAND},
+               {CR_I64, CR_REDUCE_AVG}};
 
     for (size_t i = 0; i < CR_LEN(how); i++)
         for (size_t k = 0; k < CR_LEN(counts); k++)
@@ -679,6 +679,20 @@ TEST(a_rank_that_never_comes_is_named)
     FAILS(CR_COMM, cr_comm_new(&g, &how));
     EQ(g, NULL);
     cr_store_drop(s);
+}
+
+TEST(averages_of_many_ranks_are_truncated)
+{
+    int8_t a[] = {100, -100, 3};
+    uint8_t b[] = {255, 1, 0};
+    int64_t c[] = {-513, 513, INT64_MIN};
+
+    cr_reduce_average(CR_I8, a, 3, 256);
+    cr_reduce_average(CR_U8, b, 3, 256);
+    cr_reduce_average(CR_I64, c, 3, 256);
+    for (int i = 0; i < 3; i++)
+        CHECK(!a[i] && !b[i]);
+    CHECK(c[0] == -2 && c[1] == 2 && c[2] == INT64_MIN / 256);
 }
 
 TEST(a_fake_group_has_any_size)

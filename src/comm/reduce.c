@@ -210,7 +210,25 @@ void cr_reduce_scale(cr_dtype dtype, void *at, int64_t n, double factor)
         scale_half(real, at, n, factor);
 }
 
+/* In `wide`, which holds the number of ranks. */
+#define DIVIDE(T, wide)                                                                        \
+    do {                                                                                       \
+        T *x = at;                                                                             \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            x[i] = (T)(x[i] / (wide)ranks);                                                    \
+    } while (0)
+
 void cr_reduce_average(cr_dtype dtype, void *at, int64_t n, int ranks)
 {
-    cr_reduce_scale(dtype, at, n, 1.0 / ranks);
+    switch (dtype) {
+    case CR_U8: DIVIDE(uint8_t, uint64_t); return;
+    case CR_I8: DIVIDE(int8_t, int64_t); return;
+    case CR_I16: DIVIDE(int16_t, int64_t); return;
+    case CR_I32: DIVIDE(int32_t, int64_t); return;
+    case CR_I64: DIVIDE(int64_t, int64_t); return;
+    case CR_U16: DIVIDE(uint16_t, uint64_t); return;
+    case CR_U32: DIVIDE(uint32_t, uint64_t); return;
+    case CR_U64: DIVIDE(uint64_t, uint64_t); return;
+    default: cr_reduce_scale(dtype, at, n, 1.0 / ranks); return;
+    }
 }

@@ -20,7 +20,8 @@ void cr_reduce(cr_reduce_op op, cr_dtype dtype, void *out, const void *a, const 
                int64_t n);
 /* Multiplies n elements of a floating or complex dtype by a number. */
 void cr_reduce_scale(cr_dtype dtype, void *at, int64_t n, double factor);
-/* Divides n sums of AVG by the number of ranks. */
+/* Divides n sums of AVG by the number of ranks; quotients of integers lose their fraction, as
+ * NCCL's do. */
 void cr_reduce_average(cr_dtype dtype, void *at, int64_t n, int ranks);
 
 #endif
