@@ -270,7 +270,8 @@ cr_status cr_undo_keep(cr_undo **out, const cr_undo_plan *p, cr_tensor *const *i
     return st;
 }
 
-/* Whether what is kept has its place, and only the run can have written it. */
+/* Whether each storage has the block it had before the run, and only the run can have written
+ * it. */
 static bool may_return(const cr_undo *u, const cr_undo_plan *p)
 {
     for (size_t i = 0; i < u->count; i++) {

@@ -404,7 +404,7 @@ typedef struct {
     cr_sgraph *g;
     struct {
         size_t len, cap;
-        cr_svalue **at; /* by the id of a value: the result that stands for it, or NULL */
+        cr_svalue **at; /* by the id of a value: the result that replaces it, or NULL */
     } result;
 } with_results;
 

@@ -111,7 +111,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         made = self.__dict__
         made["_c"] = object
         made["_plain"] = set()
-        made.pop("training", None)  # a frozen program has none; what is set later is Python's own
+        made.pop("training", None)  # a frozen program has no such attribute; Python keeps the one that is set later
         made["_trains"] = False
         made["_constant_values"] = object.constants()
         inner = []

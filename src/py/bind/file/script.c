@@ -1211,7 +1211,7 @@ static const cr_stype *script_type_behind(PyObject *x)
 
 static PyObject *script_cast_text(const cr_stype *want, PyObject *x);
 
-/* torch's text where an attribute is set to what is no value of its type. */
+/* torch's text for an attribute that is set to a value of another type. */
 static void script_put_cast(cr_text *out, const char *name, const cr_stype *type, PyObject *x)
 {
     PyObject *why = type->kind == CR_STYPE_NONE
