@@ -64,9 +64,11 @@ typedef struct {
 
 typedef struct cr_engine {
     const char *name;
-    bool by_slices;   /* a wait may end before the transfer and be repeated */
-    bool alone;       /* there are no other processes */
-    uint8_t tag_bits; /* that a message of channel 1 has for its tag; 0: all */
+    bool by_slices;    /* a wait may end before the transfer and be repeated */
+    bool alone;        /* there are no other processes */
+    bool no_quotients; /* AVG of integers is refused, in torch's words; else quotients lose
+                        * their fraction */
+    uint8_t tag_bits;  /* that a message of channel 1 has for its tag; 0: all */
     /* Opens a link.  *rank and *size are set where they were not known. */
     cr_status (*open)(void **link, const cr_link_how *how, int *rank, int *size);
     /* Ends all transfers of the link, from any thread: they fail at this rank and at its peers.

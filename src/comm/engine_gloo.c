@@ -129,6 +129,7 @@ static void gloo_drop(void *link, void *transfer)
 cr_engine_library cr_gloo_engine = {
     .engine = {.name = "gloo",
                .tag_bits = 28,
+               .no_quotients = true,
                .open = gloo_link_open,
                .shut = gloo_link_shut,
                .close = gloo_link_close,

@@ -732,6 +732,15 @@ static cr_status check_tag(const cr_comm *g, const cr_call_args *a)
                    (1ULL << (e->tag_bits - DTYPE_BITS)) - 1);
 }
 
+static cr_status check_reduction(const cr_comm *g, const cr_call_args *a)
+{
+    if (g->engine->no_quotients && a->op == CR_REDUCE_AVG && !cr_dtype_is_inexact(a->dtype))
+        return cr_fail(CR_RUNTIME,
+                       "result type Float can't be cast to the desired output type %s",
+                       cr_dtype_infos[a->dtype].legacy);
+    return cr_reduce_check(a->op, a->dtype);
+}
+
 static cr_status check_call(const cr_comm *g, const cr_call_args *a)
 {
     bool reduces = a->kind == CR_CALL_ALL_REDUCE || a->kind == CR_CALL_REDUCE ||
@@ -749,7 +758,7 @@ static cr_status check_call(const cr_comm *g, const cr_call_args *a)
     if (a->device.kind != CR_CPU && a->device.kind != g->engine->device)
         return cr_fail(CR_RUNTIME, "No backend type associated with device type %s",
                        cr_device_kind_name(a->device.kind));
-    return reduces ? cr_reduce_check(a->op, a->dtype) : CR_OK;
+    return reduces ? check_reduction(g, a) : CR_OK;
 }
 
 /* Takes numbers for the calls; the lock is held. */

@@ -138,6 +138,12 @@ static bool equal(cr_dtype t, double a, double b)
                                              : 1e-6 * b);
 }
 
+/* Gloo refuses the average of integers, and leaves them as they are. */
+static bool refuses(cr_comm *g, cr_dtype t, cr_reduce_op op)
+{
+    return op == CR_REDUCE_AVG && !cr_dtype_is_inexact(t) && !strcmp(cr_comm_engine(g), "gloo");
+}
+
 static void reduce_all(cr_comm *g, cr_dtype t, cr_reduce_op op, int64_t n)
 {
     void *at = calloc((size_t)n + 1, cr_dtype_size(t));
@@ -147,9 +153,11 @@ static void reduce_all(cr_comm *g, cr_dtype t, cr_reduce_op op, int64_t n)
     int size = cr_comm_size(g), wrong = 0;
 
     fill(t, at, n, cr_comm_rank(g));
-    MUST(!cr_comm_run(g, &call, "here.py:1"));
+    cr_status st = cr_comm_run(g, &call, "here.py:1");
+    MUST(refuses(g, t, op) ? st == CR_RUNTIME : st == CR_OK);
     for (int64_t i = 0; i < n; i++)
-        wrong += !equal(t, value(t, at, i), expected(op, t, size, i));
+        wrong += !equal(t, value(t, at, i),
+                        st ? element(cr_comm_rank(g), i) : expected(op, t, size, i));
     if (wrong)
         fprintf(stderr, "%d wrong of %lld: %s %s\n", wrong, (long long)n, cr_dtype_name(t),
                 cr_reduce_name(op));

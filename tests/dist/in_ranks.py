@@ -43,15 +43,50 @@ def reductions(rank, size):
     x = torch.full((3,), float(rank))
     dist.all_reduce(x, R.AVG)
     assert x.tolist() == [sum(range(size)) / size] * 3
-    x = torch.tensor([rank - 5, rank])
-    dist.all_reduce(x, R.AVG)  # quotients of integers lose their fraction
-    assert x.tolist() == [int((sum(range(size)) - 5 * size) / size), int(sum(range(size)) / size)]
+    averages_of_integers(rank, size)
     x = torch.ones(3)
     dist.all_reduce(x, dist._make_nccl_premul_sum(0.25))
     assert x.tolist() == [size * 0.25] * 3
     x = torch.full((4, 3), float(rank)).t()  # not contiguous
     dist.all_reduce(x)
     assert x.shape == (3, 4) and x.sum() == 12 * sum(range(size))
+
+
+def averages_of_integers(rank, size):
+    """Gloo refuses them in every call that reduces, as in torch, and leaves the tensors as they were; the quotients of other
+    engines lose their fraction."""
+    R, world, ops = dist.ReduceOp, dist.group.WORLD, torch.ops._c10d_functional
+    together, scattered = dist.AllreduceCoalescedOptions(), dist.ReduceScatterOptions()
+    together.reduceOp = scattered.reduceOp = R.AVG
+    words = {torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.int32: "Int", torch.int64: "Long",
+             torch.uint16: "UInt16", torch.uint32: "UInt32", torch.uint64: "UInt64", torch.bool: "Bool"}
+
+    def managed(x):
+        with dist._coalescing_manager():
+            dist.all_reduce(x, R.AVG)
+
+    calls = [  # of x and of parts, which are like the x of every rank; each returns the average where x is not it
+        lambda x, parts: dist.all_reduce(x, R.AVG),
+        lambda x, parts: dist.reduce(x, 0, R.AVG),
+        lambda x, parts: dist.reduce_scatter_tensor(x, torch.cat(parts), R.AVG),
+        lambda x, parts: dist.reduce_scatter(x, parts, R.AVG),
+        lambda x, parts: world.allreduce_coalesced([x], together).wait() and None,
+        lambda x, parts: world.reduce_scatter_tensor_coalesced([x], [torch.cat(parts)], scattered).wait() and None,
+        lambda x, parts: managed(x),
+        lambda x, parts: ops.wait_tensor(ops.all_reduce(x, "avg", world.group_name)),
+        lambda x, parts: ops.wait_tensor(ops.all_reduce_(x, "avg", world.group_name)),
+        lambda x, parts: ops.wait_tensor(ops.reduce_scatter_tensor(torch.cat(parts), "avg", size, world.group_name))]
+    for dtype, word in words.items():
+        for i, call in enumerate(calls):
+            x = torch.tensor([rank * 2 + 1, 3]).to(dtype)
+            parts, before = [x.clone() for _ in range(size)], x.clone()
+            if dist.get_backend() == "gloo":
+                expect(lambda: call(x, parts), f"result type Float can't be cast to the desired output type {word}")
+                assert torch.equal(x, before), (dtype, i)
+            elif dtype != torch.bool:
+                result = call(x, parts)
+                reduced = before.tolist() if i == 1 and rank else [size, 3]  # by dist.reduce at the root alone
+                assert (x if result is None else result).tolist() == reduced, (dtype, i)
 
 
 def movements(rank, size):
