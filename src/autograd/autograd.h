@@ -160,6 +160,11 @@ cr_tensor *cr_node_variable(const cr_node *n);
 CR_MUST cr_status cr_node_zeros(cr_tensor **out, const cr_node *n, uint32_t i);
 /* During apply: true when the running backward needs the gradient of edge `i`. */
 bool cr_edge_wanted(const cr_node *n, uint32_t i);
+/* During apply: gives the gradient of edge `i` to a leaf before apply returns, and runs the
+ * leaf's hooks, so that calls between ranks begin.  It does so only where the leaf waits for
+ * this gradient alone, has no .grad, and each hook of it is `early`; then *grad is NULL
+ * afterwards and apply leaves the edge's gradient out.  Else nothing happens. */
+CR_MUST cr_status cr_backward_give_early(const cr_node *n, uint32_t i, cr_tensor **grad);
 /* Saved value `i` of an operator's node, for `_saved_NAME`.  *name is NULL after the last.  A
  * tensor in *out is owned.  Fails with CR_RUNTIME when the values were released. */
 CR_MUST cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i);
@@ -228,6 +233,10 @@ typedef struct {
     /* called once, when the hook is removed or its node is freed; may be NULL */
     void (*drop)(void *context);
     bool python; /* fn and drop need the Python lock */
+    /* Of an accumulate hook: true while `fn` changes neither the leaf nor its gradient and
+     * runs no code of the program, so that it may run while the node that made the gradient
+     * still computes; NULL: never. */
+    bool (*early)(const void *context);
 } cr_hook_call;
 
 /* *out is the handle for removal, owned.  `out` may be NULL when the hook is never removed. */

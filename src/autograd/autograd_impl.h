@@ -225,6 +225,8 @@ CR_MUST cr_status cr_record_start(void);
 CR_MUST cr_status cr_run_tensor_hooks(cr_node *n, cr_tensor **grads);
 CR_MUST cr_status cr_run_before(cr_node *n, cr_tensor **grads);
 CR_MUST cr_status cr_run_after(cr_node *n, cr_tensor **out, cr_tensor *const *given);
+/* True for a node that has hooks, all of which are `early` now. */
+bool cr_hooks_are_early(const cr_node *n);
 CR_MUST cr_status cr_run_accumulated(cr_node *n, cr_tensor *leaf);
 void cr_hooks_drop(cr_hook *list);
 static inline void cr_lock(bool python)

@@ -31,7 +31,7 @@ bool cr_anomaly_checks_nan(void)
 
 /* The node that is being applied, for cr_edge_wanted. */
 typedef struct {
-    const cr_task *task;
+    cr_task *task;
     const cr_node *node;
 } applying;
 static CR_THREAD applying current;
@@ -78,7 +78,7 @@ static void engine_report(cr_node *n)
 }
 
 /* --- one node --- */
-static cr_status call_kind(const cr_task *t, cr_node *n, cr_tensor *const *in, cr_tensor **out)
+static cr_status call_kind(cr_task *t, cr_node *n, cr_tensor *const *in, cr_tensor **out)
 {
     applying was = current;
     bool python = n->kind->python;
@@ -115,7 +115,7 @@ static cr_status bring_all(const cr_task *t, cr_node *n, cr_tensor **out)
     return CR_OK;
 }
 
-static cr_status engine_apply(const cr_task *t, cr_node *n, cr_tensor **in, cr_tensor **out)
+static cr_status engine_apply(cr_task *t, cr_node *n, cr_tensor **in, cr_tensor **out)
 {
     CR_TRY(cr_run_before(n, in));
     CR_TRY(call_kind(t, n, in, out));
@@ -243,6 +243,38 @@ static cr_status run_item(cr_task *t, uint32_t i)
     engine_drop_tensors(in, results);
     if (in != &item.one)
         cr_free(in);
+    return st;
+}
+
+/* --- gradients before the end of their node --- */
+static bool takes_early(const cr_task *t, const cr_node *n, uint32_t i, const cr_tensor *grad)
+{
+    const cr_node *to = n->edges[i].node;
+    const cr_task_item *item = to ? cr_task_find(t, to) : NULL;
+    cr_tensor *leaf = item ? cr_node_variable(to) : NULL;
+    cr_target target;
+
+    return leaf && item->needed && item->capture < 0 && item->dependencies == 1 && !item->one &&
+           !item->many && !cr_grad_of(leaf) && cr_hooks_are_early(to) &&
+           !(n->extra && n->extra->after) && !t->call->create_graph &&
+           !cr_anomaly_checks_nan() && cr_target_of(&target, &n->edges[i]) &&
+           grad->dtype == target.dtype && cr_has_sizes(grad, target.ndim, target.size);
+}
+
+cr_status cr_backward_give_early(const cr_node *n, uint32_t i, cr_tensor **grad)
+{
+    cr_task *t = current.node == n ? current.task : NULL;
+    applying was = current;
+
+    if (!t || !*grad || !takes_early(t, n, i, *grad))
+        return CR_OK;
+    cr_task_item *item = cr_task_find(t, n->edges[i].node);
+    cr_tensor *g = *grad;
+    *grad = NULL;
+    CR_TRY(cr_task_give(item, n->edges[i].input, g));
+    item->dependencies = UINT32_MAX; /* the end of n's apply must not run it again */
+    cr_status st = run_item(t, (uint32_t)(item - t->items.at));
+    current = was;
     return st;
 }
 

@@ -113,6 +113,18 @@ bool cr_leaf_has_hooks(const cr_tensor *t)
                  hooks_live(e->accumulated));
 }
 
+bool cr_hooks_are_early(const cr_node *n)
+{
+    const struct cr_node_extra *e = n->extra;
+
+    if (!e || e->tensor_hooks || e->before || e->after || e->retains || !e->accumulated)
+        return false;
+    for (const cr_hook *h = e->accumulated; h; h = h->next)
+        if (h->call.fn && (!h->call.early || !h->call.early(h->call.context)))
+            return false;
+    return true;
+}
+
 void *cr_hook_find(const cr_node *n, bool after, cr_grad_hook fn)
 {
     cr_hook *h = !n->extra ? NULL : after ? n->extra->after : n->extra->before;

@@ -773,16 +773,6 @@ static cr_status run_program(cr_program *p, cr_tensor *const *input, const cr_sc
     return st;
 }
 
-static cr_status consume(cr_program *p, cr_tensor **input, cr_tensor **output)
-{
-    uint32_t was = cr_thread.exclude;
-
-    cr_thread.exclude = was | CR_STAGE_BIT(AUTOCAST);
-    cr_status st = cr_program_consume(p, input, output);
-    cr_thread.exclude = was;
-    return st;
-}
-
 /* --- the node of the tape --- */
 
 typedef struct {
@@ -849,6 +839,23 @@ static void node_release(cr_node *node)
     n->released = true;
 }
 
+/* The gradient of the k-th input that wants one is that of edge k. */
+static cr_status give_early(void *node, uint32_t k, cr_tensor **gradient)
+{
+    return cr_backward_give_early(node, k, gradient);
+}
+
+static cr_status consume(call_node *n, cr_program *p, cr_tensor **input, cr_tensor **output)
+{
+    uint32_t was = cr_thread.exclude;
+    cr_program_taker taker = {give_early, &n->node};
+
+    cr_thread.exclude = was | CR_STAGE_BIT(AUTOCAST);
+    cr_status st = cr_program_consume(p, input, output, &taker);
+    cr_thread.exclude = was;
+    return st;
+}
+
 static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor **room,
                               cr_tensor **grads_out)
 {
@@ -862,7 +869,7 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
     CR_TRY(load_cotangents(n, grads, room + n->saved_count, reached, &p));
     if (!cr_backward_retains())
         node_release(&n->node); /* the run drops saved tensors after their last reader */
-    CR_TRY(consume(p, room, out));
+    CR_TRY(consume(n, p, room, out));
     for (int i = 0; i < c->inputs; i++)
         if (c->wants[i])
             grads_out[edge++] = out[k++];

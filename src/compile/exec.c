@@ -15,10 +15,14 @@ typedef struct {
     cr_tensor **slot;
     cr_value *lists;
     cr_tensor **operands;
-    const cr_scalar *number; /* values of the graph's symbols */
-    cr_tensor **own;         /* inputs that the run may drop, or NULL */
-    uint32_t tracking;       /* stages excluded in calls that autograd has to see */
-    bool direct;             /* other calls go straight to their kernels (no autocast) */
+    const cr_scalar *number;       /* values of the graph's symbols */
+    cr_tensor **own;               /* inputs that the run may drop, or NULL */
+    const cr_program_taker *taker; /* or NULL */
+    uint32_t exclude;              /* the caller's */
+    bool no_grad;
+    cr_memory_mode mode;
+    uint32_t tracking; /* stages excluded in calls that autograd has to see */
+    bool direct;       /* other calls go straight to their kernels (no autocast) */
 } machine;
 
 /* --- inputs --- */
@@ -259,6 +263,27 @@ static cr_status run_step_profiled(const machine *m, const cr_step *s, size_t *n
     return st;
 }
 
+/* Offers outputs of a step to the taker, in the caller's state. */
+static cr_status offer(const machine *m, const cr_step *s)
+{
+    uint32_t was = cr_thread.exclude;
+    bool no_grad = cr_thread.no_grad;
+    cr_memory_mode mode = cr_cpu_memory_set_mode(m->mode);
+    cr_status st = CR_OK;
+
+    cr_thread.exclude = m->exclude;
+    cr_thread.no_grad = m->no_grad;
+    for (uint32_t k = 0; k < s->earlies && !st; k++) {
+        cr_tensor **t = &m->slot[m->p->output[s->early[k]]];
+        if (*t)
+            st = m->taker->give(m->taker->context, s->early[k], t);
+    }
+    cr_thread.exclude = was;
+    cr_thread.no_grad = no_grad;
+    cr_cpu_memory_set_mode(mode);
+    return st;
+}
+
 static cr_status run_steps(machine *m)
 {
     const cr_step *steps = m->p->steps.at;
@@ -277,6 +302,8 @@ static cr_status run_steps(machine *m)
             cr_drop(m->own[s->given[k]]);
             m->own[s->given[k]] = NULL;
         }
+        if (m->taker && s->earlies)
+            CR_TRY(offer(m, s));
     }
     return CR_OK;
 }
@@ -301,11 +328,12 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
 {
     uint32_t was = cr_thread.exclude;
     bool no_grad = cr_thread.no_grad;
-    cr_memory_mode mode;
     cr_status st;
 
     CR_TRY(take_inputs(m, input));
-    mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
+    m->exclude = was;
+    m->no_grad = no_grad;
+    m->mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
     m->direct = !(cr_thread.include & ~was & CR_STAGE_BIT(AUTOCAST));
     m->tracking = was | CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(DEFER);
     cr_thread.exclude =
@@ -314,7 +342,7 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
     st = run_steps(m);
     cr_thread.exclude = was;
     cr_thread.no_grad = no_grad;
-    cr_cpu_memory_set_mode(mode);
+    cr_cpu_memory_set_mode(m->mode);
     if (!st) {
         give_outputs(m, output);
         return CR_OK;
@@ -377,7 +405,8 @@ cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar
     return run_with(p, (machine){.number = number}, input, output);
 }
 
-cr_status cr_program_consume(cr_program *p, cr_tensor **input, cr_tensor **output)
+cr_status cr_program_consume(cr_program *p, cr_tensor **input, cr_tensor **output,
+                             const cr_program_taker *taker)
 {
-    return run_with(p, (machine){.own = input}, input, output);
+    return run_with(p, (machine){.own = input, .taker = taker}, input, output);
 }

@@ -354,6 +354,36 @@ static void give_output_slots(planner *x)
     }
 }
 
+/* Lists outputs at the last steps that make or read them, where steps run once, in order, and
+ * write nothing. */
+static void list_early(planner *x)
+{
+    cr_program_steps *p = x->p;
+    int64_t *at = CR_NEW_N(x->s, int64_t, p->slots);
+    uint32_t *uses = CR_NEW_N(x->s, uint32_t, p->slots);
+
+    for (size_t i = 0; i < p->steps.len; i++) {
+        const cr_step *s = &p->steps.at[i];
+        if (s->kind == CR_STEP_CHOOSE || s->kind == CR_STEP_JUMP || p->writes)
+            return;
+        for (uint32_t k = 0; k < s->reads; k++)
+            at[s->read[k]] = (int64_t)i;
+        for (uint32_t k = 0; k < s->results; k++)
+            if (s->result[k] != CR_NO_SLOT)
+                at[s->result[k]] = (int64_t)i;
+    }
+    for (uint32_t i = 0; i < p->outputs; i++)
+        if (p->output[i] != CR_NO_SLOT)
+            uses[p->output[i]]++;
+    for (uint32_t i = 0; i < p->outputs; i++) {
+        if (!p->output_moves[i] || uses[p->output[i]] > 1)
+            continue;
+        cr_step *s = &p->steps.at[at[p->output[i]]];
+        s->early = s->early ? s->early : CR_NEW_N(x->s, uint32_t, p->outputs);
+        s->early[s->earlies++] = i;
+    }
+}
+
 /* --- the peak --- */
 
 /* Counts both branches of a choice as if both ran. */
@@ -395,5 +425,6 @@ void cr_program_lives(cr_program_steps *p)
     list_deaths(&x);
     give_slots(&x);
     give_output_slots(&x);
+    list_early(&x);
     find_peak(&x);
 }

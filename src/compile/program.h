@@ -47,10 +47,19 @@ size_t cr_program_bytes(const cr_program *p);
 CR_MUST cr_status cr_program_run(cr_program *p, cr_tensor *const *input,
                                  const cr_scalar *number, cr_tensor **output);
 
+/* Takes outputs while a run goes on: output k, which no later step reads, comes to `give` in
+ * the state of the thread that the caller of the run had.  `give` may take the reference and
+ * set it to NULL; then output[k] is NULL after the run. */
+typedef struct {
+    cr_status (*give)(void *context, uint32_t k, cr_tensor **t);
+    void *context;
+} cr_program_taker;
+
 /* Like cr_program_run, for a graph without numbers, but the run takes the references of inputs:
  * it drops each after its last reader and sets it to NULL.  Inputs that are not NULL afterwards
- * still belong to the caller. */
-CR_MUST cr_status cr_program_consume(cr_program *p, cr_tensor **input, cr_tensor **output);
+ * still belong to the caller.  `taker` may be NULL. */
+CR_MUST cr_status cr_program_consume(cr_program *p, cr_tensor **input, cr_tensor **output,
+                                     const cr_program_taker *taker);
 
 int cr_program_inputs(const cr_program *p);
 /* The type that input i must have. */

@@ -86,6 +86,7 @@ typedef struct cr_step {
     uint32_t *release;               /* slots whose tensors are dropped after the step */
     uint32_t *given, given_releases; /* inputs with their last reader here: dropped if the run
                                       * owns them */
+    uint32_t *early, earlies; /* outputs that no later step reads, if nothing is written */
     /* for planning and printing */
     const cr_gnode *node;
     cr_gvalue **read_value; /* arguments, with repetitions */

@@ -430,6 +430,14 @@ static cr_status member_hook(void *context, cr_tensor **grads, int n, cr_tensor 
     return member_ready(m);
 }
 
+/* A program's hook may step the parameters of a bucket. */
+static bool member_is_early(const void *context)
+{
+    const cr_reducer *r = ((const member *)context)->r;
+
+    return r->sync && r->armed && !r->hook.start;
+}
+
 /* --- the end of backward --- */
 static cr_status give_back(cr_reducer *r, member *m)
 {
@@ -734,7 +742,7 @@ cr_status cr_reducer_after_forward(cr_reducer *r, cr_tensor *const *outputs, int
 static cr_status member_init(cr_reducer *r, int i, cr_tensor *t, bool sparse)
 {
     member *m = &r->at[i];
-    cr_hook_call call = {.fn = member_hook, .context = m};
+    cr_hook_call call = {.fn = member_hook, .context = m, .early = member_is_early};
 
     if (t->layout != CR_LAYOUT_STRIDED || t->device.kind != cr_comm_device(r->comm) ||
         !cr_has_bytes(t->device) || cr_is_lazy(t))

@@ -80,6 +80,54 @@ def compiled_step(size, rank, alone):
     near(losses, alone)
 
 
+def compiled_backward_overlaps(rank, size):
+    """Buckets start while a compiled backward computes, with the bits of the uncompiled one; a program's hook waits for its end."""
+    seen = []
+    group = dist.distributed_c10d._get_default_group()
+
+    @torch.library.custom_op("ddp_overlap::count", mutates_args=())
+    def count(x: torch.Tensor) -> torch.Tensor:
+        seen.append(group._get_sequence_number_for_group())
+        return x.clone()
+
+    @torch.library.custom_op("ddp_overlap::mark", mutates_args=())
+    def mark(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+    count.register_fake(torch.empty_like)
+    mark.register_fake(torch.empty_like)
+    mark.register_autograd(lambda ctx, g: count(g))
+
+    class Marked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.rest = nn.Linear(10, 40), nn.Sequential(nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 3))
+
+        def forward(self, x):
+            return self.rest(mark(self.first(x)))
+
+    def losses(how, compiled, prepare):
+        torch.manual_seed(1)
+        model = DDP(Marked(), bucket_cap_mb=0.001, **how)
+        prepare(model)
+        found, starts = train(torch.compile(model) if compiled else model, None, size, rank, 6), list(seen)
+        seen.clear()
+        assert -1 not in starts or starts[-2:] == [starts[-2], -1], starts
+        return found, starts[-1], [p.grad.clone() for p in model.parameters()]
+
+    def stepped(model):  # code of the program sees the gradient of a parameter when the whole pass has computed it
+        model.module.rest[1].weight.register_post_accumulate_grad_hook(lambda p: seen.append(-1))
+    for how in ({}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}, {"static_graph": True}):
+        before = group._get_sequence_number_for_group()
+        (want, _, grads), middle = losses(how, False, lambda model: None), group._get_sequence_number_for_group()
+        got, last, same = losses(how, True, lambda model: None)
+        end = group._get_sequence_number_for_group()
+        assert got == want and all(map(torch.equal, same, grads)), how
+        # of three buckets and the mean of the losses, the first bucket has started when backward comes to the mark; the buckets of
+        # a static graph have another order
+        assert middle - before == end - middle and (end - last == 3 or "static_graph" in how), (how, before, middle, last, end)
+    assert losses({}, True, stepped)[0] == want
+
+
 def pieces_of_a_bucket(rank, size):
     """A bucket of many bytes is reduced by several calls, the first of which start before the last gradient is there."""
     from cresset.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook

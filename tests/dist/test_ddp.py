@@ -22,6 +22,10 @@ def test_losses_equal_those_of_one_process(size, backend):
     passes("equal_to_one_process", size, backend)
 
 
+def test_a_compiled_backward_overlaps_with_calls():
+    passes("compiled_backward_overlaps", 2, BACKENDS[0])
+
+
 def test_arguments_and_methods():
     passes("arguments_and_methods", 2, BACKENDS[0])
 

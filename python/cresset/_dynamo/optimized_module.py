@@ -11,11 +11,14 @@ class OptimizedModule(Module):
         super().__init__()
         self._modules["_orig_mod"] = mod
         object.__setattr__(self, "_how", how)
-        object.__setattr__(self, "_compiled_forward", how.function(mod))
-        object.__setattr__(self, "forward", self._compiled_forward)
+        around = getattr(type(mod), "_compile", None)  # of a class whose calls do more than a graph can hold
+        call, compiled = around(mod, how.function) if around is not None else (None, None)
+        compiled = how.function(mod) if compiled is None else compiled
+        object.__setattr__(self, "_compiled_forward", compiled)
+        object.__setattr__(self, "forward", compiled if call is None else call)
 
     def __call__(self, *args, **kwargs):
-        return self._compiled_forward(*args, **kwargs)
+        return self.forward(*args, **kwargs)
 
     def aot_compile(self, example_inputs):
         """Compiles the module for the arguments (args, kwargs); the result can be saved to a file."""

@@ -302,6 +302,22 @@ class DistributedDataParallel(Module):
         if self.will_sync_module_buffers() and self.process_group.size() > 1:
             self._broadcast(self._synced_buffers())
 
+    def _compile(self, compiled_of):
+        """Returns a function that calls this module with a compiled module inside, and the latter: the calls between ranks that precede
+        and follow forward are no part of a graph.  Twice None in mixed precision and with deterministic="ranks"."""
+        if self.mixed_precision is not None or self._batch is not None:
+            return None, None
+        inside = compiled_of(self.module)
+
+        def call(*inputs, **kwargs):
+            before, self._compiled = self._compiled, inside
+            try:
+                return self(*inputs, **kwargs)
+            finally:
+                self._compiled = before
+        return call, inside
+
+    _compiled = None
     _joining, _has_trained, _divide_by_all, _active_ranks, _synced = None, False, True, None, 0
 
     # --- mixed precision ---
@@ -322,7 +338,7 @@ class DistributedDataParallel(Module):
         parameters through the cast."""
         dtype = self.mixed_precision.param_dtype if self.mixed_precision is not None else None
         if dtype is None:
-            return self.module(*inputs, **kwargs)
+            return (self._compiled or self.module)(*inputs, **kwargs)
         lower = {name: p.to(dtype) for name, p in self.module.named_parameters() if p.is_floating_point()}
         return cresset.func.functional_call(self.module, lower, _cast(inputs, dtype), _cast(kwargs, dtype))
 

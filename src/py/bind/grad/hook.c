@@ -248,7 +248,7 @@ static cr_status after_one(PyObject *callable, cr_tensor **grads, int n,
     cr_hook_call cr_py_##kind##_hooks(PyObject *dict)                                          \
     {                                                                                          \
         cr_py_graph_objects++;                                                                 \
-        return (cr_hook_call){run_##kind, Py_NewRef(dict), drop_dict, true};                   \
+        return (cr_hook_call){run_##kind, Py_NewRef(dict), drop_dict, true, NULL};             \
     }
 
 static void drop_dict(void *dict)
