@@ -4,6 +4,7 @@ Calls of operators are seen by a function mode, calls of modules by hooks.  Each
 a frame: the values that it uses from outside become the parameters of its method, the values that
 are used outside its results.  The methods are written as TorchScript and compiled.
 """
+import contextlib
 import inspect
 import keyword
 import sys
@@ -21,6 +22,7 @@ from .. import _C
 from .._ops import OpOverload
 from . import _frontend, _recursive
 from ._loaded import recorders
+from ._trace_numbers import TracedInt, as_tensors
 
 _PYTHON_VALUE = ("Converting a tensor to a Python {} might cause the trace to be incorrect. We can't record the data flow "
                  "of Python values, so this value will be treated as a constant in the future. This means that the trace "
@@ -117,9 +119,8 @@ class Recorder(TorchFunctionMode):
         kind = type(x)
         if (kind, x) not in self.numbers:
             dtype = {bool: cresset.bool, int: cresset.int64, float: cresset.float64, complex: cresset.complex128}[kind]
-            self.quiet = True
-            self.numbers[kind, x] = cresset.full((), x, dtype=dtype)
-            self.quiet = False
+            with self.without_warnings():
+                self.numbers[kind, x] = cresset.full((), x, dtype=dtype)
         return [self.value(self.numbers[kind, x])]
 
     # --- calls ---
@@ -146,11 +147,8 @@ class Recorder(TorchFunctionMode):
         """The text of a tensor where a number of type `wanted` stands, and the number.  None: of the tensor's own type."""
         own = bool if tensor.dtype == cresset.bool else float if tensor.is_floating_point() else int
         kind = wanted or own
-        self.quiet = True
-        try:
+        with self.without_warnings():
             return [kind.__name__ + "(", self.value(tensor), ")"], kind(tensor.item())
-        finally:
-            self.quiet = False
 
     def argument(self, x, kinds):
         """The text of an argument of which a parameter has one of these types, and the value to call with."""
@@ -180,10 +178,15 @@ class Recorder(TorchFunctionMode):
         items, texts, values = index if isinstance(index, tuple) else (index,), [], []
         for item in items:
             if isinstance(item, slice):
-                bounds = [(None, None) if b is None else self.argument(b, ("int",)) for b in (item.start, item.stop, item.step)]
+                bounds = [(None, None) if b is None else self.argument(as_tensors(b, self), ("int",))
+                          for b in (item.start, item.stop, item.step)]
                 text = [*(bounds[0][0] or []), ":", *(bounds[1][0] or [])]
                 texts.append(text + ([":", *bounds[2][0]] if bounds[2][0] else []))
                 values.append(slice(*(value for _, value in bounds)))
+            elif isinstance(item, int) and not isinstance(item, bool):
+                text, value = self.argument(as_tensors(item, self), ("int",))
+                texts.append(text)
+                values.append(value)
             else:
                 texts.append(["..."] if item is Ellipsis else self.parts(item))
                 values.append(item)
@@ -203,12 +206,18 @@ class Recorder(TorchFunctionMode):
         """The text of an operator's call, and the arguments to call with."""
         schemas = _C._script_parameters(f"aten::{name}")
         texts, given, named = [], [], {}
+        kwargs, moved = {_schema_name(key, schemas): x for key, x in kwargs.items()}, _place_of_self(args, schemas)
+        args = [*args[1:moved + 1], args[0], *args[moved + 1:]] if moved else args
+        fitting = _of_tensors(args, schemas)
         for i, x in enumerate(_gathered(args, schemas)):
             text, value = self.argument(x, {p[i][1] for p in schemas if i < len(p)})
-            if i == 1 and not kwargs.keys() - {"out"} and name.rstrip("_") in _TAKE_TENSORS and type(x) in (bool, int, float, complex):
+            taken = i == 1 and not kwargs.keys() - {"out"} and name.rstrip("_") in _TAKE_TENSORS
+            if type(x) in (bool, int, float, complex) and (taken or {p[i][1] for p in fitting if i < len(p)} == {"Tensor"}):
                 text = self.number_constant(x)
             texts.append(text)
             given.append(value)
+        if moved:
+            given.insert(0, given.pop(moved))
         for key, x in kwargs.items():
             if key == "out" and not isinstance(x, cresset.Tensor):
                 named[key] = x  # write_several records it
@@ -261,32 +270,37 @@ class Recorder(TorchFunctionMode):
         if overrides._asks(func):
             with self:
                 return overrides._run_inside(func, args, kwargs)
-        if name == "tensor":
-            note(name)
-            return func(*args, **kwargs)
+        if name in ("tensor", "as_tensor"):
+            return self.copy_of(func, args, kwargs)
         if name in ("size", "numel", "nelement"):
             return self.sizes(func, name, args, kwargs, sys._getframe(1))
         return self.operator(func, name, args, kwargs)
 
-    # --- sizes: tensors, except where the package asks ---
+    # --- sizes: tensors, and for functions of this package numbers that know theirs ---
 
-    def size_of(self, x, text):
-        """A tensor that holds a number of the trace: the size of a dim, or the number of elements."""
+    def size_of(self, x, text, inside):
+        """The size of a dim, or the number of elements: a tensor, `inside` of the package a number."""
         made = cresset.full((), x, dtype=cresset.int64)
         self.frame.items.append(_Call(["ops.prim.NumToTensor(", *text, ")"], [self.bind(made, _Value(self.frame))]))
-        return made
+        return TracedInt.of(x, self, made) if inside else made
+
+    def computes(self, x):
+        """Whether a tensor is an input or a result: parameters and constants have one size."""
+        known = self.values.get(id(x))
+        return known is not None and known.frame is not None and self.frame.arguments is None
 
     def sizes(self, func, name, args, kwargs, caller):
-        answer = func(*args, **kwargs)
-        if _frontend.ours(caller.f_globals.get("__name__")) and caller.f_code.co_name != "size_in_traces":
+        answer, inside = func(*args, **kwargs), _frontend.ours(caller.f_globals.get("__name__"))
+        if inside and not self.computes(args[0]):
             return answer
         x = self.value(args[0])
         if name != "size":
-            return self.size_of(answer, ["ops.aten.numel(", x, ")"])
+            return self.size_of(answer, ["ops.aten.numel(", x, ")"], inside)
         if isinstance(answer, int):
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-            return self.size_of(answer, ["ops.aten.size(", x, ", ", *self.argument(dim, ("int",))[0], ")"])
-        made = [self.size_of(n, ["ops.aten.size(", x, f", {i})"]) for i, n in enumerate(answer)]
+            dim = self.argument(as_tensors(dim, self), ("int",))[0]
+            return self.size_of(answer, ["ops.aten.size(", x, ", ", *dim, ")"], inside)
+        made = [self.size_of(n, ["ops.aten.size(", x, f", {i})"], inside) for i, n in enumerate(answer)]
         return cresset.Size() + tuple(made)
 
     def property(self, func, x, caller):
@@ -303,6 +317,30 @@ class Recorder(TorchFunctionMode):
         return result
 
     # --- operators ---
+
+    def copy_of(self, func, args, kwargs):
+        """torch.tensor() and torch.as_tensor(): of a tensor, such as a size, a copy; a constant for other data."""
+        result, given = func(*args, **kwargs), as_tensors(args[0], self) if args else None
+        if isinstance(given, cresset.Tensor) and result is not given and self.computes(given):
+            to = [self.value(given), f', torch.device("{result.device}"), torch.{str(result.dtype).rpartition(".")[2]}']
+            self.record(["ops.aten.to(", *to, ")"] if func.__name__ == "as_tensor" else
+                        ["ops.aten.detach(ops.aten.to(ops.aten.detach(", to[0], ")", to[1], ", False, True))"], result)
+        return result
+
+    @contextlib.contextmanager
+    def without_warnings(self):
+        """Tensors become numbers without a warning."""
+        before, self.quiet = self.quiet, True
+        try:
+            yield
+        finally:
+            self.quiet = before
+
+    def whole_number(self, tensor):
+        """The number in a tensor, which the trace follows."""
+        with self.without_warnings():
+            value = int(tensor)
+        return TracedInt.of(value, self, tensor) if self.computes(tensor) else value
 
     def conversion(self, func, name, args, kwargs):
         """x.to(...), x.float(), x.cpu()."""
@@ -347,7 +385,7 @@ class Recorder(TorchFunctionMode):
             if (_flatten(result) or (writes and result is None)) and name != "requires_grad_":
                 raise RuntimeError(f"Tracer cannot record '{shown}': TorchScript has no such operator")
             return result
-        parts, args, kwargs = self.call_parts(name, args, kwargs)
+        parts, args, kwargs = self.call_parts(name, as_tensors(args, self), as_tensors(kwargs, self))
         if isinstance(kwargs.get("out"), (list, tuple)):
             return self.write_several(func, shown, parts, args, kwargs)
         result = func(*args, **kwargs)
@@ -432,7 +470,7 @@ class Recorder(TorchFunctionMode):
         self.record(_listed(f"{name}(", ")", texts), result, effect=True)
 
 
-_TAKE_TENSORS = {"add", "sub", "mul", "div"}  # calls of Python whose second argument is a tensor also where it is a number
+_TAKE_TENSORS = {"add", "sub", "mul", "div", "floor_divide"}  # calls of Python whose second argument is a tensor also where it is a number
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
 _VIEWS = {"data": "detach", "H": "matrix_H"}
@@ -482,6 +520,31 @@ def _listed(start, end, texts):
     for i, text in enumerate(texts):
         out += ([", "] if i else []) + text
     return out + [end]
+
+
+def _schema_name(given, schemas):
+    """The name that schemas have for a keyword, which may be Python's or NumPy's."""
+    names = {p[0] for params in schemas for p in params}
+    if given in names:
+        return given
+    name = _C._script_torch_name(given)
+    name = "self" if name == "input" and "self" in names else name
+    return name if name in names else given
+
+
+def _place_of_self(args, schemas):
+    """Where schemas have the tensor of a method that Python has first, x.polygamma(2); 0 where it is first there, too."""
+    firsts = [p[0] for p in schemas if p]
+    if len(args) < 2 or not isinstance(args[0], cresset.Tensor) or not firsts or any("Tensor" in p[1] for p in firsts):
+        return 0
+    at = next((i for i, p in enumerate(schemas[0]) if p[0] == "self"), 0)
+    return at if at < len(args) and not isinstance(args[at], cresset.Tensor) else 0
+
+
+def _of_tensors(args, schemas):
+    """The schemas that take tensors where the arguments are tensors."""
+    at = [i for i, x in enumerate(args) if isinstance(x, cresset.Tensor)]
+    return [p for p in schemas if all(i < len(p) and "Tensor" in p[i][1] for i in at)]
 
 
 def _gathered(args, schemas):

@@ -1,6 +1,7 @@
 """Pooling functions of torch.nn.functional."""
 import cresset
 from .._ops import ops
+from .._traced import one_call
 from .modules.utils import _list_with_default, _pair, _single, _triple
 
 
@@ -439,8 +440,9 @@ def _along(index, dim, dims):
     return index.reshape(shape)
 
 
-def _fractional_pool(input, kernel, output, samples, dims):
+def _fractional_pool(input, kernel, output, samples):
     """Returns the maxima of all windows and their positions in the planes of `input`."""
+    dims = len(kernel)
     batched = input.dim() == dims + 2
     x = input if batched else input.unsqueeze(0)
     n, c, sizes = x.size(0), x.size(1), x.shape[2:]
@@ -467,7 +469,7 @@ def _fractional(input, kernel_size, output_size, output_ratio, samples, dims):
         n = input.size(0) if input.dim() > dims + 1 else 1
         samples = cresset.rand(n, input.size(-dims - 1), dims, dtype=input.dtype, device=input.device)
     output = _fractional_sizes(input, kernel, output_size, output_ratio, dims)
-    return _fractional_pool(input, kernel, output, samples, dims)
+    return one_call(f"fractional_max_pool{dims}d", _fractional_pool, input, kernel, output, samples)
 
 
 def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None,

@@ -1,4 +1,5 @@
 """Resampling of images: interpolation and sampling at grid points."""
+import math
 import warnings
 
 import cresset
@@ -110,7 +111,7 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if output_size is None and (recompute_scale_factor or mode == "area"):
-        output_size = [int(n * s) for n, s in zip(input.size()[2:], scales)]
+        output_size = [math.floor(n * s) for n, s in zip(input.size()[2:], scales)]
         scales = None
     if antialias:
         return _antialiased(input, mode, output_size, align_corners, scales)

@@ -149,6 +149,8 @@ cr_storage *cr_py_storage_of(PyObject *x);
 /* While a function is traced: a use of a tensor that the trace cannot record ("bool", "len")
  * warns; -1 with an exception. */
 int cr_py_note_untraced(const char *use);
+/* Whether a thread records a trace. */
+bool cr_py_is_tracing(void);
 extern PyObject *cr_py_trace_call;
 PyObject *cr_py_set_trace_hooks(PyObject *module, PyObject *args);
 void cr_py_note_read(const cr_tensor *t, const char *by);
@@ -357,11 +359,16 @@ bool cr_py_overrides(PyTypeObject *type);
 PyObject *cr_py_override_call(PyObject *function, PyObject *const *overloaded, int count,
                               const cr_py_given *g);
 extern CR_THREAD int cr_py_override_off; /* > 0: subclasses are treated as plain tensors */
+/* torch's name of a parameter that has one of NumPy's names; NULL: `given` is not NumPy's. */
+const char *cr_py_torch_name(PyObject *given);
+
 /* > 0: a TorchFunctionMode is active and handles calls of `function`. */
 extern CR_THREAD int cr_py_mode_count;
 /* Whether the class of `mode` has the method; TypeError if not. */
 bool cr_py_has_handler(PyObject *mode, const char *method);
 PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g);
+/* The same for the function `name` of the module `m`; kwargs: NULL for none. */
+PyObject *cr_py_mode_answer(PyObject *m, const char *name, PyObject *args, PyObject *kwargs);
 /* True when a mode, or the class of the tensor `self`, handles calls of its methods. */
 static inline bool cr_py_asks(PyObject *self)
 {

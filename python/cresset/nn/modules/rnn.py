@@ -4,6 +4,7 @@ import warnings
 
 import cresset
 from ..._ops import ops
+from ..._traced import whole_number
 from .. import init
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
@@ -12,11 +13,6 @@ from .module import Module
 __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-
-
-def size_in_traces(x, dim):
-    """x.size(dim), which torch.jit.trace records as a value of each call."""
-    return x.size(dim)
 
 
 def _apply_permutation(tensor, permutation, dim=1):
@@ -177,7 +173,7 @@ class RNNBase(Module):
 
     def _state_size(self, input, batch_sizes, size):
         if batch_sizes is not None:
-            batch = int(batch_sizes[0])
+            batch = whole_number(batch_sizes[0])
         else:
             batch = input.size(0 if self.batch_first else 1)
         return self.num_layers * self._directions(), batch, size
@@ -230,7 +226,7 @@ class RNNBase(Module):
         return (self._zero_state(input, batch_sizes, self.proj_size or self.hidden_size),)
 
     def _zero_state(self, input, batch_sizes, size):
-        batch = size_in_traces(input, 0 if self.batch_first else 1) if batch_sizes is None else int(batch_sizes[0])
+        batch = input.size(0 if self.batch_first else 1) if batch_sizes is None else whole_number(batch_sizes[0])
         return cresset.zeros(self.num_layers * self._directions(), batch, size, dtype=input.dtype, device=input.device)
 
     def _weights(self):
@@ -456,7 +452,7 @@ class RNNCellBase(Module):
         if not batched:
             states = [s if s is None else s.unsqueeze(0) for s in states]
         if states[0] is None:
-            size = (size_in_traces(input, 0), self.hidden_size)
+            size = (input.size(0), self.hidden_size)
             states = [cresset.zeros(size, dtype=input.dtype, device=input.device)] * len(states)
         self._check_sizes(input, states)
         hx = states if len(states) == 2 else states[0]

@@ -4,6 +4,7 @@ from collections import namedtuple
 import cresset
 from ... import Tensor
 from ..._ops import ops
+from ..._traced import one_call
 
 __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence",
            "pad_packed_sequence", "pad_sequence", "unpad_sequence", "pack_sequence",
@@ -136,8 +137,9 @@ def _runs(sizes):
             start = i
 
 
-def _pack(input, lengths):
-    """(data, batch sizes) of a (length, batch, ...) tensor."""
+def _pack(input, lengths, batch_first):
+    """(data, batch sizes) of a padded batch, longest sequence first."""
+    input, lengths = input.transpose(0, 1) if batch_first else input, lengths.tolist()
     _check_lengths(lengths, input.size(1))
     sizes = [sum(n > t for n in lengths) for t in range(lengths[0])] if lengths else []
     parts = [input[start:start + steps, :size].flatten(0, 1)
@@ -159,12 +161,13 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         lengths, sorted_indices = cresset.sort(lengths, descending=True)
         sorted_indices = sorted_indices.to(input.device)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
-    data, sizes = _pack(input.transpose(0, 1) if batch_first else input, lengths.tolist())
+    data, sizes = one_call("_pack_padded_sequence", _pack, input, lengths, batch_first)
     return PackedSequence(data, sizes, sorted_indices, None)
 
 
-def _pad(data, sizes, padding_value, length):
-    """A (length, batch, ...) tensor and the lengths of a packed batch."""
+def _pad(data, batch_sizes, batch_first, padding_value, length):
+    """The padded batch of a packed one, longest sequence first, and the lengths."""
+    sizes = batch_sizes.tolist()
     shape = (length, sizes[0], *data.shape[1:])
     output = cresset.full(shape, padding_value, dtype=data.dtype, device=data.device)
     offset = 0
@@ -173,7 +176,7 @@ def _pad(data, sizes, padding_value, length):
         output[start:start + steps, :size] = part.unflatten(0, (steps, size))
         offset += steps * size
     lengths = [sum(size > row for size in sizes) for row in range(sizes[0])]
-    return output, cresset.tensor(lengths, dtype=cresset.int64)
+    return output.transpose(0, 1) if batch_first else output, cresset.tensor(lengths, dtype=cresset.int64)
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
@@ -186,9 +189,8 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
                 f"input, but got total_length={total_length} and max sequence length being "
                 f"{length}")
         length = total_length
-    output, lengths = _pad(sequence.data, sequence.batch_sizes.tolist(), padding_value, length)
-    if batch_first:
-        output = output.transpose(0, 1)
+    output, lengths = one_call("_pad_packed_sequence", _pad, sequence.data, sequence.batch_sizes, batch_first,
+                               float(padding_value), length)
     order = sequence.unsorted_indices
     if order is not None:
         return output.index_select(0 if batch_first else 1, order), lengths[order.cpu()]

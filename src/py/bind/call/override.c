@@ -167,6 +167,19 @@ PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g)
     return answer;
 }
 
+PyObject *cr_py_mode_answer(PyObject *m, const char *name, PyObject *args, PyObject *kwargs)
+{
+    PyObject *function = PyObject_GetAttrString(m, name), *types = PyTuple_New(0);
+    PyObject *given = kwargs ? Py_NewRef(kwargs) : PyDict_New(), *answer = NULL;
+
+    if (function && types && given)
+        answer = ask_mode(function, types, args, given);
+    Py_XDECREF(function);
+    Py_XDECREF(types);
+    Py_XDECREF(given);
+    return answer;
+}
+
 /* --- methods and properties of Tensor --- */
 
 /* Lets the mode, or else the class of the first argument, answer a call of `function`; takes

@@ -223,18 +223,27 @@ static bool same_name(PyObject *a, PyObject *b)
     return a == b || PyUnicode_Compare(a, b) == 0;
 }
 
+/* Names of torch's parameters, each before NumPy's names of it. */
+static const char *const numpy_names[][4] = {{"dim", "axis", NULL, NULL},
+                                             {"keepdim", "keepdims", NULL, NULL},
+                                             {"input", "x", "a", "x1"},
+                                             {"other", "x2", NULL, NULL}};
+
+const char *cr_py_torch_name(PyObject *given)
+{
+    for (size_t i = 0; i < CR_LEN(numpy_names); i++)
+        for (int k = 1; k < 4 && numpy_names[i][k]; k++)
+            if (!PyUnicode_CompareWithASCIIString(given, numpy_names[i][k]))
+                return numpy_names[i][0];
+    return NULL;
+}
+
 /* True when `given` is NumPy's name of torch's parameter. */
 static bool numpy_name(const char *torch, PyObject *given)
 {
-    static const char *const names[][4] = {{"dim", "axis", NULL, NULL},
-                                           {"keepdim", "keepdims", NULL, NULL},
-                                           {"input", "x", "a", "x1"},
-                                           {"other", "x2", NULL, NULL}};
-    for (size_t i = 0; i < CR_LEN(names); i++)
-        for (int k = 1; k < 4 && names[i][k] && !strcmp(names[i][0], torch); k++)
-            if (!PyUnicode_CompareWithASCIIString(given, names[i][k]))
-                return true;
-    return false;
+    const char *name = cr_py_torch_name(given);
+
+    return name && !strcmp(name, torch);
 }
 
 static int find_keyword(const cr_py_sig *s, PyObject *name)

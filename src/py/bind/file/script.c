@@ -2407,6 +2407,15 @@ static PyObject *script_parameters(PyObject *module, PyObject *arg)
     return list;
 }
 
+/* _script_torch_name("axis"): "dim"; a name that is not NumPy's stays */
+static PyObject *script_torch_name(PyObject *module, PyObject *given)
+{
+    const char *name = cr_py_torch_name(given);
+
+    (void)module;
+    return name ? PyUnicode_FromString(name) : Py_NewRef(given);
+}
+
 static PyObject *script_has_operator(PyObject *module, PyObject *arg)
 {
     const char *name = PyUnicode_AsUTF8(arg);
@@ -2884,6 +2893,7 @@ static PyMethodDef script_functions[] = {
     {"_script_params", script_params, METH_O, "Parameters of a function."},
     {"_script_result", script_result, METH_O, "The annotation of a function's result."},
     {"_script_parameters", script_parameters, METH_O, "Parameters of an operator's schemas."},
+    {"_script_torch_name", script_torch_name, METH_O, "torch's name of a parameter."},
     {"_script_has_operator", script_has_operator, METH_O, "Whether programs have an operator."},
     {"_script_add_class", script_add_class, METH_VARARGS, "Adds a class to the programs."},
     {"_script_add_attribute", script_add_attribute, METH_VARARGS, "Adds an attribute."},

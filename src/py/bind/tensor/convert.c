@@ -119,6 +119,8 @@ int cr_py_note_untraced(const char *use)
     return done ? 0 : -1;
 }
 
+bool cr_py_is_tracing(void) { return trace_note != NULL; }
+
 static void trace_set(PyObject **at, PyObject *hook)
 {
     PyObject *old = *at;

@@ -490,9 +490,10 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     int requires_grad = 0, pin = 0;
     cr_py_options o = {.dtype = CR_DTYPE_NONE};
 
+    if (CR_UNLIKELY(cr_py_mode_count))
+        return cr_py_mode_answer(m, "tensor", args, kwargs);
     if (cr_py_note_untraced("tensor") < 0)
         return NULL;
-    (void)m;
     if (PyTuple_GET_SIZE(args) > 1)
         return PyErr_Format(PyExc_TypeError,
                             "tensor() takes 1 positional argument but %zd were given",
@@ -560,7 +561,8 @@ static PyObject *as_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     PyObject *data, *dtype = NULL, *device = NULL;
     cr_py_options o = {.dtype = CR_DTYPE_NONE};
 
-    (void)m;
+    if (CR_UNLIKELY(cr_py_mode_count))
+        return cr_py_mode_answer(m, "as_tensor", args, kwargs);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", names, &data, &dtype,
                                      &device) ||
         read_options("as_tensor", dtype, device, &o) < 0 ||

@@ -29,6 +29,12 @@ static PyObject *from_tuple(PyObject *tuple)
     return self;
 }
 
+/* Whether an item is a size of a trace as users see it: a tensor without dims. */
+static bool size_of_trace(PyObject *item)
+{
+    return cr_py_is_tracing() && cr_py_is_tensor(item) && cr_py_tensor_of(item)->ndim == 0;
+}
+
 static PyObject *size_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *self = PyTuple_Type.tp_new(type, args, kwargs);
@@ -36,7 +42,7 @@ static PyObject *size_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     for (Py_ssize_t i = 0; self && i < PyTuple_GET_SIZE(self); i++) {
         PyObject *item = PyTuple_GET_ITEM(self, i);
         int64_t n;
-        if (PyLong_CheckExact(item))
+        if ((PyLong_Check(item) && !PyBool_Check(item)) || size_of_trace(item))
             continue;
         if (cr_py_int_from(item, &n) != CR_PY_FITS) {
             if (!PyErr_Occurred())
@@ -63,12 +69,12 @@ static PyObject *size_repr(PyObject *self)
 
 static PyObject *size_numel(PyObject *self, PyObject *unused)
 {
-    int64_t n = 1;
+    PyObject *n = PyLong_FromLong(1);
 
     (void)unused;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); i++)
-        n *= PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
-    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(n);
+    for (Py_ssize_t i = 0; n && i < PyTuple_GET_SIZE(self); i++)
+        Py_SETREF(n, PyNumber_Multiply(n, PyTuple_GET_ITEM(self, i)));
+    return n;
 }
 
 static PyObject *size_reduce(PyObject *self, PyObject *unused)
