@@ -1,5 +1,6 @@
 /* Plans as C99 files: helpers for the commands, tables of their sizes, and the function. */
 #include "compile/c_job.h"
+#include "compile/places.h"
 #include "loop/loop.h"
 #include "num/convert.h"
 #include <stdio.h>
@@ -21,88 +22,10 @@ static const char *type_of(const cr_c_job *j, int dtype)
 
 /* --- memory --- */
 
-typedef struct {
-    cr_c_job *j;
-    int64_t *first, *last, now;
-    bool seen;
-} uses;
-
-static void *no_memory(void *from, size_t size)
-{
-    (void)from;
-    return cr_alloc(size);
-}
-
-static char *note_use(void *context, char *address)
-{
-    uses *u = context;
-    size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
-
-    if (b < u->j->p->buffer.len) {
-        if (u->first[b] < 0)
-            u->first[b] = u->now;
-        u->last[b] = u->now;
-    }
-    return address;
-}
-
-/* The commands between which each buffer is used. */
-static void find_uses(cr_c_job *j, int64_t *first, int64_t *last)
-{
-    uses u = {.j = j, .first = first, .last = last};
-    cr_keeping how = {.map = note_use, .context = &u, .get = no_memory};
-
-    for (size_t i = 0; i < j->p->command.len; i++) {
-        u.now = (int64_t)i;
-        cr_free(cr_command_keep(j->p->command.at[i], &how));
-    }
-    u.now = (int64_t)j->p->command.len;
-    for (size_t i = 0; i < j->p->output.len; i++)
-        note_use(&u, j->p->output.at[i].data);
-}
-
-static bool meet(const int64_t *first, const int64_t *last, size_t a, size_t b)
-{
-    return first[a] >= 0 && first[b] >= 0 && first[a] <= last[b] && first[b] <= last[a];
-}
-
-/* The lowest place for a buffer beside those before it that are used at the same time. */
-static int64_t lowest_place(const cr_c_job *j, const int64_t *first, const int64_t *last,
-                            size_t b)
-{
-    int64_t at = 0, bytes = (int64_t)j->p->buffer.at[b].bytes;
-    bool moved = true;
-
-    while (moved) {
-        moved = false;
-        for (size_t k = 0; k < b; k++) {
-            int64_t end = j->offset[k] + (int64_t)j->p->buffer.at[k].bytes;
-            if (j->offset[k] < 0 || !meet(first, last, k, b) || at >= end ||
-                at + bytes <= j->offset[k])
-                continue;
-            at = (end + 15) / 16 * 16;
-            moved = true;
-        }
-    }
-    return at;
-}
-
 static void place_buffers(cr_c_job *j)
 {
-    size_t n = j->p->buffer.len;
-    int64_t *first = CR_NEW_N(j->s, int64_t, n + 1), *last = CR_NEW_N(j->s, int64_t, n + 1);
-
-    j->offset = CR_NEW_N(j->s, int64_t, n + 1);
-    for (size_t b = 0; b < n; b++)
-        first[b] = -1;
-    find_uses(j, first, last);
-    for (size_t b = 0; b < n; b++) {
-        j->offset[b] = j->p->buffer.at[b].input ? -1 : lowest_place(j, first, last, b);
-        int64_t end = j->offset[b] + (int64_t)j->p->buffer.at[b].bytes;
-        if (j->offset[b] >= 0 && end > j->bytes)
-            j->bytes = end;
-    }
-    j->bytes = (j->bytes + 15) / 16 * 16;
+    j->offset = CR_NEW_N(j->s, int64_t, j->p->buffer.len + 1);
+    j->bytes = cr_plan_places(j->s, j->p, j->offset);
 }
 
 int cr_c_input_number(const cr_c_job *j, size_t buffer)

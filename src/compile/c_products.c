@@ -1,6 +1,6 @@
 /* Plans as C99 files: products of matrices and convolutions. */
 #include "compile/c_job.h"
-#include "space/space.h"
+#include "compile/products.h"
 #include <string.h>
 
 static const char matrix_text[] =
@@ -13,13 +13,6 @@ static const char convolve_text[] =
 enum { PANEL = 3072 }; /* elements of 8 bytes: 24 kB, of CV_DEPTH rows of CV_LANES columns */
 
 /* --- operands --- */
-
-static int64_t stride_at(const cr_array *a, int from_end, const cr_array *result)
-{
-    int d = a->ndim - from_end, r = result->ndim - from_end;
-
-    return d < 0 || (a->size[d] == 1 && r >= 0 && result->size[r] != 1) ? 0 : a->stride[d];
-}
 
 static const char *suffix(const cr_c_job *j, const cr_library *c, const cr_array *a)
 {
@@ -175,37 +168,12 @@ static bool is_packed(const cr_c_job *j, const matrix *m)
 
 /* --- products --- */
 
-/* out[..., n, m] = the sum over k of a[..., n, k] b[..., k, m], and bias[..., n, m]: strides of
- * rows, columns and terms, and the dims before the rows. */
-typedef struct {
-    int64_t n, m, depth, on, om, an, ak, bk, bm, cn, cm;
-    int batch;
-    cr_space space;
-} product;
-
-enum { OUT, A, B, BIAS, OPERANDS };
-
-/* Rows are the last dim along which b does not move, with the dims before it that are one with
- * it. */
-static void find_rows(product *p)
-{
-    cr_space_merge(&p->space, 0);
-    const cr_space_dim *last = cr_space_last(&p->space, 0);
-    bool rows = !last->step[B];
-
-    p->n = rows ? last->size : 1;
-    p->on = rows ? last->step[OUT] : 0;
-    p->an = rows ? last->step[A] : 0;
-    p->cn = rows ? last->step[BIAS] : 0;
-    p->batch = p->space.ndim - (rows && p->space.ndim);
-}
-
-static void put_batches(cr_c_job *j, const product *p, const char *suffix)
+static void put_batches(cr_c_job *j, const cr_product *p, const char *suffix)
 {
     static const char *const names[] = {"os", "as", "bs", "cs"};
     int64_t at[CR_MAX_DIMS];
 
-    for (int k = -1; k < OPERANDS; k++) {
+    for (int k = -1; k < CR_PRODUCT_OPERANDS; k++) {
         for (int d = 0; d < p->batch; d++)
             at[d] = k < 0 ? p->space.dim[d].size : p->space.dim[d].step[k];
         cr_c_integers(&j->body, k < 0 ? "size" : names[k], at, p->batch, 1);
@@ -213,7 +181,7 @@ static void put_batches(cr_c_job *j, const product *p, const char *suffix)
     cr_text_printf(&j->body, "        cv_matrix_%s x;\n\n", suffix);
 }
 
-static void put_numbers(cr_c_job *j, const product *p, bool packed)
+static void put_numbers(cr_c_job *j, const cr_product *p, bool packed)
 {
     const struct {
         const char *name;
@@ -237,11 +205,12 @@ static void put_numbers(cr_c_job *j, const product *p, bool packed)
                        (long long)number[i].value);
 }
 
-static void put_product(cr_c_job *j, const cr_library *c, const cr_array *a, const cr_array *b,
-                        const cr_array *bias, const product *p, bool packed)
+static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
 {
+    const cr_array *out = p->out, *a = p->a, *b = p->b, *bias = p->bias;
     const char *t = suffix(j, c, a);
-    const cr_array *out = &c->result[0];
+    matrix w;
+    bool packed = find_matrix(&w, c) && w.of == b && is_packed(j, &w);
 
     j->products |= 1u << a->dtype;
     cr_c_scratch(j, PANEL);
@@ -271,117 +240,25 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_array *a, con
         cr_text_printf(&j->body, ";\n        cv_multiply_%s(&x, scratch);\n", t);
 }
 
-/* A product of arrays of at least two dims; turned: b is b[..., m, k]. */
-static void put_matrices(cr_c_job *j, const cr_library *c, const cr_array *a, const cr_array *b,
-                         const cr_array *bias, bool turned)
-{
-    const cr_array *out = &c->result[0];
-    product p = {0};
-    matrix m;
-
-    if (out->ndim < 2 || a->ndim < 2 || b->ndim < 2)
-        refuse_call(j, c, "with a vector");
-    cr_space_start(&p.space, OPERANDS);
-    for (int d = 0; d < out->ndim - 1; d++) {
-        bool row = d == out->ndim - 2;
-        int64_t *step = cr_space_add(&p.space, out->size[d], d);
-        step[OUT] = out->stride[d];
-        step[A] = stride_at(a, out->ndim - d, out);
-        step[B] = turned || row ? 0 : stride_at(b, out->ndim - d, out);
-        step[BIAS] = bias ? stride_at(bias, out->ndim - d, out) : 0;
-    }
-    find_rows(&p);
-    p.m = out->size[out->ndim - 1];
-    p.depth = a->size[a->ndim - 1];
-    p.om = out->stride[out->ndim - 1];
-    p.ak = a->stride[a->ndim - 1];
-    p.bk = b->stride[b->ndim - (turned ? 1 : 2)];
-    p.bm = b->stride[b->ndim - (turned ? 2 : 1)];
-    p.cm = bias ? stride_at(bias, 1, out) : 0;
-    put_product(j, c, a, b, bias, &p, find_matrix(&m, c) && m.of == b && is_packed(j, &m));
-}
-
-/* Products with vectors: a matrix and a vector, and the other way round. */
-static void put_vectors(cr_c_job *j, const cr_library *c, const cr_array *a, const cr_array *b,
-                        const cr_array *bias, bool turned)
-{
-    const cr_array *out = &c->result[0];
-    product p = {.n = 1, .m = 1, .depth = a->size[a->ndim - 1], .ak = a->stride[a->ndim - 1]};
-    matrix m;
-
-    if (a->ndim > 2 || b->ndim > 2)
-        refuse_call(j, c, "with a vector and more than two dims");
-    if (a->ndim == 2) {
-        p.n = a->size[0];
-        p.an = a->stride[0];
-        p.on = out->stride[0];
-        p.cn = bias ? stride_at(bias, 1, out) : 0;
-    }
-    p.bk = b->stride[turned ? b->ndim - 1 : 0];
-    if (b->ndim == 2) {
-        p.m = b->size[!turned];
-        p.bm = b->stride[!turned];
-        p.om = out->stride[0];
-        p.cm = bias ? stride_at(bias, 1, out) : 0;
-    }
-    put_product(j, c, a, b, bias, &p, find_matrix(&m, c) && m.of == b && is_packed(j, &m));
-}
-
-static void put_any_product(cr_c_job *j, const cr_library *c, const cr_array *a,
-                            const cr_array *b, const cr_array *bias, bool turned)
-{
-    if (a->ndim < 2 || b->ndim < 2)
-        put_vectors(j, c, a, b, bias, turned);
-    else
-        put_matrices(j, c, a, b, bias, turned);
-}
-
 /* --- convolutions --- */
 
-static int64_t item_of(const cr_given *g, int d)
-{
-    return g->count ? g->ints[(size_t)d < g->count ? d : 0] : 0;
-}
-
 /* Prints the struct; returns how many elements of scratch memory the call uses. */
-static int64_t put_geometry(cr_c_job *j, const cr_library *c, bool packed)
+static int64_t put_geometry(cr_c_job *j, const cr_convolution *c, bool packed)
 {
-    const cr_array *x = &c->arg[0].array, *w = &c->arg[1].array, *out = &c->result[0];
-    bool planar = x->ndim == 4;
-    int64_t groups = c->arg[8].i, width = x->ndim - 1;
-    int64_t n[] = {x->size[1] / groups,
-                   out->size[1] / groups,
-                   planar ? x->size[2] : 1,
-                   x->size[width],
-                   planar ? w->size[2] : 1,
-                   w->size[width],
-                   planar ? item_of(&c->arg[3], 0) : 1,
-                   item_of(&c->arg[3], planar),
-                   planar ? item_of(&c->arg[4], 0) : 0,
-                   item_of(&c->arg[4], planar),
-                   planar ? item_of(&c->arg[5], 0) : 1,
-                   item_of(&c->arg[5], planar),
-                   out->size[0],
-                   groups,
-                   planar ? out->size[2] : 1,
-                   out->size[width]};
-    const cr_array *of[] = {x, out};
+    const int64_t *n = c->number;
 
     cr_text_printf(&j->body, "        static const cv_convolution_%s c = {",
-                   x->dtype == CR_F64 ? "f64" : "f32");
-    for (size_t i = 0; i < CR_LEN(n); i++)
+                   c->x->dtype == CR_F64 ? "f64" : "f32");
+    for (int i = 0; i < 16; i++)
         cr_text_printf(&j->body, "%lld, ", (long long)n[i]);
-    for (int k = 0; k < 2; k++)
-        cr_text_printf(
-            &j->body, "{%lld, %lld, %lld, %lld}, ", (long long)of[k]->stride[0],
-            (long long)of[k]->stride[1],
-            (long long)(planar ? of[k]->stride[2] : of[k]->size[2] * of[k]->stride[2]),
-            (long long)of[k]->stride[width]);
+    for (int k = 16; k < 24; k += 4)
+        cr_text_printf(&j->body, "{%lld, %lld, %lld, %lld}, ", (long long)n[k],
+                       (long long)n[k + 1], (long long)n[k + 2], (long long)n[k + 3]);
     cr_text_printf(&j->body, "%d};\n\n", packed);
     int64_t depth = n[0] * n[4] * n[5],
             image = n[8] || n[9] ? n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) : 0;
     return PANEL + depth +
-           (image + 16 * depth) * (int64_t)cr_dtype_size((cr_dtype)x->dtype) / 8 + 1;
+           (image + 16 * depth) * (int64_t)cr_dtype_size((cr_dtype)c->x->dtype) / 8 + 1;
 }
 
 /* An operand in row-major order: the array, or its copy in scratch memory from `at` on. */
@@ -394,19 +271,16 @@ static void put_dense_pointer(cr_c_job *j, const cr_array *a, int64_t at)
                        cr_c_type((cr_dtype)a->dtype), (long long)(8 * at));
 }
 
-static void put_convolution(cr_c_job *j, const cr_library *c)
+static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convolution *of)
 {
-    const cr_array *x = &c->arg[0].array, *w = &c->arg[1].array,
-                   *bias = c->arg[2].kind == CR_GIVEN_ARRAY ? &c->arg[2].array : NULL;
+    const cr_array *x = of->x, *w = of->w, *bias = of->bias;
     const char *t = suffix(j, c, x);
     int64_t at, items = 1;
     matrix m;
 
-    if ((x->ndim != 3 && x->ndim != 4) || c->arg[6].i)
-        refuse_call(j, c, c->arg[6].i ? "transposed" : "of three dims");
     j->products |= 1u << x->dtype;
     j->convolutions |= 1u << x->dtype;
-    at = put_geometry(j, c, find_matrix(&m, c) && is_packed(j, &m));
+    at = put_geometry(j, of, find_matrix(&m, c) && is_packed(j, &m));
     for (int d = 0; d < w->ndim; d++)
         items *= w->size[d];
     cr_c_scratch(j, at);
@@ -430,44 +304,20 @@ static void put_convolution(cr_c_job *j, const cr_library *c)
 
 /* --- calls --- */
 
-/* Whether numbers after the three operands of addmm() are not 1. */
-static bool has_factors(const cr_library *c)
-{
-    for (int k = 3; k < c->args; k++)
-        if ((c->arg[k].kind == CR_GIVEN_INT && c->arg[k].i != 1) ||
-            (c->arg[k].kind == CR_GIVEN_FLOAT && c->arg[k].d != 1))
-            return true;
-    return false;
-}
-
 void cr_c_library(cr_c_job *j, const cr_library *c)
 {
-    static const char *const plain[] = {"mm", "bmm", "matmul", "mv", "dot"}, *const added[] = {
-                                                                                 "addmm",
-                                                                                 "baddbmm",
-                                                                                 "addmv"};
-    const char *e = c->entry;
-    const cr_array *third =
-        c->args > 2 && c->arg[2].kind == CR_GIVEN_ARRAY ? &c->arg[2].array : NULL;
+    cr_product product;
+    cr_convolution convolution;
+    const char *why = NULL;
 
-    for (size_t i = 0; i < CR_LEN(plain); i++)
-        if (!strcmp(e, plain[i])) {
-            put_any_product(j, c, &c->arg[0].array, &c->arg[1].array, NULL, false);
-            return;
-        }
-    for (size_t i = 0; i < CR_LEN(added); i++)
-        if (!strcmp(e, added[i]) && third) {
-            if (has_factors(c))
-                refuse_call(j, c, "with factors");
-            put_any_product(j, c, &c->arg[1].array, third, &c->arg[0].array, false);
-            return;
-        }
-    if (!strcmp(e, "linear"))
-        put_any_product(j, c, &c->arg[0].array, &c->arg[1].array, third, true);
-    else if (!strcmp(e, "convolution"))
-        put_convolution(j, c);
+    if (cr_product_of(&product, c, &why) && !why)
+        put_product(j, c, &product);
+    else if (!why && cr_convolution_of(&convolution, c, &why) && !why)
+        put_convolution(j, c, &convolution);
+    else if (why)
+        refuse_call(j, c, why);
     else
-        cr_bail(j->s, CR_VALUE, "to_c: the program calls %s, which has no C99 form", e);
+        cr_bail(j->s, CR_VALUE, "to_c: the program calls %s, which has no C99 form", c->entry);
 }
 
 /* --- texts --- */

@@ -85,22 +85,6 @@ bool cr_c_need(cr_c_words *w, const char *name)
     return true;
 }
 
-/* Functions for one element are a part of the loops that call them. */
-static void put_word(cr_text *out, const word *w)
-{
-    const char *at = strstr(w->at, "static ");
-
-    if (at && at < w->name) {
-        cr_text_put_n(out, w->at, (size_t)(at - w->at));
-        cr_text_put(out, "CV_INLINE ");
-        cr_text_put_n(out, at + strlen("static "),
-                      w->n - (size_t)(at - w->at) - strlen("static "));
-    } else {
-        cr_text_put_n(out, w->at, w->n);
-    }
-    cr_text_char(out, '\n');
-}
-
 void cr_c_print_words(cr_text *out, const cr_c_words *w)
 {
     word next = {0};
@@ -109,6 +93,8 @@ void cr_c_print_words(cr_text *out, const cr_c_words *w)
                      "#define CV_INLINE static inline __attribute__((always_inline))\n"
                      "#else\n#define CV_INLINE static inline\n#endif\n\n");
     for (size_t k = 0; next_word(&next); k++)
-        if (w->needed[k])
-            put_word(out, &next);
+        if (w->needed[k]) {
+            cr_text_put_n(out, next.at, next.n);
+            cr_text_char(out, '\n');
+        }
 }

@@ -1,0 +1,84 @@
+/* The memory of a plan's buffers: each has the lowest place that no buffer has at the same
+ * time.
+ */
+#include "compile/places.h"
+
+typedef struct {
+    const cr_plan *p;
+    int64_t *first, *last, now; /* commands between which each buffer is used */
+} uses;
+
+static void *no_memory(void *from, size_t size)
+{
+    (void)from;
+    return cr_alloc(size);
+}
+
+static char *note_use(void *context, char *address)
+{
+    uses *u = context;
+    size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
+
+    if (b < u->p->buffer.len) {
+        if (u->first[b] < 0)
+            u->first[b] = u->now;
+        u->last[b] = u->now;
+    }
+    return address;
+}
+
+static void find_uses(uses *u)
+{
+    cr_keeping how = {.map = note_use, .context = u, .get = no_memory};
+
+    for (size_t i = 0; i < u->p->command.len; i++) {
+        u->now = (int64_t)i;
+        cr_free(cr_command_keep(u->p->command.at[i], &how));
+    }
+    u->now = (int64_t)u->p->command.len;
+    for (size_t i = 0; i < u->p->output.len; i++)
+        note_use(u, u->p->output.at[i].data);
+}
+
+static bool meet(const uses *u, size_t a, size_t b)
+{
+    return u->first[a] >= 0 && u->first[b] >= 0 && u->first[a] <= u->last[b] &&
+           u->first[b] <= u->last[a];
+}
+
+/* The lowest place for a buffer beside those before it that are used at the same time. */
+static int64_t lowest_place(const uses *u, const int64_t *offset, size_t b)
+{
+    int64_t at = 0, bytes = (int64_t)u->p->buffer.at[b].bytes;
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        for (size_t k = 0; k < b; k++) {
+            int64_t end = offset[k] + (int64_t)u->p->buffer.at[k].bytes;
+            if (offset[k] < 0 || !meet(u, k, b) || at >= end || at + bytes <= offset[k])
+                continue;
+            at = (end + 15) / 16 * 16;
+            moved = true;
+        }
+    }
+    return at;
+}
+
+int64_t cr_plan_places(cr_session *s, const cr_plan *p, int64_t *offset)
+{
+    size_t n = p->buffer.len;
+    uses u = {p, CR_NEW_N(s, int64_t, n + 1), CR_NEW_N(s, int64_t, n + 1), 0};
+    int64_t bytes = 0;
+
+    for (size_t b = 0; b < n; b++)
+        u.first[b] = -1;
+    find_uses(&u);
+    for (size_t b = 0; b < n; b++) {
+        offset[b] = p->buffer.at[b].input ? -1 : lowest_place(&u, offset, b);
+        int64_t end = offset[b] + (int64_t)p->buffer.at[b].bytes;
+        if (offset[b] >= 0 && end > bytes)
+            bytes = end;
+    }
+    return (bytes + 15) / 16 * 16;
+}

@@ -1,0 +1,12 @@
+/* places.h - the memory of a plan's buffers in one block. */
+#ifndef CR_COMPILE_PLACES_H
+#define CR_COMPILE_PLACES_H
+
+#include "plan/plan.h"
+#include "sym/session.h"
+
+/* Fills offset[b] with the place of buffer b, a multiple of 16; -1 for inputs.  Buffers that
+ * are used at the same time do not overlap.  Returns the bytes of the block. */
+int64_t cr_plan_places(cr_session *s, const cr_plan *p, int64_t *offset);
+
+#endif
