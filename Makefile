@@ -198,6 +198,8 @@ pkg: $(PY_OBJ)/_C.so $(GLOO)
 	@ln -sfn $(CURDIR)/python/cresset/* $(B)/pkg/cresset/
 	@cp -f $< $(B)/pkg/cresset/_C.new && mv -f $(B)/pkg/cresset/_C.new $(B)/pkg/cresset/_C.$(PY_TAG).so
 
+include tools/rt.mk
+
 # --- tests, installation, pages, figures -------------------------------------------
 include tools/tests.mk
 include tools/install.mk

@@ -15,7 +15,7 @@ tests-build: $(TEST_BIN)
 tests-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(TEST_BIN)
 
-test-rooms: $(B)/libcresset.a
+test-rooms: $(B)/libcresset.a $(RT_BUILD)/libcresset_rt.a
 	@python3 tools/rooms $(B)
 
 # Exported functions that no other file uses, and the like (tools/counts).

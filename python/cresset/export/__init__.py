@@ -4,6 +4,7 @@ from ._c_file import to_c
 from ._decompose import CustomDecompTable
 from ._draft import draft_export
 from ._load import load
+from ._rt import to_rt
 from ._save import save
 from ._trace import export
 from .dynamic_shapes import AdditionalInputs, Constraint, Dim, ShapesCollection, dims
@@ -13,7 +14,7 @@ from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
 __all__ = ["AdditionalInputs", "Constraint", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
            "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "default_decompositions",
-           "dims", "draft_export", "export", "load", "register_dataclass", "save", "to_c", "unflatten"]
+           "dims", "draft_export", "export", "load", "register_dataclass", "save", "to_c", "to_rt", "unflatten"]
 
 
 def register_dataclass(cls, *, serialized_type_name=None):

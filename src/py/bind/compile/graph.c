@@ -7,6 +7,7 @@
 #include "compile/c_text.h"
 #include "compile/commands.h"
 #include "compile/compile.h"
+#include "compile/rt_file.h"
 #include "graph/cost.h"
 #include "py/bind/bind.h"
 #include "py/bind/compile/compiled.h"
@@ -196,6 +197,98 @@ static PyObject *graph_c_file(PyObject *x, PyObject *args)
         cr_session_drop(&s);
     }
     cr_text_drop(&j.text);
+    PyMem_Free(j.with);
+    PyMem_Free(j.input);
+    Py_XDECREF(items);
+    return out;
+}
+
+/* --- a file of the runtime --- */
+
+typedef struct {
+    const cr_graph *g;
+    cr_tensor **input;
+    cr_rt_input *with;
+    const char **results;
+    cr_text bytes;
+} runtime_job;
+
+static void graph_make_runtime_file(cr_session *s, void *context)
+{
+    runtime_job *j = context;
+    cr_plan p = {.arena = {0}};
+    cr_status st = cr_graph_plan(&p, j->g, j->input);
+
+    if (!st) {
+        cr_session inner = {.status = CR_OK};
+        st = cr_rt_file(&inner, &j->bytes, &p, j->with, j->g->input_count, j->results);
+        cr_session_drop(&inner);
+    }
+    cr_plan_drop(&p);
+    cr_session_check(s, st);
+}
+
+/* What input k is, of (name, kind) as in rt_file; false with an exception. */
+static bool describe_runtime_input(cr_rt_input *out, cr_tensor *t, PyObject *given)
+{
+    cr_c_input as = {.name = NULL};
+
+    if (!describe_input(&as, t, given))
+        return false;
+    *out = (cr_rt_input){as.name, t->dtype, t->ndim, t->size, as.values, as.state};
+    return true;
+}
+
+/* The names of results, which `names` owns; NULL with an exception. */
+static const char **result_names(const cr_graph *g, PyObject *names)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(names);
+    const char **out = PyMem_Calloc((size_t)n + 1, sizeof *out);
+
+    if (!out)
+        PyErr_NoMemory();
+    else if (n != g->body->output_count)
+        PyErr_SetString(PyExc_TypeError, "rt_file() takes a name for each result");
+    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < n; i++)
+        out[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i));
+    if (!PyErr_Occurred())
+        return out;
+    PyMem_Free(out);
+    return NULL;
+}
+
+static PyObject *make_runtime_file(runtime_job *j)
+{
+    cr_session s = {.status = CR_OK};
+    cr_status st = cr_session_run(&s, graph_make_runtime_file, j);
+    PyObject *out =
+        st ? cr_py_raise(st)
+           : PyBytes_FromStringAndSize(cr_text_str(&j->bytes), (Py_ssize_t)j->bytes.len);
+
+    cr_session_drop(&s);
+    cr_text_drop(&j->bytes);
+    return out;
+}
+
+/* rt_file(inputs, kinds, results) */
+static PyObject *graph_rt_file(PyObject *x, PyObject *args)
+{
+    PyObject *given, *kinds, *names, *items = NULL, *out = NULL;
+    runtime_job j = {.g = ((graph_object *)x)->g};
+
+    if (!PyArg_ParseTuple(args, "OO!O!:rt_file", &given, &PyTuple_Type, &kinds, &PyTuple_Type,
+                          &names))
+        return NULL;
+    j.input = inputs_of(j.g, given, &items);
+    j.with = j.input ? PyMem_Calloc((size_t)j.g->input_count + 1, sizeof *j.with) : NULL;
+    j.results = j.with ? result_names(j.g, names) : NULL;
+    if (j.results && PyTuple_GET_SIZE(kinds) != j.g->input_count)
+        PyErr_SetString(PyExc_TypeError, "rt_file() takes a kind for each input");
+    for (int i = 0; j.results && !PyErr_Occurred() && i < j.g->input_count; i++)
+        (void)!describe_runtime_input(&j.with[i], j.input[i], PyTuple_GET_ITEM(kinds, i));
+    if (j.results && !PyErr_Occurred())
+        out = make_runtime_file(&j);
+    PyMem_Free(j.results);
     PyMem_Free(j.with);
     PyMem_Free(j.input);
     Py_XDECREF(items);
@@ -1085,6 +1178,10 @@ static PyMethodDef graph_methods[] = {
      "of each\n"
      "input (name, kind), 'argument', 'written', 'array', 'file', 'state array' or 'state "
      "file'."},
+    {"rt_file", graph_rt_file, METH_VARARGS,
+     "rt_file(inputs, kinds, results) -> bytes: the calls as a file of the runtime "
+     "(compile/rt_file.h).\n"
+     "kinds: as in c_file, without files; results: their names."},
     {"takes", graph_takes, METH_O,
      "takes({index of a number: size}) -> bool: whether the guards hold when inputs have these "
      "sizes,\n"
