@@ -157,6 +157,8 @@ static void put_record(cr_text *out, const cr_op *op)
         cr_text_printf(out, "  C       %s\n", op->fn.name);
     for (int i = 0; i < op->check_count; i++)
         put_rule(out, "refuses", op->checks[i].when);
+    for (int i = 0; i < op->warning_count; i++)
+        put_rule(out, "warns", op->warnings[i].say.when);
     put_deferral(out, op);
 }
 

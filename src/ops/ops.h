@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "ops/rule.h"
 
-enum { CR_MAX_ARGS = 24, CR_MAX_RESULTS = 8, CR_MAX_SLOTS = 64 };
+enum { CR_MAX_ARGS = 24, CR_MAX_RESULTS = 8, CR_MAX_SLOTS = 64, CR_MAX_WARNINGS = 2 };
 
 /* Types of the schema language. */
 typedef enum {
@@ -99,6 +99,13 @@ typedef struct {
     int count;
     cr_rule **args;
 } cr_check;
+
+/* Clause `warn`: what a program that calls the entry is told after a call for which `when`
+ * holds.  Calls that a composition makes tell nothing. */
+typedef struct {
+    cr_check say; /* kind is unused */
+    bool once;    /* in the first such call of a process */
+} cr_warning;
 
 typedef struct {
     const char *name;
@@ -455,6 +462,8 @@ struct cr_op {
     int check_count;
     cr_check *checks;
     cr_passes_fn passes; /* true: no check holds; or NULL */
+    int warning_count;
+    cr_warning *warnings;
     int body_count;
     cr_rule *body[CR_MAX_RESULTS]; /* BODY: one for each result; IS, STEPS: the results */
     cr_op_fold fold;

@@ -511,18 +511,14 @@ static cr_status kind_named(const char *name)
     return CR_OK;
 }
 
-/* `: KIND "message", ARG, ...` */
-static cr_status read_error(lexer *x, cr_check *c)
+/* `"message", ARG, ...` */
+static cr_status read_message(lexer *x, cr_check *c)
 {
     cr_rule *args[8];
-    const char *kind;
     bool more;
 
-    CR_TRY(lex_expect(x, ":"));
-    CR_TRY(lex_name(x, &kind));
-    c->kind = (uint8_t)kind_named(kind);
-    if (!c->kind || x->kind != TOKEN_STRING)
-        return lex_error(x, "expected an error kind and a message");
+    if (x->kind != TOKEN_STRING)
+        return lex_error(x, "expected a message");
     c->message = x->text;
     CR_TRY(lex_next(x));
     CR_TRY(lex_take(x, ",", &more));
@@ -533,6 +529,19 @@ static cr_status read_error(lexer *x, cr_check *c)
         return CR_MEMORY;
     memcpy(c->args, args, (size_t)c->count * sizeof *args);
     return CR_OK;
+}
+
+/* `: KIND "message", ARG, ...` */
+static cr_status read_error(lexer *x, cr_check *c)
+{
+    const char *kind;
+
+    CR_TRY(lex_expect(x, ":"));
+    CR_TRY(lex_name(x, &kind));
+    c->kind = (uint8_t)kind_named(kind);
+    if (!c->kind)
+        return lex_error(x, "expected an error kind and a message");
+    return read_message(x, c);
 }
 
 static cr_status read_one_check(lexer *x, cr_op *op)
@@ -554,6 +563,34 @@ static cr_status read_check(lexer *x, cr_op *op)
 {
     while (x->kind != TOKEN_END)
         CR_TRY(read_one_check(x, op));
+    return CR_OK;
+}
+
+/* `[once] CONDITION : "message", ARG, ...` */
+static cr_status read_one_warning(lexer *x, cr_op *op)
+{
+    size_t had = (size_t)op->warning_count;
+    cr_warning *wide = cr_arena_get(x->arena, (had + 1) * sizeof *wide);
+
+    if (!wide)
+        return CR_MEMORY;
+    if (had == CR_MAX_WARNINGS)
+        return lex_error(x, "%s has too many warnings", op->name);
+    if (had)
+        memcpy(wide, op->warnings, had * sizeof *wide);
+    op->warnings = wide;
+    CR_TRY(lex_take(x, "once", &wide[had].once));
+    CR_TRY(rule_parse(x, &wide[had].say.when));
+    CR_TRY(lex_expect(x, ":"));
+    CR_TRY(read_message(x, &wide[had].say));
+    op->warning_count++;
+    return CR_OK;
+}
+
+static cr_status read_warn(lexer *x, cr_op *op)
+{
+    while (x->kind != TOKEN_END)
+        CR_TRY(read_one_warning(x, op));
     return CR_OK;
 }
 
@@ -1005,6 +1042,7 @@ static const struct {
     {"shape", read_shape},
     {"let", read_let},
     {"check", read_check},
+    {"warn", read_warn},
     {"body", read_body},
     {"fold", read_fold},
     {"scan", read_scan},

@@ -347,6 +347,10 @@ cr_status ops_resolve_one(cr_op *op)
         CR_TRY(resolve_rule(&s, op->checks[i].when));
         CR_TRY(resolve_some(&s, op->checks[i].args, op->checks[i].count));
     }
+    for (int i = 0; i < op->warning_count; i++) {
+        CR_TRY(resolve_rule(&s, op->warnings[i].say.when));
+        CR_TRY(resolve_some(&s, op->warnings[i].say.args, op->warnings[i].say.count));
+    }
     for (int i = 0; i < op->grad_count; i++)
         CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
     CR_TRY(resolve_some(&s, &op->node, 1));

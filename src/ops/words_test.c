@@ -167,6 +167,26 @@ TEST(a_missing_derivative_must_be_stated)
            "name its result 'result'");
 }
 
+TEST(warnings_have_a_condition_and_a_message_and_are_few)
+{
+    OK(read("op w_told(Tensor self, int n) -> Tensor\n"
+            "  warn    once n > 2 : \"{} is much\", n\n"
+            "          n < 0 : \"little\"\n"
+            "  body    self\n"));
+    const cr_op *op = cr_ops_find("w_told");
+    EQ(op->warning_count, 2);
+    EQ(op->warnings[0].once && !op->warnings[1].once, true);
+    EQ_STR(op->warnings[0].say.message, "{} is much");
+    EQ(op->warnings[0].say.count, 1);
+    REFUSED(
+        "op w_mute(Tensor self) -> Tensor\n  warn    True : RUNTIME \"a\"\n  body    self\n",
+        "test.op:2: expected a message");
+    REFUSED(
+        "op w_loud(Tensor self) -> Tensor\n  warn    True : \"a\" True : \"b\" True : \"c\"\n"
+        "  body    self\n",
+        "test.op:2: w_loud has too many warnings");
+}
+
 TEST(an_inverse_must_be_in_the_table)
 {
     OK(read("op w_lost(Tensor self) -> Tensor\n  inverse w_nowhere\n  body    -self\n"));

@@ -390,6 +390,10 @@ void cr_numbers_were_elements(void);
 /* Runs an entry's checks, then finds the dtypes of the computation and of every result. */
 CR_MUST cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
                                   cr_dtype *dtypes);
+/* The text of the entry's warning i (clause `warn`) after a call with these arguments, appended
+ * to `out`: nothing where its condition does not hold. */
+CR_MUST cr_status cr_op_print_warning(cr_text *out, const cr_op *op, int i,
+                                      const cr_value *arg);
 /* CR_RUNTIME when the dtype cannot hold the number. */
 CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);
 /* The same for the numbers of a call, as the entry's clause `fits` says. */

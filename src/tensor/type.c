@@ -488,25 +488,46 @@ static void print_value(cr_text *out, const cr_value *v)
     }
 }
 
-cr_status cr_raise_check(const cr_check *c, cr_frame *f)
+static cr_status print_check(cr_text *out, const cr_check *c, cr_frame *f)
 {
-    cr_text text = {0};
-    cr_status st = CR_OK;
     int k = 0;
 
     for (const char *p = c->message; *p; p++) {
         if (p[0] == '{' && p[1] == '}' && k < c->count) {
             cr_value v;
-            CR_GO(cr_frame_eval(f, c->args[k++], &v));
-            print_value(&text, &v);
+            CR_TRY(cr_frame_eval(f, c->args[k++], &v));
+            print_value(out, &v);
             p++;
         } else {
-            cr_text_char(&text, *p);
+            cr_text_char(out, *p);
         }
     }
-    st = cr_fail((cr_status)c->kind, "%s", cr_text_str(&text));
-done:
+    return CR_OK;
+}
+
+cr_status cr_raise_check(const cr_check *c, cr_frame *f)
+{
+    cr_text text = {0};
+    cr_status st = print_check(&text, c, f);
+
+    if (!st)
+        st = cr_fail((cr_status)c->kind, "%s", cr_text_str(&text));
     cr_text_drop(&text);
+    return st;
+}
+
+cr_status cr_op_print_warning(cr_text *out, const cr_op *op, int i, const cr_value *arg)
+{
+    const cr_check *c = &op->warnings[i].say;
+    cr_value v;
+    cr_frame f;
+    cr_status st;
+
+    cr_frame_init(&f, op, arg);
+    st = cr_frame_eval(&f, c->when, &v);
+    if (!st && v.i)
+        st = print_check(out, c, &f);
+    cr_frame_drop(&f);
     return st;
 }
 

@@ -69,7 +69,9 @@ def _decorate(switch, function):
     if inspect.isclass(function):
         import warnings
         warnings.warn("Decorating classes is deprecated and will be disabled in future versions. "
-                      "You should only decorate functions or methods.", FutureWarning,
+                      "You should only decorate functions or methods. To preserve the current behavior "
+                      "of class decoration, you can directly decorate the `__init__` method and "
+                      "nothing else.", FutureWarning,
                       stacklevel=3)
         function.__init__ = _decorate(switch, function.__init__)
         return function

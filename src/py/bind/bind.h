@@ -87,6 +87,8 @@ int cr_py_raise_int(cr_status st);
 extern PyObject *cr_py_linalg_error;
 /* Raises a UserWarning at the first call with this flag. */
 int cr_py_warn_once(bool *said, const char *text);
+/* The warning, once, that a conversion drops imaginary parts. */
+int cr_py_warn_cast(cr_dtype from, cr_dtype to);
 
 /* Reads the truth value of `x`; false with an exception. */
 bool cr_py_truth(PyObject *x, bool *out);

@@ -311,6 +311,43 @@ static int warn_resized(const sizes *had, const cr_tensor *now)
     return done;
 }
 
+/* Raises one warning of an entry, with this text.  `said` is that of a warning that comes once.
+ */
+static int warn_text(const cr_warning *w, bool *said, const cr_text *text)
+{
+    return w->once ? cr_py_warn_once(said, cr_text_str(text))
+                   : PyErr_WarnEx(PyExc_UserWarning, cr_text_str(text), 1);
+}
+
+/* Raises the entry's warnings (clause `warn`) after a call. */
+static int warn_called(const cr_op *op, const cr_value *arg)
+{
+    static bool said[CR_MOST_OPS][CR_MAX_WARNINGS];
+    int done = 0;
+
+    for (int i = 0; i < op->warning_count && done == 0; i++) {
+        cr_text text = {0};
+        cr_status st = cr_op_print_warning(&text, op, i, arg);
+        if (st)
+            done = cr_py_raise_int(st);
+        else if (text.len)
+            done = warn_text(&op->warnings[i], &said[op->index][i], &text);
+        cr_text_drop(&text);
+    }
+    return done;
+}
+
+/* The results as Python objects, after the entry's warnings. */
+static PyObject *told_results(const cr_op *op, const cr_value *arg, cr_value *result,
+                              results_form how)
+{
+    if (CR_UNLIKELY(op->warning_count) && warn_called(op, arg) < 0) {
+        cr_drop_values(result, op->result_count);
+        return NULL;
+    }
+    return call_results(op, result, how);
+}
+
 /* The dtype that a factory is given must be that of `out`. */
 static bool dtype_matches_out(const cr_py_sig *s, const cr_value *arg, const cr_tensor *out)
 {
@@ -413,7 +450,7 @@ static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
             cr_drop_values(result, op->result_count);
             return NULL;
         }
-    return call_results(op, result, form_of(self, true));
+    return told_results(op, a->value, result, form_of(self, true));
 }
 
 /* --- the callables --- */
@@ -446,7 +483,7 @@ static PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
             return cr_py_raise(st);
         }
     }
-    return call_results(s->op, result, form_of(self, false));
+    return told_results(s->op, a->value, result, form_of(self, false));
 }
 
 static PyObject *call_shown(const cr_py_op *self)
@@ -458,7 +495,8 @@ static int warn_of_old(const char *name, const cr_py_sig *old, const cr_py_sig *
 {
     static bool said;
     cr_text text = {0};
-    cr_status st = said ? CR_OK : cr_py_text_of_old(&text, name, old, sig);
+    bool silent = said && !cr_thread.warn_always;
+    cr_status st = silent ? CR_OK : cr_py_text_of_old(&text, name, old, sig);
     int done = st ? cr_py_raise_int(st) : cr_py_warn_once(&said, cr_text_str(&text));
 
     cr_text_drop(&text);

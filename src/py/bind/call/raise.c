@@ -114,6 +114,16 @@ int cr_py_warn_once(bool *said, const char *text)
     return PyErr_WarnEx(PyExc_UserWarning, text, 1);
 }
 
+int cr_py_warn_cast(cr_dtype from, cr_dtype to)
+{
+    static bool said;
+
+    return !cr_dtype_is_complex(from) || cr_dtype_is_complex(to) || to == CR_BOOL
+               ? 0
+               : cr_py_warn_once(&said,
+                                 "Casting complex values to real discards the imaginary part");
+}
+
 static PyObject *memory_error, *accelerator_error, *script_error;
 
 /* The exception class of a name in kinds.def: one that this file makes, or a built-in class.

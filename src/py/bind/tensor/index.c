@@ -573,6 +573,10 @@ static int write_value(walk *w, PyObject *value)
             cr_drop(from);
             return -1;
         }
+        if (cr_py_warn_cast((cr_dtype)from->dtype, (cr_dtype)w->at->dtype) < 0) {
+            cr_drop(from);
+            return -1;
+        }
         arg[1] = cr_of_tensor(from);
         st = check_expands(w->at, from);
         st = st ? st : index_call(OP_copy_, arg, 1, &result);

@@ -483,6 +483,16 @@ static bool known_keywords(const char *function, PyObject *kwargs, char **names)
     return true;
 }
 
+static int warn_copies(const char *function)
+{
+    return PyErr_WarnFormat(PyExc_UserWarning, 1,
+                            "To copy construct from a tensor, it is recommended to use "
+                            "sourceTensor.detach().clone() or "
+                            "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                            "%s(sourceTensor).",
+                            function);
+}
+
 static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
@@ -506,13 +516,7 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
                                      &device, &requires_grad, &pin) ||
         read_options("tensor", dtype, device, &o) < 0)
         return NULL;
-    if (cr_py_is_tensor(data) &&
-        PyErr_WarnEx(PyExc_UserWarning,
-                     "To copy construct from a tensor, it is recommended to use "
-                     "sourceTensor.detach().clone() or "
-                     "sourceTensor.detach().clone().requires_grad_(True), rather than "
-                     "torch.tensor(sourceTensor).",
-                     1) < 0)
+    if (cr_py_is_tensor(data) && warn_copies("torch.tensor") < 0)
         return NULL;
     cr_device where = o.placed                ? o.device
                       : cr_py_is_tensor(data) ? cr_py_tensor_of(data)->device
@@ -661,7 +665,8 @@ static PyObject *new_tensor(PyObject *self, PyObject *args, PyObject *kwargs)
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOp:new_tensor", names, &data, &dtype,
                                      &device, &requires_grad) ||
-        read_options("new_tensor", dtype, device, &o) < 0)
+        read_options("new_tensor", dtype, device, &o) < 0 ||
+        (cr_py_is_tensor(data) && warn_copies("tensor.new_tensor") < 0))
         return NULL;
     return make_finish(cr_py_tensor_from_data(data, o.dtype, o.device), requires_grad);
 }

@@ -323,24 +323,14 @@ static PyObject *method_convert(PyObject *self, const target *to)
     if (!to->copy && (to->dtype < 0 || to->dtype == t->dtype) &&
         (!to->moves || cr_same_device(to->device, t->device)) && has_format(t, to->format))
         return Py_NewRef(self);
+    if (to->dtype >= 0 && cr_py_warn_cast((cr_dtype)t->dtype, (cr_dtype)to->dtype) < 0)
+        return NULL;
     return to_copy(self, to);
 }
 
 /* Calls `to` on a subclass that overrides it. */
-static int warn_of_parts(const cr_tensor *t, const target *to)
-{
-    static bool said;
-
-    if (to->dtype < 0 || !cr_dtype_is_complex((cr_dtype)t->dtype) ||
-        cr_dtype_is_complex((cr_dtype)to->dtype) || to->dtype == CR_BOOL)
-        return 0;
-    return cr_py_warn_once(&said, "Casting complex values to real discards the imaginary part");
-}
-
 static PyObject *convert_as(PyObject *self, const char *name, const target *to)
 {
-    if (CR_UNLIKELY(warn_of_parts(SELF, to) < 0))
-        return NULL;
     if (CR_LIKELY(Py_IS_TYPE(self, cr_py_tensor_type) || !cr_py_overrides(Py_TYPE(self))))
         return method_convert(self, to);
     PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);

@@ -356,6 +356,26 @@ static int set_data(PyObject *self, PyObject *value, void *unused)
 
 /* --- other views --- */
 
+/* Transposing a tensor without dims is deprecated: a warning, once for each property. */
+static int warn_no_dims(const char *what)
+{
+    static struct {
+        const char *name, *advice;
+        bool said;
+    } known[] = {{"T", "This function is the identity in these cases.", false},
+                 {"mT", "This function is the identity in these cases.", false},
+                 {"H", "Consider using x.conj().", false},
+                 {"mH", "Consider using x.conj().", false}};
+    char text[128];
+    size_t i = 0;
+
+    while (strcmp(known[i].name, what))
+        i++;
+    snprintf(text, sizeof text, "Tensor.%s is deprecated on 0-D tensors. %s", what,
+             known[i].advice);
+    return cr_py_warn_once(&known[i].said, text);
+}
+
 GETTER(transposed)
 {
     const cr_tensor *t = SELF;
@@ -373,6 +393,8 @@ GETTER(transposed)
             "`x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - "
             "1, -1, -1))` to reverse the dimensions of a tensor.") < 0)
         return NULL;
+    if (!t->ndim && warn_no_dims("T") < 0)
+        return NULL;
     PyObject *dims = cr_py_ints_tuple(reversed, t->ndim);
     PyObject *out = dims ? PyObject_CallMethod(self, "permute", "(O)", dims) : NULL;
     Py_XDECREF(dims);
@@ -389,6 +411,8 @@ static PyObject *swap_last(PyObject *self, const char *what, bool conjugate)
             PyExc_RuntimeError,
             "tensor.%s is only supported on matrices or batches of matrices. Got 1-D tensor.",
             what);
+    if (!t->ndim && warn_no_dims(what) < 0)
+        return NULL;
     swapped = t->ndim ? PyObject_CallMethod(self, "transpose", "ii", -2, -1) : Py_NewRef(self);
     if (!swapped || !conjugate || !cr_dtype_is_complex((cr_dtype)t->dtype))
         return swapped;
@@ -413,7 +437,7 @@ GETTER(H)
 {
     (void)unused;
     if (SELF->ndim == 0)
-        return Py_NewRef(self);
+        return warn_no_dims("H") < 0 ? NULL : Py_NewRef(self);
     if (SELF->ndim != 2)
         return PyErr_Format(
             PyExc_RuntimeError,
