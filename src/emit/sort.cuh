@@ -1,10 +1,12 @@
 /* sort.cuh - stable sorts of keys by some of their bits, on an NVIDIA GPU.
  *
- * Follows move.cuh.  A pass sorts by one digit of eight bits, the lowest first.  Tiles of keys
- * are counted by digit; the counts become the places where each tile's keys of each digit
- * begin; then every key is moved to its place.  In a tile a warp has neighbouring keys, 32 at
- * a time, and the rank of a key is the number of keys of its digit before it.  With
- * CS_NO_KERNELS the text has only what order.cuh uses. */
+ * Follows move.cuh.  A pass sorts by one digit of eight bits, the lowest first, and is one
+ * launch; a launch before the passes counts the digits of all of them.  A block of threads has
+ * a tile: it ranks its keys, writes how many it has of each digit, and adds up what the tiles
+ * before it have written: back to one that knows the sum of all tiles up to it.  In a tile a
+ * warp has neighbouring keys, 32 at a time, and the rank of a key is the number of keys of its
+ * digit before it.  CS_ROUNDS: keys of a thread.  With CS_NO_KERNELS the text has only what
+ * order.cuh uses. */
 #ifndef CR_EMIT_SORT_CUH
 #define CR_EMIT_SORT_CUH
 
@@ -15,18 +17,20 @@ typedef unsigned long long cs_key;
 enum {
     CS_DIGITS = 256, /* and threads of a block */
     CS_WARPS = CS_DIGITS / 32,
-    CS_ROUNDS = 16,
-    CS_TILE = CS_DIGITS * CS_ROUNDS,
     CS_FEW_ROUNDS = 8, /* of a sort by one block */
     CS_FEW = CS_DIGITS * CS_FEW_ROUNDS
 };
 
+enum { CS_PASSES = 8 };
+/* `tile`: of each tile before `next` and digit, CS_OWN or CS_ALL and the number of keys of the
+ * tile, or of all tiles up to it.  `cleared`: the same of the next pass. */
 struct cs_call {
     const cs_key *from;
     cs_key *to;
-    int *count; /* [digits, tiles], then the sums of the digits */
+    int *count; /* of each pass, the digits */
+    int *next, *tile, *cleared;
     cm_i64 n, tiles;
-    int shift, end; /* of the digit; of the last one, for a sort by one block */
+    int shift, end; /* of the digit; of the last one */
 };
 
 CV_FN unsigned cs_digit(cs_key key, int shift) { return (unsigned)(key >> shift) & 255; }
@@ -35,24 +39,26 @@ CV_FN unsigned cs_digit(cs_key key, int shift) { return (unsigned)(key >> shift)
  * those of the digits have no number. */
 CV_FN int cs_before(int x, int *room, int *total)
 {
-    const int me = ck_x();
-    const bool has = me < CS_DIGITS;
-    int sum = x;
+    const int lane = ck_x() % 32, warp = ck_x() / 32;
+    int sum = x, before = 0;
 
-    if (has)
-        room[me] = x;
-    __syncthreads();
-    for (int by = 1; by < CS_DIGITS; by *= 2) {
-        const int other = has && me >= by ? room[me - by] : 0;
-        __syncthreads();
-        sum += other;
-        if (has)
-            room[me] = sum;
-        __syncthreads();
+    CV_ALL
+    for (int by = 1; by < 32; by *= 2) {
+        const int other = CK_SHUFFLE_(sum, lane < by ? lane : lane - by);
+        sum += lane < by ? 0 : other;
     }
-    *total = room[CS_DIGITS - 1];
+    if (lane == 31 && warp < CS_WARPS)
+        room[warp] = sum;
     __syncthreads();
-    return sum - x;
+    *total = 0;
+    CV_ALL
+    for (int w = 0; w < CS_WARPS; w++) {
+        const int of_warp = room[w];
+        before += w < warp ? of_warp : 0;
+        *total += of_warp;
+    }
+    __syncthreads();
+    return before + sum - x;
 }
 
 /* The lanes of the warp whose keys have the same digit. */
@@ -113,41 +119,69 @@ template <int warps = CS_WARPS> CV_FN void cs_clear(int (*seen)[CS_DIGITS])
 }
 
 #ifndef CS_NO_KERNELS
+enum { CS_TILE = CS_DIGITS * CS_ROUNDS };
+
+/* The digits of all passes. */
 CK_KERNEL_OF(CS_DIGITS, cs_count, cs_call)
 {
-    CK_SHARED int seen[CS_DIGITS];
+    CK_SHARED int seen[CS_PASSES][CS_DIGITS];
 
-    for (cm_i64 tile = CK_BLOCK_(x); tile < call.tiles; tile += CK_BLOCKS_(x)) {
-        seen[ck_x()] = 0;
-        __syncthreads();
+    for (int p = 0; p < CS_PASSES; p++)
+        seen[p][ck_x()] = 0;
+    __syncthreads();
+    for (cm_i64 first = (cm_i64)CK_BLOCK_(x) * CS_TILE; first < call.n;
+         first += (cm_i64)CK_BLOCKS_(x) * CS_TILE) {
+        cs_key key[CS_ROUNDS];
         CV_ALL
         for (int r = 0; r < CS_ROUNDS; r++) {
-            const cm_i64 i = tile * CS_TILE + r * CS_DIGITS + ck_x();
-            if (i < call.n)
-                CK_ATOMIC_ADD_(&seen[cs_digit(call.from[i], call.shift)], 1);
+            const cm_i64 i = first + r * CS_DIGITS + ck_x();
+            key[r] = i < call.n ? call.from[i] : 0;
         }
-        __syncthreads();
-        call.count[ck_x() * call.tiles + tile] = seen[ck_x()];
-        __syncthreads();
+        for (int p = 0, shift = call.shift; shift < call.end; p++, shift += 8) {
+            CV_ALL
+            for (int r = 0; r < CS_ROUNDS; r++)
+                if (first + r * CS_DIGITS + ck_x() < call.n)
+                    CK_ATOMIC_ADD_(&seen[p][cs_digit(key[r], shift)], 1);
+        }
     }
+    __syncthreads();
+    for (int p = 0, shift = call.shift; shift < call.end; p++, shift += 8)
+        if (seen[p][ck_x()])
+            CK_ATOMIC_ADD_(&call.count[p * CS_DIGITS + ck_x()], seen[p][ck_x()]);
 }
 
-/* A block has the tiles of one digit. */
-CK_KERNEL_OF(CS_DIGITS, cs_starts, cs_call)
-{
-    CK_SHARED int room[CS_DIGITS];
-    int *const count = call.count + CK_BLOCK_(x) * call.tiles;
-    int sum = 0, total;
+enum {
+    CS_OWN = 1 << 30,
+    CS_ALL = (-0x7fffffff - 1),
+    CS_NUMBER = CS_OWN - 1,
+    CS_BACK = 4 /* words that are read at once */
+};
 
-    for (cm_i64 first = 0; first < call.tiles; first += CS_DIGITS) {
-        const cm_i64 i = first + ck_x();
-        const int n = i < call.tiles ? count[i] : 0, before = cs_before(n, room, &total);
-        if (i < call.tiles)
-            count[i] = sum + before;
-        sum += total;
+/* How many keys of the thread's digit the tiles before `tile` have; the tile itself has `own`.
+ * Blocks take tiles in order, so the tiles before are those of blocks that run or have ended.
+ */
+CV_FN int cs_look_back(const cs_call &c, cm_i64 tile, int own)
+{
+    volatile int *const of = c.tile + ck_x();
+    int sum = 0;
+
+    of[tile * CS_DIGITS] = (tile ? CS_OWN : CS_ALL) | own;
+    for (cm_i64 t = tile - 1; t >= 0;) {
+        int word[CS_BACK];
+        CV_ALL
+        for (int k = 0; k < CS_BACK; k++)
+            word[k] = of[(t < k ? 0 : t - k) * CS_DIGITS];
+        for (int k = 0; k < CS_BACK && word[k]; k++, t--) {
+            sum += word[k] & CS_NUMBER;
+            if (word[k] & CS_ALL) {
+                t = -1;
+                break;
+            }
+        }
     }
-    if (ck_x() == 0)
-        call.count[CS_DIGITS * call.tiles + CK_BLOCK_(x)] = sum;
+    if (tile)
+        of[tile * CS_DIGITS] = CS_ALL | (sum + own);
+    return sum;
 }
 
 /* A tile is put in order in shared memory: neighbouring threads then write neighbouring keys.
@@ -156,37 +190,38 @@ CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call)
 {
     CK_SHARED cs_key kept[CS_TILE];
     CK_SHARED int seen[CS_WARPS][CS_DIGITS], begin[CS_DIGITS];
+    CK_SHARED cm_i64 taken;
     const int lane = ck_x() % 32, warp = ck_x() / 32;
     cs_key key[CS_ROUNDS];
     int rank[CS_ROUNDS], total;
 
-    const int digits = cs_before(call.count[CS_DIGITS * call.tiles + ck_x()], begin, &total);
-    for (cm_i64 tile = CK_BLOCK_(x); tile < call.tiles; tile += CK_BLOCKS_(x)) {
-        const cm_i64 first = tile * CS_TILE + warp * 32 * CS_ROUNDS;
-        const int goal = digits + call.count[ck_x() * call.tiles + tile];
-        cs_clear(seen);
-        CV_ALL
-        for (int r = 0; r < CS_ROUNDS; r++) {
-            const cm_i64 i = first + r * 32 + lane;
-            key[r] = i < call.n ? call.from[i] : 0;
-        }
-        cs_rank<CS_ROUNDS>(key, call.n - first, call.shift, seen[warp], rank);
-        const int before = cs_before(cs_join(seen), begin, &total);
-        begin[ck_x()] = before;
-        __syncthreads();
-        CV_ALL
-        for (int r = 0; r < CS_ROUNDS; r++) {
-            const unsigned digit = cs_digit(key[r], call.shift);
-            if (first + r * 32 + lane < call.n)
-                kept[begin[digit] + seen[warp][digit] + rank[r]] = key[r];
-        }
-        __syncthreads();
-        begin[ck_x()] = goal - before;
-        __syncthreads();
-        for (int i = ck_x(); i < total; i += CS_DIGITS)
-            call.to[begin[cs_digit(kept[i], call.shift)] + i] = kept[i];
-        __syncthreads();
+    if (ck_x() == 0)
+        taken = CK_ATOMIC_ADD_(call.next, 1);
+    cs_clear(seen);
+    const cm_i64 tile = taken, first = tile * CS_TILE + warp * 32 * CS_ROUNDS;
+    call.cleared[tile * CS_DIGITS + ck_x()] = 0;
+    CV_ALL
+    for (int r = 0; r < CS_ROUNDS; r++) {
+        const cm_i64 i = first + r * 32 + lane;
+        key[r] = i < call.n ? call.from[i] : 0;
     }
+    const int digits = cs_before(call.count[ck_x()], begin, &total);
+    cs_rank<CS_ROUNDS>(key, call.n - first, call.shift, seen[warp], rank);
+    const int own = cs_join(seen), before = cs_before(own, begin, &total);
+    begin[ck_x()] = before;
+    __syncthreads();
+    CV_ALL
+    for (int r = 0; r < CS_ROUNDS; r++) {
+        const unsigned digit = cs_digit(key[r], call.shift);
+        if (first + r * 32 + lane < call.n)
+            kept[begin[digit] + seen[warp][digit] + rank[r]] = key[r];
+    }
+    const int goal = digits + cs_look_back(call, tile, own);
+    __syncthreads();
+    begin[ck_x()] = goal - before;
+    __syncthreads();
+    for (int i = ck_x(); i < total; i += CS_DIGITS)
+        call.to[begin[cs_digit(kept[i], call.shift)] + i] = kept[i];
 }
 
 /* All passes of at most CS_FEW keys. */

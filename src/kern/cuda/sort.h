@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { CR_CUDA_SORT_MOST = 1 << 30 }; /* keys */
+enum { CR_CUDA_SORT_MOST = (1 << 30) - 1 }; /* keys */
 
 /* Sorts n keys by `bits` of their bits from bit `low` on.  Keys that are equal there stay in
  * order.  *room has as many keys; the two change places where the result is there. */
