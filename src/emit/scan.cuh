@@ -1,11 +1,11 @@
 /* scan.cuh - running sums, products, extremes with their places, and logarithmic sums, on an
  * NVIDIA GPU, in the order of num/order.h.
  *
- * Follows move.cuh.  CN_ITEM is the type of elements, CN_OP one of the numbers below.  A line
- * is cut into blocks of 256 elements, a block into runs of 16.  A thread takes a run; results
- * of runs, then of blocks, are joined one after the other.  Where lines are few, the results of
- * their blocks are computed first, by a launch of many threads, and joined by another launch.
- * CN_CHAIN tells how: one after the other, in any order, or by guesses that are checked. */
+ * Follows move.cuh.  CN_ITEM is the type of elements, CN_OP one of the numbers below.  In lines
+ * of adjacent elements a thread has a run of 16, and a block of threads a tile of 4,096: a run
+ * of the third level.  Where lines are few and long, one launch computes the totals of tiles,
+ * another one scans these, 4,096 at a time, and a third one writes elements.  In other lines a
+ * thread goes along a line, or along a block of it. */
 #ifndef CR_EMIT_SCAN_CUH
 #define CR_EMIT_SCAN_CUH
 
@@ -16,10 +16,6 @@
 #define CN_ABOVE 2
 #define CN_BELOW 3
 #define CN_LOG   4
-
-#define CN_IN_TURN   0
-#define CN_ANY_ORDER 1
-#define CN_GUESSED   2
 
 /* --- running values --- */
 
@@ -49,10 +45,19 @@ template <class T> struct cn_wide {
     template <> struct cn_wide<T> {                                                            \
         typedef W type;                                                                        \
     };
-CN_WIDEN(cm_f16, double)
-CN_WIDEN(cm_bf16, double)
-CN_WIDEN(cm_f32, double)
-CN_WIDEN(cm_f64, double)
+#if CN_OP == CN_LOG
+/* most + log(1 + rest): a join takes one exponential, and an element one logarithm. */
+struct cn_log {
+    double most, rest;
+};
+typedef cn_log cn_real;
+#else
+typedef double cn_real;
+#endif
+CN_WIDEN(cm_f16, cn_real)
+CN_WIDEN(cm_bf16, cn_real)
+CN_WIDEN(cm_f32, cn_real)
+CN_WIDEN(cm_f64, cn_real)
 CN_WIDEN(cm_c64, cm_c128)
 CN_WIDEN(cm_c128, cm_c128)
 typedef cn_wide<CN_ITEM>::type cn_state;
@@ -63,6 +68,13 @@ template <class T> CV_FN cn_whole cn_widen(T x, cn_whole)
     return (cn_whole)cm_to64(cm_real(x));
 }
 template <class T> CV_FN double cn_widen(T x, double) { return (double)cm_real(x); }
+#if CN_OP == CN_LOG
+template <class T> CV_FN cn_log cn_widen(T x, cn_log) { return {(double)cm_real(x), 0}; }
+CV_FN CN_ITEM cn_narrow(cn_log s)
+{
+    return cm_to<CN_ITEM>::of(s.most + __builtin_log1p(s.rest));
+}
+#endif
 template <class T> CV_FN cm_c128 cn_widen(T x, cm_c128)
 {
     return {(double)cm_real(x), (double)cm_imag(x)};
@@ -73,21 +85,20 @@ template <class S> CV_FN CN_ITEM cn_narrow(S s) { return cm_to<CN_ITEM>::of(s); 
 CV_FN CN_ITEM cn_item(cn_state s) { return cn_narrow(s); }
 CV_FN cm_i64 cn_place(cn_state) { return 0; }
 #if CN_OP == CN_LOG
-/* log(exp(a) + exp(b)); equal infinities must not be subtracted. */
-CV_SLOW double cn_join(double a, double b)
+/* Equal infinities must not be subtracted. */
+CV_FN cn_log cn_join(cn_log a, cn_log b)
 {
-    const double low = a < b ? a : b, high = a < b ? b : a;
+    const cn_log low = a.most < b.most ? a : b, high = a.most < b.most ? b : a;
 
-    if (a != a || b != b)
-        return a + b;
-    if (low == high && low - high != 0)
-        return low;
-    return high + __builtin_log1p(__builtin_exp(low - high));
+    if (a.most != a.most || b.most != b.most)
+        return {a.most + b.most, 0};
+    const double less = low.most == high.most ? 0 : low.most - high.most;
+    return {high.most, high.rest + (low.rest + 1) * __builtin_exp(less)};
 }
 #ifndef __CUDACC_RTC__
 extern "C" double cos(double), sin(double), hypot(double, double), atan2(double, double);
 #endif
-/* The same for complex numbers, whose real parts are compared. */
+/* log(exp(a) + exp(b)) of complex numbers, whose real parts are compared. */
 CV_FN cm_c128 cn_exp(cm_c128 x)
 {
     const double r = __builtin_exp(x.re);
@@ -128,21 +139,16 @@ CV_FN cm_c128 cn_join(cm_c128 a, cm_c128 b)
 
 /* --- lines --- */
 
-enum { CN_RUN = 16, CN_BLOCK = 256, CN_RUNS = CN_BLOCK / CN_RUN, CN_DIMS = 8 };
-enum {
-    CN_THREADS = sizeof(CN_ITEM) + 8 * CN_KEEPS > 8 ? 128 : 256, /* of a tile, a run each */
-    CN_TILE = CN_THREADS * CN_RUN,
-    CN_TILE_BLOCKS = CN_TILE / CN_BLOCK,
-    CN_ROOM = CN_TILE + CN_THREADS
-};
+enum { CN_BITS = 4, CN_RUN = 1 << CN_BITS, CN_BLOCK = CN_RUN * CN_RUN, CN_DIMS = 8 };
+enum { CN_THREADS = CN_BLOCK, CN_TILE = CN_BLOCK * CN_RUN, CN_LEVELS = 14 };
 
-/* Steps are in bytes, those along a line apart.  `totals` has a state for each block of each
- * line: [lines, blocks] for lines of adjacent elements, [blocks, lines] for others. */
+/* Steps are in bytes, those along a line apart.  `totals` has a state for each part of each
+ * line: a tile, [lines, parts], of adjacent elements, a block, [parts, lines], of others. */
 struct cn_call {
     char *to, *index;
     const char *from;
     cn_state *totals;
-    cm_i64 lines, n, blocks, to_step, index_step, from_step;
+    cm_i64 lines, n, parts, to_step, index_step, from_step;
     cm_i64 ndim, size[CN_DIMS], to_dim[CN_DIMS], index_dim[CN_DIMS], from_dim[CN_DIMS];
 };
 
@@ -167,428 +173,350 @@ CV_FN cn_line cn_line_of(const cn_call &c, cm_i64 line)
 
 CV_FN cm_i64 cn_least(cm_i64 a, cm_i64 b) { return a < b ? a : b; }
 
+/* What is before a part of a line, if `is`. */
+struct cn_carry {
+    cn_state all;
+    bool is;
+};
+CV_FN void cn_add(cn_carry *c, cn_state x)
+{
+    c->all = c->is ? cn_join(c->all, x) : x;
+    c->is = true;
+}
+
+/* After run `n` of a line's runs of one length, whose total is given: level[k] is the fold of
+ * those of 16^k of these runs that are not part of a longer run yet.  Returns the fold of all.
+ */
+CV_FN cn_carry cn_push(cn_state *level, cm_i64 n, cn_state total)
+{
+    cm_i64 full = n, all = n + 1;
+    cn_carry c;
+    int k = 0;
+
+    level[0] = full % CN_RUN ? cn_join(level[0], total) : total;
+    for (; full % CN_RUN == CN_RUN - 1; k++) {
+        full /= CN_RUN;
+        level[k + 1] = full % CN_RUN ? cn_join(level[k + 1], level[k]) : level[k];
+    }
+    for (k = 0; all >= CN_RUN; k++)
+        all /= CN_RUN;
+    c.is = false;
+    for (; k >= 0; k--)
+        if ((n + 1) >> k * CN_BITS & (CN_RUN - 1))
+            cn_add(&c, level[k]);
+    return c;
+}
+
 /* --- lines of adjacent elements: a block of threads has a tile --- */
 
-/* Threads read neighbouring runs of shared memory in different banks. */
+/* Elements pass through shared memory in parts of at most eight bytes, so that threads read and
+ * write neighbouring memory; threads use neighbouring runs of shared memory in different banks.
+ */
+enum { CN_PARTS = sizeof(CN_ITEM) > 8 ? 2 : 1, CN_ROOM = CN_TILE + CN_THREADS };
+template <int parts> struct cn_split {
+    typedef CN_ITEM type;
+};
+template <> struct cn_split<2> {
+    typedef cm_i64 type;
+};
+typedef cn_split<CN_PARTS>::type cn_part;
+union cn_room {
+    cn_part part[CN_ROOM];
+    cm_i64 place[CN_KEEPS ? CN_ROOM : 1];
+};
 CV_FN int cn_at(int i) { return i + i / CN_RUN; }
+CV_FN int cn_at_own(int i) { return ck_x() * (CN_RUN + 1) + i; }
+CV_FN int cn_near(int r) { return r * CN_THREADS + ck_x(); }
 
-CV_FN void cn_load(const cn_call &c, const cn_line &l, cm_i64 first, int count, CN_ITEM *item)
+/* The run of a thread: `count` elements, of which the first is element `first` of the line. */
+struct cn_own {
+    cn_part part[CN_RUN][CN_PARTS];
+    cm_i64 place[CN_KEEPS ? CN_RUN : 1];
+    cm_i64 first;
+    int count;
+};
+CV_FN cn_state cn_own_at(const cn_own &own, int i)
 {
-    for (int k = ck_x(); k < count; k += CN_THREADS)
-        item[cn_at(k)] = *(const CN_ITEM *)(l.from + (first + k) * c.from_step);
-    __syncthreads();
+    CN_ITEM x;
+
+    __builtin_memcpy(&x, own.part[i], sizeof x);
+    return cn_of(x, own.first + i);
 }
 
-/* The results of runs, joined within blocks: run[t] has the runs of thread t's block up to its
- * own. */
-CV_FN void cn_join_runs(const CN_ITEM *item, cm_i64 first, int count, cn_state *run)
+/* Reads the tile before any of it is stored. */
+CV_FN void cn_load(const char *from, cm_i64 first, int count, cn_room &room, cn_own &own)
 {
-    const int begin = ck_x() * CN_RUN;
+    const cn_part *const at =
+        (const cn_part *)(from + (first + ck_x()) * (cm_i64)sizeof(CN_ITEM));
+    const int left = count - ck_x() * CN_RUN;
 
-    if (begin < count) {
-        cn_state own = cn_of(item[cn_at(begin)], first + begin);
-        for (int i = begin + 1; i < cn_least(begin + CN_RUN, count); i++)
-            own = cn_join(own, cn_of(item[cn_at(i)], first + i));
+    own.first = first + ck_x() * CN_RUN;
+    own.count = left < 0 ? 0 : left < CN_RUN ? left : (int)CN_RUN;
+    CV_ALL
+    for (int p = 0; p < CN_PARTS; p++) {
+        cn_part x[CN_RUN];
+        CV_ALL
+        for (int r = 0; r < CN_RUN; r++)
+            if (cn_near(r) < count)
+                x[r] = at[r * CN_THREADS * CN_PARTS + p];
+        __syncthreads();
+        CV_ALL
+        for (int r = 0; r < CN_RUN; r++)
+            if (cn_near(r) < count)
+                room.part[cn_at(cn_near(r))] = x[r];
+        __syncthreads();
+        CV_ALL
+        for (int i = 0; i < CN_RUN; i++)
+            if (i < own.count)
+                own.part[i][p] = room.part[cn_at_own(i)];
+    }
+}
+
+CV_FN void cn_store(char *to, cm_i64 first, int count, cn_room &room, const cn_own &own)
+{
+    cn_part *const at = (cn_part *)(to + (first + ck_x()) * (cm_i64)sizeof(CN_ITEM));
+
+    CV_ALL
+    for (int p = 0; p < CN_PARTS; p++) {
+        __syncthreads();
+        CV_ALL
+        for (int i = 0; i < CN_RUN; i++)
+            if (i < own.count)
+                room.part[cn_at_own(i)] = own.part[i][p];
+        __syncthreads();
+        CV_ALL
+        for (int r = 0; r < CN_RUN; r++)
+            if (cn_near(r) < count)
+                at[r * CN_THREADS * CN_PARTS + p] = room.part[cn_at(cn_near(r))];
+    }
+}
+
+CV_FN void cn_store_places(char *to, cm_i64 step, int count, cn_room &room, const cn_own &own)
+{
+    __syncthreads();
+    CV_ALL
+    for (int i = 0; i < CN_RUN; i++)
+        if (i < own.count)
+            room.place[cn_at_own(i)] = own.place[CN_KEEPS ? i : 0];
+    __syncthreads();
+    CV_ALL
+    for (int r = 0; r < CN_RUN; r++)
+        if (cn_near(r) < count)
+            *(cm_i64 *)(to + cn_near(r) * step) = room.place[cn_at(cn_near(r))];
+}
+
+CV_FN cn_state cn_total(const cn_own &own)
+{
+    cn_state sum = cn_own_at(own, 0);
+
+    CV_ALL
+    for (int i = 1; i < CN_RUN; i++)
+        if (i < own.count)
+            sum = cn_join(sum, cn_own_at(own, i));
+    return sum;
+}
+
+/* The elements become the values of the scan. */
+CV_FN void cn_scan(cn_own &own, const cn_carry &before)
+{
+    cn_state sum;
+
+    CV_ALL
+    for (int i = 0; i < CN_RUN; i++) {
+        if (i >= own.count)
+            continue;
+        const cn_state x = cn_own_at(own, i);
+        sum = i ? cn_join(sum, x) : x;
+        const cn_state s = before.is ? cn_join(before.all, sum) : sum;
+        const CN_ITEM item = cn_item(s);
+        __builtin_memcpy(own.part[i], &item, sizeof item);
+        own.place[CN_KEEPS ? i : 0] = cn_place(s);
+    }
+}
+
+/* What is before the thread's run, whose total is `own`, in a tile of `runs` runs; `c`: what is
+ * before the tile.  *all: the tile's total, in the thread of its last run. */
+CV_FN cn_carry cn_before(cn_state own, int runs, cn_carry c, cn_state *all)
+{
+    CK_SHARED cn_state run[CN_THREADS], block[CN_RUN];
+    const int of_block = ck_x() % CN_RUN, b = ck_x() / CN_RUN;
+    cn_carry inner, outer;
+
+    inner.is = outer.is = false;
+    if (ck_x() < runs)
         run[ck_x()] = own;
-    }
     __syncthreads();
-    if (ck_x() < CN_TILE_BLOCKS)
-        for (int r = 1; r < CN_RUNS; r++) {
-            const int t = ck_x() * CN_RUNS + r;
-            if (t * CN_RUN < count)
-                run[t] = cn_join(run[t - 1], run[t]);
-        }
+    for (int k = 0; k < of_block && ck_x() < runs; k++)
+        cn_add(&inner, run[b * CN_RUN + k]);
+    cn_carry whole = inner;
+    cn_add(&whole, own);
+    if (ck_x() < runs && (of_block == CN_RUN - 1 || ck_x() == runs - 1))
+        block[b] = whole.all;
     __syncthreads();
+    for (int k = 0; k < b && ck_x() < runs; k++)
+        cn_add(&outer, block[k]);
+    if (outer.is)
+        cn_add(&c, outer.all);
+    if (inner.is)
+        cn_add(&c, inner.all);
+    cn_add(&outer, whole.all);
+    *all = outer.all;
+    return c;
 }
 
-/* The number of the last run of block b of the tile. */
-CV_FN int cn_last_run(int b, int count)
-{
-    return (int)cn_least(b * CN_RUNS + CN_RUNS, (count + CN_RUN - 1) / CN_RUN) - 1;
-}
+CV_FN int cn_runs(int count) { return (count + CN_RUN - 1) / CN_RUN; }
+CV_FN int cn_tile_count(cm_i64 left) { return left < CN_TILE ? (int)left : (int)CN_TILE; }
 
-CK_KERNEL_OF(CN_THREADS, cn_totals_rows, cn_call)
+/* So many blocks run at once that others read while one waits: a thread has fewer registers. */
+#define CN_MANY CN_THREADS, sizeof(CN_ITEM) > 4 || sizeof(cn_state) > 8 ? 2 : 4
+CK_KERNEL_OF(CN_MANY, cn_totals_rows, cn_call)
 {
-    CK_SHARED CN_ITEM item[CN_ROOM];
-    CK_SHARED cn_state run[CN_THREADS];
-    const cm_i64 tiles = (call.n + CN_TILE - 1) / CN_TILE;
+    CK_SHARED cn_room room;
+    cn_own own;
+    cn_state all;
+    cn_carry none;
 
-    for (cm_i64 u = CK_BLOCK_(x); u < call.lines * tiles; u += CK_BLOCKS_(x)) {
-        const cm_i64 line = u / tiles, first = (u - line * tiles) * CN_TILE;
-        const int count = (int)cn_least(CN_TILE, call.n - first);
-        cn_load(call, cn_line_of(call, line), first, count, item);
-        cn_join_runs(item, first, count, run);
-        if (ck_x() < CN_TILE_BLOCKS && ck_x() * CN_BLOCK < count)
-            call.totals[line * call.blocks + first / CN_BLOCK + ck_x()] =
-                run[cn_last_run(ck_x(), count)];
-        __syncthreads();
+    none.is = false;
+    for (cm_i64 u = CK_BLOCK_(x); u < call.lines * call.parts; u += CK_BLOCKS_(x)) {
+        const cm_i64 line = u / call.parts, first = (u - line * call.parts) * CN_TILE;
+        const int count = cn_tile_count(call.n - first), runs = cn_runs(count);
+        cn_load(cn_line_of(call, line).from, first, count, room, own);
+        cn_before(cn_total(own), runs, none, &all);
+        if (ck_x() == runs - 1)
+            call.totals[u] = all;
     }
 }
 
-/* Threads of the block that joins a line's totals.  A step takes as long with more of them, but
- * guesses of 1,024 threads fail too often. */
-enum { CN_CHAINERS = CN_CHAIN == CN_ANY_ORDER ? 1024 : CN_THREADS };
-
-#if CN_CHAIN != CN_GUESSED
-/* Running values of some[0] ... some[count - 1], each one before its element; *all are those
- * before, if `has`, and then all. */
-#if CN_CHAIN == CN_ANY_ORDER
-CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
+/* Each tile's total becomes the value before it. */
+CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
 {
-    const int me = ck_x();
-    cn_state sum, before;
-
-    if (me < count)
-        sum = some[me];
-    for (int by = 1; by < CN_CHAINERS; by *= 2) {
-        if (me >= by && me < count)
-            before = some[me - by];
-        __syncthreads();
-        if (me >= by && me < count)
-            some[me] = sum = cn_join(before, sum);
-        __syncthreads();
-    }
-    if (me && me < count)
-        before = has ? cn_join(*all, some[me - 1]) : some[me - 1];
-    else if (has)
-        before = *all;
-    sum = has ? cn_join(*all, some[count - 1]) : some[count - 1];
-    __syncthreads();
-    if (me < count && (me || has))
-        some[me] = before;
-    *all = sum;
-    __syncthreads();
-}
-#else
-/* By one thread, which reads several before it writes any. */
-enum { CN_AHEAD = 16 };
-CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
-{
-    for (int first = 0; ck_x() == 0 && first < count; first += CN_AHEAD) {
-        cn_state next[CN_AHEAD];
-        CV_ALL
-        for (int k = 0; k < CN_AHEAD; k++)
-            next[k] = some[first + k];
-        CV_ALL
-        for (int k = 0; k < CN_AHEAD; k++) {
-            if (first + k >= count)
-                continue;
-            const bool joins = has || first + k;
-            if (joins)
-                some[first + k] = *all;
-            *all = joins ? cn_join(*all, next[k]) : next[k];
-        }
-    }
-    __syncthreads();
-}
-#endif
-#endif
-
-/* A step has CN_STEP totals; a thread has CN_OWN neighbouring ones. */
-enum {
-    CN_OWN = CN_CHAIN == CN_IN_TURN   ? 1
-             : CN_CHAIN == CN_GUESSED ? 16
-                                      : 8,
-    CN_STEP = CN_CHAINERS * CN_OWN
-};
-
-/* The thread's totals of the step at `at`; returns how many it has. */
-CV_FN int cn_own_totals(const cn_state *at, cm_i64 left, cn_state *own)
-{
-    const int begin = ck_x() * CN_OWN;
-
-    CV_ALL
-    for (int k = 0; k < CN_OWN; k++)
-        if (begin + k < left)
-            own[k] = at[begin + k];
-    return left <= begin ? 0 : (int)cn_least(CN_OWN, left - begin);
-}
-
-#if CN_CHAIN == CN_GUESSED
-/* Sums of floats, which must be added one after the other.  A thread guesses the sum before its
- * totals by adding in another order, and adds its totals to the guess.  If every thread ends
- * with the next thread's guess, all sums have the bits of the sequential order.  Otherwise the
- * guesses are shifted.  A sum that begins a few units in the last place higher ends as many
- * units higher, except where it is rounded from the middle of two numbers: there the direction
- * depends on whether the shift is even.  So both cases are joined, and few rounds suffice. */
-struct cn_shift {
-    double even, odd; /* the end's shift less the start's, if the start's is even or odd */
-};
-enum { CN_TRIES = 24, CN_TRIES_AFTER_FAILURE = 3, CN_WARPS = CN_CHAINERS / 32 };
-
-CV_FN bool cn_is_odd(double x, double units) { return cm_to64(x * units) & 1; }
-CV_FN cn_shift cn_joined(cn_shift a, cn_shift b, double units)
-{
-    return {a.even + (cn_is_odd(a.even, units) ? b.odd : b.even),
-            a.odd + (cn_is_odd(a.odd, units) ? b.even : b.odd)};
-}
-CV_FN double cn_of_lane(double x, int lane)
-{
-    unsigned half[2];
-
-    __builtin_memcpy(half, &x, sizeof half);
-    half[0] = (unsigned)CK_SHUFFLE_(half[0], lane);
-    half[1] = (unsigned)CK_SHUFFLE_(half[1], lane);
-    __builtin_memcpy(&x, half, sizeof half);
-    return x;
-}
-
-/* The joined shifts of the threads before this one. */
-CV_FN cn_shift cn_before(cn_shift own, double units)
-{
-    CK_SHARED cn_shift of_warp[CN_WARPS];
-    const int lane = ck_x() % 32, warp = ck_x() / 32;
-    cn_shift before = {0, 0};
-
-    for (int by = 1; by < 32; by *= 2) {
-        const int from = lane < by ? lane : lane - by;
-        const cn_shift other = {cn_of_lane(own.even, from), cn_of_lane(own.odd, from)};
-        if (lane >= by)
-            own = cn_joined(other, own, units);
-    }
-    if (lane == 31)
-        of_warp[warp] = own;
-    __syncthreads();
-    for (int w = 0; w < warp; w++)
-        before = cn_joined(before, of_warp[w], units);
-    const int from = lane ? lane - 1 : 0;
-    own = {cn_of_lane(own.even, from), cn_of_lane(own.odd, from)};
-    return lane ? cn_joined(before, own, units) : before;
-}
-
-/* A unit in the last place of x. */
-CV_FN double cn_unit(double x)
-{
-    unsigned long long bits;
-
-    __builtin_memcpy(&bits, &x, sizeof bits);
-    bits = bits >> 52 & 2047;
-    bits = (bits > 53 ? bits - 52 : 1) << 52;
-    __builtin_memcpy(&x, &bits, sizeof bits);
-    return x;
-}
-
-/* The same bits, or both NaN. */
-CV_FN bool cn_equal(double a, double b)
-{
-    unsigned long long x, y;
-
-    __builtin_memcpy(&x, &a, sizeof x);
-    __builtin_memcpy(&y, &b, sizeof y);
-    return x == y || (a != a && b != b);
-}
-
-/* *start, *end: the sums before and after the thread's totals; `base`: the sum before the step.
- * False when all tries fail. */
-CV_FN bool cn_guess(const double *own, int count, double base, int tries, double *start,
-                    double *end)
-{
-    CK_SHARED double begin[CN_CHAINERS];
-    CK_SHARED int wrong;
-    const int me = ck_x();
-    cn_shift shift = {0, 0};
-    double units = 1;
-
-    *start = base;
-    CV_ALL
-    for (int k = 0; k < CN_OWN; k++)
-        if (k < count)
-            shift.even += own[k];
-    shift.odd = shift.even;
-    while (tries-- > 0) {
-        const double by = cn_before(shift, units).even;
-        if (me)
-            *start += by;
-        begin[me] = *start;
-        if (me == 0)
-            wrong = 0;
-        __syncthreads();
-        double most = 0;
-        for (int k = 0; k < 3; k++) {
-            const double some = begin[k * (CN_CHAINERS - 1) / 2];
-            most = some > most ? some : -some > most ? -some : most;
-        }
-        const double unit = cn_unit(most);
-        double up = *start + unit;
-        units = 1 / unit;
-        *end = *start;
-        CV_ALL
-        for (int k = 0; k < CN_OWN; k++)
-            if (k < count) {
-                *end += own[k];
-                up += own[k];
-            }
-        const double next = me + 1 < CN_CHAINERS ? begin[me + 1] : *end;
-        shift = {*end - next, up - (next + unit)};
-        if (!cn_equal(*end, next))
-            CK_ATOMIC_ADD_(&wrong, 1);
-        __syncthreads();
-        if (!wrong)
-            return true;
-    }
-    return false;
-}
-
-/* The same by one thread. */
-CV_FN void cn_in_turn(const double *at, cm_i64 left, const double *own, int count, double base,
-                      double *start, double *end)
-{
-    CK_SHARED double begin[CN_CHAINERS];
-
-    for (int t = 0; ck_x() == 0 && t < CN_CHAINERS; t++) {
-        begin[t] = base;
-        CV_ALL
-        for (int k = 0; k < CN_OWN; k++)
-            if (t * CN_OWN + k < left)
-                base += at[t * CN_OWN + k];
-    }
-    __syncthreads();
-    *start = *end = begin[ck_x()];
-    CV_ALL
-    for (int k = 0; k < CN_OWN; k++)
-        if (k < count)
-            *end += own[k];
-}
-
-CK_KERNEL_OF(CN_CHAINERS, cn_chain_rows, cn_call)
-{
-    CK_SHARED double last;
-    double own[CN_OWN], start, end;
+    CK_SHARED cn_state level[CN_LEVELS];
+    CK_SHARED cn_carry next;
+    cn_state some[CN_RUN], all;
 
     for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x)) {
-        double base = -0.0; /* -0.0 + x is x */
-        int tries = CN_TRIES;
-        for (cm_i64 first = 0; first < call.blocks; first += CN_STEP) {
-            cn_state *const at = call.totals + line * call.blocks + first;
-            const int count = cn_own_totals(at, call.blocks - first, own);
-            if (!cn_guess(own, count, base, tries, &start, &end)) {
-                cn_in_turn(at, call.blocks - first, own, count, base, &start, &end);
-                tries = CN_TRIES_AFTER_FAILURE;
+        cn_carry base;
+        base.is = false;
+        for (cm_i64 first = 0; first < call.parts; first += CN_TILE) {
+            cn_state *const at = call.totals + line * call.parts + first + ck_x() * CN_RUN;
+            const int count = cn_tile_count(call.parts - first), runs = cn_runs(count);
+            CV_ALL
+            for (int i = 0; i < CN_RUN; i++)
+                if (ck_x() * CN_RUN + i < count)
+                    some[i] = at[i];
+            cn_carry own, c;
+            own.is = false;
+            CV_ALL
+            for (int i = 0; i < CN_RUN; i++)
+                if (ck_x() * CN_RUN + i < count)
+                    cn_add(&own, some[i]);
+            c = cn_before(own.all, runs, base, &all);
+            own.is = false;
+            CV_ALL
+            for (int i = 0; i < CN_RUN; i++) {
+                if (ck_x() * CN_RUN + i >= count)
+                    continue;
+                cn_carry value = c;
+                if (own.is)
+                    cn_add(&value, own.all);
+                if (value.is)
+                    at[i] = value.all;
+                cn_add(&own, some[i]);
             }
-            CV_ALL
-            for (int k = 0; k < CN_OWN; k++)
-                if (k < count) {
-                    at[ck_x() * CN_OWN + k] = start;
-                    start += own[k];
-                }
-            if (ck_x() == CN_CHAINERS - 1)
-                last = end;
+            if (ck_x() == CN_THREADS - 1 && runs == CN_THREADS)
+                next = cn_push(level, first / CN_TILE, all);
             __syncthreads();
-            base = last;
+            base = next;
         }
     }
 }
-#else
-/* Each block's total becomes that of the blocks before it. */
-CK_KERNEL_OF(CN_CHAINERS, cn_chain_rows, cn_call)
+
+/* A block of threads has a line, or, with totals, a tile. */
+CK_KERNEL_OF(CN_MANY, cn_rows, cn_call)
 {
-    CK_SHARED cn_state some[CN_CHAINERS];
-    cn_state own[CN_OWN], all, sum;
-
-    for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x))
-        for (cm_i64 first = 0; first < call.blocks; first += CN_STEP) {
-            cn_state *const at = call.totals + line * call.blocks + first;
-            const cm_i64 left = call.blocks - first;
-            const int count = cn_own_totals(at, left, own);
-            const int threads = (int)cn_least(CN_CHAINERS, (left + CN_OWN - 1) / CN_OWN);
-            CV_ALL
-            for (int k = 0; k < CN_OWN; k++)
-                if (k < count)
-                    sum = k ? cn_join(sum, own[k]) : own[k];
-            if (count)
-                some[ck_x()] = sum;
-            __syncthreads();
-            cn_chain(some, threads, first > 0, &all);
-            bool joins = first > 0 || ck_x() > 0;
-            if (count)
-                sum = some[ck_x()];
-            CV_ALL
-            for (int k = 0; k < CN_OWN; k++)
-                if (k < count) {
-                    if (joins)
-                        at[ck_x() * CN_OWN + k] = sum;
-                    sum = joins ? cn_join(sum, own[k]) : own[k];
-                    joins = true;
-                }
-            __syncthreads();
-        }
-}
-#endif
-
-/* What is before each block of the tile; *all is what is before the tile, in thread 0. */
-CV_FN void cn_join_blocks(const cn_call &c, cm_i64 line, cm_i64 first, int count,
-                          const cn_state *run, cn_state *before, cn_state *all)
-{
-    if (c.totals) {
-        if (ck_x() < CN_TILE_BLOCKS && ck_x() * CN_BLOCK < count)
-            before[ck_x()] = c.totals[line * c.blocks + first / CN_BLOCK + ck_x()];
-    } else {
-        for (int b = 0; ck_x() == 0 && b * CN_BLOCK < count; b++) {
-            const cn_state next = run[cn_last_run(b, count)];
-            const bool some = first || b;
-            if (some)
-                before[b] = *all;
-            *all = some ? cn_join(*all, next) : next;
-        }
-    }
-    __syncthreads();
-}
-
-CV_FN void cn_write_run(CN_ITEM *item, cm_i64 *place, cm_i64 first, int count,
-                        const cn_state *run, const cn_state *before)
-{
-    const int t = ck_x(), begin = t * CN_RUN, b = t / CN_RUNS;
-    const bool inner = t % CN_RUNS, outer = first || b;
-    cn_state carry, own;
-
-    if (begin >= count)
-        return;
-    if (inner)
-        carry = outer ? cn_join(before[b], run[t - 1]) : run[t - 1];
-    else if (outer)
-        carry = before[b];
-    for (int i = begin; i < cn_least(begin + CN_RUN, count); i++) {
-        const cn_state x = cn_of(item[cn_at(i)], first + i);
-        own = i == begin ? x : cn_join(own, x);
-        const cn_state s = inner || outer ? cn_join(carry, own) : own;
-        item[cn_at(i)] = cn_item(s);
-        if (CN_KEEPS)
-            place[cn_at(i)] = cn_place(s);
-    }
-}
-
-CV_FN void cn_store(const cn_call &c, const cn_line &l, cm_i64 first, int count,
-                    const CN_ITEM *item, const cm_i64 *place)
-{
-    __syncthreads();
-    for (int k = ck_x(); k < count; k += CN_THREADS) {
-        *(CN_ITEM *)(l.to + (first + k) * c.to_step) = item[cn_at(k)];
-        if (CN_KEEPS)
-            *(cm_i64 *)(l.index + (first + k) * c.index_step) = place[cn_at(k)];
-    }
-    __syncthreads();
-}
-
-CK_KERNEL_OF(CN_THREADS, cn_rows, cn_call)
-{
-    CK_SHARED CN_ITEM item[CN_ROOM];
-    CK_SHARED cm_i64 place[CN_KEEPS ? CN_ROOM : 1];
-    CK_SHARED cn_state run[CN_THREADS], before[CN_TILE_BLOCKS];
+    CK_SHARED cn_room room;
+    CK_SHARED cn_state level[CN_LEVELS];
+    CK_SHARED cn_carry next;
     const cm_i64 tiles = (call.n + CN_TILE - 1) / CN_TILE, apart = call.totals ? tiles : 1;
+    cn_own own;
     cn_state all;
 
     for (cm_i64 u = CK_BLOCK_(x); u < call.lines * apart; u += CK_BLOCKS_(x)) {
         const cm_i64 line = u / apart, part = u - line * apart;
         const cn_line l = cn_line_of(call, line);
+        cn_carry base;
+        base.is = part > 0;
+        if (base.is)
+            base.all = call.totals[u];
         for (cm_i64 tile = part; tile < (call.totals ? part + 1 : tiles); tile++) {
             const cm_i64 first = tile * CN_TILE;
-            const int count = (int)cn_least(CN_TILE, call.n - first);
-            cn_load(call, l, first, count, item);
-            cn_join_runs(item, first, count, run);
-            cn_join_blocks(call, line, first, count, run, before, &all);
-            cn_write_run(item, place, first, count, run, before);
-            cn_store(call, l, first, count, item, place);
+            const int count = cn_tile_count(call.n - first), runs = cn_runs(count);
+            cn_load(l.from, first, count, room, own);
+            const cn_carry c = cn_before(cn_total(own), runs, base, &all);
+            cn_scan(own, c);
+            if (!call.totals && ck_x() == CN_THREADS - 1 && runs == CN_THREADS)
+                next = cn_push(level, tile, all);
+            cn_store(l.to, first, count, room, own);
+            if (CN_KEEPS)
+                cn_store_places(l.index + first * call.index_step, call.index_step, count, room,
+                                own);
+            base = next;
         }
+    }
+}
+
+/* Lines of at most a block: a block of threads has as many as it has runs for. */
+enum {
+    CN_SHORT_THREADS = sizeof(CN_ITEM) + 8 * CN_KEEPS > 8 ? 128 : 256,
+    CN_SHORT_ROOM = CN_SHORT_THREADS * (CN_RUN + 1)
+};
+CK_KERNEL_OF(CN_SHORT_THREADS, cn_short, cn_call)
+{
+    CK_SHARED CN_ITEM item[CN_SHORT_ROOM];
+    CK_SHARED cm_i64 place[CN_KEEPS ? CN_SHORT_ROOM : 1];
+    CK_SHARED cn_state run[CN_SHORT_THREADS];
+    const unsigned n = (unsigned)call.n, runs = (n + CN_RUN - 1) / CN_RUN;
+    const unsigned most = CN_SHORT_THREADS / runs, mine = ck_x() % runs;
+
+    for (cm_i64 u = (cm_i64)CK_BLOCK_(x) * most; u < call.lines;
+         u += (cm_i64)CK_BLOCKS_(x) * most) {
+        const unsigned lines = call.lines - u < most ? (unsigned)(call.lines - u) : most;
+        for (unsigned k = ck_x(); k < lines * n; k += CN_SHORT_THREADS) {
+            const unsigned l = k / n, i = k - l * n;
+            item[cn_at(l * runs * CN_RUN + i)] =
+                *(const CN_ITEM *)(cn_line_of(call, u + l).from + i * call.from_step);
+        }
+        __syncthreads();
+        const unsigned begin = mine * CN_RUN, end = begin + CN_RUN < n ? begin + CN_RUN : n;
+        const int count = ck_x() < (int)(lines * runs) ? (int)(end - begin) : 0;
+        CN_ITEM *const own = item + cn_at_own(0);
+        cn_carry total, before;
+        total.is = before.is = false;
+        for (int i = 0; i < count; i++)
+            cn_add(&total, cn_of(own[i], begin + i));
+        if (count)
+            run[ck_x()] = total.all;
+        __syncthreads();
+        for (unsigned k = 0; k < mine && count; k++)
+            cn_add(&before, run[ck_x() - mine + k]);
+        total.is = false;
+        for (int i = 0; i < count; i++) {
+            cn_add(&total, cn_of(own[i], begin + i));
+            const cn_state s = before.is ? cn_join(before.all, total.all) : total.all;
+            own[i] = cn_item(s);
+            if (CN_KEEPS)
+                place[cn_at_own(i)] = cn_place(s);
+        }
+        __syncthreads();
+        for (unsigned k = ck_x(); k < lines * n; k += CN_SHORT_THREADS) {
+            const unsigned l = k / n, i = k - l * n;
+            const cn_line line = cn_line_of(call, u + l);
+            const int at = cn_at(l * runs * CN_RUN + i);
+            *(CN_ITEM *)(line.to + i * call.to_step) = item[at];
+            if (CN_KEEPS)
+                *(cm_i64 *)(line.index + i * call.index_step) = place[at];
+        }
+        __syncthreads();
     }
 }
 
@@ -643,7 +571,7 @@ CV_FN cn_state cn_scan_run(const cn_call &c, const cn_line &l, cm_i64 first, boo
 
 CK_KERNEL(cn_totals_columns, cn_call)
 {
-    for (cm_i64 u = ck_first_x(); u < call.lines * call.blocks; u += ck_step_x()) {
+    for (cm_i64 u = ck_first_x(); u < call.lines * call.parts; u += ck_step_x()) {
         const cm_i64 b = u / call.lines;
         const cn_line l = cn_line_of(call, u - b * call.lines);
         const cm_i64 first = b * CN_BLOCK, end = cn_least(first + CN_BLOCK, call.n);
@@ -654,39 +582,44 @@ CK_KERNEL(cn_totals_columns, cn_call)
     }
 }
 
+/* Each block's total becomes the value before it. */
 CK_KERNEL(cn_chain_columns, cn_call)
 {
     for (cm_i64 line = ck_first_x(); line < call.lines; line += ck_step_x()) {
-        cn_state all = call.totals[line];
-        for (cm_i64 b = 1; b < call.blocks; b++) {
-            const cn_state next = call.totals[b * call.lines + line];
-            call.totals[b * call.lines + line] = all;
-            all = cn_join(all, next);
+        cn_state level[CN_LEVELS], next = call.totals[line];
+        for (cm_i64 b = 1; b < call.parts; b++) {
+            cn_state *const at = &call.totals[b * call.lines + line];
+            const cn_carry before = cn_push(level, b - 1, next);
+            next = *at;
+            *at = before.all;
         }
     }
 }
 
 CK_KERNEL(cn_columns, cn_call)
 {
-    const cm_i64 parts = call.totals ? call.blocks : 1;
+    const cm_i64 parts = call.totals ? call.parts : 1;
 
     for (cm_i64 u = ck_first_x(); u < call.lines * parts; u += ck_step_x()) {
         const cm_i64 part = u / call.lines, line = u - part * call.lines;
         const cn_line l = cn_line_of(call, line);
         const cm_i64 end = call.totals ? cn_least((part + 1) * CN_BLOCK, call.n) : call.n;
-        cn_state blocks, runs, carry;
-        bool outer = part > 0;
-        if (outer)
-            blocks = carry = call.totals[part * call.lines + line];
+        cn_state level[CN_LEVELS], runs;
+        cn_carry before, carry;
+        before.is = part > 0;
+        if (before.is)
+            before.all = call.totals[u];
+        carry = before;
         for (cm_i64 i = part * CN_BLOCK; i < end; i += CN_RUN) {
             const bool inner = i % CN_BLOCK;
-            const cn_state own = cn_scan_run(call, l, i, inner || outer, carry);
+            const cn_state own = cn_scan_run(call, l, i, carry.is, carry.all);
             runs = inner ? cn_join(runs, own) : own;
-            carry = outer ? cn_join(blocks, runs) : runs;
-            if ((i + CN_RUN) % CN_BLOCK == 0) {
-                blocks = carry;
-                outer = true;
+            if ((i + CN_RUN) % CN_BLOCK == 0 && !call.totals) {
+                carry = before = cn_push(level, i / CN_BLOCK, runs);
+                continue;
             }
+            carry = before;
+            cn_add(&carry, runs);
         }
     }
 }

@@ -83,13 +83,39 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
 #define CK_PUT_u64(v, T, p)  (*(p) = (cv_s_##T)(v))
 #define CK_PUT_u32(v, T, p)  (*(p) = (cv_s_##T)(v))
 
+/* After block `block` of a line, whose total is s->runs: s->level[k] is the fold of the runs of
+ * level k that are not part of a longer one yet, and s->before that of the whole line. */
+#define CK_DEFINE_LEVELS(name, LINE, S, JOIN)                                                  \
+    CV_FN void ck_levels_##name(LINE *s, cv_s_i64 block)                                       \
+    {                                                                                          \
+        cv_s_i64 full = block, all = block + 1;                                                \
+        int k = 0;                                                                             \
+        s->level[0] = full % CR_SCAN_RUN ? JOIN(s->level[0], s->runs) : s->runs;               \
+        for (; full % CR_SCAN_RUN == CR_SCAN_RUN - 1; k++) {                                   \
+            full /= CR_SCAN_RUN;                                                               \
+            s->level[k + 1] =                                                                  \
+                full % CR_SCAN_RUN ? JOIN(s->level[k + 1], s->level[k]) : s->level[k];         \
+        }                                                                                      \
+        for (k = 0; all >= CR_SCAN_RUN; k++)                                                   \
+            all /= CR_SCAN_RUN;                                                                \
+        s->before = s->level[k];                                                               \
+        while (k-- > 0)                                                                        \
+            if (((block + 1) >> k * CR_SCAN_BITS) % CR_SCAN_RUN)                               \
+                s->before = JOIN(s->before, s->level[k]);                                      \
+    }
+
 /* Sums and products along a line, in running values of type S.  The runs of a block do not wait
  * for each other.  Elements are `step` and `put` elements apart. */
 #define CK_DEFINE_LINE(op, T, S)                                                               \
     typedef struct {                                                                           \
-        ck_sum_##S runs, blocks;                                                               \
-        int started;                                                                           \
+        ck_sum_##S runs, before, level[CR_SCAN_LEVELS];                                        \
+        cv_s_i64 started; /* blocks */                                                         \
     } ck_line_##op##_##T;                                                                      \
+    CV_FN ck_sum_##S ck_join_##op##_##T(ck_sum_##S a, ck_sum_##S b)                            \
+    {                                                                                          \
+        return ck_sum_##op##_##S(a, b);                                                        \
+    }                                                                                          \
+    CK_DEFINE_LEVELS(line_##op##_##T, ck_line_##op##_##T, ck_sum_##S, ck_join_##op##_##T)      \
     CV_FN void ck_run_##op##_##T(const ck_sum_##S *carry, ck_sum_##S *own, cv_s_##T *to,       \
                                  const cv_s_##T *from, cv_s_i64 n, cv_s_i64 put,               \
                                  cv_s_i64 step)                                                \
@@ -112,7 +138,7 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
         ck_sum_##S carry, own;                                                                 \
         int has = s->started;                                                                  \
         if (has)                                                                               \
-            carry = s->blocks;                                                                 \
+            carry = s->before;                                                                 \
         for (cv_s_i64 i = 0; i < n; i += CR_SCAN_RUN) {                                        \
             cv_s_i64 m = ck_least(n - i, CR_SCAN_RUN);                                         \
             if (has)                                                                           \
@@ -121,11 +147,10 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
                 ck_run_##op##_##T((void *)0, &own, to + i * put, from + i * step, m, put,      \
                                   step);                                                       \
             s->runs = i ? ck_sum_##op##_##S(s->runs, own) : own;                               \
-            carry = s->started ? ck_sum_##op##_##S(s->blocks, s->runs) : s->runs;              \
+            carry = s->started ? ck_sum_##op##_##S(s->before, s->runs) : s->runs;              \
             has = 1;                                                                           \
         }                                                                                      \
-        s->blocks = carry;                                                                     \
-        s->started = 1;                                                                        \
+        ck_levels_line_##op##_##T(s, s->started++);                                            \
     }                                                                                          \
     CK_OUTLINE void ck_take_##op##_##T(ck_line_##op##_##T *s, cv_s_##T *to,                    \
                                        const cv_s_##T *from, cv_s_i64 n, cv_s_i64 put,         \
@@ -141,8 +166,9 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
 #define CK_DEFINE_DOWN(op, T, W)                                                               \
     enum { CK_PARTS_##op##_##T = CV_LANES_##T / CV_LANES_##W };                                \
     typedef struct {                                                                           \
-        cv_##W own, carry, runs, blocks;                                                       \
+        cv_##W own, carry, runs, before, level[CR_SCAN_LEVELS];                                \
     } ck_state_##op##_##T;                                                                     \
+    CK_DEFINE_LEVELS(down_##op##_##T, ck_state_##op##_##T, cv_##W, cv_##op##_##W)              \
     typedef struct {                                                                           \
         ck_state_##op##_##T at[CK_SCAN_STRIP / CV_LANES_##W];                                  \
     } ck_down_##op##_##T;                                                                      \
@@ -152,10 +178,10 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
         if (i)                                                                                 \
             s->runs = in == CR_SCAN_RUN ? s->own : cv_##op##_##W(s->runs, s->own);             \
         if (i && !in)                                                                          \
-            s->blocks = i == CR_SCAN_BLOCK ? s->runs : cv_##op##_##W(s->blocks, s->runs);      \
+            ck_levels_down_##op##_##T(s, i / CR_SCAN_BLOCK - 1);                               \
         if (i)                                                                                 \
-            s->carry = !in                 ? s->blocks                                         \
-                       : i > CR_SCAN_BLOCK ? cv_##op##_##W(s->blocks, s->runs)                 \
+            s->carry = !in                 ? s->before                                         \
+                       : i > CR_SCAN_BLOCK ? cv_##op##_##W(s->before, s->runs)                 \
                                            : s->runs;                                          \
         s->own = x;                                                                            \
         return i ? cv_##op##_##W(s->carry, x) : x;                                             \

@@ -390,29 +390,44 @@ static scalar scan_combine(machine *m, const cr_expr *e, scalar a, scalar b)
     return interp_call_fn(m, (cr_fn)e->fn, t, from, (scalar[]){a, b});
 }
 
-/* Runs of CR_SCAN_RUN elements in blocks of CR_SCAN_BLOCK.  A total that does not exist yet is
- * left out, because combining it with the identity changes no bit. */
+/* The order of num/order.h: level[k] is the fold of `count` runs of 16^k elements that are not
+ * part of a longer run yet.  A value that does not exist yet is left out, because combining it
+ * with the identity changes no bit. */
+typedef struct {
+    scalar total;
+    int count;
+} scan_level;
+enum { SCAN_LEVELS = CR_SCAN_LEVELS + 2 };
+
+static scalar scan_add(machine *m, const cr_expr *e, scan_level *level, scalar x)
+{
+    scalar sum = {0};
+    bool any = false;
+
+    for (scan_level *l = level;; l++) {
+        bool full = l->count == CR_SCAN_RUN;
+        scalar total = l->total;
+        l->total = l->count && !full ? scan_combine(m, e, total, x) : x;
+        l->count = full ? 1 : l->count + 1;
+        if (!full)
+            break;
+        x = total;
+    }
+    for (int k = SCAN_LEVELS; k-- > 0;)
+        if (level[k].count) {
+            sum = any ? scan_combine(m, e, sum, level[k].total) : level[k].total;
+            any = true;
+        }
+    return sum;
+}
+
 static void scan_runs(machine *m, const cr_expr *e, scalar *v, int64_t n)
 {
     cr_dtype t = (cr_dtype)e->dtype, wide = cr_scan_running((cr_fn)e->fn, t);
-    scalar blocks = {0}, runs = {0}, own = {0}, carry;
-    bool block = false, run = false;
+    scan_level level[SCAN_LEVELS] = {0};
 
-    for (int64_t i = 0; i < n; i++) {
-        scalar x = interp_cast(wide, t, v[i]);
-        if (i && i % CR_SCAN_RUN == 0) {
-            runs = run ? scan_combine(m, e, runs, own) : own;
-            run = true;
-        }
-        if (i && i % CR_SCAN_BLOCK == 0) {
-            blocks = block ? scan_combine(m, e, blocks, runs) : runs;
-            block = true;
-            run = false;
-        }
-        own = i % CR_SCAN_RUN ? scan_combine(m, e, own, x) : x;
-        carry = block && run ? scan_combine(m, e, blocks, runs) : run ? runs : blocks;
-        v[i] = interp_cast(t, wide, block || run ? scan_combine(m, e, carry, own) : own);
-    }
+    for (int64_t i = 0; i < n; i++)
+        v[i] = interp_cast(t, wide, scan_add(m, e, level, interp_cast(wide, t, v[i])));
 }
 
 /* The extremes so far; the last of equal ones counts. */

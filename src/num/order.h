@@ -19,10 +19,14 @@
  * Lanes and accumulators start at the identity, which for add is -0.0, because x + -0.0 is x
  * for every x. Chunks and blocks without elements are skipped.  The sum of no elements is +0.0.
  *
- * Scans.  A line is cut into blocks of CR_SCAN_BLOCK elements, a block into runs of
- * CR_SCAN_RUN.  Element i of the result is combine(combine(b, r), e). b folds the totals of the
- * earlier blocks in order, r the totals of the block's earlier runs, and e the run's elements
- * up to i. Running values of float32, half types and complex numbers have double precision.
+ * Scans.  A line is cut into runs of CR_SCAN_RUN elements, and CR_SCAN_RUN runs form a run of
+ * the next level, and so on.  A run's total is the fold, in order, of its elements or of the
+ * totals of its runs.  Element i of the result folds what is before it, longest runs first: the
+ * totals of the runs of each level that end before i and whose run of the next level has i, in
+ * order, are folded to one value of the level, and these values are combined from the left; the
+ * last value is the fold of the elements of i's own run up to i.  A block has CR_SCAN_BLOCK
+ * elements, which are a run of the second level.  Running values of float32, half types and
+ * complex numbers have double precision.
  *
  * Combining writes.  The values for one destination, in index order, are folded as a column;
  * the result is combined with the destination's value, which is the left operand.  For
@@ -39,8 +43,10 @@ enum {
     CR_FOLD_BLOCK = 64,
     CR_FOLD_BLOCKS = 8,
     CR_FOLD_COLUMN = CR_FOLD_BLOCK * CR_FOLD_BLOCKS,
-    CR_SCAN_RUN = 16,
-    CR_SCAN_BLOCK = 256
+    CR_SCAN_BITS = 4,
+    CR_SCAN_RUN = 1 << CR_SCAN_BITS,
+    CR_SCAN_BLOCK = CR_SCAN_RUN * CR_SCAN_RUN,
+    CR_SCAN_LEVELS = 14 /* of runs of blocks, up to the longest line */
 };
 
 #endif

@@ -9,47 +9,36 @@
 #include <stdio.h>
 
 /* As in emit/scan.cuh. */
-enum { SCAN_BLOCK = 256, SCAN_TILE = 4096, SCAN_CHAINERS = 1024 };
+enum { SCAN_BLOCK = 256, SCAN_TILE = 4096, SCAN_THREADS = 256, SCAN_RUN = 16 };
 typedef enum { SCAN_ADD, SCAN_MUL, SCAN_ABOVE, SCAN_BELOW, SCAN_LOG } scan_kind;
-/* How the results of blocks are joined; only sums and products of floats have an order. */
-typedef enum { IN_TURN, ANY_ORDER, GUESSED } scan_chain;
 typedef enum {
     TOTALS_ROWS,
     CHAIN_ROWS,
     ROWS,
+    SHORT,
     TOTALS_COLUMNS,
     CHAIN_COLUMNS,
     COLUMNS
 } scan_kernel;
 
-/* Lines of at least LONG adjacent elements have tiles.  Blocks are folded first where lines are
- * fewer than MANY. */
-enum { SCAN_LONG = 256, SCAN_MANY_ROWS = 256, SCAN_MANY_COLUMNS = 1 << 16 };
+/* Parts of lines are folded first where lines are fewer than MANY. */
+enum { SCAN_MANY_ROWS = 256, SCAN_MANY_COLUMNS = 1 << 16 };
 
 /* cn_call of emit/scan.cuh */
 typedef struct {
     char *to, *index;
     const char *from;
     void *totals;
-    int64_t lines, n, blocks, to_step, index_step, from_step;
+    int64_t lines, n, parts, to_step, index_step, from_step;
     cr_cuda_dims dims;
 } scan_call;
 
-static scan_chain scan_chain_of(scan_kind kind, cr_dtype t)
-{
-    if (kind == SCAN_ABOVE || kind == SCAN_BELOW ||
-        (kind != SCAN_LOG && cr_dtype_category(t) < CR_CAT_FLOAT))
-        return ANY_ORDER;
-    return kind == SCAN_ADD && !cr_dtype_is_complex(t) ? GUESSED : IN_TURN;
-}
-
 static void scan_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"totals_rows",    "chain_rows",    "rows",
+    static const char *const name[] = {"totals_rows",    "chain_rows",    "rows",   "short",
                                        "totals_columns", "chain_columns", "columns"};
 
-    cr_text_printf(out, "#define CN_OP %d\n#define CN_CHAIN %d\n#define CN_ITEM cm_%s\n", k->a,
-                   (int)scan_chain_of((scan_kind)k->a, (cr_dtype)k->b),
+    cr_text_printf(out, "#define CN_OP %d\n#define CN_ITEM cm_%s\n", k->a,
                    cr_dtype_infos[k->b].suffix);
     snprintf(symbol, 32, "cn_%s", name[k->c]);
 }
@@ -61,6 +50,14 @@ typedef struct {
     bool rows;
 } scan_job;
 
+static int scan_threads(const scan_job *j, scan_kernel kernel)
+{
+    bool keeps = j->kind == SCAN_ABOVE || j->kind == SCAN_BELOW;
+    bool large = cr_dtype_size((cr_dtype)j->dtype) + (keeps ? 8 : 0) > 8;
+
+    return kernel == SHORT && large ? SCAN_THREADS / 2 : SCAN_THREADS;
+}
+
 /* Blocks of threads for rows, threads for columns. */
 static const char *scan_launch(scan_job *j, scan_kernel kernel, int64_t n)
 {
@@ -70,15 +67,11 @@ static const char *scan_launch(scan_job *j, scan_kernel kernel, int64_t n)
                       .a = (int)j->kind,
                       .b = j->dtype,
                       .c = (int)kernel};
-    bool keeps = j->kind == SCAN_ABOVE || j->kind == SCAN_BELOW;
-    bool large = cr_dtype_size((cr_dtype)j->dtype) + (keeps ? 8 : 0) > 8;
-    cr_cuda_grid g = {.block = {large ? 128 : 256, 1}};
+    cr_cuda_grid g = {.block = {(unsigned)scan_threads(j, kernel), 1}};
     const char *error = cr_cuda_find(&g.function, &k);
 
     if (error)
         return error;
-    if (kernel == CHAIN_ROWS && scan_chain_of(j->kind, (cr_dtype)j->dtype) == ANY_ORDER)
-        g.block[0] = SCAN_CHAINERS;
     if (kernel >= TOTALS_COLUMNS)
         return cr_cuda_launch_each(j->device, g.function, n, &j->call);
     g.grid[0] = (unsigned)(n < 1 << 30 ? n : 1 << 30);
@@ -94,23 +87,30 @@ static int64_t scan_step(const cr_array *a, int dim)
 static const char *scan_with_totals(scan_job *j)
 {
     scan_call *c = &j->call;
-    int64_t tiles = (c->n + SCAN_TILE / 2 - 1) / (SCAN_TILE / 2); /* of the smaller kind */
-    size_t bytes = 16 * (size_t)(c->lines * c->blocks);
+    int64_t part = j->rows ? SCAN_TILE : SCAN_BLOCK;
     uint32_t block;
     const char *error;
 
+    c->parts = (c->n + part - 1) / part;
+    size_t bytes = 16 * (size_t)(c->lines * c->parts);
     c->totals = cr_cuda_memory_get(j->device, bytes, &block);
     if (!c->totals)
         return cr_cuda_no_memory(j->device, bytes);
-    error = scan_launch(j, j->rows ? TOTALS_ROWS : TOTALS_COLUMNS,
-                        c->lines * (j->rows ? tiles : c->blocks));
+    error = scan_launch(j, j->rows ? TOTALS_ROWS : TOTALS_COLUMNS, c->lines * c->parts);
     if (!error)
         error = scan_launch(j, j->rows ? CHAIN_ROWS : CHAIN_COLUMNS, c->lines);
     if (!error)
-        error =
-            scan_launch(j, j->rows ? ROWS : COLUMNS, c->lines * (j->rows ? tiles : c->blocks));
+        error = scan_launch(j, j->rows ? ROWS : COLUMNS, c->lines * c->parts);
     cr_cuda_memory_release(j->device, c->totals, block);
     return error;
+}
+
+/* Lines of at most a block. */
+static const char *scan_short(scan_job *j)
+{
+    int64_t most = scan_threads(j, SHORT) / ((j->call.n + SCAN_RUN - 1) / SCAN_RUN);
+
+    return scan_launch(j, SHORT, (j->call.lines + most - 1) / most);
 }
 
 static const char *scan_run(scan_job *j)
@@ -119,9 +119,10 @@ static const char *scan_run(scan_job *j)
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)j->dtype);
     bool few;
 
-    c->blocks = (c->n + SCAN_BLOCK - 1) / SCAN_BLOCK;
-    j->rows = c->n >= SCAN_LONG && c->from_step == item && c->to_step == item;
-    few = j->rows ? c->lines < SCAN_MANY_ROWS && c->n > 4 * SCAN_TILE
+    j->rows = c->from_step == item && c->to_step == item;
+    if (j->rows && c->n <= SCAN_BLOCK)
+        return scan_short(j);
+    few = j->rows ? c->lines < SCAN_MANY_ROWS && c->n > SCAN_TILE
                   : c->lines < SCAN_MANY_COLUMNS && c->n > 4 * SCAN_BLOCK;
     return few ? scan_with_totals(j) : scan_launch(j, j->rows ? ROWS : COLUMNS, c->lines);
 }
