@@ -42,6 +42,7 @@ def both_dtypes(torch, make):
     yield from both(torch, "layer norm 16384 x 768", lambda x, w, b: f.layer_norm(x, (n(768),), w, b), x, w, b)
     wide = make(16384, 3072)
     yield from both(torch, "gelu 16384 x 3072", f.gelu, wide)
+    yield from both(torch, "silu 16384 x 3072", f.silu, wide)
     yield "add 16384 x 768", lambda: x + x
     yield "sum of columns 16384 x 3072", lambda: wide.sum(0)
     yield from both(torch, "softmax 8 x 12 x 512 x 512", lambda x: x.softmax(-1), make(8, 12, 512, 512))
@@ -78,6 +79,9 @@ def tables(torch, make):
     h, e, src = make(10000, 64), make.ids(10000, 160000), make(160000, 64)
     yield "index_select 160000 x 64", lambda: h.index_select(0, e)
     yield "index_add 160000 x 64", lambda: h.index_add(0, e, src)
+    every = make.ids(10000, 160000, 64)
+    yield "scatter_add 160000 x 64", lambda: h.scatter_add(0, e.unsqueeze(1).expand(n(160000), n(64)), src)
+    yield "scatter_add 160000 x 64, an index for each element", lambda: h.scatter_add(0, every, src)
     bag, ids, starts = make(100000, 64), make.ids(100000, 40960), torch.arange(0, n(40960), n(10)).to(DEVICE)
     yield from both(torch, "embedding bag 4096 of 10", lambda w: f.embedding_bag(ids, w, starts, mode="sum"), bag)
     parts = [make(4096, 1024) for _ in range(4)]
@@ -86,8 +90,15 @@ def tables(torch, make):
     yield "transpose 4096", lambda: square.t().contiguous()
     yield "max of columns 4096", lambda: square.max(0)
     yield "cumsum of rows 4096", lambda: square.cumsum(1)
+    yield "cumsum of columns 4096", lambda: square.cumsum(0)
+    yield "cumsum of rows 128", lambda: square.view(-1, n(128)).cumsum(1)
+    yield "cumsum 16M", lambda: square.view(-1).cumsum(0)
+    yield "cummax of rows 4096", lambda: square.cummax(1)
+    yield "logcumsumexp of rows 4096", lambda: square.logcumsumexp(1)
+    yield "logcumsumexp 16M", lambda: square.view(-1).logcumsumexp(0)
     yield "tril 4096", lambda: square.tril()
     yield "sort 1M", lambda: square.view(-1)[:1 << 20].sort()
+    yield "sort of rows 4096", lambda: square.sort(1)
     lines = make(64, 50304)
     yield "topk 50 of 64 x 50304", lambda: lines.topk(n(50))
     yield "masked_select 16M", lambda: square.masked_select(square > 0)
@@ -97,6 +108,21 @@ def tables(torch, make):
     yield from both(torch, "LSTM 64 x 32 x 512", lambda x: layer(x)[0], steps)
 
 
+def regions(torch, make):
+    """Rows of regions of images, where torch has torchvision's operators."""
+    try:
+        align = torch.ops.torchvision.roi_align
+    except (AttributeError, RuntimeError):
+        return
+    maps, n = make(2, 256, 200, 200), make.n
+    corner = torch.rand(n(512), 2) * n(140)
+    images = torch.randint(0, 2, (n(512), 1)).float()
+    boxes = torch.cat([images, corner, corner + 4 + torch.rand(n(512), 2) * n(50)], 1).to(DEVICE)
+    for samples in (2, -1):
+        yield from both(torch, f"roi_align of 512, {samples} samples",
+                        lambda x, samples=samples: align(x, boxes, 1.0, 7, 7, samples, True), maps)
+
+
 def rows(torch, n=lambda k: k):
     for dtype, last in ((torch.float32, False), (torch.bfloat16, True)):
         torch.manual_seed(0)
@@ -104,8 +130,9 @@ def rows(torch, n=lambda k: k):
         for group in (both_dtypes(torch, make), images(torch, make, last)):
             for row, f in group:
                 yield f"{row} {name}", f
-    for row, f in tables(torch, Maker(torch, torch.float32, n)):
-        yield f"{row} float32", f
+    for group in (tables, regions):
+        for row, f in group(torch, Maker(torch, torch.float32, n)):
+            yield f"{row} float32", f
 
 
 # --- optimizers ---
