@@ -35,7 +35,7 @@ VERSION := $(shell sed -n 's/^cresset = "\([^"]*\)".*/\1/p' python/cresset/versi
 PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
-ROOM_LIST := base num space sym ops loop emit device plan comm jit kern tensor whole autograd io graph onnx dist script aot compile nn api
+ROOM_LIST := base num space sym ops loop emit device plan comm jit kern tensor whole autograd io graph onnx dist script aot compile nn api object
 LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c src/$(r)/*/*/*.c)))
 # opgen reads no sizes: the functions that compute them include headers that opgen makes.
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c src/ops/shape_%.c,$(wildcard src/$(r)/*.c)))
@@ -122,11 +122,15 @@ $(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
 $(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/cpu/random/dropout.o $(B)/obj/kern/cpu/plane/pool.o $(B)/obj/kern/cpu/plane/window.o $(B)/obj/kern/cpu/plane/upsample.o $(B)/obj/kern/cpu/product/matmul.o $(B)/obj/kern/cpu/product/turn.o $(B)/obj/kern/cpu/order/scan.o $(B)/obj/kern/cpu/move/gather.o: OPT = -O3
-# The functions that exported C files share, as strings.
+# The functions that exported C files share, as strings; and the description of compiled models.
+$(B)/gen/c_abi_text.inc: src/object/abi.h
+	@mkdir -p $(@D)
+	@sed -e 's/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$$/\\n"/' $< >$@
+$(B)/obj/compile/c_object.o: $(B)/gen/c_abi_text.inc
 $(B)/gen/c_%_text.inc: src/compile/file/%.inc
 	@mkdir -p $(@D)
 	@sed -e 's/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$$/\\n"/' $< >$@
-$(B)/obj/compile/c_products.o $(B)/obj/compile/c_words.o: $(patsubst src/compile/file/%.inc,$(B)/gen/c_%_text.inc,$(wildcard src/compile/file/*.inc))
+$(B)/obj/compile/c_products.o $(B)/obj/compile/c_plan.o $(B)/obj/compile/c_words.o: $(patsubst src/compile/file/%.inc,$(B)/gen/c_%_text.inc,$(wildcard src/compile/file/*.inc))
 # One copy of the loops of float32 products for each instruction set, with fused multiply-adds.
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: OPT = -O3))
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: CFLAGS_ALL += $(ISA_$(i)) -ffp-contract=fast))
@@ -142,7 +146,14 @@ $(B)/libcresset.a: $(LIB_OBJ)
 	$(Q)ar rcs $@ $^
 $(B)/libcresset.so: $(LIB_OBJ)
 	$(Q)$(CC) -shared -Wl,-soname,libcresset.so $(FLAVOUR) $^ -o $@ $(LIBS)
-lib: $(B)/libcresset.a $(B)/libcresset.so
+# What loads compiled models (include/cresset_aot.h), without the rest.
+AOT_OBJ := $(filter $(B)/obj/base/% $(B)/obj/object/% $(B)/obj/io/zip.o $(B)/obj/io/zip_write.o $(B)/obj/io/source.o,$(LIB_OBJ))
+$(B)/libcresset_aot.a: $(AOT_OBJ)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+$(B)/libcresset_aot.so: $(AOT_OBJ)
+	$(Q)$(CC) -shared -Wl,-soname,libcresset_aot.so -Wl,-z,defs $(FLAVOUR) $^ -o $@ $(LIBS)
+lib: $(B)/libcresset.a $(B)/libcresset.so $(B)/libcresset_aot.a $(B)/libcresset_aot.so
 # All of it: the extension exports the C functions of api/, which it does not call.
 ARCHIVE = -Wl,--whole-archive $(B)/libcresset.a -Wl,--no-whole-archive
 
@@ -190,7 +201,7 @@ $(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ) $(CRC_OBJ)
 pkg-objects:
 	@echo $(LIB_OBJ) $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ)
 # The package as it is imported: links to the Python files, headers for extensions, and the extension.
-pkg: $(PY_OBJ)/_C.so $(GLOO)
+pkg: $(PY_OBJ)/_C.so $(GLOO) $(B)/libcresset_aot.so
 	@mkdir -p $(B)/pkg/cresset/include/cresset
 	@ln -sfn $(abspath $(wildcard include/*.h) $(B)/gen/cresset_ops.h $(B)/gen/cresset_easy_ops.h) $(B)/pkg/cresset/include/
 	@ln -sfn $(abspath src/base/kinds.def src/num/dtype.def src/num/device.def) $(B)/pkg/cresset/include/cresset/

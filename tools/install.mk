@@ -25,11 +25,11 @@ $(B)/installable/libcresset.a: $(LIB_OBJ)
 	$(Q)ar rcs $@ $(@D)/cresset.o
 
 .PHONY: install
-install: $(B)/installable/libcresset.a $(B)/libcresset.so $(GLOO) tools/cresset_run.c
+install: $(B)/installable/libcresset.a $(B)/libcresset.so $(B)/libcresset_aot.a $(B)/libcresset_aot.so $(GLOO) tools/cresset_run.c
 	@mkdir -p $(DESTDIR)$(PREFIX)/include/cresset $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin
 	cp include/*.h $(B)/gen/cresset_ops.h $(B)/gen/cresset_easy_ops.h $(DESTDIR)$(PREFIX)/include/
 	cp src/base/kinds.def src/num/dtype.def src/num/device.def $(DESTDIR)$(PREFIX)/include/cresset/
-	cp $(B)/installable/libcresset.a $(B)/libcresset.so $(GLOO) $(DESTDIR)$(PREFIX)/lib/
+	cp $(B)/installable/libcresset.a $(B)/libcresset.so $(B)/libcresset_aot.a $(B)/libcresset_aot.so $(GLOO) $(DESTDIR)$(PREFIX)/lib/
 	@echo "$$pc_text" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/cresset.pc
 	$(Q)$(CC) -std=c11 -O2 $(WARN) $(FLAVOUR) tools/cresset_run.c -I$(DESTDIR)$(PREFIX)/include \
 	    $(DESTDIR)$(PREFIX)/lib/libcresset.a -o $(DESTDIR)$(PREFIX)/bin/cresset-run $(LIBS)

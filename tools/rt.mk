@@ -8,7 +8,7 @@ RT_OPT    ?= -Os
 RT_FLAGS  ?=
 RT_BUILD  ?= $(B)/obj/rt
 RT_OBJ     = $(patsubst src/rt/%.c,$(RT_BUILD)/%.o,$(wildcard src/rt/*.c))
-RT_TEXT    = $(B)/gen/rt_matrix_f64.inc $(B)/gen/rt_convolve_f64.inc
+RT_TEXT    = $(B)/gen/rt_matrix_f64.inc $(B)/gen/rt_convolve_f64.inc $(B)/gen/rt_alone_f64.inc
 RT_WARN   := -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wvla -pedantic -Werror
 RT_CFLAGS  = -std=c99 -D_POSIX_C_SOURCE=200809L $(RT_OPT) -ffp-contract=off -fno-strict-aliasing -fno-math-errno \
              -ffunction-sections -fdata-sections $(RT_WARN) -Isrc -Iinclude -I$(B)/gen $(RT_FLAGS)

@@ -29,7 +29,7 @@ static bool has_f16c(void)
     return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
-static cr_isa best(void)
+cr_isa cr_isa_best(void)
 {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
@@ -40,7 +40,7 @@ static cr_isa best(void)
     return CR_ISA_avx2;
 }
 #else
-static cr_isa best(void) { return CR_ISA_base; }
+cr_isa cr_isa_best(void) { return CR_ISA_base; }
 #endif
 
 static cr_isa chosen;
@@ -51,7 +51,7 @@ static void isa_choose(void)
     const char *wish = cr_env(CR_ENV_CR_ISA);
     bool known = !*wish;
 
-    chosen = best();
+    chosen = cr_isa_best();
     for (int i = 0; i < CR_ISA_COUNT; i++) {
         known = known || !strcmp(wish, rows[i].name);
         if (!strcmp(wish, rows[i].name) && i < (int)chosen)

@@ -24,6 +24,8 @@ typedef enum {
 
 /* The process's choice; every call returns the same. */
 cr_isa cr_isa_chosen(void);
+/* The best that the processor has. */
+cr_isa cr_isa_best(void);
 const char *cr_isa_name(cr_isa isa);
 const char *cr_isa_flags(cr_isa isa);
 const char *cr_isa_moves(cr_isa isa);

@@ -6,22 +6,17 @@
 #include "compile/c_text.h"
 
 typedef struct {
-    const cr_launch *of;
-    bool apart;
-    int outputs;
-    bool columns;
-} cr_c_printed;
-
-typedef struct {
     cr_session *s;
     const cr_plan *p;
+    const cr_c_how *how;
     cr_c_input *input;
     int inputs;
     cr_text kernels, body, head;
     cr_c_words words;
     CR_VEC(cr_c_printed) kernel;
     int64_t *offset; /* of buffers in the caller's memory; -1: an input */
-    int64_t bytes, scratch;
+    int64_t bytes;
+    int64_t scratch, own;       /* elements of 8 bytes: of a call, and of each of its threads */
     uint32_t moves[16];         /* by dtype written: bit for each dtype read, of the helpers */
     uint32_t adds, reads, sets; /* bits for dtypes, as the following */
     uint32_t products, batches, convolutions;
@@ -36,10 +31,25 @@ void cr_c_integers(cr_text *out, const char *name, const int64_t *at, int64_t n,
 bool cr_c_is_dense(const cr_array *a);
 /* Copies an array to scratch memory, from its element `at` on, in row-major order. */
 void cr_c_dense(cr_c_job *j, const cr_array *a, int64_t at);
-/* Scratch memory has at least so many elements of 8 bytes. */
+/* Scratch memory has at least so many elements of 8 bytes; that of a thread, if threads share
+ * the call. */
 void cr_c_scratch(cr_c_job *j, int64_t elements);
+void cr_c_own_scratch(cr_c_job *j, int64_t elements);
 /* The number among the inputs of a buffer that is one. */
 int cr_c_input_number(const cr_c_job *j, size_t buffer);
+
+/* Buffers are aligned to so many bytes in the caller's memory. */
+enum { CR_C_ALIGNMENT = 64 };
+/* Prints the commands; `offset` of the job is known. */
+void cr_c_print_commands(cr_c_job *j);
+/* Prints the file around the commands. */
+void cr_c_print_file(cr_c_job *j, cr_text *out);
+void cr_c_job_drop(cr_c_job *j);
+
+/* --- c_object.c --- */
+
+/* Types at the head of an AOT object's file. */
+extern const char cr_c_object_types[];
 
 /* --- c_products.c --- */
 

@@ -18,8 +18,9 @@ typedef struct {
     cr_buffer *operand[MOST_OPERANDS];
     const int64_t *stride; /* in bytes, along rows and columns of each operand */
     int operands, depth;
-    bool *done;  /* by expression id: its value is in scope */
-    bool *start; /* the same before the loops */
+    bool one_row; /* strides along rows do not matter */
+    bool *done;   /* by expression id: its value is in scope */
+    bool *start;  /* the same before the loops */
 } kernel_job;
 
 CR_NORETURN static void kernel_refuse(const kernel_job *k, const char *what)
@@ -173,7 +174,7 @@ static void put_place(kernel_job *k, const cr_buffer *b, const cr_sym *const *in
         if (!row && !is_same(b->size[d], k->nest->column.extent))
             kernel_refuse(k, "a dim that is neither rows nor columns");
         int64_t step = k->stride[2 * n + !row];
-        if (step)
+        if (step && !(row && k->one_row))
             cr_text_printf(k->out, " + %s * %lld", index[d]->name, (long long)step);
     }
     cr_text_put(k->out, ")");
@@ -547,12 +548,41 @@ static void put_body(kernel_job *k)
             put_definition(k, k->l->defs.at[i]);
 }
 
-void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_launch *l, bool apart,
-                 const char *symbol, int *outputs, bool *columns)
+/* Whether the values of columns depend on other columns, or on their own number. */
+static bool is_by_itself(const cr_expr *e)
 {
+    if (e->kind == CR_EXPR_REDUCE || e->kind == CR_EXPR_SCAN || e->kind == CR_EXPR_INTEGER ||
+        e->kind == CR_EXPR_INDEX_OF || cr_expr_is_indexed(e))
+        return false;
+    for (int i = 0; i < e->count; i++)
+        if (!is_by_itself(e->args[i]))
+            return false;
+    return true;
+}
+
+static void note_forms(const kernel_job *k, cr_c_printed *of)
+{
+    of->outputs = 0;
+    for (int i = 0; i < k->operands; i++)
+        of->outputs += k->operand[i]->role == CR_BUFFER_OUTPUT;
+    of->columns = k->nest->kind == CR_NEST_COLUMNS;
+    of->splits = true;
+    for (size_t i = 0; i < k->l->defs.len; i++)
+        of->splits = of->splits && is_by_itself(k->l->defs.at[i]->value);
+}
+
+void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, cr_c_printed *of,
+                 const char *symbol)
+{
+    const cr_launch *l = of->of;
     const cr_plan_kernel *source = l->code;
-    kernel_job k = {
-        .s = s, .out = out, .words = w, .name = source->name, .depth = 1, .stride = l->stride};
+    kernel_job k = {.s = s,
+                    .out = out,
+                    .words = w,
+                    .name = source->name,
+                    .depth = 1,
+                    .stride = l->stride,
+                    .one_row = l->size[0] == 1};
     static const char *const arguments[] = {"R", "C", "first", "q", "scratch"};
 
     k.l = cr_loop_parse(s, source->program);
@@ -560,20 +590,18 @@ void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_launch *l,
     k.nest = cr_nest_schedule(k.l);
     k.operands = cr_loop_operands(k.l, k.operand, MOST_OPERANDS);
     k.done = CR_NEW_N(s, bool, k.l->nodes + 1);
-    *outputs = 0;
-    for (int i = 0; i < k.operands; i++)
-        *outputs += k.operand[i]->role == CR_BUFFER_OUTPUT;
-    *columns = k.nest->kind == CR_NEST_COLUMNS;
+    note_forms(&k, of);
     cr_text_printf(out,
                    "/* %s */\nstatic void %s(unsigned char *const *p, int64_t R, int64_t C, "
-                   "int64_t first,\n    const unsigned char *q, void *scratch)\n{\n",
-                   source->name, symbol);
+                   "int64_t first,\n    const unsigned char *q, void *scratch%s)\n{\n",
+                   source->name, symbol, of->varies ? ", int64_t varying" : "");
     put_extent(&k, &k.nest->row, "R");
     put_extent(&k, &k.nest->column, "C");
-    put_pointers(&k, apart);
+    put_pointers(&k, of->apart);
     put_body(&k);
     for (size_t i = 0; i < CR_LEN(arguments); i++)
         cr_text_printf(out, "    (void)%s;\n", arguments[i]);
+    cr_text_put(out, of->varies ? "    (void)varying;\n" : "");
     for (int i = 0; i < k.operands; i++)
         cr_text_printf(out, "    (void)p%d;\n", i);
     cr_text_put(out, "}\n\n");

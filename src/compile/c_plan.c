@@ -24,8 +24,13 @@ static const char *type_of(const cr_c_job *j, int dtype)
 
 static void place_buffers(cr_c_job *j)
 {
-    j->offset = CR_NEW_N(j->s, int64_t, j->p->buffer.len + 1);
-    j->bytes = cr_plan_places(j->s, j->p, j->offset);
+    size_t n = j->p->buffer.len;
+    int64_t *bytes = CR_NEW_N(j->s, int64_t, n + 1);
+
+    j->offset = CR_NEW_N(j->s, int64_t, n + 1);
+    for (size_t b = 0; b < n; b++)
+        bytes[b] = j->p->buffer.at[b].input ? -1 : (int64_t)j->p->buffer.at[b].bytes;
+    j->bytes = cr_plan_places(j->s, j->p, bytes, CR_C_ALIGNMENT, j->offset);
 }
 
 int cr_c_input_number(const cr_c_job *j, size_t buffer)
@@ -85,6 +90,13 @@ void cr_c_scratch(cr_c_job *j, int64_t elements)
     j->scratch = elements > j->scratch ? elements : j->scratch;
 }
 
+void cr_c_own_scratch(cr_c_job *j, int64_t elements)
+{
+    int64_t *most = j->how->threads ? &j->own : &j->scratch;
+
+    *most = elements > *most ? elements : *most;
+}
+
 /* --- kernels --- */
 
 /* Whether results are in other buffers than all other operands. */
@@ -98,13 +110,23 @@ static bool is_apart(const cr_launch *l, int outputs)
     return true;
 }
 
+/* Strides along one row do not matter. */
+static bool has_strides(const cr_launch *a, const cr_launch *b)
+{
+    for (int k = 0; k < b->operands; k++)
+        if (a->stride[2 * k + 1] != b->stride[2 * k + 1] ||
+            (b->size[0] != 1 && a->stride[2 * k] != b->stride[2 * k]))
+            return false;
+    return true;
+}
+
 static bool is_printed(const cr_c_printed *k, const cr_launch *l)
 {
     const cr_plan_kernel *a = k->of->code, *b = l->code;
 
     return !strcmp(a->program, b->program) && k->of->operands == l->operands &&
-           k->apart == is_apart(l, k->outputs) &&
-           !memcmp(k->of->stride, l->stride, 2 * (size_t)l->operands * sizeof *l->stride);
+           k->apart == is_apart(l, k->outputs) && (k->of->size[0] == 1) == (l->size[0] == 1) &&
+           has_strides(k->of, l);
 }
 
 /* Results come first. */
@@ -123,14 +145,14 @@ static int count_outputs(cr_c_job *j, const cr_launch *l)
 static size_t kernel_number(cr_c_job *j, const cr_launch *l)
 {
     char symbol[32];
-    cr_c_printed new = {.of = l};
+    cr_c_printed new = {.of = l, .varies = j->how->threads};
 
     for (size_t k = 0; k < j->kernel.len; k++)
         if (is_printed(&j->kernel.at[k], l))
             return k;
     snprintf(symbol, sizeof symbol, "kernel_%zu", j->kernel.len);
     new.apart = is_apart(l, count_outputs(j, l));
-    cr_c_kernel(j->s, &j->kernels, &j->words, l, new.apart, symbol, &new.outputs, &new.columns);
+    cr_c_kernel(j->s, &j->kernels, &j->words, &new, symbol);
     CR_PUSH(j->s, &j->kernel, new);
     return j->kernel.len - 1;
 }
@@ -162,8 +184,12 @@ static void put_kernel(cr_c_job *j, const cr_launch *l)
     size_t k = kernel_number(j, l);
     const cr_c_printed *of = &j->kernel.at[k];
     bool parts = of->columns && l->stride[0];
+    char shared[32] = "scratch";
 
-    cr_c_scratch(j, l->size[0] > l->size[1] ? l->size[0] : l->size[1]);
+    if (j->how->threads)
+        snprintf(shared, sizeof shared, "%d, team, %s",
+                 of->splits && !l->outer && l->size[0] == 1, j->how->object ? "varying" : "0");
+    cr_c_own_scratch(j, l->size[0] > l->size[1] ? l->size[0] : l->size[1]);
     cr_c_integers(&j->body, "s", l->stride, 2 * l->operands, 1);
     cr_c_integers(&j->body, "size", l->outer_size, l->outer, 1);
     cr_c_integers(&j->body, "step", l->outer_stride, (int64_t)l->outer * l->operands, 1);
@@ -172,9 +198,9 @@ static void put_kernel(cr_c_job *j, const cr_launch *l)
     cr_text_printf(
         &j->body,
         "        cv_launch(kernel_%zu, p, %d, %d, s, %d, size, step, %lld, %lld, %d, "
-        "q, scratch);\n",
+        "q, %s);\n",
         k, l->operands, of->outputs, l->outer, (long long)l->size[0], (long long)l->size[1],
-        parts);
+        parts, shared);
 }
 
 /* --- copies --- */
@@ -197,8 +223,10 @@ static void put_move_call(cr_c_job *j, int to, int from, int ndim)
     type_of(j, to);
     type_of(j, from);
     j->moves[to] |= 1u << from;
-    cr_text_printf(&j->body, "        cv_move_%s_%s(%d, size, ", cr_dtype_name((cr_dtype)to),
-                   cr_dtype_name((cr_dtype)from), ndim);
+    cr_text_printf(&j->body,
+                   j->how->threads ? "        cv_move(team, cv_move_%s_%s, %d, size, "
+                                   : "        cv_move_%s_%s(%d, size, ",
+                   cr_dtype_name((cr_dtype)to), cr_dtype_name((cr_dtype)from), ndim);
 }
 
 static void put_move(cr_c_job *j, const cr_array *to, const cr_array *from)
@@ -405,6 +433,13 @@ static void put_command(cr_c_job *j, const cr_command *c)
     cr_text_put(&j->body, "    }\n");
 }
 
+static const char team_text[] =
+#include "c_team_text.inc"
+    ;
+static const char team_launch_text[] =
+#include "c_team_launch_text.inc"
+    ;
+
 static const char launch_text[] =
     "typedef void kernel(unsigned char *const *, int64_t, int64_t, int64_t,\n"
     "    const unsigned char *, void *);\n\n"
@@ -446,14 +481,23 @@ static const char move_text[] =
     "int64_t *ts,\n"
     "    const unsigned char *from, const int64_t *fs)\n"
     "{\n"
-    "    int64_t at[64] = {0};\n"
+    "    int64_t at[64] = {0}, n = ndim ? size[ndim - 1] : 1, t = ndim ? ts[ndim - 1] : 0, f = "
+    "ndim ? fs[ndim - 1] : 0, k;\n"
     "    int d;\n\n"
     "    for (d = 0; d < ndim; d++)\n"
     "        if (size[d] == 0)\n"
     "            return;\n"
     "    for (;;) {\n"
-    "        *(%2$s *)(void *)to = (%2$s)(*(const %4$s *)(const void *)from%5$s);\n"
-    "        for (d = ndim - 1; d >= 0; d--) {\n"
+    "        if (t == (int64_t)sizeof(%2$s) && f == (int64_t)sizeof(%4$s))\n"
+    "            for (k = 0; k < n; k++)\n"
+    "                ((%2$s *)(void *)to)[k] = (%2$s)(((const %4$s *)(const void "
+    "*)from)[k]%5$s);\n"
+    "        else\n"
+    "            for (k = 0; k < n; k++)\n"
+    "                *(%2$s *)(void *)(to + k * t) = (%2$s)(*(const %4$s *)(const void *)(from "
+    "+ k "
+    "* f)%5$s);\n"
+    "        for (d = ndim - 2; d >= 0; d--) {\n"
     "            to += ts[d];\n"
     "            from += fs[d];\n"
     "            if (++at[d] < size[d])\n"
@@ -709,8 +753,9 @@ static void put_places(const cr_c_job *j, cr_text *out)
 
 static void put_helpers(const cr_c_job *j, cr_text *out)
 {
+    cr_text_put(out, j->how->threads ? team_text : "");
     if (j->kernel.len)
-        cr_text_put(out, launch_text);
+        cr_text_put(out, j->how->threads ? team_launch_text : launch_text);
     put_moves(j, out);
     put_places(j, out);
     if (j->maxima)
@@ -771,10 +816,12 @@ static int64_t weight_count(const cr_c_input *in)
 
 void cr_c_weight_bytes(cr_text *out, const cr_c_input *in)
 {
-    static const char zero[16];
+    static const char zero[64];
     size_t item = cr_dtype_size((cr_dtype)in->dtype), start = out->len;
 
-    for (int64_t i = 0; i < weight_count(in); i++)
+    if (!in->columns)
+        cr_text_put_n(out, in->values, (size_t)in->count * item);
+    for (int64_t i = 0; i < weight_count(in) && in->columns; i++)
         cr_text_put_n(out, weight_at(in, i, zero), item);
     cr_text_put_n(out, zero, (16 - (out->len - start) % 16) % 16);
 }
@@ -798,7 +845,7 @@ static void put_weights(const cr_c_job *j, cr_text *out)
     cr_text_char(out, '\n');
 }
 
-static int64_t weight_span(const cr_c_input *in)
+int64_t cr_c_weight_span(const cr_c_input *in)
 {
     return (weight_count(in) * (int64_t)cr_dtype_size((cr_dtype)in->dtype) + 15) / 16 * 16;
 }
@@ -810,6 +857,11 @@ static void put_parameters(const cr_c_job *j, cr_text *out, bool starts)
 {
     const char *gap = "";
 
+    if (j->how->object) {
+        cr_text_put(out,
+                    starts ? "const void *weights" : "int64_t varying, const void *weights");
+        gap = ", ";
+    }
     for (int k = 0; k < j->inputs && !*gap; k++)
         if (j->input[k].from_file && (starts == j->input[k].state)) {
             cr_text_put(out, "const void *weights");
@@ -829,6 +881,8 @@ static void put_parameters(const cr_c_job *j, cr_text *out, bool starts)
     }
     if (!starts)
         cr_text_printf(out, "%svoid *work", gap);
+    if (!starts && j->how->threads)
+        cr_text_printf(out, ", const %s_threads *threads", j->how->name);
 }
 
 static bool has_states(const cr_c_job *j)
@@ -843,9 +897,9 @@ static void put_start(const cr_c_job *j, cr_text *out, const char *name)
 {
     int64_t at = 0;
 
-    cr_text_printf(out, "void %s_start(", name);
+    cr_text_printf(out, "%svoid %s_start(", j->how->object ? "static " : "", name);
     put_parameters(j, out, true);
-    cr_text_put(out, ")\n{\n");
+    cr_text_put(out, j->how->object ? ")\n{\n    (void)weights;\n" : ")\n{\n");
     for (int k = 0; k < j->inputs; k++) {
         const cr_c_input *in = &j->input[k];
         if (in->state && in->values) {
@@ -858,20 +912,56 @@ static void put_start(const cr_c_job *j, cr_text *out, const char *name)
                            (long long)in->count *
                                (long long)cr_dtype_size((cr_dtype)in->dtype));
         }
-        at += in->from_file ? weight_span(in) : 0;
+        at += in->from_file ? cr_c_weight_span(in) : 0;
     }
     cr_text_put(out, "}\n\n");
+}
+
+/* Bytes of the buffers and of scratch memory, before that of the threads. */
+static int64_t common_bytes(const cr_c_job *j)
+{
+    return j->bytes + (8 * j->scratch + 63) / 64 * 64;
+}
+
+static int64_t own_bytes(const cr_c_job *j) { return (8 * j->own + 127) / 64 * 64; }
+
+static void put_work_bytes(const cr_c_job *j, cr_text *out, const char *name)
+{
+    if (!j->how->threads) {
+        cr_text_printf(out, "size_t %s_work_bytes(void)\n{\n    return %lld;\n}\n\n", name,
+                       (long long)(common_bytes(j) + 16));
+        return;
+    }
+    cr_text_printf(
+        out,
+        "%ssize_t %s_work_bytes(%sint parts)\n{\n%s    return (size_t)(%lld + (parts > 1 "
+        "? parts : 1) * (int64_t)%lld);\n}\n\n",
+        j->how->object ? "static " : "", name, j->how->object ? "int64_t varying, " : "",
+        j->how->object ? "    (void)varying;\n" : "", (long long)common_bytes(j),
+        (long long)own_bytes(j));
+}
+
+/* The threads of a call. */
+static void put_team(const cr_c_job *j, cr_text *out)
+{
+    cr_text_printf(out,
+                   "    cv_team all, *team = &all;\n\n"
+                   "    all.by = threads;\n"
+                   "    all.parts = threads && threads->parts > 1 ? threads->parts : 1;\n"
+                   "    all.bytes = %lld;\n"
+                   "    all.memory = w + %lld;\n"
+                   "    (void)team;",
+                   (long long)own_bytes(j), (long long)common_bytes(j));
 }
 
 static void put_head(const cr_c_job *j, cr_text *out, const char *name)
 {
     int64_t at = 0;
 
-    cr_text_printf(out, "size_t %s_work_bytes(void)\n{\n    return %lld;\n}\n\n", name,
-                   (long long)(j->bytes + 8 * j->scratch + 16));
+    put_work_bytes(j, out, name);
     if (has_states(j))
         put_start(j, out, name);
-    cr_text_printf(out, "int %s_run(", name);
+    cr_text_printf(out, "%sint %s_run(", j->how->object ? "static " : "", name);
     put_parameters(j, out, false);
     cr_text_printf(out, ")\n{\n    unsigned char *w = work;\n    void *scratch = w + %lld;\n",
                    (long long)j->bytes);
@@ -883,9 +973,12 @@ static void put_head(const cr_c_job *j, cr_text *out, const char *name)
             cr_text_printf(
                 out, "    const unsigned char *%s = (const unsigned char *)weights + %lld;\n",
                 in->name, (long long)at);
-        at += weight_span(in);
+        at += cr_c_weight_span(in);
     }
+    if (j->how->threads)
+        put_team(j, out);
     cr_text_put(out, "\n    (void)scratch;\n    (void)w;\n");
+    cr_text_put(out, j->how->object ? "    (void)varying;\n    (void)weights;\n" : "");
     for (int k = 0; k < j->inputs; k++)
         cr_text_printf(out, "    (void)%s;\n", j->input[k].name);
 }
@@ -909,8 +1002,56 @@ static void put_output(cr_c_job *j, int i, const cr_array *a)
     cr_text_put(&j->body, ", fs);\n    }\n");
 }
 
-static void put_file(cr_c_job *j, cr_text *out, const char *name)
+static void put_threads(cr_text *out, const char *name)
 {
+    cr_text_printf(
+        out,
+        "/* Threads of the caller.  run() calls part(argument, k) for each k below `parts`, in "
+        "any "
+        "threads, and returns\n * when all are done; `parts` is at most the member of that "
+        "name. "
+        " Results do not depend on it.\n * NULL: the calling thread computes all. */\n"
+        "typedef struct %s_threads {\n    void *context;\n    int parts;\n"
+        "    void (*run)(void *context, void (*part)(void *argument, int k), void *argument, "
+        "int "
+        "parts);\n} %s_threads;\n\n"
+        "/* Of memory that up to `parts` parts use; with threads. */\n",
+        name, name);
+}
+
+static void put_prototypes(const cr_c_job *j, cr_text *out, const char *name)
+{
+    if (j->how->threads)
+        put_threads(out, name);
+    cr_text_printf(out, "size_t %s_work_bytes(%s);\n", name,
+                   j->how->threads ? "int parts" : "void");
+    if (has_states(j)) {
+        cr_text_printf(out, "/* Fills states with their first values. */\nvoid %s_start(",
+                       name);
+        put_parameters(j, out, true);
+        cr_text_put(out, ");\n");
+    }
+    cr_text_printf(out, "int %s_run(", name);
+    put_parameters(j, out, false);
+    cr_text_put(out, ");\n\n");
+    if (j->how->threads)
+        cr_text_printf(out, "typedef %s_threads cv_threads;\n\n", name);
+}
+
+static const char includes_text[] =
+    "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
+    "#if defined(__FAST_MATH__) && !defined(MODEL_ANY_BITS)\n"
+    "#error \"-ffast-math changes results; define MODEL_ANY_BITS to allow that\"\n#endif\n"
+    "#if defined(__GNUC__) && !defined(__clang__) /* so that gcc makes vectors; changes no "
+    "result */\n"
+    "#pragma GCC optimize(\"no-trapping-math\", \"no-math-errno\")\n#endif\n\n";
+
+static void put_title(const cr_c_job *j, cr_text *out, const char *name)
+{
+    if (j->how->object) {
+        cr_text_put(out, "/* A compiled model; made by cresset. */\n");
+        return;
+    }
     cr_text_printf(
         out,
         "/* Made by cresset.export.to_c.  C99; compile with -O2 -ffp-contract=off and link "
@@ -921,25 +1062,19 @@ static void put_file(cr_c_job *j, cr_text *out, const char *name)
         "calls "
         "may run at the same\n"
         " * time if these, the results and the work memory of each are its own.  It returns 0, "
-        "or 1 where an index of\n * an element is out of range.\n */\n"
-        "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
-        "#if defined(__FAST_MATH__) && !defined(MODEL_ANY_BITS)\n"
-        "#error \"-ffast-math changes results; define MODEL_ANY_BITS to allow "
-        "that\"\n#endif\n"
-        "#if defined(__GNUC__) && !defined(__clang__) /* so that gcc makes vectors; changes no "
-        "result */\n"
-        "#pragma GCC optimize(\"no-trapping-math\", \"no-math-errno\")\n#endif\n\n",
+        "or 1 where an index of\n * an element is out of range.\n */\n",
         name, name);
-    cr_text_printf(out, "size_t %s_work_bytes(void);\n", name);
-    if (has_states(j)) {
-        cr_text_printf(out, "/* Fills states with their first values. */\nvoid %s_start(",
-                       name);
-        put_parameters(j, out, true);
-        cr_text_put(out, ");\n");
-    }
-    cr_text_printf(out, "int %s_run(", name);
-    put_parameters(j, out, false);
-    cr_text_put(out, ");\n\n");
+}
+
+void cr_c_print_file(cr_c_job *j, cr_text *out)
+{
+    const char *name = j->how->name;
+
+    put_title(j, out, name);
+    cr_text_put(out, includes_text);
+    cr_text_put(out, j->how->object ? cr_c_object_types : "");
+    if (!j->how->object)
+        put_prototypes(j, out, name);
     put_head(j, &j->head, name);
     put_weights(j, out);
     cr_c_print_words(out, &j->words);
@@ -953,35 +1088,43 @@ static void put_file(cr_c_job *j, cr_text *out, const char *name)
 typedef struct {
     cr_c_job *j;
     cr_text *out;
-    const char *name;
 } file_job;
 
-static void make_file(cr_session *s, void *context)
+void cr_c_print_commands(cr_c_job *j)
 {
-    file_job *f = context;
-    cr_c_job *j = f->j;
-
-    (void)s;
     if (j->p->of_values)
         refuse(j, "commands that depend on elements");
-    place_buffers(j);
     cr_c_pack_weights(j);
     for (size_t i = 0; i < j->p->command.len; i++)
         put_command(j, j->p->command.at[i]);
     for (size_t i = 0; i < j->p->output.len; i++)
         put_output(j, (int)i, &j->p->output.at[i]);
-    put_file(j, f->out, f->name);
 }
 
-cr_status cr_c_file(cr_session *s, cr_text *out, const cr_plan *p, const char *name,
+void cr_c_job_drop(cr_c_job *j)
+{
+    cr_text_drop(&j->kernels);
+    cr_text_drop(&j->body);
+    cr_text_drop(&j->head);
+}
+
+static void make_file(cr_session *s, void *context)
+{
+    file_job *f = context;
+
+    (void)s;
+    place_buffers(f->j);
+    cr_c_print_commands(f->j);
+    cr_c_print_file(f->j, f->out);
+}
+
+cr_status cr_c_file(cr_session *s, cr_text *out, const cr_plan *p, const cr_c_how *how,
                     cr_c_input *input, int inputs)
 {
-    cr_c_job j = {.s = s, .p = p, .input = input, .inputs = inputs};
-    file_job f = {&j, out, name};
+    cr_c_job j = {.s = s, .p = p, .how = how, .input = input, .inputs = inputs};
+    file_job f = {&j, out};
     cr_status st = cr_session_run(s, make_file, &f);
 
-    cr_text_drop(&j.kernels);
-    cr_text_drop(&j.body);
-    cr_text_drop(&j.head);
+    cr_c_job_drop(&j);
     return st;
 }

@@ -9,6 +9,18 @@ static const char matrix_text[] =
 static const char convolve_text[] =
 #include "c_convolve_text.inc"
     ;
+static const char alone_text[] =
+#include "c_alone_text.inc"
+    ;
+static const char team_matrix_text[] =
+#include "c_team_matrix_text.inc"
+    ;
+static const char team_batches_text[] =
+#include "c_team_batches_text.inc"
+    ;
+static const char team_convolve_text[] =
+#include "c_team_convolve_text.inc"
+    ;
 
 enum { PANEL = 3072 }; /* elements of 8 bytes: 24 kB, of CV_DEPTH rows of CV_LANES columns */
 
@@ -208,12 +220,12 @@ static void put_numbers(cr_c_job *j, const cr_product *p, bool packed)
 static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
 {
     const cr_array *out = p->out, *a = p->a, *b = p->b, *bias = p->bias;
-    const char *t = suffix(j, c, a);
+    const char *t = suffix(j, c, a), *memory = j->how->threads ? "team" : "scratch";
     matrix w;
     bool packed = find_matrix(&w, c) && w.of == b && is_packed(j, &w);
 
     j->products |= 1u << a->dtype;
-    cr_c_scratch(j, PANEL);
+    cr_c_own_scratch(j, PANEL);
     if (p->batch) {
         j->batches |= 1u << a->dtype;
         put_batches(j, p, t);
@@ -234,10 +246,11 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
         cr_text_put(&j->body, "NULL");
     if (p->batch)
         cr_text_printf(&j->body,
-                       ";\n        cv_batches_%s(%d, size, os, as, bs, cs, x, scratch);\n", t,
-                       p->batch);
+                       ";\n        cv_batches%s_%s(%d, size, os, as, bs, cs, x, %s);\n",
+                       j->how->threads ? "_all" : "", t, p->batch, memory);
     else
-        cr_text_printf(&j->body, ";\n        cv_multiply_%s(&x, scratch);\n", t);
+        cr_text_printf(&j->body, ";\n        cv_multiply%s_%s(&x, %s);\n",
+                       j->how->threads ? "_all" : "", t, memory);
 }
 
 /* --- convolutions --- */
@@ -257,7 +270,9 @@ static int64_t put_geometry(cr_c_job *j, const cr_convolution *c, bool packed)
     cr_text_printf(&j->body, "%d};\n\n", packed);
     int64_t depth = n[0] * n[4] * n[5],
             image = n[8] || n[9] ? n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) : 0;
-    return PANEL + depth +
+    image *= j->how->threads ? n[13] : 1; /* of a group, or of all */
+    cr_c_own_scratch(j, PANEL);
+    return (j->how->threads ? 0 : PANEL) + depth +
            (image + 16 * depth) * (int64_t)cr_dtype_size((cr_dtype)c->x->dtype) / 8 + 1;
 }
 
@@ -288,7 +303,7 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
         cr_c_dense(j, w, at);
     if (bias && !cr_c_is_dense(bias))
         cr_c_dense(j, bias, at + items);
-    cr_text_printf(&j->body, "        cv_convolve_%s(&c, ", t);
+    cr_text_printf(&j->body, "        cv_convolve%s_%s(&c, ", j->how->threads ? "_all" : "", t);
     put_pointer(j, c->result[0].data, x->dtype, true);
     cr_text_put(&j->body, ", ");
     put_pointer(j, x->data, x->dtype, false);
@@ -299,7 +314,7 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
         put_dense_pointer(j, bias, at + items);
     else
         cr_text_put(&j->body, "NULL");
-    cr_text_put(&j->body, ", scratch);\n");
+    cr_text_put(&j->body, j->how->threads ? ", scratch, team);\n" : ", scratch);\n");
 }
 
 /* --- calls --- */
@@ -369,11 +384,16 @@ void cr_c_print_products(const cr_c_job *j, cr_text *out)
 
     for (size_t i = 0; i < CR_LEN(dtypes); i++) {
         uint32_t bit = 1u << dtypes[i];
+        bool team = j->how->threads;
         if (j->products & bit)
             put_typed(out, matrix_text, dtypes[i]);
+        if (j->products & bit && team)
+            put_typed(out, team_matrix_text, dtypes[i]);
         if (j->batches & bit)
-            put_typed(out, batches_text, dtypes[i]);
-        if (j->convolutions & bit)
+            put_typed(out, team ? team_batches_text : batches_text, dtypes[i]);
+        if (j->convolutions & bit) {
             put_typed(out, convolve_text, dtypes[i]);
+            put_typed(out, team ? team_convolve_text : alone_text, dtypes[i]);
+        }
     }
 }

@@ -24,12 +24,37 @@ typedef struct {
     int64_t columns, depth, deep, wide;
 } cr_c_input;
 
+/* threads: the function takes threads of its caller, which share the commands.  object: it is
+ * that of an AOT object, which has threads, products with fused multiply-adds where the
+ * processor has them, and an argument for a size that varies. */
+typedef struct {
+    const char *name;
+    bool threads, object;
+} cr_c_how;
+
 /* The file of a plan whose inputs are `input`, in order; the session has its working memory.
  * CR_VALUE where the plan has what C99 text cannot say. */
-CR_MUST cr_status cr_c_file(cr_session *s, cr_text *out, const cr_plan *p, const char *name,
+CR_MUST cr_status cr_c_file(cr_session *s, cr_text *out, const cr_plan *p, const cr_c_how *how,
                             cr_c_input *input, int inputs);
+/* A plan of the same program at a size, and its inputs' sizes. */
+typedef struct {
+    const cr_plan *plan;
+    int64_t n;
+    const int64_t *const *size; /* of each input that has no values */
+    const int *ndim;
+} cr_c_probe;
+/* What varies: its name and bounds; NULL: nothing, and there is one probe. */
+typedef struct {
+    const char *symbol;
+    int64_t least, most;
+} cr_c_range;
+/* The file of an AOT object for all sizes in a range: that of each probe, in which numbers that
+ * differ are polynomials of the size.  CR_VALUE where the files differ in more than that. */
+CR_MUST cr_status cr_c_object(cr_session *s, cr_text *out, const cr_c_probe *probe, int probes,
+                              const cr_c_range *range, cr_c_input *input, int inputs);
 /* The bytes of an input in the file of weights, which are a multiple of 16. */
 void cr_c_weight_bytes(cr_text *out, const cr_c_input *in);
+int64_t cr_c_weight_span(const cr_c_input *in);
 
 /* --- parts --- */
 
@@ -46,11 +71,19 @@ void cr_c_print_words(cr_text *out, const cr_c_words *w);
 const char *cr_c_type(cr_dtype t);
 /* An element as a literal. */
 void cr_c_literal(cr_text *out, cr_dtype t, const void *element);
+/* A kernel in the file.  apart: its results share no memory with its other operands; outputs:
+ * of its operands, the first ones; varies: it has a further argument, the size that varies;
+ * columns: it folds columns; splits: its columns do not depend on each other, nor on their
+ * numbers. */
+typedef struct {
+    const cr_launch *of;
+    bool apart, varies, columns, splits;
+    int outputs;
+} cr_c_printed;
 /* The function of a kernel for the strides of a launch: static void symbol(unsigned char *const
  * *p, int64_t rows, int64_t columns, int64_t first, const unsigned char *q, void *scratch).
- * apart: its results share no memory with its other operands.  *outputs: of its operands, the
- * first ones; *columns: it folds columns.  Scratch has max(rows, columns) elements. */
-void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, const cr_launch *l, bool apart,
-                 const char *symbol, int *outputs, bool *columns);
+ * Finds outputs, columns and splits.  Scratch has max(rows, columns) elements. */
+void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, cr_c_printed *k,
+                 const char *symbol);
 
 #endif

@@ -47,38 +47,39 @@ static bool meet(const uses *u, size_t a, size_t b)
 }
 
 /* The lowest place for a buffer beside those before it that are used at the same time. */
-static int64_t lowest_place(const uses *u, const int64_t *offset, size_t b)
+static int64_t lowest_place(const uses *u, const int64_t *bytes, int alignment,
+                            const int64_t *offset, size_t b)
 {
-    int64_t at = 0, bytes = (int64_t)u->p->buffer.at[b].bytes;
+    int64_t at = 0;
     bool moved = true;
 
     while (moved) {
         moved = false;
         for (size_t k = 0; k < b; k++) {
-            int64_t end = offset[k] + (int64_t)u->p->buffer.at[k].bytes;
-            if (offset[k] < 0 || !meet(u, k, b) || at >= end || at + bytes <= offset[k])
+            int64_t end = bytes[k] < 0 ? 0 : offset[k] + bytes[k];
+            if (bytes[k] < 0 || !meet(u, k, b) || at >= end || at + bytes[b] <= offset[k])
                 continue;
-            at = (end + 15) / 16 * 16;
+            at = (end + alignment - 1) / alignment * alignment;
             moved = true;
         }
     }
     return at;
 }
 
-int64_t cr_plan_places(cr_session *s, const cr_plan *p, int64_t *offset)
+int64_t cr_plan_places(cr_session *s, const cr_plan *p, const int64_t *bytes, int alignment,
+                       int64_t *offset)
 {
     size_t n = p->buffer.len;
     uses u = {p, CR_NEW_N(s, int64_t, n + 1), CR_NEW_N(s, int64_t, n + 1), 0};
-    int64_t bytes = 0;
+    int64_t total = 0;
 
     for (size_t b = 0; b < n; b++)
         u.first[b] = -1;
     find_uses(&u);
     for (size_t b = 0; b < n; b++) {
-        offset[b] = p->buffer.at[b].input ? -1 : lowest_place(&u, offset, b);
-        int64_t end = offset[b] + (int64_t)p->buffer.at[b].bytes;
-        if (offset[b] >= 0 && end > bytes)
-            bytes = end;
+        offset[b] = bytes[b] < 0 ? -1 : lowest_place(&u, bytes, alignment, offset, b);
+        if (bytes[b] >= 0 && offset[b] + bytes[b] > total)
+            total = offset[b] + bytes[b];
     }
-    return (bytes + 15) / 16 * 16;
+    return (total + alignment - 1) / alignment * alignment;
 }

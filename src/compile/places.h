@@ -5,8 +5,10 @@
 #include "plan/plan.h"
 #include "sym/session.h"
 
-/* Fills offset[b] with the place of buffer b, a multiple of 16; -1 for inputs.  Buffers that
- * are used at the same time do not overlap.  Returns the bytes of the block. */
-int64_t cr_plan_places(cr_session *s, const cr_plan *p, int64_t *offset);
+/* Fills offset[b] with the place of buffer b, a multiple of `alignment`; -1 where bytes[b] is
+ * -1. Buffers that are used at the same time do not overlap.  Returns the bytes of the block.
+ */
+int64_t cr_plan_places(cr_session *s, const cr_plan *p, const int64_t *bytes, int alignment,
+                       int64_t *offset);
 
 #endif

@@ -485,7 +485,10 @@ static void make_file(cr_session *s, void *context)
         file_refuse(j, "commands that depend on elements");
     j->offset = CR_NEW_N(s, int64_t, j->p->buffer.len + 1);
     j->space = CR_NEW_N(s, int64_t, (size_t)j->inputs + 1);
-    j->bytes = cr_plan_places(s, j->p, j->offset);
+    int64_t *bytes = CR_NEW_N(s, int64_t, j->p->buffer.len + 1);
+    for (size_t b = 0; b < j->p->buffer.len; b++)
+        bytes[b] = j->p->buffer.at[b].input ? -1 : (int64_t)j->p->buffer.at[b].bytes;
+    j->bytes = cr_plan_places(s, j->p, bytes, 16, j->offset);
     add_inputs(j, &arrays);
     for (size_t i = 0; i < j->p->command.len; i++)
         put_command(j, j->p->command.at[i]);

@@ -5,9 +5,13 @@
 
 #include "compile/file/convolve.inc"
 
+#include "compile/file/alone.inc"
+
 #include "rt_matrix_f64.inc"
 
 #include "rt_convolve_f64.inc"
+
+#include "rt_alone_f64.inc"
 
 #include "rt/rt.h"
 

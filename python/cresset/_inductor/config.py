@@ -29,7 +29,17 @@ class triton:
     cudagraphs = False
 
 
-_GROUPS = ("trace", "triton")
+class aot_inductor:
+    """Settings of aoti_compile_and_package()."""
+    output_path = ""  # refused: aoti_compile_and_package() takes package_path
+    package = False  # accepted and ignored: the result is always a package
+    metadata = {}  # {str: str} that AOTICompiledModel.get_metadata() returns
+    isa = None  # this package's: "base", "avx2" or "avx512"; None: that of this process
+    compiler = None  # this package's: the C compiler; None: CR_CC, gcc, clang or cc
+    fold_norms = True  # this package's: true: batch norms after convolutions become a part of their weights
+
+
+_GROUPS = ("trace", "triton", "aot_inductor")
 
 
 def names():

@@ -1,11 +1,11 @@
 """to_c(): an exported program as one C99 file."""
 import re
 
-from .. import Tensor, _C, enable_grad, float64, no_grad, optim
+from .. import Tensor, _C, enable_grad, float64, no_grad, ops, optim
 from ..autograd import grad
 from ..fx import Interpreter
 from ..utils._pytree import tree_flatten
-from .graph_signature import InputKind, OutputKind
+from .graph_signature import ConstantArgument, InputKind, OutputKind
 
 
 class _Input:
@@ -53,15 +53,25 @@ def _check(program, weights, name, dtype):
         raise ValueError(f"to_c: dtype is None or float64, not {dtype}")
 
 
-def _run(program, inputs):
-    """The results of the program; what it changes is written to the inputs."""
-    out = Interpreter(program.graph_module).run(*(x.value for x in inputs))
+class _Interpreter(Interpreter):
+    """Runs a graph; sizes are numbers and no calls."""
+
+    def call_function(self, target, args, kwargs):
+        if target is ops.aten.sym_size.int:
+            return args[0].shape[args[1]]
+        return super().call_function(target, args, kwargs)
+
+
+def _run(program, inputs, graph_module=None):
+    """The results of the program that are tensors; what it changes is written to the inputs.  graph_module: another one of
+    the same program."""
+    out = _Interpreter(graph_module or program.graph_module).run(*(x.value for x in inputs))
     by_target, results = {x.target: x for x in inputs}, []
     for value, spec in zip(out, program.graph_signature.output_specs):
         if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION):
             with no_grad():
                 by_target[spec.target].value.copy_(value)
-        else:
+        elif not isinstance(spec.arg, ConstantArgument):
             results.append(value)
     return results
 
@@ -112,7 +122,7 @@ class _Training:
                     self.optimizer._update(x.value, -g if self.group.get("maximize") else g, state, self.group)
 
 
-def _recorded(program, inputs, training):
+def _recorded(program, inputs, training, graph_module=None):
     """The graph of a call, its inputs, and whether each is written."""
     train = _Training(training, inputs) if training else None
     ordered = sorted((x for x in inputs + (train.inputs if train else []) if x.is_tensor), key=lambda x: x.kind != "argument")
@@ -122,7 +132,7 @@ def _recorded(program, inputs, training):
             recorder.input(x.value)
         recorder.start()
         try:
-            results = _run(program, inputs)
+            results = _run(program, inputs, graph_module)
             if train:
                 train.step(results)
         finally:
@@ -149,7 +159,7 @@ def _kind(x, written, weights):
     return (f"state_{x.name}", f"state {weights}") if written else (f"w_{x.name}", weights)
 
 
-def to_c(program, path=None, *, weights="array", dtype=None, training=False, name="model"):
+def to_c(program, path=None, *, weights="array", dtype=None, training=False, threads=False, name="model"):
     """Writes an exported program as one C99 file, and returns its text.
 
         weights   "array": parameters, buffers and constants stand in the file; "file": they are in PATH.weights, whose bytes
@@ -157,6 +167,7 @@ def to_c(program, path=None, *, weights="array", dtype=None, training=False, nam
         dtype     float64: numbers of floating point are doubles, or None
         training  the file computes a step of training: the program's first result is the loss, and parameters that require
                   gradients are updated by Adam, or by the Adam or AdamW that training(parameters) returns
+        threads   NAME_run takes threads of its caller (struct NAME_threads), which share the work; results do not depend on them
         name      the file has size_t NAME_work_bytes(void) and int NAME_run(arguments, states, results, work)
 
     The file allocates nothing, has no globals but constants, and needs the C library's mathematics only.  Sizes are those of
@@ -176,7 +187,7 @@ def to_c(program, path=None, *, weights="array", dtype=None, training=False, nam
     graph, ordered, written = _recorded(program, inputs, training)
     _check_memory(ordered, written)
     given = [first[id(x)] if id(x) in first else x.value.new_zeros(x.value.shape) for x in ordered]
-    text, data = graph.c_file(given, tuple(_kind(x, w, weights) for x, w in zip(ordered, written)), name)
+    text, data, _ = _C._c_file(graph, given, tuple(_kind(x, w, weights) for x, w in zip(ordered, written)), name, threads)
     if path is not None:
         with open(path, "w") as file:
             file.write(text)

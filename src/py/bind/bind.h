@@ -507,6 +507,8 @@ int cr_py_safetensors_start(PyObject *m); /* safetensors.c */
 int cr_py_nn_module_start(PyObject *m);   /* nn_module.c */
 int cr_py_graph_start(PyObject *m);       /* graph.c */
 int cr_py_program_start(PyObject *m);     /* program.c */
+int cr_py_c_file_start(PyObject *m);      /* c_file.c */
+int cr_py_aot_start(PyObject *m);         /* aot.c */
 /* Makes the Program of `g`.  `graph` is the Python object that keeps `g` alive. */
 struct cr_graph;
 PyObject *cr_py_program_new(PyObject *graph, const struct cr_graph *g);

@@ -46,6 +46,12 @@ PyObject *cr_py_symbol_of(PyObject *m, PyObject *x);
 /* 1: the guards of a _C.RecordedGraph hold for these inputs and numbers; 0: one fails; -1:
  * raised. */
 int cr_py_graph_fits(PyObject *graph, cr_tensor *const *input, const cr_scalar *number);
+/* The graph of a RecordedGraph, borrowed; NULL with an exception. */
+const struct cr_graph *cr_py_graph_of(PyObject *x);
+/* The tensors of a sequence, one for each input, in a new array (PyMem_Free) that has space for
+ * the outputs, too.  NULL with an exception.  The tensors are borrowed from *items, which the
+ * caller must release. */
+cr_tensor **cr_py_graph_inputs(const struct cr_graph *g, PyObject *given, PyObject **items);
 int cr_py_compiled_start(PyObject *m);
 int cr_py_symbol_start(PyObject *m);
 

@@ -4,12 +4,12 @@
  * the graph that a pass was applied to. */
 #include "aot/aot.h"
 #include "autograd/autograd.h"
-#include "compile/c_text.h"
 #include "compile/commands.h"
 #include "compile/compile.h"
 #include "compile/rt_file.h"
 #include "graph/cost.h"
 #include "py/bind/bind.h"
+#include "py/bind/compile/c_file.h"
 #include "py/bind/compile/compiled.h"
 #include "py/bind/compile/onnx.h"
 #include "py/bind/compile/where.h"
@@ -84,10 +84,7 @@ static PyObject *graph_cost_text(PyObject *x, PyObject *unused)
 
 /* --- running --- */
 
-/* The tensors of a sequence, one for each input, in a new array that has space for the outputs,
- * too.  NULL with an exception.  The tensors are borrowed from *items, which the caller must
- * release. */
-static cr_tensor **inputs_of(const cr_graph *g, PyObject *given, PyObject **items)
+cr_tensor **cr_py_graph_inputs(const cr_graph *g, PyObject *given, PyObject **items)
 {
     cr_tensor **input =
         PyMem_Calloc((size_t)(g->input_count + g->body->output_count + 1), sizeof *input);
@@ -109,98 +106,6 @@ static cr_tensor **inputs_of(const cr_graph *g, PyObject *given, PyObject **item
     PyMem_Free(input);
     Py_CLEAR(*items);
     return NULL;
-}
-
-/* --- one C file --- */
-
-typedef struct {
-    const cr_graph *g;
-    cr_tensor **input;
-    cr_c_input *with;
-    const char *name;
-    cr_text text;
-} file_job;
-
-static void graph_print_file(cr_session *s, void *context)
-{
-    file_job *j = context;
-    cr_plan p = {.arena = {0}};
-    cr_status st = cr_graph_plan(&p, j->g, j->input);
-
-    if (!st) {
-        cr_session inner = {.status = CR_OK};
-        st = cr_c_file(&inner, &j->text, &p, j->name, j->with, j->g->input_count);
-        cr_session_drop(&inner);
-    }
-    cr_plan_drop(&p);
-    cr_session_check(s, st);
-}
-
-/* What input k is, of (name, kind) as in c_file; false with an exception.
- */
-static bool describe_input(cr_c_input *out, cr_tensor *t, PyObject *given)
-{
-    const char *kind;
-    char *at;
-
-    if (!PyArg_ParseTuple(given, "ss", &out->name, &kind))
-        return false;
-    if (!t->contiguous || !cr_is_host(t->device)) {
-        PyErr_SetString(PyExc_ValueError,
-                        "inputs of c_file() are contiguous tensors on the host");
-        return false;
-    }
-    cr_status st = cr_reach(&at, t);
-    out->dtype = t->dtype;
-    out->count = t->numel;
-    bool argument = !strcmp(kind, "argument") || !strcmp(kind, "written");
-    out->state = !strcmp(kind, "written") || !strncmp(kind, "state ", 6);
-    out->values = argument ? NULL : t->numel ? at : ""; /* or no elements */
-    out->from_file = !strcmp(kind + (out->values && out->state ? 6 : 0), "file");
-    return st ? cr_py_raise(st) != NULL : true;
-}
-
-/* The text, and the bytes of the inputs that are read from a file. */
-static PyObject *file_and_weights(file_job *j)
-{
-    cr_text bytes = {0};
-
-    for (int i = 0; i < j->g->input_count; i++)
-        if (j->with[i].from_file)
-            cr_c_weight_bytes(&bytes, &j->with[i]);
-    PyObject *out = j->text.failed || bytes.failed
-                        ? PyErr_NoMemory()
-                        : Py_BuildValue("sy#", cr_text_str(&j->text), cr_text_str(&bytes),
-                                        (Py_ssize_t)bytes.len);
-    cr_text_drop(&bytes);
-    return out;
-}
-
-/* c_file(inputs, kinds, name) */
-static PyObject *graph_c_file(PyObject *x, PyObject *args)
-{
-    PyObject *given, *kinds, *items = NULL, *out = NULL;
-    file_job j = {.g = ((graph_object *)x)->g};
-
-    if (!PyArg_ParseTuple(args, "OO!s:c_file", &given, &PyTuple_Type, &kinds, &j.name))
-        return NULL;
-    j.input = inputs_of(j.g, given, &items);
-    j.with = j.input ? PyMem_Calloc((size_t)j.g->input_count + 1, sizeof *j.with) : NULL;
-    if (j.input && PyTuple_GET_SIZE(kinds) != j.g->input_count)
-        PyErr_SetString(PyExc_TypeError, "c_file() takes a kind for each input");
-    for (int i = 0; j.with && !PyErr_Occurred() && i < j.g->input_count; i++)
-        (void)!describe_input(&j.with[i], j.input[i], PyTuple_GET_ITEM(kinds, i));
-    if (j.with && !PyErr_Occurred()) {
-        cr_session s = {.status = CR_OK};
-        cr_status st = cr_session_run(&s, graph_print_file, &j);
-        out = st ? cr_py_raise(st) : file_and_weights(&j);
-        cr_session_drop(&s);
-    }
-    cr_text_drop(&j.text);
-    PyMem_Free(j.with);
-    PyMem_Free(j.input);
-    Py_XDECREF(items);
-    return out;
 }
 
 /* --- a file of the runtime --- */
@@ -233,7 +138,7 @@ static bool describe_runtime_input(cr_rt_input *out, cr_tensor *t, PyObject *giv
 {
     cr_c_input as = {.name = NULL};
 
-    if (!describe_input(&as, t, given))
+    if (!cr_py_c_input(&as, t, given))
         return false;
     *out = (cr_rt_input){as.name, t->dtype, t->ndim, t->size, as.values, as.state};
     return true;
@@ -279,7 +184,7 @@ static PyObject *graph_rt_file(PyObject *x, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO!O!:rt_file", &given, &PyTuple_Type, &kinds, &PyTuple_Type,
                           &names))
         return NULL;
-    j.input = inputs_of(j.g, given, &items);
+    j.input = cr_py_graph_inputs(j.g, given, &items);
     j.with = j.input ? PyMem_Calloc((size_t)j.g->input_count + 1, sizeof *j.with) : NULL;
     j.results = j.with ? result_names(j.g, names) : NULL;
     if (j.results && PyTuple_GET_SIZE(kinds) != j.g->input_count)
@@ -300,7 +205,7 @@ static PyObject *graph_run(PyObject *x, PyObject *given)
 {
     const cr_graph *g = ((graph_object *)x)->g;
     PyObject *items, *out;
-    cr_tensor **input = inputs_of(g, given, &items);
+    cr_tensor **input = cr_py_graph_inputs(g, given, &items);
 
     if (!input)
         return NULL;
@@ -310,6 +215,14 @@ static PyObject *graph_run(PyObject *x, PyObject *given)
     PyMem_Free(input);
     Py_DECREF(items);
     return out;
+}
+
+const cr_graph *cr_py_graph_of(PyObject *x)
+{
+    if (Py_TYPE(x) == &graph_type)
+        return ((graph_object *)x)->g;
+    PyErr_Format(PyExc_TypeError, "a RecordedGraph is needed, not %s", Py_TYPE(x)->tp_name);
+    return NULL;
 }
 
 int cr_py_graph_fits(PyObject *graph, cr_tensor *const *input, const cr_scalar *number)
@@ -347,7 +260,7 @@ static PyObject *graph_fits(PyObject *x, PyObject *args)
             PyMem_Free(number);
             return PyErr_Format(PyExc_TypeError, "number %d must be a number", k);
         }
-    input = inputs_of(g, given, &items);
+    input = cr_py_graph_inputs(g, given, &items);
     if (!input) {
         PyMem_Free(number);
         return NULL;
@@ -1172,12 +1085,6 @@ static PyMethodDef graph_methods[] = {
     {"types", graph_types, METH_NOARGS,
      "types() -> {name of a value: (dtype, sizes, strides, device, requires_grad)}, as "
      "recorded."},
-    {"c_file", graph_c_file, METH_VARARGS,
-     "c_file(inputs, kinds, name) -> str: the calls as one C99 file (compile/c_text.h).  "
-     "kinds: "
-     "of each\n"
-     "input (name, kind), 'argument', 'written', 'array', 'file', 'state array' or 'state "
-     "file'."},
     {"rt_file", graph_rt_file, METH_VARARGS,
      "rt_file(inputs, kinds, results) -> bytes: the calls as a file of the runtime "
      "(compile/rt_file.h).\n"
