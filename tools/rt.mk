@@ -1,29 +1,54 @@
-# make rt         the runtime of exported programs: libcresset_rt.a, in RT_BUILD (build/obj/rt)
-#                 OPS="a.rt b.rt": only the operators that these programs use
-# RT_CC           the compiler, such as arm-linux-gnueabihf-gcc; RT_FLAGS adds flags
+# make rt         the runtime of exported programs, libcresset_rt.a, in RT_BUILD
+#                 OPS="a.rt b.rt": with only the operators that these programs use
+# RT_CC           the compiler, such as arm-linux-gnueabihf-gcc; RT_FLAGS adds flags, RT_OPT replaces -Os
 
+OPS       ?=
 RT_CC     ?= $(CC)
-RT_AR     ?= $(if $(filter %-gcc,$(RT_CC)),$(RT_CC:%-gcc=%-ar),ar)
+RT_AR     ?= $(if $(filter %-linux-gnu-gcc %-linux-gnueabihf-gcc %-elf-gcc %-eabi-gcc,$(RT_CC)),$(RT_CC:%-gcc=%-ar),ar)
 RT_OPT    ?= -Os
 RT_FLAGS  ?=
-RT_BUILD  ?= $(B)/obj/rt
+RT_BUILD  ?= $(B)/obj/rt$(if $(OPS),_of_programs)
 RT_OBJ     = $(patsubst src/rt/%.c,$(RT_BUILD)/%.o,$(wildcard src/rt/*.c))
 RT_TEXT    = $(B)/gen/rt_matrix_f64.inc $(B)/gen/rt_convolve_f64.inc $(B)/gen/rt_alone_f64.inc
 RT_WARN   := -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wvla -pedantic -Werror
 RT_CFLAGS  = -std=c99 -D_POSIX_C_SOURCE=200809L $(RT_OPT) -ffp-contract=off -fno-strict-aliasing -fno-math-errno \
-             -ffunction-sections -fdata-sections $(RT_WARN) -Isrc -Iinclude -I$(B)/gen $(RT_FLAGS)
+             -ffunction-sections -fdata-sections $(RT_WARN) -Isrc -Iinclude -I$(B)/gen \
+             $(if $(OPS),-DRT_USE_FILE='"$(abspath $(RT_BUILD))/use.h"') $(RT_FLAGS)
 
-.PHONY: rt
+.PHONY: rt rt_use
 rt: $(RT_BUILD)/libcresset_rt.a
 
 # The texts of products for float64.
 $(RT_TEXT): $(B)/gen/rt_%_f64.inc: src/compile/file/%.inc
 	@mkdir -p $(@D)
 	@sed -e 's/f32/f64/g; s/\bfloat\b/double/g' $< >$@
-$(RT_OBJ): $(RT_BUILD)/%.o: src/rt/%.c $(RT_TEXT)
+$(B)/rt_use: tools/rt_use.c $(wildcard src/rt/* include/cresset_rt.h) $(RT_TEXT)
+	$(Q)$(HOSTCC) $(CSTD) -O1 $(WARN) -fno-strict-aliasing -Isrc -Iinclude -I$(B)/gen $(filter %.c,$^) -o $@ -lm
+# What the programs use; the library is compiled again if that changes.
+$(RT_BUILD)/use.h: $(B)/rt_use $(OPS) rt_use
+	@mkdir -p $(@D)
+	@$(B)/rt_use $(OPS) >$@.new && { cmp -s $@.new $@ || cp $@.new $@; }
+$(RT_OBJ): $(RT_BUILD)/%.o: src/rt/%.c $(RT_TEXT) $(if $(OPS),$(RT_BUILD)/use.h)
 	@mkdir -p $(@D)
 	$(Q)$(RT_CC) $(RT_CFLAGS) -MMD -c $< -o $@
 $(RT_BUILD)/libcresset_rt.a: $(RT_OBJ)
 	@rm -f $@
 	$(Q)$(RT_AR) rcs $@ $^
 -include $(wildcard $(RT_BUILD)/*.d)
+
+# --- tests ---
+
+# Small programs, which the package writes.
+RT_PROGRAMS = $(B)/rt_programs
+.PHONY: rt_programs test-rt-cross test-rt-fuzz
+rt_programs: pkg
+	@$(RUN_PY) tests/rt/programs.py $(RT_PROGRAMS)
+# Bits of results on Arm and RISC-V, where compilers and qemu are.
+test-rt-cross: rt_programs
+	@sh tools/rt_cross.sh $(B)/rt_cross $(RT_PROGRAMS)/*.rt
+# COUNT mutated programs under asan and ubsan.
+$(B)/rt_fuzz: tests/rt/fuzz.c $(wildcard src/rt/* include/cresset_rt.h) $(RT_TEXT)
+	$(Q)$(CC) -std=gnu99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-strict-aliasing \
+	    -ffp-contract=off -Isrc -Iinclude -I$(B)/gen $< $(wildcard src/rt/*.c) -o $@ -lm
+test-rt-fuzz: $(B)/rt_fuzz rt_programs
+	@ASAN_OPTIONS=detect_leaks=0 $< $(or $(COUNT),1000000) $(or $(SEED),1) $(RT_PROGRAMS)/*.rt

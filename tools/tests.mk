@@ -333,7 +333,7 @@ test-simt: $(B)/crc
 
 # Parts of test-full that may run side by side, the longest first.  The others use the installed files.
 FULL_PARTS = test-asan test-ulp-full test-mean test-digests test-tsan test-clang test-simt test-remez test-dist-full \
-             test-cuda-build test-calls test-scripts
+             test-cuda-build test-calls test-scripts test-rt-fuzz test-rt-cross
 test-full: test
 	@TOOLS="clang-14" sh tools/deps.sh $(PYTHON) $(VENV) mpmath
 	$(MAKE) --no-print-directory $(B)/crc $(BACKEND) $(B)/fuzz/calls_fuzz $(B)/fuzz/script_fuzz

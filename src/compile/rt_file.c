@@ -45,8 +45,8 @@ int64_t cr_rt_data(cr_rt_job *j, const void *bytes, size_t n)
 
 int64_t cr_rt_scratch(cr_rt_job *j, int64_t bytes)
 {
-    j->extra = bytes > j->extra ? bytes : j->extra;
-    return RT_ADDRESS(RT_WORK, j->bytes);
+    j->scratch = bytes > j->scratch ? bytes : j->scratch;
+    return RT_ADDRESS(RT_SCRATCH, 0);
 }
 
 static int input_number(const cr_rt_job *j, size_t buffer)
@@ -150,8 +150,8 @@ static void put_dense(cr_rt_job *j, const cr_array *a, int64_t to_at)
     put_move(j, &to, to_at, a, cr_rt_address(j, a->data, false));
 }
 
-/* The array's address, or that of its row-major copy, which is made in scratch memory behind
- * *used bytes. */
+/* The array's address, or that of its row-major copy, which is made behind *used bytes after
+ * the buffers. */
 static int64_t dense_address(cr_rt_job *j, const cr_array *a, int64_t *used)
 {
     if (is_dense(a))
@@ -159,7 +159,8 @@ static int64_t dense_address(cr_rt_job *j, const cr_array *a, int64_t *used)
     int64_t bytes = count_of(a) * (int64_t)cr_dtype_size((cr_dtype)a->dtype),
             at = (*used + 15) / 16 * 16;
     *used = at + bytes;
-    int64_t address = cr_rt_scratch(j, *used) + at;
+    int64_t address = RT_ADDRESS(RT_WORK, j->bytes + at);
+    j->copies = *used > j->copies ? *used : j->copies;
     put_dense(j, a, address);
     return address;
 }
@@ -312,7 +313,7 @@ static void put_product(cr_rt_job *j, const cr_product *p)
 static void put_convolution(cr_rt_job *j, const cr_convolution *c)
 {
     int item = (int)cr_dtype_size((cr_dtype)c->x->dtype);
-    int64_t used = rt_convolution_scratch(item, c->number);
+    int64_t used = 0;
     cr_rt_words w = {0};
 
     if (c->x->dtype != CR_F32 && c->x->dtype != CR_F64)
@@ -325,7 +326,7 @@ static void put_convolution(cr_rt_job *j, const cr_convolution *c)
         [RT_CONVOLVE_X] = cr_rt_address(j, c->x->data, false),
         [RT_CONVOLVE_W] = dense_address(j, c->w, &used),
         [RT_CONVOLVE_BIAS] = c->bias ? dense_address(j, c->bias, &used) : 0,
-        [RT_CONVOLVE_SCRATCH] = cr_rt_scratch(j, used),
+        [RT_CONVOLVE_SCRATCH] = cr_rt_scratch(j, rt_convolution_scratch(item, c->number)),
     };
     push_all(j, &w, head, RT_CONVOLVE_NUMBERS, 1);
     push_all(j, &w, c->number, RT_CONVOLUTION_NUMBERS, 1);
@@ -441,11 +442,13 @@ static void put_file(cr_rt_job *j, cr_text *out, file_arrays *f)
     int64_t before = RT_HEAD_WORDS + (int64_t)f->arrays.len,
             pad = (before + (int64_t)f->rest.len + (int64_t)j->code.len) % 2,
             commands = before + (int64_t)f->rest.len + pad,
-            data = commands + (int64_t)j->code.len;
+            data = commands + (int64_t)j->code.len,
+            values = (j->bytes + j->copies + 15) / 16 * 16;
     int64_t head[RT_HEAD_WORDS] = {
         [RT_HEAD_MAGIC] = RT_MAGIC,
         [RT_HEAD_WORDS_ALL] = data + (int64_t)j->data.len / 8,
-        [RT_HEAD_WORK] = (j->bytes + j->extra + 15) / 16 * 16,
+        [RT_HEAD_WORK] = values + (j->scratch + 15) / 16 * 16,
+        [RT_HEAD_VALUES] = values,
         [RT_HEAD_LANES] = CR_RT_LANES,
         [RT_HEAD_ARRAYS] = f->count,
         [RT_HEAD_COMMANDS] = commands,

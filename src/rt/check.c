@@ -52,15 +52,15 @@ static int64_t check_product_of(const int64_t *size, int64_t n)
     return product;
 }
 
-/* Sums and products of costs, which end at INT64_MAX. */
+/* Sums and products of costs, which end at INT64_MAX; so do those of what is no cost. */
 static int64_t check_cost_times(int64_t a, int64_t b)
 {
-    return b > 0 && a > INT64_MAX / b ? INT64_MAX : a * b;
+    return a < 0 || b < 0 || (b && a > INT64_MAX / b) ? INT64_MAX : a * b;
 }
 
 static int64_t check_cost_sum(int64_t a, int64_t b)
 {
-    return a > INT64_MAX - b ? INT64_MAX : a + b;
+    return a < 0 || b < 0 || a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
 static void check_add_cost(check_file *f, int64_t n)
@@ -119,7 +119,7 @@ static int64_t check_space_bytes(const check_file *f, int64_t space, int *writte
 
     *written = space == RT_WORK;
     if (space == RT_WORK)
-        return w[RT_HEAD_WORK];
+        return w[RT_HEAD_VALUES];
     if (space == RT_DATA)
         return 8 * (f->m.words - w[RT_HEAD_DATA]);
     if (space < RT_ARRAY || space - RT_ARRAY >= w[RT_HEAD_ARRAYS])
@@ -138,9 +138,9 @@ static int check_access(check_file *f, int64_t address, const check_span *s, int
 
     if (s->bad || address < 0)
         return check_fail(f, CR_RT_INVALID);
-    if (s->empty)
-        return 1;
     bytes = check_space_bytes(f, space, &written);
+    if (s->empty)
+        return check_that(f, distance <= bytes);
     return check_that(f, bytes >= 0 && (written || !writes) && distance % s->item == 0 &&
                              distance + s->low >= 0 && distance + s->high + s->item <= bytes);
 }
@@ -154,11 +154,12 @@ static int check_block(check_file *f, int64_t address, int64_t count, int64_t it
     return check_access(f, address, &s, writes);
 }
 
-static int check_work(check_file *f, int64_t address, int64_t bytes)
+/* Scratch memory, which no operand shares. */
+static int check_scratch(check_file *f, int64_t address, int64_t bytes)
 {
-    return check_that(f, bytes >= 0 && address >> RT_SPACE_SHIFT == RT_WORK &&
-                             address % 16 == 0) &&
-           check_block(f, address, bytes, 1, 1);
+    int64_t most = f->m.word[RT_HEAD_WORK] - f->m.word[RT_HEAD_VALUES];
+
+    return check_that(f, address == RT_ADDRESS(RT_SCRATCH, 0) && check_number(bytes, 0, most));
 }
 
 /* --- commands --- */
@@ -185,7 +186,7 @@ static int check_place_add(check_file *f, const int64_t *c, int64_t count)
 
     return check_that(f, dtype == CR_RT_F32 || dtype == CR_RT_F64) &&
            check_has(f, RT_USE(place_add)) &&
-           check_work(f, c[RT_PLACE_SCRATCH], check_times(count, 40));
+           check_scratch(f, c[RT_PLACE_SCRATCH], check_times(count, 40));
 }
 
 static int check_place(check_file *f, const int64_t *c, int64_t n)
@@ -319,7 +320,7 @@ static int check_product(check_file *f, const int64_t *c, int64_t n)
         !check_real(f, c[RT_PRODUCT_DTYPE], RT_USE(product_f32), RT_USE(product_f64)))
         return 0;
     for (d = 0; d < ndim; d++)
-        if (!check_that(f, size[d] > 0))
+        if (!check_that(f, size[d] > 0 && (c[RT_PRODUCT_BIAS] || !size[4 * ndim + d])))
             return 0;
     cost = check_times(check_product_of(size, ndim), check_product_of(c + RT_PRODUCT_N, 2));
     cost = check_times(cost, c[RT_PRODUCT_DEPTH]);
@@ -337,7 +338,7 @@ static int check_product(check_file *f, const int64_t *c, int64_t n)
                 return 0;
     }
     return check_that(f, cost >= 0) &&
-           check_work(f, c[RT_PRODUCT_SCRATCH], RT_PRODUCT_SCRATCH_BYTES);
+           check_scratch(f, c[RT_PRODUCT_SCRATCH], RT_PRODUCT_SCRATCH_BYTES);
 }
 
 /* An image or result of a convolution: images, channels of all groups, rows and columns. */
@@ -395,7 +396,7 @@ static int check_convolution(check_file *f, const int64_t *c, int64_t n)
            check_block(f, c[RT_CONVOLVE_W], check_times(results, depth), item, 0) &&
            (!c[RT_CONVOLVE_BIAS] || check_block(f, c[RT_CONVOLVE_BIAS], results, item, 0)) &&
            check_that(f, cost >= 0) &&
-           check_work(f, c[RT_CONVOLVE_SCRATCH], rt_convolution_scratch(item, g));
+           check_scratch(f, c[RT_CONVOLVE_SCRATCH], rt_convolution_scratch(item, g));
 }
 
 /* --- kernels --- */
@@ -561,8 +562,8 @@ static int check_kernel(check_file *f, const int64_t *c, int64_t n)
         c[RT_KERNEL_ROWS] > c[RT_KERNEL_COLUMNS] ? c[RT_KERNEL_ROWS] : c[RT_KERNEL_COLUMNS];
     longest = check_times(longest, 8);
     if (!check_that(f, longest >= 0) ||
-        !check_work(f, c[RT_KERNEL_MEMORY],
-                    longest + 8 * c[RT_KERNEL_REGISTERS] * f->m.word[RT_HEAD_LANES]))
+        !check_scratch(f, c[RT_KERNEL_MEMORY],
+                       longest + 8 * c[RT_KERNEL_REGISTERS] * f->m.word[RT_HEAD_LANES]))
         return 0;
     code.f = f;
     code.c = c;
@@ -608,7 +609,9 @@ static int check_head(check_file *f, const void *bytes, size_t n)
     lanes = w[RT_HEAD_LANES];
     return check_that(
         f,
-        check_number(w[RT_HEAD_WORK], 0, LIMIT) && check_number(lanes, 1, 4096) &&
+        check_number(w[RT_HEAD_WORK], 0, LIMIT) &&
+            check_number(w[RT_HEAD_VALUES], 0, w[RT_HEAD_WORK]) &&
+            w[RT_HEAD_VALUES] % 16 == 0 && check_number(lanes, 1, 4096) &&
             (lanes & (lanes - 1)) == 0 && check_number(w[RT_HEAD_ARRAYS], 0, RT_MOST_ARRAYS) &&
             check_number(w[RT_HEAD_DATA], 0, f->m.words) && w[RT_HEAD_DATA] % 2 == 0 &&
             check_number(w[RT_HEAD_COMMANDS],

@@ -7,7 +7,9 @@
  *     commands     a word RT_COMMAND(kind, words), then the command's words
  *     data         parameters and constants, aligned to 16 bytes
  *
- * An address is a space and a distance in bytes: the work memory, the data, or an array. */
+ * An address is a space and a distance in bytes.  Spaces are the values in the work memory, the
+ * data, the rest of the work memory, which is scratch memory of single commands, and the
+ * arrays. */
 #ifndef CR_RT_FORMAT_H
 #define CR_RT_FORMAT_H
 
@@ -20,6 +22,8 @@ typedef enum {
     RT_HEAD_WORDS_ALL, /* of the file */
     RT_HEAD_SUM,       /* rt_sum of the words after this one */
     RT_HEAD_WORK,      /* bytes of work memory */
+    RT_HEAD_VALUES,    /* of these, the bytes of values, a multiple of 16; the rest is scratch
+                          memory */
     RT_HEAD_LANES,     /* elements of a register */
     RT_HEAD_ARRAYS,    /* how many */
     RT_HEAD_COMMANDS,  /* the word of the first command */
@@ -39,7 +43,7 @@ typedef enum {
 
 /* --- addresses --- */
 
-enum { RT_NONE, RT_WORK, RT_DATA, RT_ARRAY }; /* RT_ARRAY + k: array k */
+enum { RT_NONE, RT_WORK, RT_DATA, RT_SCRATCH, RT_ARRAY }; /* RT_ARRAY + k: array k */
 #define RT_SPACE_SHIFT              44
 #define RT_ADDRESS(space, distance) ((int64_t)(space) << RT_SPACE_SHIFT | (int64_t)(distance))
 #define RT_DISTANCE_MASK            ((INT64_C(1) << RT_SPACE_SHIFT) - 1)

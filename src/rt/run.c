@@ -10,6 +10,8 @@ unsigned char *rt_reach(const rt_memory *m, int64_t address)
         return (unsigned char *)m->array[space - RT_ARRAY] + distance;
     if (space == RT_DATA)
         return (unsigned char *)(uintptr_t)(m->word + m->word[RT_HEAD_DATA]) + distance;
+    if (space == RT_SCRATCH)
+        return m->work + m->word[RT_HEAD_VALUES] + distance;
     return m->work + distance;
 }
 
@@ -54,7 +56,7 @@ static void run_copy_line(int item, unsigned char *to, int64_t ts, const unsigne
     int64_t i;
 
     if (ts == item && fs == item)
-        memcpy(to, from, (size_t)(n * item));
+        memmove(to, from, (size_t)(n * item));
     else if (item == 1)
         RT_COPY(uint8_t);
     else if (item == 2)
@@ -144,9 +146,9 @@ static void run_places(const rt_memory *m, const int64_t *c)
     do {
         place = distance[1] + run_place_of(c, index + distance[2]);
         if (reads)
-            memcpy(dense + distance[0], table + place, item);
+            memmove(dense + distance[0], table + place, item);
         else
-            memcpy(table + place, dense + distance[0], item);
+            memmove(table + place, dense + distance[0], item);
     } while (run_next(ndim, size, at, distance, 3, size + ndim));
 }
 
@@ -289,7 +291,8 @@ static void run_windows(const rt_memory *m, const int64_t *c)
     int64_t at[3], k, d;
     run_dim dim[3];
     float *to = (float *)(void *)rt_reach(m, c[RT_WINDOWS_RESULT]);
-    int64_t *which = (int64_t *)(void *)rt_reach(m, c[RT_WINDOWS_WHICH]);
+    int64_t *which =
+        c[RT_WINDOWS_EXTREME] ? (int64_t *)(void *)rt_reach(m, c[RT_WINDOWS_WHICH]) : NULL;
     const float *from = (const float *)(const void *)rt_reach(m, c[RT_WINDOWS_FROM]);
     const int64_t *next = c + RT_WINDOWS_WORDS;
     double divisor = (double)c[RT_WINDOWS_DIVISOR];

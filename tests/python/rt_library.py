@@ -19,13 +19,15 @@ class _Array(ctypes.Structure):
                 ("size", ctypes.POINTER(ctypes.c_int64)), ("bytes", ctypes.c_size_t)]
 
 
-def build(folder, *flags):
-    """Builds the library in a folder."""
-    made = subprocess.run(["make", "--no-print-directory", "-C", TOP, "rt", f"B={folder}", "RT_OPT=-O1", f"RT_FLAGS=-fPIC {' '.join(flags)}"],
+def build(folder, programs=()):
+    """Builds the library in a folder, for all programs or for the given files."""
+    folder = str(folder)
+    made = subprocess.run(["make", "--no-print-directory", "-C", TOP, "rt", f"B={folder}", "RT_OPT=-O1", "RT_FLAGS=-fPIC", f"RT_BUILD={folder}/rt",
+                           f"OPS={' '.join(map(str, programs))}"],
                           capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     path = os.path.join(folder, "cresset_rt.so")
-    subprocess.run(["gcc", "-shared", "-Wl,--whole-archive", os.path.join(folder, "obj/rt/libcresset_rt.a"), "-Wl,--no-whole-archive", "-lm",
+    subprocess.run(["gcc", "-shared", "-Wl,--whole-archive", os.path.join(folder, "rt/libcresset_rt.a"), "-Wl,--no-whole-archive", "-lm",
                     "-o", path], check=True)
     lib = ctypes.CDLL(path)
     lib.cr_rt_at.restype, lib.cr_rt_text.restype = _Array, ctypes.c_char_p

@@ -117,6 +117,18 @@ def test_an_index_out_of_range_is_an_error(lib):
     run(torch.tensor([0, 6]))
 
 
+def test_a_build_for_given_programs_refuses_others(lib, tmp_path):
+    torch.manual_seed(0)
+    x, modules = torch.randn(3, 8), [nn.Sequential(nn.Linear(8, 4), nn.Sigmoid()), nn.Sequential(nn.LayerNorm(8), nn.Flatten()), nn.Tanh()]
+    files = [to_rt(export(m, (x,)), tmp_path / f"{k}.rt") for k, m in enumerate(modules)]
+    few = rt_library.build(tmp_path / "few", [tmp_path / "0.rt", tmp_path / "1.rt"])
+    for data in files[:2]:
+        assert equal_bits(rt_library.Program(few, data)(x)[0], rt_library.Program(lib, data)(x)[0])
+    rt_library.Program(lib, files[2])(x)
+    with pytest.raises(ValueError, match="this build of the library lacks an operator of the program"):
+        rt_library.Program(few, files[2])
+
+
 def test_damaged_files_are_refused(lib):
     data = to_rt(export(nn.Linear(3, 2), (torch.randn(4, 3),)))
     for n in (0, 8, 63, 64, len(data) - 8, len(data) + 8):
