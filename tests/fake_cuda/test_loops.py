@@ -54,6 +54,20 @@ def test_many_regions_of_many_channels(samples):
     compare(lambda x: V.roi_align(x, regions.to(x.device), 0.6, 3, 2, samples, True), x)
 
 
+@pytest.mark.parametrize("samples", [2, 0])
+def test_the_gradient_of_regions_has_the_hosts_bits(samples):
+    """Regions that end outside, have no length, are turned around, or are as large as a float allows."""
+    torch.manual_seed(12)
+    corners = torch.rand(70, 2) * 14 - 4
+    regions = torch.cat([torch.randint(0, 2, (70, 1)).float(), corners, corners + torch.rand(70, 2) * 11 - 1], 1)
+    regions[:3, 1:] = torch.tensor([[2., 2, 2, 2], [-1e6, -3, 1e6, 90], [5, 7, 4, 3]])
+    g = torch.randn(70, 10, 3, 2)
+    for aligned in (True, False):
+        of = [torch.ops.torchvision._roi_align_backward(g.to(d), regions.to(d), 0.9, 3, 2, 2, 10, 9, 8, samples, aligned).cpu()
+              for d in ("cpu", "cuda")]
+        assert torch.equal(*of) and of[0].abs().sum() > 0
+
+
 def test_a_region_of_no_image():
     with pytest.raises(IndexError, match="region 1 is of an image that does not exist"):
         V.roi_align(torch.randn(1, 2, 3, 3).cuda(), torch.tensor([[0., 0, 0, 1, 1], [3, 0, 0, 1, 1]]).cuda(), 1., 2, 2, 2,

@@ -6,7 +6,6 @@
 #include "kern/cpu/plane/roi.h"
 #include "base/memory.h"
 #include "kern/cpu/entries.h"
-#include "kern/cpu/plane/spread.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <stdio.h>
@@ -75,6 +74,8 @@ cr_status cr_roi_mapping(const cr_roi *r, const cr_view *out)
 
 /* --- averages --- */
 
+enum { ROI_PART = 1 << 21 };
+
 static cr_status roi_make_taps(roi_job *w, int64_t **first, cr_dtype t)
 {
     int64_t lists = w->r.regions * (w->r.height + w->r.width);
@@ -99,44 +100,48 @@ static cr_status roi_compute(cr_roi_call *c, const cr_view *out, bool back)
     return cr_loops_run(c->device, &spread, c->t, w->r.images * w->r.channels, 1, w);
 }
 
-/* Adds what `units` bins from bin w->list.from on send to the elements of their images. */
-static cr_status roi_spread_part(cr_roi_call *c, int64_t units)
+/* Adds what the regions of a part send to elements. */
+static cr_status roi_gather_part(cr_roi_call *c)
 {
-    static const cr_loops list = CR_LOOPS(CR_LOOPS_ROI, roi_job, list);
-    static const cr_loops mark = CR_LOOPS(CR_LOOPS_ROI, roi_job, mark);
-    static const cr_loops gather = CR_LOOPS(CR_LOOPS_ROI, roi_job, gather_list);
+    static const cr_loops near = CR_LOOPS(CR_LOOPS_ROI, roi_job, near);
+    static const cr_loops mask = CR_LOOPS(CR_LOOPS_ROI, roi_job, mask);
+    static const cr_loops gather = CR_LOOPS(CR_LOOPS_ROI, roi_job, gather);
     roi_job *w = &c->job;
-    int64_t groups = (w->r.channels + SPREAD_CHANNELS - 1) / SPREAD_CHANNELS;
-    cr_spread memory;
+    const cr_roi *r = &w->r;
+    int64_t lines = r->rows + r->columns;
+    int64_t words = cr_roi_words(w) * (r->images * r->rows + r->columns);
+    cr_dense of_lines = {0}, masks = {0};
     cr_status st;
 
-    CR_GO(cr_spread_take(&memory, &w->list, c->device, c->t, units * cr_roi_sent(&w->r),
-                         w->r.images * cr_roi_plane(&w->r)));
-    CR_GO(cr_loops_run(c->device, &list, c->t, units, 1, w));
-    CR_GO(cr_spread_sort(&w->list, c->device));
-    CR_GO(cr_loops_run(c->device, &mark, c->t, w->list.n, 1, w));
-    CR_GO(cr_loops_run(c->device, &gather, c->t, w->list.places * groups, 1, w));
+    CR_GO(cr_dense_take(&of_lines, c->device, (size_t)(w->some * lines) * sizeof *w->near));
+    CR_GO(cr_dense_take(&masks, c->device, (size_t)words * sizeof *w->mask));
+    w->near = (roi_near *)(void *)of_lines.data;
+    w->mask = (uint32_t *)(void *)masks.data;
+    CR_GO(cr_loops_run(c->device, &near, c->t, w->some * lines, 1, w));
+    CR_GO(cr_loops_run(c->device, &mask, c->t, words, 1, w));
+    CR_GO(cr_loops_run(c->device, &gather, c->t, r->images * cr_roi_groups(w) * cr_roi_plane(r),
+                       1, w));
 done:
-    cr_spread_drop(&memory);
+    cr_dense_drop(&of_lines);
+    cr_dense_drop(&masks);
     return st;
 }
 
-/* The derivative of bins that have the same number of samples. */
-static cr_status roi_spread_there(cr_roi_call *c, size_t bytes)
+/* The derivative, of as many regions at once as ROI_PART rows and columns of the plane have. */
+static cr_status roi_gather(cr_roi_call *c)
 {
     roi_job *w = &c->job;
-    int64_t all = w->r.regions * cr_roi_bins(&w->r), each = CR_SPREAD_MOST / cr_roi_sent(&w->r);
+    const cr_roi *r = &w->r;
+    int64_t each = ROI_PART / (r->rows + r->columns);
 
-    CR_TRY(cr_dense_clear(&c->out, bytes));
-    for (w->list.from = 0; w->list.from < all; w->list.from += each)
-        CR_TRY(roi_spread_part(c, all - w->list.from < each ? all - w->list.from : each));
+    CR_TRY(cr_dense_clear(&c->out, (size_t)(r->images * r->channels * cr_roi_plane(r)) *
+                                       cr_dtype_size(c->t)));
+    each = each > 32 ? each : 32;
+    for (w->region = 0; w->region < r->regions; w->region += w->some) {
+        w->some = r->regions - w->region < each ? r->regions - w->region : each;
+        CR_TRY(roi_gather_part(c));
+    }
     return CR_OK;
-}
-
-/* Whether a bin has few samples, as many as any other, and is of every channel. */
-static bool roi_lists(const cr_roi *r)
-{
-    return !r->sensitive && r->samples > 0 && r->samples <= ROI_SAMPLES;
 }
 
 /* A thread has a bin, or an element of the input, of several channels. */
@@ -144,7 +149,6 @@ static cr_status roi_compute_there(cr_roi_call *c, bool back)
 {
     static const cr_loops measure = CR_LOOPS(CR_LOOPS_ROI, roi_job, measure);
     static const cr_loops average = CR_LOOPS(CR_LOOPS_ROI, roi_job, average);
-    static const cr_loops gather = CR_LOOPS(CR_LOOPS_ROI, roi_job, gather);
     roi_job *w = &c->job;
     size_t bytes = c->t == CR_F32 ? sizeof(f32_measured) : sizeof(f64_measured);
     cr_dense measured = {0};
@@ -155,12 +159,8 @@ static cr_status roi_compute_there(cr_roi_call *c, bool back)
     w->each = w->r.sensitive ? 1 : ROI_CHANNELS;
     w->by_bin = true;
     CR_GO(cr_loops_run(c->device, &measure, c->t, w->r.regions, 1, w));
-    if (back && roi_lists(&w->r))
-        CR_GO(roi_spread_there(c, (size_t)(w->r.images * w->r.channels * cr_roi_plane(&w->r)) *
-                                      cr_dtype_size(c->t)));
-    else if (back)
-        CR_GO(cr_loops_run(c->device, &gather, c->t,
-                           w->r.images * cr_roi_groups(w) * cr_roi_plane(&w->r), 1, w));
+    if (back)
+        CR_GO(roi_gather(c));
     else
         CR_GO(cr_loops_run(c->device, &average, c->t,
                            w->r.regions * cr_roi_ranges(w) * cr_roi_bins(&w->r), 1, w));
@@ -169,16 +169,41 @@ done:
     return st;
 }
 
+/* [n, c, h, w] as [n, h, w, c] */
+typedef struct {
+    cr_view view;
+    int64_t size[4], stride[4];
+} roi_view;
+
+static const cr_view *roi_channels_last(roi_view *to, const cr_view *v)
+{
+    static const int from[4] = {0, 2, 3, 1};
+
+    to->view = *v;
+    for (int d = 0; d < 4; d++) {
+        to->size[d] = v->size[from[d]];
+        to->stride[d] = v->stride[from[d]];
+    }
+    to->view.size = to->size;
+    to->view.stride = to->stride;
+    return &to->view;
+}
+
 /* The values of bins, or with `back` the derivative in the input, of which `out` has the
  * sizes. */
 static cr_status roi_run(const char *name, const cr_roi *r, const cr_view *x,
                          const cr_view *regions, const cr_view *out, bool back)
 {
     int64_t *first = NULL;
+    roi_view x_last, out_last;
     cr_roi_call c;
 
     if (!cr_view_numel(out))
         return CR_OK;
+    if (back && !cr_is_host(out->device)) {
+        x = r->sensitive ? x : roi_channels_last(&x_last, x);
+        out = roi_channels_last(&out_last, out);
+    }
     cr_status st = cr_roi_begin(&c, name, r, x, regions, out);
     if (!st && cr_is_host(c.device))
         st = roi_make_taps(&c.job, &first, c.t);

@@ -6,9 +6,9 @@
 #ifndef CR_KERN_ROI_JOB_H
 #define CR_KERN_ROI_JOB_H
 
-#include "kern/cpu/plane/spread_job.h"
+#include "kern/loops.h"
 
-enum { ROI_CHANNELS = 8, ROI_SAMPLES = 64 /* in a dimension, of lists */ };
+enum { ROI_CHANNELS = 8 };
 
 typedef struct {
     int64_t images, channels, rows, columns; /* the sizes of the input */
@@ -23,15 +23,25 @@ typedef struct {
     int64_t from, to;
 } roi_window;
 
+/* The samples of a region that read an element of a row, or of a column: from sample `from` of
+ * bin `bin` on, before sample `to` of bin `last`; none if `last` is negative. */
+typedef struct {
+    int64_t bin, last, from, to;
+} roi_near;
+
 typedef struct {
     cr_roi r;
     const void *x, *regions; /* x: the input, or the cotangent of the result */
     void *out;
     int32_t *argmax;
-    int64_t each;         /* channels of a unit, at most ROI_CHANNELS */
-    bool by_bin;          /* a unit of `average` has one bin */
-    void *measured;       /* the regions, as `measure` writes them on a device, or NULL */
-    spread_list list;     /* what bins send to elements, on a device */
+    int64_t each;   /* channels of a unit, at most ROI_CHANNELS */
+    bool by_bin;    /* a unit of `average` has one bin */
+    void *measured; /* the regions, as `measure` writes them on a device, or NULL */
+    /* The derivative on a device: `some` regions from `region` on; `x` and `out` have channels
+     * last, but position-sensitive results have them first. */
+    int64_t region, some;
+    roi_near *near; /* of each of them, for rows, then columns */
+    uint32_t *mask;
     cr_loops_error error; /* a region of an image that does not exist */
     cr_loops_error wrong_argmax;
     /* What the host makes once for all channels; NULL on a device. */
@@ -47,8 +57,6 @@ static inline int64_t cr_roi_results(const cr_roi *r)
 {
     return r->sensitive ? r->channels / cr_roi_bins(r) : r->channels;
 }
-/* What a bin sends to elements: four numbers for each sample. */
-static inline int64_t cr_roi_sent(const cr_roi *r) { return 4 * r->samples * r->samples; }
 /* Whether a region's number is one of an image; -0.5 is image 0. */
 static inline bool cr_roi_has_image(const cr_roi *r, double number)
 {
@@ -59,7 +67,9 @@ static inline int64_t cr_roi_ranges(const roi_job *w)
 {
     return (cr_roi_results(&w->r) + w->each - 1) / w->each;
 }
-/* Units of `gather` for an element of an image. */
+/* Words of the masks of the regions of a part. */
+static inline int64_t cr_roi_words(const roi_job *w) { return (w->some + 31) / 32; }
+/* Units of `gather` for a place of an image. */
 static inline int64_t cr_roi_groups(const roi_job *w)
 {
     return (w->r.channels + w->each - 1) / w->each;
