@@ -242,6 +242,22 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #define CV_X_FMA_f32 cv_x_fma
 #define CV_X_FMA_f64 cv_x_fma
 
+#ifdef __CUDA_ARCH__
+/* The division of the compiler takes the same steps after a test of the exponent, whose branch
+ * keeps the lanes of a vector from being computed at once. */
+template <int N> CV_FN cv_lanes<float, N> cv_x_recip(cv_lanes<float, N> a)
+{
+    CV_ALL
+    for (int l = 0; l < N; l++) {
+        float y;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a.lane[l]));
+        a.lane[l] = CV_FMAF(CV_FMAF(-a.lane[l], y, 1.0f), y, y);
+    }
+    return a;
+}
+#define CV_X_RECIP_f32 cv_x_recip
+#endif
+
 /* --- threads --- */
 
 /* A kernel's head.  Its only parameter is `call`, of the type that follows the name. */

@@ -25,6 +25,16 @@ CV_FN cv_f32 cv_exactfma_f32(cv_f32 a, cv_f32 b, cv_f32 c)
 #endif
 }
 
+/* 1 / x, if x and the result are normal. */
+CV_FN cv_f32 cv_recipnormal_f32(cv_f32 x)
+{
+#ifdef CV_X_RECIP_f32
+    return CV_X_RECIP_f32(x);
+#else
+    return 1.0f / x;
+#endif
+}
+
 /* Horner's rule, highest coefficient first. */
 #define CV_P2(x, a, b)                   cv_fma_f32(CV_K(a), x, CV_K(b))
 #define CV_P3(x, a, b, c)                cv_fma_f32(CV_P2(x, a, b), x, CV_K(c))
@@ -118,7 +128,7 @@ CV_FN cv_f32 cv_sigmoid_f32(cv_f32 x)
     cv_f32 e = 1.0f + q, elow = q - (e - 1.0f);
     cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), cv_greater_f32(CV_K(CV_MAGIC - 126.0f), t));
     cv_f32 scaled = e * two, d = 1.0f + scaled, dlow = scaled - (d - 1.0f) + elow * two;
-    cv_f32 y = 1.0f / d, top = cv_select_f32(negative, e, CV_K(1.0f));
+    cv_f32 y = cv_recipnormal_f32(d), top = cv_select_f32(negative, e, CV_K(1.0f));
     cv_f32 toplow = cv_select_f32(negative, elow, CV_K(0.0f)), s = top * y;
     cv_f32 rest = cv_exactfma_f32(-s, d, top) + (toplow - s * dlow);
     s = cv_fma_f32(rest, y, s);
@@ -130,7 +140,7 @@ CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
     cv_f32 a = cv_lesser_f32(CV_K(10.0f), cv_abs_f32(x)), z = x * x, t;
     cv_f32 e = cv_expreduce_f32(a + a, &t);
     cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), t);
-    cv_f32 large = 1.0f - 2.0f / cv_fma_f32(two, e, two + 1.0f);
+    cv_f32 large = 1.0f - 2.0f * cv_recipnormal_f32(cv_fma_f32(two, e, two + 1.0f));
     cv_f32 small = CV_P7(z, -0.000398180855f, 0.00242371392f, -0.0080927331f, 0.0215726122f,
                          -0.0539051071f, 0.133326843f, -0.333333105f);
     small = cv_exactfma_f32(z * x, small, x);
