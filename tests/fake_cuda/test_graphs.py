@@ -1,6 +1,7 @@
 """Captured graphs: launches give what eager calls give, memory is the graph's, what a capture refuses."""
 import copy
 import gc
+import threading
 import warnings
 
 import pytest
@@ -307,6 +308,8 @@ def test_graphs_of_the_accelerator():
     g.reset()
     with pytest.raises(RuntimeError, match="without a preceding successful capture"):
         g.replay()
+    with pytest.raises(RuntimeError, match="CUDA graphs must be captured on a non-default stream."), g:
+        pass
     g.capture_error_mode = "strict"
     with pytest.raises(RuntimeError, match="Unknown capture error mode"), torch.cuda.Stream(), g:
         pass
@@ -365,3 +368,53 @@ def test_steps_of_optimizers(name):
                                            "is False"), pytest.warns(UserWarning, match="CUDA Graph is empty"):
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
             counted.step()
+
+
+def test_a_pool_of_a_program():
+    torch.cuda.empty_cache()
+    pool, other = torch.cuda.MemPool(), torch.cuda.MemPool()
+    assert pool.id != other.id and pool.use_count() == 1 and pool.allocator is None
+    reserved = torch.cuda.memory_reserved()
+    with torch.cuda.use_mem_pool(pool):
+        assert pool.use_count() == 2
+        x = torch.ones(1 << 20, device="cuda")
+        with pytest.raises(RuntimeError, match="beginAllocateToPool: already recording to mempool_id"):
+            with torch.cuda.use_mem_pool(pool):
+                pass
+    at, grown = x.data_ptr(), torch.cuda.memory_reserved() - reserved
+    assert pool.use_count() == 1 and grown > 0
+    del x
+    y = torch.ones(1 << 20, device="cuda")  # a released block of the pool is for the pool alone
+    assert y.data_ptr() != at
+    torch.cuda.empty_cache()
+    with torch.cuda.use_mem_pool(pool, "cuda"):
+        z = torch.ones(1 << 20, device="cuda")
+    assert z.data_ptr() == at
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g, pool=pool.id):
+        w = z * 2
+    assert g.pool() == pool.id and pool.use_count() == 2
+    g.replay()
+    assert w.sum().item() == 2 << 20
+    del y, z, w, g
+    gc.collect()
+    del pool
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() <= reserved
+    for wrong in ({"use_on_oom": True}, {"no_split": True}, {"allocator": object()}):
+        with pytest.raises(NotImplementedError):
+            torch.cuda.MemPool(**wrong)
+
+
+def test_requests_of_other_threads_do_not_come_from_a_pool():
+    pool, found = torch.cuda.MemPool(), []
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.ones(1 << 20, device="cuda")
+    at = x.data_ptr()
+    del x
+    with torch.cuda.use_mem_pool(pool):
+        other = threading.Thread(target=lambda: found.append(torch.ones(1 << 20, device="cuda")))
+        other.start()
+        other.join()
+        x = torch.ones(1 << 20, device="cuda")
+    assert x.data_ptr() == at != found[0].data_ptr()

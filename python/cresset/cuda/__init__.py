@@ -85,7 +85,8 @@ if _C._cuda_count():
 for _name in ("Stream", "ExternalStream", "CudaError", "DeferredCudaCallError", "cudaStatus"):
     globals()[_name].__module__ = "torch.cuda"
 
-from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
+from .graphs import (CUDAGraph, MemPool, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables,
+                     use_mem_pool)
 
 
 _sync_debug = 0

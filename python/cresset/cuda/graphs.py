@@ -1,10 +1,12 @@
-"""Graphs of CUDA devices: work that is captured once and launched often."""
+"""Graphs of CUDA devices, which are captured once and launched often, and pools of memory."""
+import contextlib
 import gc
 import warnings
 
 from .. import _C
 
-__all__ = ["is_current_stream_capturing", "graph_pool_handle", "CUDAGraph", "graph", "make_graphed_callables"]
+__all__ = ["is_current_stream_capturing", "graph_pool_handle", "CUDAGraph", "graph", "make_graphed_callables", "MemPool",
+           "use_mem_pool"]
 
 
 def is_current_stream_capturing():
@@ -17,6 +19,55 @@ def graph_pool_handle():
     if not _C._cuda_count():
         raise RuntimeError("Tried to instantiate dummy base class _graph_pool_handle")
     return _C._cuda_graph_pool_new()
+
+
+class MemPool:
+    """Memory of the current device that only requests inside of use_mem_pool() and captures with its `id` get.
+
+    When the pool and its tensors are dropped, its memory goes back to the driver.  Other allocators, use_on_oom and no_split
+    raise NotImplementedError.
+
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.empty(1 << 20, device="cuda")
+    """
+
+    def __new__(cls, *args, **kwargs):
+        if not _C._cuda_count():
+            raise RuntimeError("Tried to instantiate dummy base class _MemPool")
+        return object.__new__(cls)
+
+    def __init__(self, allocator=None, use_on_oom=False, no_split=False):
+        if allocator is not None or use_on_oom or no_split:
+            raise NotImplementedError("torch.cuda.MemPool takes no allocator, use_on_oom or no_split")
+        self._pool = _C._cuda_pool_make()
+
+    @property
+    def allocator(self):
+        return None
+
+    @property
+    def id(self):
+        """The two numbers that name the pool."""
+        return _C._cuda_pool_state(self._pool)[:2]
+
+    def use_count(self):
+        """How many objects, contexts and captures use the pool now."""
+        return _C._cuda_pool_state(self._pool)[2]
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool, device=None):
+    """Requests of this thread on the device (default: the current one) come from the pool.
+
+    Requests of other threads, such as those of backward(), do not.  Of nested contexts the outer one counts."""
+    from . import _device
+    index = _device._index(device)
+    _C._cuda_pool_route(index, pool.id, True)
+    try:
+        yield
+    finally:
+        _C._cuda_pool_route(index, pool.id, False)
 
 
 class CUDAGraph:

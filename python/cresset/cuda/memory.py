@@ -6,7 +6,7 @@ from . import (MemPool, caching_allocator_alloc, caching_allocator_delete, get_a
                memory_allocated, memory_cached, memory_reserved, memory_stats,
                memory_stats_as_nested_dict, reset_accumulated_memory_stats,
                reset_max_memory_allocated, reset_max_memory_cached, reset_peak_memory_stats,
-               set_per_process_memory_fraction)
+               set_per_process_memory_fraction, use_mem_pool)
 
 
 def __getattr__(name):

@@ -21,6 +21,17 @@ typedef struct {
 /* A number that no pool has. */
 CR_API cr_cuda_pool_number cr_cuda_pool_new(void);
 
+/* A pool that a program names: it is used until cr_cuda_pool_drop, which gives its free
+ * segments back to the driver.  NULL without memory. */
+CR_API cr_cuda_pool *cr_cuda_pool_make(int index);
+CR_API void cr_cuda_pool_drop(cr_cuda_pool *pool);
+CR_API cr_cuda_pool_number cr_cuda_pool_number_of(const cr_cuda_pool *pool);
+CR_API int cr_cuda_pool_uses(const cr_cuda_pool *pool);
+/* Between these calls, requests of the calling thread on the device come from the pool of this
+ * number, unless an earlier pool or a capture serves them. */
+CR_API const char *cr_cuda_pool_begin(int index, cr_cuda_pool_number number);
+CR_API void cr_cuda_pool_end(int index, cr_cuda_pool_number number);
+
 /* `keeps`: the captured graph stays, and is made launchable by a call.  NULL without memory. */
 CR_API cr_cuda_graph *cr_cuda_graph_new(bool keeps);
 CR_API void cr_cuda_graph_drop(cr_cuda_graph *g);

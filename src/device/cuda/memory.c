@@ -18,6 +18,7 @@
 #include "base/map.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
+#include "device/cuda/graph.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,12 @@ static CR_VEC(memory_block *) blocks; /* by number - 1; NULL: the number is unus
 static CR_VEC(uint32_t) spare;        /* unused numbers */
 static CR_VEC(memory_block *) late;   /* released blocks that other streams may use */
 static cr_cuda_pool *pools;
+/* Threads whose requests come from a pool, in the order of the calls. */
+typedef struct {
+    cr_cuda_pool *pool;
+    pthread_t thread;
+} memory_route;
+static CR_VEC(memory_route) routes;
 
 static const cr_cuda_driver *memory_driver(void) { return cr_cuda_load_driver(); }
 
@@ -339,6 +346,92 @@ void cr_cuda_pool_leave(cr_cuda_pool *p)
     pthread_mutex_unlock(&lock);
 }
 
+/* --- pools of programs --- */
+
+cr_cuda_pool *cr_cuda_pool_make(int index)
+{
+    cr_cuda_pool_number n = cr_cuda_pool_new();
+
+    return cr_cuda_pool_use(index, n.first, n.second);
+}
+
+void cr_cuda_pool_drop(cr_cuda_pool *p)
+{
+    pthread_mutex_lock(&lock);
+    if (!--p->uses && !cr_cuda_captures() && !cr_cuda_use(p->device))
+        memory_free_lists(&p->free);
+    pthread_mutex_unlock(&lock);
+}
+
+cr_cuda_pool_number cr_cuda_pool_number_of(const cr_cuda_pool *p)
+{
+    return (cr_cuda_pool_number){p->first, p->second};
+}
+
+int cr_cuda_pool_uses(const cr_cuda_pool *p)
+{
+    pthread_mutex_lock(&lock);
+    int uses = p->uses;
+    pthread_mutex_unlock(&lock);
+    return uses;
+}
+
+/* The position of the route to a pool, or that of the calling thread on a device if `number` is
+ * NULL; -1 without one. */
+static int64_t memory_route_at(int index, const cr_cuda_pool_number *number)
+{
+    for (size_t i = 0; i < routes.len; i++) {
+        const cr_cuda_pool *p = routes.at[i].pool;
+        bool is = number ? p->first == number->first && p->second == number->second
+                         : pthread_equal(routes.at[i].thread, pthread_self());
+        if (is && p->device == index)
+            return (int64_t)i;
+    }
+    return -1;
+}
+
+const char *cr_cuda_pool_begin(int index, cr_cuda_pool_number number)
+{
+    memory_route r = {cr_cuda_pool_use(index, number.first, number.second), pthread_self()};
+    const char *error = NULL;
+
+    if (!r.pool)
+        return cr_error_message();
+    pthread_mutex_lock(&lock);
+    if (memory_route_at(index, &number) >= 0)
+        error = "beginAllocateToPool: already recording to mempool_id";
+    else if (cr_vec_reserve(&routes, 1))
+        error = cr_error_message();
+    else
+        cr_vec_put(&routes, r);
+    pthread_mutex_unlock(&lock);
+    if (error)
+        cr_cuda_pool_leave(r.pool);
+    return error;
+}
+
+void cr_cuda_pool_end(int index, cr_cuda_pool_number number)
+{
+    pthread_mutex_lock(&lock);
+    int64_t at = memory_route_at(index, &number);
+    cr_cuda_pool *pool = at < 0 ? NULL : routes.at[at].pool;
+    for (size_t i = (size_t)at + 1; pool && i < routes.len; i++)
+        routes.at[i - 1] = routes.at[i];
+    routes.len -= pool != NULL;
+    pthread_mutex_unlock(&lock);
+    if (pool)
+        cr_cuda_pool_leave(pool);
+}
+
+/* The pool of requests of the calling thread; NULL: all work of the device. */
+static cr_cuda_pool *memory_pool_of(int index, void *stream)
+{
+    cr_cuda_pool *pool = cr_cuda_pool_of(index, stream);
+    int64_t at = pool || !routes.len ? -1 : memory_route_at(index, NULL);
+
+    return at < 0 ? pool : routes.at[at].pool;
+}
+
 /* --- blocks --- */
 
 /* Takes the first `size` bytes of a free block; the rest stays free. */
@@ -559,7 +652,7 @@ static memory_block *memory_take(int index, size_t size, void *stream)
     memory_heap *h = &heaps[index];
     memory_pool pool = size <= MEMORY_SMALL ? MEMORY_SMALL_POOL : MEMORY_LARGE_POOL;
 
-    cr_cuda_pool *owner = cr_cuda_pool_of(index, stream);
+    cr_cuda_pool *owner = memory_pool_of(index, stream);
 
     memory_collect(false);
     memory_block *b = memory_find(owner ? &owner->free : &h->free, pool, size, stream);

@@ -130,6 +130,52 @@ static PyObject *graph_pool_new(PyObject *m, PyObject *unused)
     return Py_BuildValue("KK", n.first, n.second);
 }
 
+/* --- pools of programs --- */
+
+static const char pool_name[] = "cresset.cuda_pool";
+
+static void pool_drop(PyObject *capsule)
+{
+    cr_cuda_pool_drop(PyCapsule_GetPointer(capsule, pool_name));
+}
+
+static PyObject *pool_make(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    if (!graph_has_device())
+        return NULL;
+    cr_cuda_pool *pool = cr_cuda_pool_make(cr_cuda_table()->current());
+    return pool ? PyCapsule_New(pool, pool_name, pool_drop) : cr_py_raise(CR_MEMORY);
+}
+
+/* The two numbers of a pool, and how often it is used. */
+static PyObject *pool_state(PyObject *m, PyObject *capsule)
+{
+    const cr_cuda_pool *pool = PyCapsule_GetPointer(capsule, pool_name);
+
+    (void)m;
+    if (!pool)
+        return NULL;
+    cr_cuda_pool_number n = cr_cuda_pool_number_of(pool);
+    return Py_BuildValue("KKi", n.first, n.second, cr_cuda_pool_uses(pool));
+}
+
+/* (device, the two numbers of a pool, whether it begins) */
+static PyObject *pool_route(PyObject *m, PyObject *args)
+{
+    cr_cuda_pool_number n;
+    int index, begins;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "i(KK)p", &index, &n.first, &n.second, &begins))
+        return NULL;
+    if (begins)
+        return graph_done(cr_cuda_pool_begin(index, n));
+    cr_cuda_pool_end(index, n);
+    Py_RETURN_NONE;
+}
+
 /* (graph, whether that which is launched) */
 static PyObject *graph_raw(PyObject *m, PyObject *args)
 {
@@ -178,6 +224,10 @@ static PyMethodDef functions[] = {
     {"_cuda_graph_reset", graph_reset, METH_O, "Drops what was captured."},
     {"_cuda_graph_pool", graph_pool, METH_O, "The number of the graph's pool."},
     {"_cuda_graph_pool_new", graph_pool_new, METH_NOARGS, "The number of a new pool."},
+    {"_cuda_pool_make", pool_make, METH_NOARGS, "Makes a pool on the current device."},
+    {"_cuda_pool_state", pool_state, METH_O, "A pool's numbers, and how often it is used."},
+    {"_cuda_pool_route", pool_route, METH_VARARGS,
+     "Requests of the thread use a pool, or end."},
     {"_cuda_graph_raw", graph_raw, METH_VARARGS, "An address of the driver."},
     {"_cuda_graph_print", graph_print, METH_VARARGS, "Writes a graph as text."},
     {"_cuda_is_capturing", graph_is_capturing, METH_NOARGS, "Whether work is captured."},
