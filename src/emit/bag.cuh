@@ -22,6 +22,7 @@ struct cb_call {
     cm_i64 rows, bags, columns, skip, mode;
     CB_ITEM *out;
     cm_i64 *bag_of, *size, *most;
+    bool *inside;                                                   /* NULL without */
     unsigned long long *late, wrong_row, wrong_first, wrong_offset; /* numbers of errors */
 };
 
@@ -96,8 +97,8 @@ CV_FN void cb_count(const cb_call &c, cm_i64 bag)
     c.size[bag] = n;
 }
 
-/* The bag of index i: the last one that begins at i or before.  Indices after the last bag are
- * in no bag. */
+/* The bag of index i: the last one that begins at i or before; -1 for indices after the last
+ * bag. */
 CV_FN cm_i64 cb_bag_of(const cb_call &c, cm_i64 i)
 {
     cm_i64 low = 0, high = c.bags;
@@ -109,7 +110,7 @@ CV_FN cm_i64 cb_bag_of(const cb_call &c, cm_i64 i)
         else
             high = middle;
     }
-    return low > 0 && i < cb_start(c, low) ? low - 1 : 0;
+    return low > 0 && i < cb_start(c, low) ? low - 1 : -1;
 }
 
 CK_KERNEL(cb_bags, cb_call)
@@ -129,7 +130,19 @@ CK_KERNEL(cb_bags, cb_call)
         const cm_i64 row = cb_item(call.indices, i);
         if (row < 0 || row >= call.rows)
             cb_report(call, call.wrong_row, row);
-        call.bag_of[i] = cb_bag_of(call, i);
+        const cm_i64 bag = cb_bag_of(call, i);
+        call.bag_of[i] = bag < 0 ? 0 : bag;
+    }
+}
+
+CK_KERNEL(cb_places, cb_call)
+{
+    for (cm_i64 i = ck_first_x(); i < call.bags; i += ck_step_x())
+        cb_check(call, i);
+    for (cm_i64 i = ck_first_x(); i < call.indices.n; i += ck_step_x()) {
+        const cm_i64 bag = cb_bag_of(call, i);
+        call.bag_of[i] = bag < 0 ? 0 : bag;
+        call.inside[i] = bag >= 0;
     }
 }
 

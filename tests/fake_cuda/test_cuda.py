@@ -917,6 +917,24 @@ def test_bags(mode, dtype):
     assert same(bag(i[:0].cuda(), w.cuda(), offsets[:1].cuda()), bag(i[:0], w, offsets[:1]))
 
 
+@pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=str)
+def test_steps_of_embedding_bags(index):
+    """The calls of graphs that have no embedding_bag."""
+    steps = torch.ops.aten
+    w = torch.randn(7, 5)
+    w[2, 1] = float("nan")
+    i = torch.tensor([1, 2, 2, 4, 0, 6, 5], dtype=index)
+    for offsets, bags in (([0, 3, 3, 5], 3), ([0, 3, 3], 3), ([0], 1), ([0, 0, 7], 2)):
+        o = torch.tensor(offsets, dtype=index)
+        calls = [lambda w, i, o: steps._bags_of(i, o, bags), lambda w, i, o: steps._largest_of_bags(w, i, o, bags, 4)]
+        for call in calls:
+            for have, right in zip(call(w.cuda(), i.cuda(), o.cuda()), call(w, i, o)):
+                assert have.dtype == right.dtype and torch.allclose(have.cpu(), right, 0, 0, equal_nan=True)
+    with pytest.raises(RuntimeError, match=r"offsets\[0\] has to be 0, .* However, got 1"):
+        steps._bags_of(i.cuda(), torch.tensor([1, 2], dtype=index, device="cuda"), 2)[0].cpu()
+
+
+
 def test_wrong_bags_are_raised_by_the_next_wait():
     w, bag = torch.randn(7, 5).cuda(), torch.nn.functional.embedding_bag
     for i, offsets, error, text in (([0, 9], [0], IndexError, "index out of range in self"),

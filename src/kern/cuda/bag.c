@@ -5,6 +5,7 @@
 #include "num/dtype.h"
 #include <stdio.h>
 
+enum { BAG_MAX = 2 }; /* CB_MAX of emit/bag.cuh */
 /* cb_list and cb_call of emit/bag.cuh */
 typedef struct {
     const char *at;
@@ -16,7 +17,7 @@ typedef struct {
     int64_t row_step, step, sample_step;
     bag_list indices, offsets;
     int64_t rows, bags, columns, skip, mode;
-    void *out, *bag_of, *size, *most;
+    void *out, *bag_of, *size, *most, *inside;
     void *late;
     uint64_t wrong_row, wrong_first, wrong_offset;
 } bag_call;
@@ -24,7 +25,7 @@ typedef struct {
 static void bag_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
     cr_text_printf(out, "#define CB_ITEM cm_%s\n", cr_dtype_infos[k->a].suffix);
-    snprintf(symbol, 32, "cb_bags");
+    snprintf(symbol, 32, k->b ? "cb_places" : "cb_bags");
 }
 
 static int64_t array_step(const cr_array *a, int d)
@@ -68,42 +69,80 @@ static const char *bag_errors(bag_call *c, int device)
     return error ? error : bag_error(c, &c->wrong_offset, device, CR_RUNTIME, text);
 }
 
-/* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
- *  include_last_offset, padding_idx) -> output, offset2bag, bag_size, max_indices */
-const char *cr_cuda_embedding_bag(int device, const cr_given *arg, const cr_array *result)
+/* Of rows of `dtype`; `places`: of no rows. */
+static const char *bag_run(int device, bag_call *c, int dtype, bool places)
 {
-    const cr_array *weight = &arg[0].array, *samples = &arg[6].array;
-    bool weighed = arg[6].kind == CR_GIVEN_ARRAY;
-    bag_call c = {.weight = weight->data,
-                  .samples = weighed ? samples->data : NULL,
-                  .row_step = array_step(weight, 0),
-                  .step = array_step(weight, 1),
-                  .sample_step = weighed ? array_step(samples, 0) : 0,
-                  .indices = list_of(&arg[1].array),
-                  .offsets = list_of(&arg[2].array),
-                  .rows = weight->size[0],
-                  .bags = result[0].size[0],
-                  .columns = weight->size[1],
-                  .skip = arg[8].i,
-                  .mode = arg[4].i,
-                  .out = result[0].data,
-                  .bag_of = result[1].data,
-                  .size = result[2].data,
-                  .most = result[3].data};
     cr_cuda_text k = {
-        .print = bag_print, .device = device, .part = CR_VEC_CUDA_BAG, .a = weight->dtype};
-    int64_t folds = c.bags * (c.columns ? c.columns : 1);
+        .print = bag_print, .device = device, .part = CR_VEC_CUDA_BAG, .a = dtype, .b = places};
+    int64_t folds = c->bags * (c->columns ? c->columns : 1);
     void *function;
 
-    if (cr_dtype_category((cr_dtype)weight->dtype) != CR_CAT_FLOAT ||
-        weight->dtype >= CR_DTYPE_KERNELS || (weighed && samples->dtype != weight->dtype))
+    if (cr_dtype_category((cr_dtype)dtype) != CR_CAT_FLOAT || dtype >= CR_DTYPE_KERNELS)
         return cr_command_declines;
-    if (!folds && !c.indices.n)
+    if (!folds && !c->indices.n)
         return NULL;
     const char *error = cr_cuda_find(&function, &k);
     if (!error)
-        error = bag_errors(&c, device);
+        error = bag_errors(c, device);
     return error ? error
                  : cr_cuda_launch_each(device, function,
-                                       folds > c.indices.n ? folds : c.indices.n, &c);
+                                       folds > c->indices.n ? folds : c->indices.n, c);
+}
+
+/* (weight, indices, offsets, ...) -> output, offset2bag, bag_size, max_indices */
+static bag_call bag_of_rows(const cr_given *arg, const cr_array *result)
+{
+    const cr_array *weight = &arg[0].array;
+
+    return (bag_call){.weight = weight->data,
+                      .row_step = array_step(weight, 0),
+                      .step = array_step(weight, 1),
+                      .indices = list_of(&arg[1].array),
+                      .offsets = list_of(&arg[2].array),
+                      .rows = weight->size[0],
+                      .bags = result[0].size[0],
+                      .columns = weight->size[1],
+                      .out = result[0].data,
+                      .bag_of = result[1].data,
+                      .size = result[2].data,
+                      .most = result[3].data};
+}
+
+/* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+ *  include_last_offset, padding_idx) */
+const char *cr_cuda_embedding_bag(int device, const cr_given *arg, const cr_array *result)
+{
+    const cr_array *samples = &arg[6].array;
+    bool weighed = arg[6].kind == CR_GIVEN_ARRAY;
+    bag_call c = bag_of_rows(arg, result);
+
+    if (weighed && samples->dtype != arg[0].array.dtype)
+        return cr_command_declines;
+    c.samples = weighed ? samples->data : NULL;
+    c.sample_step = weighed ? array_step(samples, 0) : 0;
+    c.skip = arg[8].i;
+    c.mode = arg[4].i;
+    return bag_run(device, &c, arg[0].array.dtype, false);
+}
+
+/* (weight, indices, offsets, bags, padding_idx) */
+const char *cr_cuda_largest_of_bags(int device, const cr_given *arg, const cr_array *result)
+{
+    bag_call c = bag_of_rows(arg, result);
+
+    c.skip = arg[4].i;
+    c.mode = BAG_MAX;
+    return bag_run(device, &c, arg[0].array.dtype, false);
+}
+
+/* (indices, offsets, bags) -> the bag of each index, whether it is in one */
+const char *cr_cuda_bags_of(int device, const cr_given *arg, const cr_array *result)
+{
+    bag_call c = {.indices = list_of(&arg[0].array),
+                  .offsets = list_of(&arg[1].array),
+                  .bags = arg[2].i,
+                  .bag_of = result[0].data,
+                  .inside = result[1].data};
+
+    return bag_run(device, &c, CR_F32, true);
 }

@@ -67,6 +67,8 @@ const char *cr_cuda_upsample(int device, const cr_given *arg, const cr_array *re
 const char *cr_cuda_upsample_backward(int device, const cr_given *arg, const cr_array *result);
 /* Bags of embeddings (bag.c). */
 const char *cr_cuda_embedding_bag(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_largest_of_bags(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_bags_of(int device, const cr_given *arg, const cr_array *result);
 /* Attention of half types (attention.c). */
 const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr_array *result);

@@ -874,6 +874,8 @@ void cr_kern_install_cuda(void)
         {"_upsample", cr_cuda_upsample, NULL},
         {"_upsample_backward", cr_cuda_upsample_backward, NULL},
         {"_embedding_bag", cr_cuda_embedding_bag, NULL},
+        {"_largest_of_bags", cr_cuda_largest_of_bags, NULL},
+        {"_bags_of", cr_cuda_bags_of, NULL},
         {"_attention", cr_cuda_attention, NULL},
         {"_attention_backward", cr_cuda_attention_backward, NULL},
         {"_pool_scatter", cr_cuda_pool_scatter, NULL},
