@@ -11,6 +11,7 @@
  *   crc run FILE [N=V]...     runs a program on every tier, compares and measures
  *   crc explain OP            prints everything that is derived from an entry of the table
  *   crc kernels DIALECT [OP...]  kernels of entries in c or cuda, as a file that compiles
+ *   crc simulate STEP MACHINE [OPTION...]  the time of a training step on many ranks
  *   crc ops                   the entries of the operator table
  *   crc env                   the environment variables */
 #include "crc.h"
@@ -125,7 +126,7 @@ static int env(void)
 static int usage(void)
 {
     fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
-          " kernels DIALECT [OP...] | ops | host DEVICE | env\n"
+          " kernels DIALECT [OP...] | simulate STEP MACHINE | ops | host DEVICE | env\n"
           "passes: print simplify contract fuse verify schedule c across cuda; of a graph: "
           "print verify "
           "dead common fold"
@@ -141,8 +142,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = {{"text", crc_text}, {"run", crc_run},         {"explain", crc_explain},
-                    {"ops", crc_ops},   {"kernels", crc_kernels}, {"host", crc_host}};
+    } commands[] = {{"text", crc_text},        {"run", crc_run},
+                    {"explain", crc_explain},  {"ops", crc_ops},
+                    {"kernels", crc_kernels},  {"host", crc_host},
+                    {"simulate", crc_simulate}};
 
     if (argc < 2)
         return usage();

@@ -25,6 +25,7 @@ int crc_explain(int argc, char **argv);
 int crc_ops(int argc, char **argv);
 int crc_kernels(int argc, char **argv);
 int crc_host(int argc, char **argv);
+int crc_simulate(int argc, char **argv);
 
 /* Reads the operator table. */
 CR_MUST cr_status crc_read_table(void);
