@@ -843,7 +843,7 @@ def test_hooks_that_come_and_go():
             for p in m.parameters():
                 p.fill_(0.5)
         seen += observe(m, (x,))
-        h = m.register_forward_hook(lambda m, i, o: o * 100)
+        h = nn.modules.module.register_module_forward_hook(lambda m, i, o: o * 100)
         seen += observe(m, (x,))
         h.remove()
         return seen + observe(m, (x,)), uses(m)

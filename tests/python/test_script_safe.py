@@ -159,30 +159,6 @@ def test_a_trace_refuses_tensors_that_it_did_not_record(monkeypatch):
         torch.jit.trace(lambda x: x.sin() + x, torch.ones(4))
 
 
-class Counts(nn.Module):
-    def __init__(self, fails=False):
-        super().__init__()
-        self.register_buffer("n", torch.zeros(1))
-        self.fails = fails
-
-    def forward(self, x):
-        self.n.add_(1)
-        if self.fails:
-            raise ValueError("no")
-        return x + self.n
-
-
-def test_a_trace_leaves_buffers_as_they_were(recwarn):
-    m = Counts()
-    traced = torch.jit.trace(m, torch.ones(1))
-    assert not [w for w in recwarn if w.category is torch.jit.TracerWarning]
-    assert float(m.n) == 0 and float(traced(torch.ones(1))) == 2
-    m = Counts(fails=True)
-    with pytest.raises(ValueError, match="no"):
-        torch.jit.trace(m, torch.ones(1))
-    assert float(m.n) == 0
-
-
 # --- compilers ---
 
 class Scaled(nn.Module):

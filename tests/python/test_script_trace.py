@@ -146,11 +146,52 @@ def test_check_trace_finds_differences():
     def f(x):
         calls.append(1)
         return x * len(calls)
-    with pytest.warns(torch.jit.TracerWarning, match="Output nr 1. of the traced function does not match"):
+    with pytest.warns(torch.jit.TracerWarning, match="Output nr 1. of the traced function does not match"), \
+            pytest.raises(torch.jit.TracingCheckError, match="ERROR: Graphs differed across invocations!\n\tGraph diff:\n"):
         torch.jit.trace(f, torch.ones(2))
+    assert len(calls) >= 3
+    del calls[:]
     with warnings.catch_warnings():
         warnings.simplefilter("error", torch.jit.TracerWarning)
         torch.jit.trace(f, torch.ones(2), check_trace=False)
+    assert len(calls) == 1
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("written", torch.zeros(2))
+        self.register_buffer("replaced", torch.zeros(2))
+        self.bn, self.w = nn.BatchNorm1d(2), nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        self.written.add_(1)
+        self.replaced = self.replaced + 1
+        with torch.no_grad():
+            self.w.add_(1)
+        return self.bn(x) + 0 * self.written
+
+
+@pytest.mark.parametrize("options, counts", [({"check_trace": False}, (1, 1)), ({}, (5, 3)),
+                                             ({"check_inputs": [torch.rand(3, 2), torch.rand(5, 2)]}, (9, 5))])
+def test_buffers_keep_what_a_trace_and_its_checks_write(options, counts):
+    m = Counting()
+    traced = torch.jit.trace(m, torch.rand(4, 2), **options)
+    calls, calls_of_python = counts
+    assert m.written.tolist() == [calls] * 2 and m.w.tolist() == [calls] * 2 and m.bn.num_batches_tracked == calls
+    assert m.replaced.tolist() == [calls_of_python] * 2 and traced.replaced.tolist() == [0, 0]
+    assert traced.written.data_ptr() == m.written.data_ptr()
+
+
+def test_a_trace_that_fails_keeps_what_it_wrote():
+    class Fails(Counting):
+        def forward(self, x):
+            super().forward(x)
+            raise ValueError("no")
+    m = Fails()
+    with pytest.raises(ValueError):
+        torch.jit.trace(m, torch.rand(4, 2))
+    assert m.written.tolist() == [1, 1]
 
 
 def scripted_double(x, n: int):

@@ -88,6 +88,40 @@ def _hook(object, name):
     return lambda module, args, result: object.call(name, (args, result))
 
 
+class _Fixed(dict):
+    """Parameters or buffers of a compiled module: those that its class has."""
+
+    def __init__(self, object, values):
+        super().__init__(values)
+        self.object = object
+
+    def __setitem__(self, name, value):
+        if name not in self:
+            raise RuntimeError(f"Can't add a new parameter after ScriptModule construction. Tried to add '{name}")
+        self.object.set(name, value)
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name):
+        raise RuntimeError("cannot delete methods or parameters of a script module")
+
+    def __reduce__(self):
+        return dict, (dict(self),)
+
+
+class _FixedModules(_Fixed):
+    """Modules inside of a compiled module."""
+
+    def __setitem__(self, name, value):
+        if not isinstance(value, ScriptModule):
+            raise RuntimeError("Cannot re-assign modules in a ScriptModule with non-scripted module, "
+                               f"tried to replace existing module '{name}': {value}")
+        try:
+            self.object.set(name, value)
+        except AttributeError as error:
+            raise RuntimeError(str(error).replace("a field with", "an attribute with")) from None
+        dict.__setitem__(self, name, value)
+
+
 class _CompilesItself(type):
     """Objects of subclasses of ScriptModule are compiled when `__init__` is done."""
 
@@ -135,9 +169,11 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         if "forward" in made["_method_names"]:
             made["forward"] = LoadedMethod(object, "forward")
         for name in object.hooks(True):
-            self.register_forward_pre_hook(_pre_hook(object, name))
+            Module.register_forward_pre_hook(self, _pre_hook(object, name))
         for name in object.hooks(False):
-            self.register_forward_hook(_hook(object, name))
+            Module.register_forward_hook(self, _hook(object, name))
+        made["_parameters"], made["_buffers"] = _Fixed(object, self._parameters), _Fixed(object, self._buffers)
+        made["_modules"] = _FixedModules(object, self._modules)
 
     def define(self, src):
         """Compiles a method of this module from its source text."""
@@ -171,16 +207,21 @@ class ScriptModule(Module, metaclass=_CompilesItself):
             return
         if name in made.get("_constant_values", ()):
             raise RuntimeError(f"Can't set constant '{name}' which has value:{made['_constant_values'][name]}")
-        if "_c" in made and name in self._modules:
-            if not isinstance(value, ScriptModule):
-                raise RuntimeError("Cannot re-assign modules in a ScriptModule with non-scripted module, "
-                                   f"tried to replace existing module '{name}': {value}")
-            self._c.set(name, value)
-        super().__setattr__(name, value)
-        if "_c" not in made:
+        table = next((made[t] for t in ("_modules", "_parameters", "_buffers") if "_c" in made and name in made[t]), None)
+        if table is not None:
+            table[name] = value
             return
-        if name in self._parameters or name in self._buffers or (name == "training" and made["_trains"]):
+        super().__setattr__(name, value)
+        if name == "training" and made.get("_trains"):
             self._c.set(name, value)
+
+    def __delattr__(self, name):
+        if name == "training":
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        super().__delattr__(name)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *self.__dict__.get("_method_names", ())})
 
     def _sync(self):
         for values in (self._parameters, self._buffers):
@@ -232,7 +273,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
             return self._modules
         if not all(name.isdigit() for name in self._modules) or not (
                 self._modules or self.original_name in ("ModuleList", "Sequential")):
-            raise NotImplementedError(f"'{self.original_name}' has no items")
+            raise NotImplementedError
         return list(self._modules.values())
 
     def __len__(self):
@@ -291,6 +332,21 @@ class RecursiveScriptModule(ScriptModule):
         """Runs the program's method `forward`."""
         return self._c.call("forward", args, kwargs)
 
+
+def _refuse(name):
+    def refused(self, *args, **kwargs):
+        raise RuntimeError(f"{name} is not supported on ScriptModules")
+    refused.__name__ = name
+    return refused
+
+
+# What modules have and compiled ones lack: their class and its hooks do not change.
+for _name in ("_register_load_state_dict_pre_hook", "_register_state_dict_hook", "bfloat16", "compile", "get_buffer", "get_parameter",
+              "get_submodule", "ipu", "mtia", "register_backward_hook", "register_forward_hook", "register_forward_pre_hook",
+              "register_full_backward_hook", "register_full_backward_pre_hook", "register_load_state_dict_post_hook",
+              "register_load_state_dict_pre_hook", "register_state_dict_post_hook", "register_state_dict_pre_hook", "requires_grad_",
+              "set_submodule", "to_empty", "xpu"):
+    setattr(RecursiveScriptModule, _name, _refuse(_name))
 
 LoadedModule = ScriptModule._inner = RecursiveScriptModule
 ScriptModule.__module__ = RecursiveScriptModule.__module__ = __package__ + "._script"

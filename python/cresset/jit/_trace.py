@@ -91,10 +91,14 @@ class Recorder(TorchFunctionMode):
         self.top = self.frame = _Frame(module, None)
         self.values, self.kept, self.constants, self.scripted, self.numbers = {}, [], {}, {}, {}
         self.quiet = False  # tensors become numbers without a warning
+        self.paths = {}  # of parameters and buffers as the call finds them, by module and tensor
         if module is not None:
             for table in (module.named_parameters, module.named_buffers):
                 for path, t in table(remove_duplicate=False):
                     self.bind(t, _Value(None, attribute=t))
+            for m in module.modules():
+                named = [*m.named_parameters(remove_duplicate=False), *m.named_buffers(remove_duplicate=False)]
+                self.paths[id(m)] = {id(t): path for path, t in reversed(named)}
 
     def bind(self, tensor, value):
         self.kept.append(tensor)
@@ -579,10 +583,15 @@ def note(kind):
     recorder = recording()
     if recorder is None or recorder.quiet:
         return
+    _warn(_WARNINGS[kind])
+
+
+def _warn(text):
+    """Warns with the line of the program that called the package."""
     frame, depth = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith("cresset."):
         frame, depth = frame.f_back, depth + 1
-    warnings.warn(_WARNINGS[kind], cresset.jit.TracerWarning, stacklevel=depth)
+    warnings.warn(text, cresset.jit.TracerWarning, stacklevel=depth)
 
 
 def _note_call(function, args, kwargs, result):
@@ -709,13 +718,7 @@ class _Writer:
         return made
 
     def path(self, module, tensor):
-        if module is None:
-            return None
-        for table in (module.named_parameters, module.named_buffers):
-            for path, t in table(remove_duplicate=False):
-                if t is tensor:
-                    return path
-        return None
+        return self.recorder.paths.get(id(module), {}).get(id(tensor))
 
     def results(self, frame):
         """The values of a frame that are used behind it."""
@@ -968,11 +971,11 @@ def _compile(recorder, cls, name, head, parameters, body):
         _frontend._scopes[qualified] = _frontend._UnitScope({}, {})
 
 
-def _compile_frames(recorder, writer, frame, classes, counts):
+def _define_frames(recorder, writer, frame, classes, counts, define):
     for item in frame.items:
         if not isinstance(item, _Frame) or item.arguments is not None:
             continue
-        _compile_frames(recorder, writer, item, classes, counts)
+        _define_frames(recorder, writer, item, classes, counts, define)
         cls = classes[id(item.module)]
         n = counts.get(cls, 0)
         counts[cls] = n + 1
@@ -984,7 +987,7 @@ def _compile_frames(recorder, writer, frame, classes, counts):
             return "None" if not texts else texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
         head, body, parameters = writer.method(item, writer.inputs(item), result)
-        _compile(recorder, cls, item.method, head, parameters, body)
+        define(recorder, cls, item.method, head, parameters, body)
 
 
 # --- inputs ---
@@ -996,24 +999,6 @@ def _names(fn, count):
     except (TypeError, ValueError):
         names = []
     return [names[i] if i < len(names) else f"argument_{i + 1}" for i in range(count)]
-
-
-class _Buffers:
-    """Buffers of a module, which are as before at the end of each `with`."""
-
-    def __init__(self, module):
-        modules = () if module is None else module.modules()
-        self.state = [(m._buffers, name, t, t.detach().clone())
-                      for m in modules for name, t in m._buffers.items() if t is not None]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        with cresset.no_grad():
-            for table, name, t, old in self.state:
-                table[name] = t
-                t.copy_(old)
 
 
 def _one_type(kind, types):
@@ -1123,24 +1108,34 @@ def _draws(node):
     return random and (not train or train[0] is not False)
 
 
-def _check(traced, fn, inputs, kwargs, tolerance, buffers):
-    """Warns of results that differ; each call finds the buffers of the example call."""
-    def results(f):
-        with buffers:
-            return [t.clone() for t in _flatten(f(*_clone(inputs), **_clone(kwargs)))]
-    with cresset.random.fork_rng():
-        got, want = results(traced), results(fn)
-    drawn = _random_calls(traced.inlined_graph)
-    if drawn:
-        warnings.warn("Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n" +
-                      "\n".join("\t" + line for line in drawn) + "\nThis may cause errors in trace checking. To disable trace "
-                      "checking, pass check_trace=False to torch.jit.trace()", cresset.jit.TracerWarning, stacklevel=5)
+def _results(f, inputs, kwargs):
+    return [t.clone() for t in _flatten(f(*_clone(inputs), **_clone(kwargs)))]
+
+
+def _agree(graph, want, got, tolerance, what):
+    """Whether results are equal; warns otherwise, of random numbers first."""
+    drawn, agree = _random_calls(graph), True
     for i, (a, b) in enumerate(zip(want, got)):
         try:
             cresset.testing.assert_close(b, a, rtol=tolerance, atol=tolerance, equal_nan=True)
         except AssertionError as e:
-            warnings.warn(f"Output nr {i + 1}. of the traced function does not match the corresponding output of the "
-                          f"Python function. Detailed error:\n{e}", cresset.jit.TracerWarning, stacklevel=5)
+            if drawn and agree:
+                _warn("Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n" +
+                      "\n".join("\t" + line for line in drawn) + "\nThis may cause errors in trace checking. To disable trace "
+                      "checking, pass check_trace=False to torch.jit.trace()")
+            _warn(f"Output nr {i + 1}. of the traced function does not match the corresponding output of the {what}. "
+                  f"Detailed error:\n{e}")
+            agree = False
+    return agree
+
+
+def _check(traced, fn, inputs, kwargs, tolerance):
+    """Warns of results that differ, of the function or of a further call.  Buffers keep what the calls write, as in torch."""
+    with cresset.no_grad():
+        got, want = _results(traced, inputs, kwargs), _results(fn, inputs, kwargs)
+        if _agree(traced.inlined_graph, want, got, tolerance, "Python function"):
+            again = _results(traced, inputs, kwargs)
+            _agree(traced.inlined_graph, again, got, tolerance, "repeated trace")
 
 
 def _compare_graphs(traced, again):
@@ -1155,15 +1150,32 @@ def _compare_graphs(traced, again):
 
 # --- entry points ---
 
-def _trace_function(fn, inputs, kwargs, strict):
-    return _compiled(fn, *_run(fn, None, inputs, kwargs), strict)
+class _Sources:
+    """The methods that a trace defines.  They are compiled, unless the trace is repeated only to see whether it is the same."""
+
+    def __init__(self, compiles=True):
+        self.compiles, self.texts, self.constants = compiles, [], []
+
+    def define(self, recorder, cls, name, head, parameters, body):
+        self.texts.append((cls, name, *head, *parameters, body))
+        self.constants += recorder.constants.values()
+        return _compile(recorder, cls, name, head, parameters, body) if self.compiles else None
+
+    def same(self, other):
+        return self.texts == other.texts and all(
+            a.shape == b.shape and a.dtype == b.dtype and cresset.allclose(a, b, equal_nan=True)
+            for a, b in zip(self.constants, other.constants))
 
 
-def _compiled(fn, recorder, parameters, outputs, strict):
+def _trace_function(fn, inputs, kwargs, strict, sources):
+    return _compiled(fn, *_run(fn, None, inputs, kwargs), strict, sources)
+
+
+def _compiled(fn, recorder, parameters, outputs, strict, sources):
     writer = _Writer(recorder, outputs)
     head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
     wanted = f"{_frontend._module_name(fn)}.{getattr(fn, '__name__', 'forward')}".replace("<lambda>", "_lambda")
-    return _compile(recorder, None, wanted, head, names, body)
+    return sources.define(recorder, None, wanted, head, names, body)
 
 
 def trace_graph(fn, inputs, kwargs, strict):
@@ -1178,7 +1190,7 @@ def trace_graph(fn, inputs, kwargs, strict):
         fn.__module__, fn.__name__, kwargs = type(module).__module__, type(module).__name__, {}
     with _frontend.attempt():
         recorder, parameters, outputs = _run(fn, None, inputs, kwargs)
-        function = _compiled(fn, recorder, parameters, outputs, strict)
+        function = _compiled(fn, recorder, parameters, outputs, strict, _Sources())
     return function.graph, outputs, inputs
 
 
@@ -1186,45 +1198,53 @@ def _keep_compiled(traced, module):
     """Modules inside that were compiled before are the same ones in the traced module."""
     for name, child in module._modules.items():
         if isinstance(child, cresset.jit.ScriptModule):
-            traced._modules[name] = child
+            dict.__setitem__(traced._modules, name, child)
         elif child is not None and name in traced._modules:
             _keep_compiled(traced._modules[name], child)
 
 
-def _trace_methods(module, calls, strict):
-    """The module whose methods are those of `calls`: {name: (arguments, named arguments)}."""
+def _record_methods(module, calls, strict, classes, sources):
+    counts = {}
+    for name, (inputs, kwargs) in calls.items():
+        recorder, parameters, outputs = _run(module if name == "forward" else getattr(module, name), module, inputs, kwargs)
+        writer = _Writer(recorder, outputs)
+        _define_frames(recorder, writer, recorder.top, classes, counts, sources.define)
+        head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
+        sources.define(recorder, classes[id(module)], name, head, names, body)
+
+
+def _trace_methods(module, calls, strict, sources):
+    """The module whose methods are those of `calls`: {name: (arguments, named arguments)}; and the classes of its modules."""
     from ._loaded import TopLevelTracedModule
-    made, counts = [], {}
+    made = []
     value = _traced_object(module, made)
     classes = {id(m): cls for m, cls, _ in made}
-    for name, (inputs, kwargs) in calls.items():
-        with _Buffers(module):
-            recorder, parameters, outputs = _run(module if name == "forward" else getattr(module, name), module, inputs, kwargs)
-        writer = _Writer(recorder, outputs)
-        _compile_frames(recorder, writer, recorder.top, classes, counts)
-        head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
-        _compile(recorder, classes[id(module)], name, head, names, body)
+    _record_methods(module, calls, strict, classes, sources)
     _compile_exports(made)
     traced = TopLevelTracedModule(value)
     _keep_compiled(traced, module)
-    return traced
+    return traced, classes
 
 
 def trace_methods(module, calls, checks, tolerance, strict=True):
     """Traces methods of a module.  `checks` are further calls: {name: (arguments, named arguments)}; None: no checks."""
     if isinstance(module, cresset.jit.ScriptModule):
         return module
+    sources = _Sources()
     with _frontend.attempt():
-        traced = _trace_methods(module, calls, strict)
+        traced, classes = _trace_methods(module, calls, strict, sources)
     for check in () if checks is None else checks or [calls]:
-        if checks:
-            with _frontend.attempt():
-                again = _trace_methods(module, check, strict)
-            for name in check:
-                _compare_graphs(getattr(traced, name).graph, getattr(again, name).graph)
+        repeated = _Sources(compiles=False)
+        with _frontend.attempt():
+            _record_methods(module, _clone(check), strict, classes, repeated)
         for name, (inputs, kwargs) in check.items():
             fn = module if name == "forward" else getattr(module, name)
-            _check(getattr(traced, name), fn, inputs, kwargs, tolerance, _Buffers(module))
+            _check(getattr(traced, name), fn, inputs, kwargs, tolerance)
+        if not sources.same(repeated):
+            with _frontend.attempt():
+                again, _ = _trace_methods(module, _clone(check), strict, _Sources())
+            for name in check:
+                _compare_graphs(getattr(traced, name).inlined_graph, getattr(again, name).inlined_graph)
     return traced
 
 
@@ -1239,11 +1259,16 @@ def trace(fn, inputs, kwargs, checks, tolerance, strict=True):
     if isinstance(fn, Module):
         return trace_methods(fn, {"forward": (inputs, kwargs)},
                              None if checks is None else [{"forward": check} for check in checks], tolerance, strict)
+    sources = _Sources()
     with _frontend.attempt():
-        traced = _trace_function(fn, inputs, kwargs, strict)
+        traced = _trace_function(fn, inputs, kwargs, strict, sources)
     for check in () if checks is None else checks or [(inputs, kwargs)]:
-        if checks:
+        repeated = _Sources(compiles=False)
+        with _frontend.attempt():
+            _trace_function(fn, *_clone(check), strict, repeated)
+        _check(traced, fn, *check, tolerance)
+        if not sources.same(repeated):
             with _frontend.attempt():
-                _compare_graphs(traced.graph, _trace_function(fn, *check, strict).graph)
-        _check(traced, fn, *check, tolerance, _Buffers(None))
+                again = _trace_function(fn, *_clone(check), strict, _Sources())
+            _compare_graphs(traced.graph, again.graph)
     return traced
