@@ -20,6 +20,12 @@ typedef struct {
     const char *name; /* in the archive */
 } save_item;
 
+/* What `__getstate__` of an object returned, which is saved in place of its attributes. */
+typedef struct {
+    cr_ivalue value;
+    const cr_stype *type;
+} save_state;
+
 /* Of archives whose operators never changed. */
 enum { SAVE_LOWEST_VERSION = 3 };
 
@@ -32,6 +38,8 @@ typedef struct {
     unsigned mangled;        /* number of the next name that is made */
     CR_VEC(char *) made;     /* names that are made */
     cr_scode_tensors tensors;
+    cr_map state_of; /* objects with a state, by address: its number + 1 */
+    CR_VEC(save_state) states;
     /* of the pickle that is written: */
     const char *folder; /* data or constants */
     cr_text pickle;
@@ -190,10 +198,35 @@ static cr_status save_reach_all(saver *s, const cr_ivalue *at, size_t n)
     return CR_OK;
 }
 
+/* `__getstate__` of a class, where the state that it returns is what `__setstate__` takes. */
+static cr_sfunction *save_state_function(const cr_sclass *c)
+{
+    cr_sfunction *get = cr_sclass_method(c, "__getstate__");
+    const cr_sfunction *set = cr_sclass_method(c, "__setstate__");
+    bool both = get && set && get->schema.param_count == 1 && get->schema.result_count == 1 &&
+                set->schema.param_count == 2;
+    bool fit = both && cr_stype_equal(get->schema.result[0].type, set->schema.param[1].type);
+
+    return fit ? get : NULL;
+}
+
+static cr_status save_take_state(saver *s, const cr_iobject *o, cr_sfunction *get)
+{
+    save_state state = {.type = get->schema.result[0].type};
+    cr_ivalue self = {.kind = CR_IV_OBJECT, .object = (cr_iobject *)o};
+
+    CR_TRY(cr_vec_reserve(&s->states, 1));
+    CR_TRY(cr_sfunction_run(&state.value, get, &self, 1, NULL));
+    cr_vec_put(&s->states, state);
+    CR_TRY(cr_map_set(&s->state_of, (const char *)&o, sizeof o, (void *)s->states.len));
+    return save_reach(s, &state.value);
+}
+
 static cr_status save_reach_object(saver *s, const cr_iobject *o)
 {
     CR_TRY(save_class(s, o->type->cls));
-    return save_reach_all(s, o->slot, o->len);
+    cr_sfunction *get = save_state_function(o->type->cls);
+    return get ? save_take_state(s, o, get) : save_reach_all(s, o->slot, o->len);
 }
 
 static cr_status save_reach_pairs(saver *s, const cr_idict *d)
@@ -651,22 +684,31 @@ static cr_status save_open(saver *s, const cr_iobject *o)
     return cr_map_set(&s->open, (const char *)&o, sizeof o, s);
 }
 
-static cr_status save_object(saver *s, const cr_iobject *o)
+static cr_status save_slots(saver *s, const cr_iobject *o)
 {
     const cr_sclass *c = o->type->cls;
 
-    if (save_recall(s, o))
-        return CR_OK;
-    CR_TRY(save_open(s, o));
-    save_class_name(s, c);
-    save_byte(s, ')');
-    save_byte(s, 0x81);
     cr_text_put(&s->pickle, "}(");
     for (size_t i = 0; i < o->len; i++) {
         save_text(s, c->attribute[i].name, strlen(c->attribute[i].name));
         CR_TRY(save_value(s, &o->slot[i], c->attribute[i].type));
     }
-    cr_text_put(&s->pickle, "ub");
+    save_byte(s, 'u');
+    return CR_OK;
+}
+
+static cr_status save_object(saver *s, const cr_iobject *o)
+{
+    if (save_recall(s, o))
+        return CR_OK;
+    CR_TRY(save_open(s, o));
+    save_class_name(s, o->type->cls);
+    save_byte(s, ')');
+    save_byte(s, 0x81);
+    size_t number = (size_t)cr_map_get(&s->state_of, (const char *)&o, sizeof o);
+    const save_state *state = number ? &s->states.at[number - 1] : NULL;
+    CR_TRY(state ? save_value(s, &state->value, state->type) : save_slots(s, o));
+    save_byte(s, 'b');
     return save_remember(s, o);
 }
 
@@ -810,6 +852,10 @@ cr_status cr_sarchive_write(const cr_ivalue *module, const char *folder, const c
     cr_zip_writer_drop(&s.zip);
     cr_vec_drop(&s.items);
     cr_vec_drop(&s.tensors);
+    for (size_t i = 0; i < s.states.len; i++)
+        cr_ivalue_drop(s.states.at[i].value);
+    cr_vec_drop(&s.states);
+    cr_map_drop(&s.state_of);
     cr_map_drop(&s.seen);
     cr_map_drop(&s.names);
     cr_map_drop(&s.taken);
