@@ -1,6 +1,7 @@
 """Calls between ranks and data-parallel training, beside torch in the same run.
 
     bench/dist.py --peer PYTHON [--ranks N] [--backends gloo,mpi] [--rounds R] [--only calls|training]
+    bench/dist.py --only compiled [--ranks N] [--rounds R]    steps of compiled modules beside uncompiled ones, with equal losses; no torch
     bench/dist.py --peer PYTHON --nccl [--ranks 1,2]    on GPUs; with --ranks 1,N also the scaling from 1 to N ranks
 
 Beside the step of a net is its step under no_sync(), without calls between ranks: the difference is communication that the backward
@@ -154,6 +155,64 @@ def step_times(torch, dist, rounds):
     return found
 
 
+def compiled_times(torch, dist, rounds):
+    """{net and way of training: times by round}, plain and compiled; losses of both are compared."""
+    from cresset.distributed.fsdp import fully_shard
+    found = {}
+
+    def model_of(name, way):
+        torch.manual_seed(0)
+        net, x, loss_of = nets(torch)[name]
+        if way == "ddp":
+            return torch.nn.parallel.DistributedDataParallel(net), x, loss_of
+        for layer in net.layers if name.startswith("gpt") else [m for m in net if list(m.children())]:
+            fully_shard(layer)
+        return fully_shard(net), x, loss_of
+
+    def step_of(name, way, compiled):
+        model, x, loss_of = model_of(name, way)
+        optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), []
+        run = torch.compile(model) if compiled else model
+
+        def step():
+            optimizer.zero_grad()
+            loss = loss_of(run(x))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return step, losses
+    for name in nets(torch):
+        for way in ("ddp", "fsdp"):
+            steps = {f"{name} {way}{' compiled' if c else ''}": (*step_of(name, way, c), Round(5)) for c in (False, True)}
+            for step, _, _ in steps.values():
+                for _ in range(6):
+                    step()
+            time.sleep(3)  # native code is compiled beside the program
+            for _ in range(rounds):
+                for step, _, times in steps.values():
+                    dist.barrier()
+                    ended(torch)
+                    with times:
+                        for _ in range(5):
+                            step()
+                        ended(torch)
+            plain, other = (torch.stack(losses) for _, losses, _ in steps.values())
+            if not torch.equal(plain, other):
+                sys.exit(f"{name} {way}: losses of the compiled module differ")
+            found.update((row, times.times) for row, (_, _, times) in steps.items())
+    return found
+
+
+def print_compiled(found, backend):
+    """Prints how much faster compiled modules are."""
+    for name, times in found.items():
+        other = found.get(f"{name} compiled")
+        if other:
+            a, b = figures(times), figures(other)
+            print(f"{name:24} {backend} compiled " + "/".join(f"{t * 1e3:.2f}" for t in b) + " ms, uncompiled " +
+                  "/".join(f"{t * 1e3:.2f}" for t in a) + "  " + "/".join(f"{x / y:.2f}x" for x, y in zip(a, b)))
+
+
 def in_rank():
     """A rank: prints its times as JSON."""
     global DEVICE
@@ -171,9 +230,11 @@ def in_rank():
         torch.cuda.set_device(DEVICE)
     dist.init_process_group(backend, init_method=f"file://{path}", rank=int(rank), world_size=int(size))
     found = {}
-    if only != "training":
+    if only == "compiled":
+        found.update(compiled_times(torch, dist, int(rounds)))
+    elif only != "training":
         found.update(call_times(torch, dist, int(rounds)))
-    if only != "calls":
+    if only in ("all", "training"):
         found.update(step_times(torch, dist, int(rounds)))
     dist.barrier()
     if rank == "0":
@@ -246,7 +307,7 @@ def print_scaling(one, many, ranks):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--peer", required=True)
+    parser.add_argument("--peer")
     parser.add_argument("--ranks", default="2")
     parser.add_argument("--backends", default="gloo,mpi")
     parser.add_argument("--rounds", type=int, default=3)
@@ -256,6 +317,12 @@ def main():
     o = parser.parse_args()
     peer_backend = "nccl" if o.nccl else "gloo"
     o.backends = "nccl" if o.nccl else o.backends
+    if o.only == "compiled":
+        for backend in o.backends.split(","):
+            print_compiled(run(sys.executable, "cresset", backend, int(o.ranks), o.rounds, o.only), backend)
+        return
+    if not o.peer:
+        parser.error("--peer is needed but with --only compiled")
     by_ranks = {int(ranks): {} for ranks in o.ranks.split(",")}
     for _ in range(o.turns):
         for ranks, rows in by_ranks.items():

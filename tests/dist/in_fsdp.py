@@ -715,3 +715,58 @@ def tensor_parallel(rank, size):
     assert all(torch.equal(read[k], v.full_tensor()) for k, v in model.state_dict().items())
     raises(RuntimeError, "Cannot concatenate DeviceMeshes derived from different device meshs", lambda: fully_shard(
         nn.ParameterList([nn.Parameter(distribute_tensor(torch.ones(4), mesh["tp"], [Shard(0)]))]), mesh=init_device_mesh("cpu", (size,))))
+
+
+def one_rank(rank, size):
+    """The whole parameters of a group of one rank have memory of their own, which is freed after forward."""
+    torch.manual_seed(0)
+    made = [nn.Sequential(nn.Linear(10, 10), nn.GELU(), nn.LayerNorm(10)) for _ in range(2)]
+    net, plain = nn.Sequential(*made), nn.Sequential(*copy.deepcopy(made))
+    for layer in net:
+        fully_shard(layer)
+    fully_shard(net)
+    x, places = torch.randn(8, 10), []
+    made[0].register_forward_hook(lambda m, args, out: places.extend(p.untyped_storage().data_ptr() for p in m.parameters()), prepend=True)
+    for _ in range(3):
+        for model in (net, plain):
+            model(x).square().mean().backward()
+    assert len(places) == 12 and len(set(places[:4])) == 4, places
+    for p, q in zip(net.parameters(), plain.parameters()):
+        assert torch.equal(p.grad.full_tensor(), q.grad)
+
+
+def compiled_modules(rank, size):
+    """torch.compile over divided layers: bits of the uncompiled ones; attributes, modes and programs' hooks are those of the module."""
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.norm, self.drop, self.scale, self.kept = nn.Linear(12, 12), nn.LayerNorm(12), nn.Dropout(.5), 1., None
+
+        def forward(self, x):
+            self.kept = self.norm(x).detach().sum()
+            return x + self.drop(nn.functional.gelu(self.linear(self.norm(x)))) * self.scale
+
+    def train(compiled):
+        torch.manual_seed(3)
+        net, found, seen = nn.Sequential(Layer(), Layer(), nn.Linear(12, 3)), [], []
+        for layer in net[:2]:
+            fully_shard(layer)
+        fully_shard(net)
+        net[1].register_forward_hook(lambda m, args, out: seen.append(float(m.kept)))
+        run, optimizer = torch.compile(net) if compiled else net, torch.optim.AdamW(net.parameters(), 1e-2)
+        for step in range(8):
+            torch.manual_seed(step)
+            if step == 4:
+                net[0].scale = 2.
+            net.train(step % 3 != 2)
+            loss = run(torch.randn(6, 12) + rank).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item())
+        assert all(isinstance(p, DTensor) for p in net.parameters()) and not any("forward" in m.__dict__ for m in net.modules())
+        return found, seen, run
+    (want, kept, _), (got, same, run) = train(False), train(True)
+    assert got == want and same == kept and len(kept) == 8, (got, want, same, kept)
+    # by mode and scale
+    assert "Layer.forward: 4 recordings" in torch.compiler.report(run), torch.compiler.report(run)

@@ -326,7 +326,11 @@ def compiled(rank, size):
     for make, own, whole in ((lambda: nn.parallel.DistributedDataParallel(layers()), x + rank, True), (sharded, x + rank, False),
                              (parallel, x, False)):
         want = losses(make(), own)
-        assert losses(torch.compile(make(), fullgraph=whole), own) == want
+        fast = torch.compile(make(), fullgraph=whole)
+        assert losses(fast, own) == want
+        if make is not parallel:  # a sharded module inside of another one, and the module of DistributedDataParallel, are recorded
+            assert "1 recording" in torch.compiler.report(fast), torch.compiler.report(fast)
+            assert not any("forward" in m.__dict__ for m in fast._orig_mod.modules())
         torch.compiler.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -25,6 +25,10 @@ def test_losses_equal_those_of_one_process(size, backend, short):
     passes("equal_to_one_process", size, backend, RANKS_SHORT=short)
 
 
+def test_one_rank():
+    passes("one_rank", 1)
+
+
 @ranks.forms()
 def test_a_mesh_of_two_dimensions(short):
     passes("two_dims", 4, RANKS_SHORT=short)
@@ -36,7 +40,7 @@ def test_parts_of_forward_that_run_again(short):
 
 
 @pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "memory", "interface", "changed_weights",
-                                  "without_gradient", "clipped", "methods", "state_dicts", "wrapped", "wrapped_precision", "wrapped_meta"])
+                                  "without_gradient", "compiled_modules", "clipped", "methods", "state_dicts", "wrapped", "wrapped_precision", "wrapped_meta"])
 def test_behaviour(name):
     passes(name, 2)
 

@@ -12,7 +12,7 @@ class OptimizedModule(Module):
         self._modules["_orig_mod"] = mod
         object.__setattr__(self, "_how", how)
         around = getattr(type(mod), "_compile", None)  # of a class whose calls do more than a graph can hold
-        call, compiled = around(mod, how.function) if around is not None else (None, None)
+        call, compiled = around(mod, how) if around is not None else (None, None)
         compiled = how.function(mod) if compiled is None else compiled
         object.__setattr__(self, "_compiled_forward", compiled)
         object.__setattr__(self, "forward", compiled if call is None else call)

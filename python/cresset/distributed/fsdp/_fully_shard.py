@@ -218,8 +218,9 @@ class _Group:
                 whole = rows.movedim(0, p.dim)
                 if into is not None:
                     out[k] = into[k].copy_(whole)
-                else:  # a program may use the memory of its call again
-                    out[k] = whole.contiguous() if self.gather is None else whole.clone(memory_format=cresset.contiguous_format)
+                else:  # bytes of its own, which can be freed; a program may use the memory of its call again
+                    shares = self.gather is not None or self.ranks == 1
+                    out[k] = whole.clone(memory_format=cresset.contiguous_format) if shares else whole.contiguous()
         return out
 
     def unshard(self):
@@ -457,6 +458,43 @@ def _find_roots(module):
             group.is_root, group.order = sub._get_fsdp_state() is module._get_fsdp_state(), order
 
 
+class _Bare:
+    """The compiled forward of a divided module, whose parameters are whole while it runs.
+
+    It is compiled as the method of a module of the class that was divided, with the same parameters, buffers, submodules and attributes
+    but without hooks and the state of fully_shard: these hold DTensors, which no graph takes, and forward does not read them."""
+
+    def __init__(self, module, how):
+        plain = next(c for c in type(module).__mro__[1:] if c is not FSDPModule and issubclass(c, nn.Module))
+        self.module, self.bare = module, plain.__new__(plain)
+        self._copy(module, self.bare)
+        for name, value in module.__dict__.items():
+            if "_hooks" in name:
+                self.bare.__dict__[name] = type(value)() if isinstance(value, dict) else value
+        self.compiled = how.function(self.bare.forward)
+
+    @staticmethod
+    def _copy(source, target):
+        """Makes the attributes of one module those of the other, without a write where they are the same objects."""
+        values, to = source.__dict__, target.__dict__
+        for name, value in values.items():
+            if name != "forward" and not _is_of_hooks(name) and to.get(name, _Bare) is not value:
+                to[name] = value
+        for name in [name for name in to if name not in values and not _is_of_hooks(name) and name != "forward"]:
+            del to[name]
+
+    def __call__(self, *args, **kwargs):
+        self._copy(self.module, self.bare)
+        try:
+            return self.compiled(*args, **kwargs)
+        finally:
+            self._copy(self.bare, self.module)
+
+
+def _is_of_hooks(name):
+    return "_hooks" in name or name.startswith("__composable_api")
+
+
 class UnshardHandle:
     """The handle of FSDPModule.unshard(async_op=True)."""
 
@@ -605,6 +643,28 @@ class FSDPModule:
             group.factor = factor
 
     set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+    def _compile(self, how):
+        """Returns a function that calls this module with compiled forwards of the divided modules inside that contain no divided one,
+        and the first of them.  The calls between ranks before and after each forward, and code between these modules, run around the
+        graphs.  Twice None with fullgraph=True, which refuses calls between ranks."""
+        if how.nopython:
+            return None, None
+        inside = [m for m in self.modules() if isinstance(m, FSDPModule) and "forward" not in m.__dict__
+                  and not any(isinstance(sub, FSDPModule) for sub in m.modules() if sub is not m)]
+        if not inside:
+            return None, None
+        bare = [_Bare(m, how) for m in inside]
+
+        def call(*args, **kwargs):
+            for b in bare:
+                b.module.__dict__["forward"] = b
+            try:
+                return self(*args, **kwargs)
+            finally:
+                for b in bare:
+                    b.module.__dict__.pop("forward", None)
+        return call, bare[0].compiled
 
     def _apply(self, *args, **kwargs):
         self.reshard()

@@ -302,12 +302,12 @@ class DistributedDataParallel(Module):
         if self.will_sync_module_buffers() and self.process_group.size() > 1:
             self._broadcast(self._synced_buffers())
 
-    def _compile(self, compiled_of):
+    def _compile(self, how):
         """Returns a function that calls this module with a compiled module inside, and the latter: the calls between ranks that precede
         and follow forward are no part of a graph.  Twice None in mixed precision and with deterministic="ranks"."""
         if self.mixed_precision is not None or self._batch is not None:
             return None, None
-        inside = compiled_of(self.module)
+        inside = how.function(self.module)
 
         def call(*inputs, **kwargs):
             before, self._compiled = self._compiled, inside
