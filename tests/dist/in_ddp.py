@@ -126,6 +126,11 @@ def compiled_backward_overlaps(rank, size):
         # a static graph have another order
         assert middle - before == end - middle and (end - last == 3 or "static_graph" in how), (how, before, middle, last, end)
     assert losses({}, True, stepped)[0] == want
+    model = DDP(Marked())
+    plain = torch.compile(model, disable=True)
+    names = list(model.state_dict())
+    assert torch.equal(plain(torch.ones(2, 10)), model(torch.ones(2, 10))) and list(model.state_dict()) == names
+    assert [name for name, _ in model.named_children()] == ["module"]
 
 
 def pieces_of_a_bucket(rank, size):

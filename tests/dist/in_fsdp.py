@@ -652,6 +652,8 @@ def interface(rank, size):
     raises(AssertionError, "FSDPModule should not be instantiated directly", FSDPModule)
     raises(ValueError, "fully_shard doesn't support scalar parameters.",
            lambda: fully_shard(nn.ParameterList([nn.Parameter(torch.tensor(1.0))])))
+    raises(NotImplementedError, f"FSDP does not support uneven sharding on dim 1: torch.Size([4, {size + 1}]) (world size: {size})",
+           lambda: fully_shard(nn.Linear(size + 1, 4), shard_placement_fn=lambda p: Shard(1) if p.dim() == 2 else None))
     net = fully_shard(nn.Linear(4, 6), shard_placement_fn=lambda p: Shard(1) if p.dim() == 2 else None)
     assert net.weight.placements == (Shard(1),) and net.bias.placements == (Shard(0),)
     out = net(torch.ones(2, 4))

@@ -310,11 +310,11 @@ class DistributedDataParallel(Module):
         inside = how.function(self.module)
 
         def call(*inputs, **kwargs):
-            before, self._compiled = self._compiled, inside
+            before, self.__dict__["_compiled"] = self._compiled, inside
             try:
                 return self(*inputs, **kwargs)
             finally:
-                self._compiled = before
+                self.__dict__["_compiled"] = before
         return call, inside
 
     _compiled = None
