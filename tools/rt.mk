@@ -52,3 +52,18 @@ $(B)/rt_fuzz: tests/rt/fuzz.c $(wildcard src/rt/* include/cresset_rt.h) $(RT_TEX
 	    -ffp-contract=off -Isrc -Iinclude -I$(B)/gen $< $(wildcard src/rt/*.c) -o $@ -lm
 test-rt-fuzz: $(B)/rt_fuzz rt_programs
 	@ASAN_OPTIONS=detect_leaks=0 $< $(or $(COUNT),1000000) $(or $(SEED),1) $(RT_PROGRAMS)/*.rt
+
+# --- examples ---
+
+# Trains the networks of examples/rt, and runs their programs with libraries that have what each needs.
+RT_EXAMPLES = $(B)/rt_examples
+.PHONY: rt-examples
+rt-examples: pkg
+	@sh tools/deps.sh $(PYTHON) $(VENV) scikit-learn
+	@$(RUN_PY) examples/rt/train.py $(RT_EXAMPLES)
+	@for name in digits keywords writer tune; do \
+	    $(MAKE) --no-print-directory rt OPS=$(RT_EXAMPLES)/$$name.rt RT_BUILD=$(RT_EXAMPLES)/$$name.build && \
+	    $(RT_CC) -std=gnu11 -Os $(WARN) -Iinclude $(RT_FLAGS) -Wl,--gc-sections examples/rt/$$name.c \
+	        $(RT_EXAMPLES)/$$name.build/libcresset_rt.a -lm -o $(RT_EXAMPLES)/$$name || exit 1; done
+	@cd $(RT_EXAMPLES) && ./digits digits.rt digits.data && ./keywords keywords.rt keywords.data && \
+	    ./writer writer.rt "The run" 160 && ./tune tune.rt tune.data
