@@ -72,6 +72,8 @@ X = torch.arange(6.0).reshape(2, 3)
     (lambda: grad(lambda x: x)(3), ValueError, "Thing passed to transform API must be Tensor, got <class 'int'>"),
     (lambda: grad(lambda x: 3)(X), RuntimeError, r"Expected f\(\*args\) to return a Tensor, got <class 'int'>"),
     (lambda: grad(lambda x: x.sum(), argnums=1)(X), RuntimeError, "Got argnum=1, but only 1 positional inputs"),
+    (lambda: grad(lambda x: x.sum(), argnums=())(X), RuntimeError, "argnums must be non-empty"),
+    (lambda: grad(lambda x, y: x.sum(), argnums=(0, 0))(X, X), RuntimeError, r"argnums elements must be unique, got \(0, 0\)"),
     (lambda: grad(lambda x: x.sum())(torch.arange(3)), RuntimeError, "only Tensors of floating point dtype"),
     (lambda: vjp(lambda x: x * 2, X)[1](torch.ones(3)), RuntimeError, r"Mismatch in shape: grad_output\[0\] has a shape"),
     (lambda: jvp(lambda x: x, (X,), (torch.ones(3),)), RuntimeError, "a different size than that of the original"),

@@ -195,6 +195,8 @@ def _picked(args, argnums):
     if isinstance(argnums, tuple):
         if not argnums:
             raise RuntimeError("argnums must be non-empty")
+        if len(set(argnums)) != len(argnums):
+            raise RuntimeError(f"argnums elements must be unique, got {argnums}")
         return tuple(args[n] for n in argnums)
     return args[argnums]
 
