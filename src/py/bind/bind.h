@@ -521,6 +521,7 @@ struct cr_source *cr_py_source_of(PyObject *file, unsigned long long start, bool
 int cr_py_archive_start(PyObject *m);      /* archive.c */
 int cr_py_script_start(PyObject *m);       /* script.c */
 int cr_py_comm_store_start(PyObject *m);   /* comm/store.c */
+int cr_py_comm_agent_start(PyObject *m);   /* comm/agent.c */
 int cr_py_comm_group_start(PyObject *m);   /* comm/group.c */
 int cr_py_comm_named_start(PyObject *m);   /* comm/named.c */
 int cr_py_comm_reducer_start(PyObject *m); /* comm/reducer.c */

@@ -20,7 +20,8 @@ static int (*const starts[])(PyObject *m) = {
     cr_py_custom_start,      cr_py_archive_start,      cr_py_dispatch_start,
     cr_py_observed_start,    cr_py_script_start,       cr_py_comm_store_start,
     cr_py_comm_group_start,  cr_py_comm_reducer_start, cr_py_comm_parts_start,
-    cr_py_comm_shard_start,  cr_py_comm_named_start,   cr_py_defer_start,
+    cr_py_comm_shard_start,  cr_py_comm_named_start,   cr_py_comm_agent_start,
+    cr_py_defer_start,
 };
 
 static int start_library(void)
