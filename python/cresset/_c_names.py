@@ -2,7 +2,7 @@
 from . import _C
 
 _HOMES = {**dict.fromkeys(("_DistError", "_DistBackendError", "_DistNetworkError", "_DistStoreError"), "distributed._errors"),
-          "DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
+          "DispatchKey": "_dispatch_keys", "Future": "futures", "DispatchKeySet": "_dispatch_keys",
           "_ExcludeDispatchKeyGuard": "_dispatch_keys", "PyTorchFileReader": "_archive", "PyTorchFileWriter": "_archive",
           **dict.fromkeys(("Value", "Node", "Block", "Use", "Graph", "parse_ir", "_create_function_from_graph"), "jit._graph"), "JITException": "_jit_objects",
           **dict.fromkeys(("ScriptDict", "ScriptList", "ScriptDictIterator", "ScriptDictKeyIterator", "ScriptListIterator"),

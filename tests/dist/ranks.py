@@ -157,7 +157,7 @@ def _rank(job):
     faulthandler.register(signal.SIGUSR2)
     rank, size = int(os.environ["RANKS_RANK"]), int(os.environ["RANKS_SIZE"])
     spec = importlib.util.spec_from_file_location("in_rank", job["path"])
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules["in_rank"] = importlib.util.module_from_spec(spec)  # pickle finds its functions
     spec.loader.exec_module(module)
     patience = timedelta(seconds=LIMIT)
     store = dist.TCPStore("127.0.0.1", int(os.environ["RANKS_PORT"]), None, False, patience)

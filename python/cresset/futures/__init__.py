@@ -1,5 +1,6 @@
 """Futures: values that another thread or a callback will set."""
 import threading
+from functools import partial
 from types import GenericAlias
 from typing import Generic, TypeVar
 
@@ -27,14 +28,20 @@ class _Future:
         """Waits for the result and returns it, or raises the exception that was set."""
         with self._finished:
             self._finished.wait_for(self.done)
-        return self.value()
+        try:
+            return self.value()
+        finally:
+            del self  # the exception has this frame, and the future the exception
 
     def value(self):
         """Returns the result of a completed future, or raises the exception that was set."""
         if not self._completed:
             raise RuntimeError("value() of a Future that is not completed; wait() waits for it")
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                del self
         return self._value
 
     def _complete(self, value, error=None):
@@ -73,6 +80,12 @@ def _callback_failure(error):
                         f"{type(error).__name__}: {error}\n\nAt:\n{''.join(lines)}")
 
 
+def _check_callback(method, callback):
+    if not callable(callback):
+        raise TypeError(f"{method}(): incompatible function arguments. The callback must be callable, not "
+                        f"{type(callback).__name__}")
+
+
 def _check_devices(devices):
     from .. import device as make
     for device in map(make, devices or ()):
@@ -93,6 +106,7 @@ class Future(_Future, Generic[T]):
 
     def then(self, callback):
         """Returns a future with callback(self), which is called after this future completes."""
+        _check_callback("then", callback)
         follower = Future()
 
         def run():
@@ -107,6 +121,8 @@ class Future(_Future, Generic[T]):
 
     def add_done_callback(self, callback):
         """Calls callback(self) after this future completes.  Its exceptions are printed."""
+        _check_callback("add_done_callback", callback)
+
         def run():
             try:
                 callback(self)
@@ -114,6 +130,9 @@ class Future(_Future, Generic[T]):
                 import sys
                 print(_callback_failure(error), file=sys.stderr)
         self._when_completed(run)
+
+    def __reduce_ex__(self, protocol):
+        raise RuntimeError("Can not pickle torch.futures.Future")
 
     def set_result(self, result):
         """Completes the future with a value."""
@@ -129,7 +148,7 @@ class Future(_Future, Generic[T]):
 def collect_all(futures):
     """Returns a future whose value is the list `futures`, when all of them are completed.
 
-    Its exception is that of the first future in the list that has one.
+    It completes early with the first exception of one.
     """
     futures = list(futures)
     for future in futures:
@@ -138,16 +157,15 @@ def collect_all(futures):
     collected, lock = Future(), threading.Lock()
     waiting = len(futures)
 
-    def finished_one():
+    def finished(future):
         nonlocal waiting
         with lock:
-            waiting -= 1
-            if waiting:
-                return
-        errors = [f._error for f in futures if f._error is not None]
-        collected._complete(futures, errors[0] if errors else None)
+            last = waiting == 1 or (waiting > 0 and future._error is not None)
+            waiting = 0 if last else waiting - 1  # below zero: it has completed
+        if last:
+            collected._complete(futures, future._error)
     for future in futures:
-        future._when_completed(finished_one)
+        future._when_completed(partial(finished, future))
     if not futures:
         collected._complete([])
     return collected

@@ -1,0 +1,327 @@
+"""What each rank does in test_rpc.py: functions of (rank, size)."""
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import cresset as torch
+import cresset.distributed as dist
+import cresset.distributed.autograd as dist_autograd
+import cresset.distributed.rpc as rpc
+from cresset.distributed.optim import DistributedOptimizer
+from cresset.futures import Future
+
+
+@contextlib.contextmanager
+def agents(rank, size, graceful=True, **options):
+    """The agent of this rank; its worker is called w0, w1, ..."""
+    address = rpc.TensorPipeRpcBackendOptions(init_method="file://" + os.environ["RPC_FILE"], **options)
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=size, rpc_backend_options=address)
+    yield f"w{(rank + 1) % size}"
+    rpc.shutdown(graceful)
+
+
+def expect(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert type(error) is kind and text in str(error), error
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+# --- calls ---
+def same(*values, **named):
+    return values, named
+
+
+def strides(x):
+    return x.stride(), x.is_contiguous()
+
+
+def assert_equal(a, b):
+    torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+@torch.jit.script
+def scripted(x, n: int):
+    for _ in range(n):
+        x = x * 2
+    return x
+
+
+def calls(rank, size):
+    with agents(rank, size) as other:
+        assert rpc.get_worker_info().id == rank and rpc.get_worker_info(other).name == other
+        number = (rank + 1) % size
+        for to in (other, number, rpc.get_worker_info(other), f"w{rank}"):
+            assert rpc.rpc_sync(to, torch.add, args=(torch.ones(2), 1)).tolist() == [2, 2]
+        assert rpc.rpc_sync(other, same, (1, "é"), {"c": [None, {2.5}]}) == ((1, "é"), {"c": [None, {2.5}]})
+        answers = [rpc.rpc_async(other, same, (i,)) for i in range(100)]
+        assert [a.wait()[0][0] for a in torch.futures.wait_all(answers) and answers] == list(range(100))
+        assert rpc.rpc_sync(other, scripted, (torch.ones(2), 3)).tolist() == [8, 8]
+        assert rpc.rpc_sync(other, rank_of) == number
+        tensors(other)
+
+
+def rank_of():
+    return rpc.get_worker_info().id
+
+
+def tensors(other):
+    kinds = [torch.arange(6).reshape(2, 3).to(t) for t in (
+        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
+        torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn)]
+    kinds += [torch.zeros(0, 3), torch.tensor(3.0), torch.randn(700, 700), torch.randn(4).expand(3, 4),
+              torch.tensor([1 + 2j]).conj(), torch.randn(3, requires_grad=True)]
+    (came,), _ = rpc.rpc_sync(other, same, (kinds,))
+    for x, y in zip(kinds, came):
+        assert x.dtype == y.dtype and x.requires_grad == y.requires_grad
+        assert_equal(*(t.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8) for t in (x, y)))
+        assert x.shape == y.shape
+    sparse = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
+    (back,), _ = rpc.rpc_sync(other, same, (sparse,))
+    assert back.is_sparse and not back.is_coalesced() and back.to_dense().tolist() == sparse.to_dense().tolist()
+    x = torch.randn(5, 5)
+    for view in (x.t(), x[:, 1:3], x[::2]):
+        assert rpc.rpc_sync(other, strides, (view,)) == (view.stride(), view.is_contiguous())
+    assert rpc.rpc_sync(other, strides, (torch.randn(5000, 5)[:, 0],)) == ((1,), True)  # no bytes of other columns
+    layer = torch.nn.Linear(3, 2)
+    (copy,), _ = rpc.rpc_sync(other, same, (layer,))
+    assert type(copy.weight) is torch.nn.Parameter and torch.equal(copy.weight, layer.weight)
+
+
+# --- errors ---
+class Odd(Exception):
+    def __init__(self, a, b):
+        super().__init__(a, b)
+
+
+def fails(text):
+    raise ValueError(text)
+
+
+def fails_oddly():
+    raise Odd(1, 2)
+
+
+def here_alone():
+    return 1
+
+
+def errors(rank, size):
+    with agents(rank, size) as other:
+        text = expect(ValueError, "Expected error", lambda: rpc.rpc_sync(other, fails, ("Expected error",)))
+        assert f"name={other}" in text and "in fails" in text, text
+        expect(ValueError, "first\nsecond é", lambda: rpc.rpc_sync(other, fails, ("first\nsecond é",)))
+        expect(RuntimeError, "Failed to create original exception type", lambda: rpc.rpc_sync(other, fails_oddly))
+        expect(RuntimeError, "RPC ran for more than set timeout (50 ms)",
+               lambda: rpc.rpc_sync(other, time.sleep, (0.3,), timeout=0.05))
+        expect(RuntimeError, "RRef creation via rpc.remote() timed out", lambda: late_reference(other))
+        expect(RuntimeError, "could not find destination nobody", lambda: rpc.rpc_sync("nobody", rank_of))
+        expect(ValueError, "Cannot get WorkerInfo from name 0.5", lambda: rpc.rpc_sync(0.5, rank_of))
+        expect(TypeError, "function should be callable", lambda: rpc.rpc_sync(other, 3))
+        expect(RuntimeError, "Can not pickle torch.futures.Future", lambda: rpc.rpc_sync(other, same, (Future(),)))
+        expect(RuntimeError, "Can not pickle torch.futures.Future", lambda: rpc.rpc_sync(other, Future))
+        expect(RuntimeError, "already initialized", lambda: agents(rank, size).__enter__())
+        dist.barrier()
+        if rank == 1:
+            del globals()["here_alone"]
+        dist.barrier()
+        if rank == 0:
+            expect(RuntimeError, "Default RPC pickler does not serialize", lambda: rpc.rpc_sync(other, here_alone))
+        for name in ("", "a b", "x" * 200):
+            expect(RuntimeError, "Worker name must", lambda: rpc.WorkerInfo(name, 0))
+    expect(RuntimeError, "RPC has not been initialized", lambda: rpc.rpc_sync(other, rank_of))
+
+
+def late_reference(other):
+    reference = rpc.remote(other, time.sleep, (0.3,), timeout=0.05)
+    expect(RuntimeError, "RPC ran for more than", reference._get_future().wait)
+    reference.to_here()
+
+
+def one_dies(rank, size):
+    """Calls in progress, and later ones, of a process that is killed fail; so do the shutdowns that wait for it."""
+    with contextlib.suppress(RuntimeError), agents(rank, size):
+        if rank == 1:
+            threading.Event().wait()
+        waiting = rpc.rpc_async("w1", time.sleep, (600,), timeout=0)
+        dist.barrier(group=survivors)
+        if rank == 0:
+            os.kill(rpc.rpc_sync("w1", os.getpid), signal.SIGKILL)
+        expect(RuntimeError, "connection reset by peer", waiting.wait)
+        expect(RuntimeError, "connection reset by peer", lambda: rpc.rpc_sync("w1", rank_of))
+        assert rpc.rpc_sync(f"w{2 - rank}", rank_of) == 2 - rank
+
+
+def killed(rank, size):
+    global survivors
+    survivors = dist.new_group([0, 2])
+    one_dies(rank, size)
+    assert not rpc._is_current_rpc_agent_set()
+    os._exit(0)
+
+
+# --- references ---
+class Counter:
+    def __init__(self, n):
+        self.n = n
+
+    def add(self, k):
+        self.n += k
+        return self.n
+
+    @staticmethod
+    @rpc.functions.async_execution
+    def later(to, x):
+        return rpc.rpc_async(to, torch.add, args=(x, 1)).then(lambda f: f.wait() * 2)
+
+
+kept = []
+
+
+def keep(reference):
+    kept.append(reference)
+
+
+def drop():
+    kept.clear()
+
+
+def value_through(reference, to):
+    """Sends the reference on to another process."""
+    return rpc.rpc_sync(to, value_of, (reference,)) if to else reference.to_here()
+
+
+def value_of(reference):
+    assert reference.confirmed_by_owner()
+    return reference.to_here().n
+
+
+def owners():
+    return rpc._rref_context_get_debug_info()["num_owner_rrefs"]
+
+
+def until(call, value):
+    end = time.monotonic() + 20
+    while call() != value:
+        assert time.monotonic() < end, call()
+        time.sleep(0.01)
+
+
+def references(rank, size):
+    with agents(rank, size) as other:
+        third = f"w{(rank + 2) % size}"
+        counter = rpc.remote(other, Counter, (rank,))
+        assert not counter.is_owner() and counter.owner_name() == other and counter.to_here().n == rank
+        assert counter.rpc_sync().add(1) == rank + 1 and counter.rpc_async().add(1).wait() == rank + 2
+        assert counter.remote().add(1).to_here() == rank + 3
+        expect(AttributeError, "no_name", lambda: counter.rpc_sync().no_name())
+        expect(RuntimeError, "can't call localValue() on user", counter.local_value)
+        expect(RuntimeError, "Can not pickle rref in python pickler", lambda: torch.save(counter, os.devnull))
+        for to in (other, third, f"w{rank}"):
+            assert rpc.rpc_sync(third, value_through, (counter, to)) == rank + 3
+        assert counter.rpc_sync().later(third, torch.ones(2)).tolist() == [4, 4]
+        expect(ValueError, "no value", rpc.remote(other, fails, ("no value",)).to_here)
+        mine = rpc.RRef(Counter(5))
+        assert mine.is_owner() and mine.local_value() is mine.to_here() and rpc.rpc_sync(other, value_of, (mine,)) == 5
+        dist.barrier()
+        del counter
+        until(owners, "0")
+        dist.barrier()  # a reference that another process keeps keeps the value
+        rpc.rpc_sync(other, keep, (mine,))
+        del mine
+        until(owners, "1")
+        dist.barrier()
+        rpc.rpc_sync(other, drop)
+        until(owners, "0")
+        dist.barrier()
+        last = rpc.remote(other, torch.ones, (2,))
+    expect(RuntimeError, "has been deleted. Cannot call to_here() on it after deletion.", last.to_here)
+
+
+# --- gradients ---
+class Half(torch.nn.Module):
+    def __init__(self, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.tanh(self.layer(x))
+
+    def references(self):
+        return [rpc.RRef(p) for p in self.parameters()]
+
+    def values(self):
+        return [p.detach() for p in self.parameters()]
+
+
+def chain(x, halves, tos):
+    """Calls the halves one inside of another."""
+    x = halves[0].rpc_sync().forward(x)
+    return rpc.rpc_sync(tos[0], chain, (x, halves[1:], tos[1:])) if halves[1:] else x
+
+
+def gradients(rank, size):
+    """20 steps of a model in three processes have the parameters of one process."""
+    with agents(rank, size):
+        if rank == 0:
+            halves = [rpc.remote(f"w{r}", Half, (r,)) for r in range(size)]
+            optimizer = DistributedOptimizer(torch.optim.SGD, [p for h in halves for p in h.rpc_sync().references()], lr=0.1)
+            alone = torch.nn.Sequential(*[Half(r) for r in range(size)])
+            steps = torch.optim.SGD(alone.parameters(), lr=0.1)
+            x = torch.randn(8, 4)
+            for _ in range(20):
+                with dist_autograd.context() as number:
+                    loss = (chain(x, halves, ["w1", "w2"]) ** 2).sum()
+                    dist_autograd.backward(number, [loss])
+                    optimizer.step(number)
+                steps.zero_grad()
+                (alone(x) ** 2).sum().backward()
+                steps.step()
+            for half, there in zip(alone, halves):
+                assert_equal(half.values(), there.rpc_sync().values())
+            backward_cases()
+        dist.barrier()
+        until(lambda: dist_autograd._get_debug_info()["num_autograd_contexts"], "0")
+
+
+def weighted(x, y):
+    return (x * y).sum() + (x * x).sum()
+
+
+def backward_cases():
+    x, y = (torch.randn(5, requires_grad=True) for _ in range(2))
+    with dist_autograd.context() as number:
+        shared = x * 2  # reaches three messages
+        total = sum(rpc.rpc_sync("w1", weighted, (shared, y)) for _ in range(2)) + rpc.remote("w2", weighted, (shared, y)).to_here()
+        dist_autograd.backward(number, [total], retain_graph=True)
+        found = dist_autograd.get_gradients(number)
+        a, b = torch.autograd.grad(3 * weighted(x * 2, y), (x, y))
+        assert len(found) == 2 and x.grad is None
+        torch.testing.assert_close((found[x], found[y]), (a, b))
+        dist_autograd.backward(number, [total])  # adds to the gradients
+        torch.testing.assert_close(dist_autograd.get_gradients(number)[x], 2 * a)
+        expect(RuntimeError, "Already have an autograd context id", dist_autograd.context().__enter__)
+        expect(RuntimeError, "requires_grad not set on root", lambda: dist_autograd.backward(number, [torch.ones(1)]))
+    expect(RuntimeError, "Could not find autograd context with id: 99", lambda: dist_autograd.backward(99, [total]))
+    with dist_autograd.context() as number:
+        rpc.remote("w1", weighted, (x, y)).backward(number)
+        torch.testing.assert_close(dist_autograd.get_gradients(number)[y], x.detach())
+
+
+# --- groups that processes join ---
+def joining(rank, size):
+    """Without world_size, the group has those that are there."""
+    for turn in range(size):
+        if rank == turn:
+            options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{os.environ['RPC_FILE']}?rank={rank}&world_size={size}")
+            rpc.init_rpc(f"w{rank}", rpc_backend_options=options, rank=-1)
+            assert len(rpc._get_current_rpc_agent().get_worker_infos()) == rank + 1
+        dist.barrier()
+    assert rpc.rpc_sync(f"w{(rank + 1) % size}", rank_of) == (rank + 1) % size
+    dist.barrier()
+    rpc.shutdown()
