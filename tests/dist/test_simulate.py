@@ -150,5 +150,8 @@ def test_a_machine_is_measured(simulate, tmp_path):
     assert result.codes == [0, 0], result
     text = (tmp_path / "m.txt").read_text()
     assert text.count("call all_reduce ranks 2 bytes") == 5 and "link ranks 2 " in text
+    for call in ("all_reduce", "all_gather", "reduce_scatter"):
+        times = [float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"call {call} ")]
+        assert len(times) == 5 and times == sorted(times)
     row, = simulate("--ranks", 2, machine=text)
     assert row["exposed"] > 0
