@@ -84,6 +84,11 @@ int cr_py_root_start(PyObject *m);
 PyObject *cr_py_raise(cr_status st);
 /* As cr_py_raise, but returns -1. */
 int cr_py_raise_int(cr_status st);
+/* None, or the exception. */
+PyObject *cr_py_done(cr_status st);
+/* The string that the text has, or the exception of `st` or of the text's failure; drops the
+ * text. */
+PyObject *cr_py_text(cr_text *text, cr_status st);
 extern PyObject *cr_py_linalg_error;
 /* Raises a UserWarning at the first call with this flag. */
 int cr_py_warn_once(bool *said, const char *text);
@@ -92,6 +97,12 @@ int cr_py_warn_cast(cr_dtype from, cr_dtype to);
 
 /* Reads the truth value of `x`; false with an exception. */
 bool cr_py_truth(PyObject *x, bool *out);
+/* Put an object into a list or a tuple that is made, behind the items of a list, or into a
+ * dict. They take the object; where it or its place is missing, the container is dropped and
+ * NULL. */
+void cr_py_put_item(PyObject **to, Py_ssize_t i, PyObject *item);
+void cr_py_append(PyObject **list, PyObject *item);
+void cr_py_put_named(PyObject **dict, const char *name, PyObject *value);
 /* Clears an exception that the caller replaces or ignores.  One that is no `Exception`, as
  * KeyboardInterrupt, belongs to the program: it stays, and the result is false. */
 bool cr_py_forget_error(void);

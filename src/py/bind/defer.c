@@ -190,13 +190,11 @@ PyObject *cr_py_flushes_list(const cr_py_flushes *f)
 
     for (int i = 0; list && i < f->count; i++) {
         const cr_py_flush *e = &f->flush[i];
-        PyObject *one = Py_BuildValue(
-            "(nOOiOO)", (Py_ssize_t)e->calls, e->why, e->code ? (PyObject *)e->code : Py_None,
-            e->at, e->by_call ? Py_True : Py_False, e->error ? Py_True : Py_False);
-        if (!one)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, one);
+        cr_py_put_item(&list, i,
+                       Py_BuildValue("(nOOiOO)", (Py_ssize_t)e->calls, e->why,
+                                     e->code ? (PyObject *)e->code : Py_None, e->at,
+                                     e->by_call ? Py_True : Py_False,
+                                     e->error ? Py_True : Py_False));
     }
     return list;
 }
@@ -213,10 +211,7 @@ static PyObject *defer_switch(PyObject *m, PyObject *on)
         cr_defer_end();
         Py_RETURN_NONE;
     }
-    cr_status st = cr_defer_begin();
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_defer_begin());
 }
 
 static PyObject *defer_flush(PyObject *m, PyObject *why)
@@ -226,10 +221,7 @@ static PyObject *defer_flush(PyObject *m, PyObject *why)
     (void)m;
     if (!text)
         return NULL;
-    cr_status st = cr_defer_flush(text);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_defer_flush(text));
 }
 
 static PyObject *defer_pending(PyObject *m, PyObject *unused)
@@ -270,9 +262,7 @@ static PyObject *events_list(void)
         PyObject *one = Py_BuildValue("(nOsis)", (Py_ssize_t)e->calls, e->why, file_of(e),
                                       e->line, cr_text_str(&source));
         cr_text_drop(&source);
-        if (!one || PyList_Append(list, one) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(one);
+        cr_py_append(&list, one);
     }
     return list;
 }

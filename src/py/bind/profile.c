@@ -29,13 +29,8 @@ static PyObject *profile_tensors(const int64_t **at)
     Py_ssize_t n = (Py_ssize_t) * (*at)++;
     PyObject *out = PyList_New(n);
 
-    for (Py_ssize_t i = 0; out && i < n; i++) {
-        PyObject *one = profile_tensor(at);
-        if (!one)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, i, one);
-    }
+    for (Py_ssize_t i = 0; out && i < n; i++)
+        cr_py_put_item(&out, i, profile_tensor(at));
     return out;
 }
 
@@ -66,12 +61,8 @@ static PyObject *profile_inputs(const cr_profile *p, const cr_profile_event *e)
     if (!p->with_inputs || e->kind != CR_PROFILE_OP)
         Py_RETURN_NONE;
     out = PyList_New(0);
-    while (out && at && at < end) {
-        PyObject *value = profile_value(&at);
-        if (!value || PyList_Append(out, value) < 0)
-            Py_CLEAR(out);
-        Py_XDECREF(value);
-    }
+    while (out && at && at < end)
+        cr_py_append(&out, profile_value(&at));
     return out;
 }
 
@@ -92,13 +83,8 @@ static PyObject *profile_events(const cr_profile *p)
 {
     PyObject *out = PyList_New((Py_ssize_t)p->events.len);
 
-    for (size_t i = 0; out && i < p->events.len; i++) {
-        PyObject *event = profile_event(p, &p->events.at[i]);
-        if (!event)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, (Py_ssize_t)i, event);
-    }
+    for (size_t i = 0; out && i < p->events.len; i++)
+        cr_py_put_item(&out, (Py_ssize_t)i, profile_event(p, &p->events.at[i]));
     return out;
 }
 
@@ -110,10 +96,7 @@ static PyObject *profile_start(PyObject *m, PyObject *with_inputs)
     (void)m;
     if (!cr_py_truth(with_inputs, &inputs))
         return NULL;
-    cr_status st = cr_profile_start(inputs);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_profile_start(inputs));
 }
 
 /* _profile_stop() -> list of (name, kind, start, end, memory, memory at the end, sequence,

@@ -29,9 +29,7 @@ static PyObject *set_default_dtype(PyObject *m, PyObject *x)
     cr_status st = cr_defer_flush("set_default_dtype");
     if (!st)
         st = cr_set_default_dtype(t);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(st);
 }
 
 /* --- memory --- */
@@ -81,9 +79,7 @@ static PyObject *set_num_threads(PyObject *m, PyObject *x)
     cr_status st = cr_defer_flush("set_num_threads");
     if (!st)
         st = cr_set_threads((int)n);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(st);
 }
 
 static PyObject *set_thread_limit(PyObject *m, PyObject *x)

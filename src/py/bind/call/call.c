@@ -115,13 +115,9 @@ static PyObject *named_repr(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject *lines = PyList_New(0), *joined = NULL, *out = NULL, *sep;
 
-    for (Py_ssize_t i = 0; lines && i < PyTuple_GET_SIZE(self); i++) {
-        PyObject *line =
-            PyUnicode_FromFormat("%s=%R", type->tp_members[i].name, PyTuple_GET_ITEM(self, i));
-        if (!line || PyList_Append(lines, line) < 0)
-            Py_CLEAR(lines);
-        Py_XDECREF(line);
-    }
+    for (Py_ssize_t i = 0; lines && i < PyTuple_GET_SIZE(self); i++)
+        cr_py_append(&lines, PyUnicode_FromFormat("%s=%R", type->tp_members[i].name,
+                                                  PyTuple_GET_ITEM(self, i)));
     sep = lines ? PyUnicode_FromString(",\n") : NULL;
     joined = sep ? PyUnicode_Join(sep, lines) : NULL;
     if (joined)
@@ -641,7 +637,6 @@ static PyObject *op_doc(PyObject *self, void *unused)
 {
     const cr_py_op *o = (cr_py_op *)self;
     cr_text text = {0};
-    PyObject *out = NULL;
 
     (void)unused;
     for (const cr_py_sig *s = o->chain; s; s = s->next) {
@@ -654,9 +649,7 @@ static PyObject *op_doc(PyObject *self, void *unused)
         doc_dtypes(&text, s->op);
         doc_example(&text, s->op);
     }
-    out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return out;
+    return cr_py_text(&text, CR_OK);
 }
 
 /* Modules for functions outside the package's main namespace, as in torch. */

@@ -24,10 +24,7 @@ static PyObject *custom_items(const cr_value *v)
         case CR_NUMBERS: item = cr_py_scalar_object(v->list[i].number); break;
         default: item = cr_py_wrap_keep(v->list[i].tag == CR_TENSOR ? v->list[i].t : NULL);
         }
-        if (!item)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, i, item);
+        cr_py_put_item(&out, i, item);
     }
     return out;
 }
@@ -69,13 +66,8 @@ PyObject *cr_py_arguments(const cr_op *op, const cr_value *arg)
 {
     PyObject *out = PyTuple_New(op->param_count);
 
-    for (int i = 0; out && i < op->param_count; i++) {
-        PyObject *x = custom_object(&arg[i]);
-        if (!x)
-            Py_CLEAR(out);
-        else
-            PyTuple_SET_ITEM(out, i, x);
-    }
+    for (int i = 0; out && i < op->param_count; i++)
+        cr_py_put_item(&out, i, custom_object(&arg[i]));
     return out;
 }
 

@@ -5,12 +5,9 @@
 static PyObject *schema_text(const cr_op *op, const char *name, const cr_overload *o)
 {
     cr_text text = {0};
-    PyObject *out = NULL;
 
     cr_op_print_overload(&text, op, name, o);
-    out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return out;
+    return cr_py_text(&text, CR_OK);
 }
 
 /* A callable of this overload.  __torch_function__ receives the object that set_shown names. */
@@ -26,14 +23,10 @@ PyObject *cr_py_op_results(const cr_op *op)
 {
     PyObject *out = PyList_New(op->result_count);
 
-    for (int i = 0; out && i < op->result_count; i++) {
-        PyObject *item =
-            Py_BuildValue("(ss)", op->result[i].name, cr_py_schema_type(op->result[i].type));
-        if (!item)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, i, item);
-    }
+    for (int i = 0; out && i < op->result_count; i++)
+        cr_py_put_item(
+            &out, i,
+            Py_BuildValue("(ss)", op->result[i].name, cr_py_schema_type(op->result[i].type)));
     return out;
 }
 
@@ -55,25 +48,17 @@ static PyObject *overload_object(const cr_op *op, const char *name, const cr_ove
 static PyObject *out_schema_text(const cr_op *op, const char *name, const cr_out_overload *o)
 {
     cr_text text = {0};
-    PyObject *out = NULL;
 
     cr_op_print_out_overload(&text, op, name, o);
-    out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return out;
+    return cr_py_text(&text, CR_OK);
 }
 
 static PyObject *out_names(const cr_op *op, const cr_out_overload *o)
 {
     PyObject *out = PyTuple_New(op->result_count);
 
-    for (int i = 0; out && i < op->result_count; i++) {
-        PyObject *name = PyUnicode_FromString(o->given[i]);
-        if (!name)
-            Py_CLEAR(out);
-        else
-            PyTuple_SET_ITEM(out, i, name);
-    }
+    for (int i = 0; out && i < op->result_count; i++)
+        cr_py_put_item(&out, i, PyUnicode_FromString(o->given[i]));
     return out;
 }
 

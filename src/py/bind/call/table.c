@@ -112,13 +112,8 @@ static PyObject *params_list(const cr_op *op)
 {
     PyObject *list = PyList_New(op->param_count);
 
-    for (int i = 0; list && i < op->param_count; i++) {
-        PyObject *p = param_object(op, i);
-        if (!p)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, p);
-    }
+    for (int i = 0; list && i < op->param_count; i++)
+        cr_py_put_item(&list, i, param_object(op, i));
     return list;
 }
 
@@ -130,10 +125,8 @@ static PyObject *names_list(const cr_op *op, bool grads)
     for (int i = 0; list && i < n; i++) {
         if (grads && !op->grads[i].rule)
             continue;
-        PyObject *s = PyUnicode_FromString(grads ? op->grads[i].input : op->result[i].name);
-        if (!s || PyList_Append(list, s))
-            Py_CLEAR(list);
-        Py_XDECREF(s);
+        cr_py_append(&list,
+                     PyUnicode_FromString(grads ? op->grads[i].input : op->result[i].name));
     }
     return list;
 }
@@ -190,25 +183,19 @@ static uint32_t bounded_params(const cr_op *op)
 static PyObject *rule_text(const cr_rule *r)
 {
     cr_text text = {0};
-    PyObject *made;
 
     if (!r)
         Py_RETURN_NONE;
     cr_rule_print(&text, r);
-    made = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return made;
+    return cr_py_text(&text, CR_OK);
 }
 
 static PyObject *clause_text(cr_clause_text clause)
 {
     cr_text text = {0};
-    PyObject *made;
 
     cr_clause_put(&text, clause);
-    made = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return made;
+    return cr_py_text(&text, CR_OK);
 }
 
 static bool makes_float(const cr_op *op)
@@ -266,12 +253,8 @@ static PyObject *records(PyObject *module, PyObject *unused)
 
     (void)module;
     (void)unused;
-    for (int i = 0; list && i < cr_ops_table_count(); i++) {
-        PyObject *r = cr_py_record(cr_ops_at(i));
-        if (!r || PyList_Append(list, r))
-            Py_CLEAR(list);
-        Py_XDECREF(r);
-    }
+    for (int i = 0; list && i < cr_ops_table_count(); i++)
+        cr_py_append(&list, cr_py_record(cr_ops_at(i)));
     return list;
 }
 

@@ -119,9 +119,7 @@ static PyObject *work_wait(PyObject *self, PyObject *ms)
         return NULL;
     cr_py_note_outside();
     CR_PY_AWAITING(st, cr_work_wait(((py_work *)self)->w, timeout));
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(st);
 }
 
 static PyObject *work_is_done(PyObject *self, PyObject *unused)
@@ -632,13 +630,8 @@ int cr_py_add_names(PyObject *m, const char *name, const char *const *names, siz
 {
     PyObject *t = PyTuple_New((Py_ssize_t)n);
 
-    for (size_t i = 0; t && i < n; i++) {
-        PyObject *s = PyUnicode_FromString(names[i]);
-        if (!s)
-            Py_CLEAR(t);
-        else
-            PyTuple_SET_ITEM(t, (Py_ssize_t)i, s);
-    }
+    for (size_t i = 0; t && i < n; i++)
+        cr_py_put_item(&t, (Py_ssize_t)i, PyUnicode_FromString(names[i]));
     int rc = t ? PyModule_AddObjectRef(m, name, t) : -1;
     Py_XDECREF(t);
     return rc;

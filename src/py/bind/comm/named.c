@@ -68,13 +68,8 @@ static PyObject *named_rows(const int64_t *rows, int n)
 {
     PyObject *list = rows ? PyList_New(n) : Py_NewRef(Py_None);
 
-    for (int i = 0; rows && list && i < n; i++) {
-        PyObject *x = PyLong_FromLongLong(rows[i]);
-        if (!x)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, x);
-    }
+    for (int i = 0; rows && list && i < n; i++)
+        cr_py_put_item(&list, i, PyLong_FromLongLong(rows[i]));
     return list;
 }
 
@@ -82,15 +77,12 @@ static PyObject *named_calls(const cr_collective *c, int n)
 {
     PyObject *list = PyList_New(n);
 
-    for (int i = 0; list && i < n; i++) {
-        PyObject *x = Py_BuildValue(
-            "(NNNN)", cr_py_wrap_keep(c[i].in), cr_py_wrap_keep(c[i].out),
-            named_rows(c[i].in_rows, c[i].in_parts), named_rows(c[i].out_rows, c[i].out_parts));
-        if (!x)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, x);
-    }
+    for (int i = 0; list && i < n; i++)
+        cr_py_put_item(&list, i,
+                       Py_BuildValue("(NNNN)", cr_py_wrap_keep(c[i].in),
+                                     cr_py_wrap_keep(c[i].out),
+                                     named_rows(c[i].in_rows, c[i].in_parts),
+                                     named_rows(c[i].out_rows, c[i].out_parts)));
     return list;
 }
 
@@ -170,10 +162,7 @@ static PyObject *named_register(PyObject *m, PyObject *args)
         return NULL;
     if (!cr_py_is_tensor(x))
         return PyErr_Format(PyExc_TypeError, "expected a tensor, not %s", Py_TYPE(x)->tp_name);
-    cr_status st = cr_collective_register(cr_py_tensor_of(x), Py_NewRef(work));
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_collective_register(cr_py_tensor_of(x), Py_NewRef(work)));
 }
 
 /* _collective_pending() -> the number of results that no wait was for */

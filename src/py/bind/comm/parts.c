@@ -51,9 +51,7 @@ static PyObject *parts_take(PyObject *self, PyObject *tuple)
         return NULL;
     cr_status st = cr_parts_take(o->p, t);
     PyMem_Free(t);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(st);
 }
 
 /* finish() -> tuple of tensors and None */
@@ -150,9 +148,7 @@ static PyObject *sparse_sum(PyObject *m, PyObject *args)
     if (!st)
         st = cr_sparse_assign(cr_py_tensor_of(x), sum);
     cr_drop(sum);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(st);
 }
 
 static PyMethodDef parts_functions[] = {{"_comm_parts", make_parts, METH_VARARGS, NULL},

@@ -58,20 +58,13 @@ static cr_tensor **reducer_tensors(PyObject *tuple)
     return t;
 }
 
-static PyObject *reducer_status(cr_status st)
-{
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
-}
-
 static PyObject *before_forward(PyObject *self, PyObject *unused)
 {
     cr_status st;
 
     (void)unused;
     CR_PY_UNLOCKED(st = cr_reducer_before_forward(reducer_of(self)));
-    return reducer_status(st);
+    return cr_py_done(st);
 }
 
 static PyObject *reducer_idle(PyObject *self, PyObject *unused)
@@ -80,7 +73,7 @@ static PyObject *reducer_idle(PyObject *self, PyObject *unused)
 
     (void)unused;
     CR_PY_UNLOCKED(st = cr_reducer_idle(reducer_of(self)));
-    return reducer_status(st);
+    return cr_py_done(st);
 }
 
 static PyObject *after_forward(PyObject *self, PyObject *outputs)
@@ -93,7 +86,7 @@ static PyObject *after_forward(PyObject *self, PyObject *outputs)
     cr_status st =
         cr_reducer_after_forward(reducer_of(self), t, (int)PyTuple_GET_SIZE(outputs));
     PyMem_Free(t);
-    return reducer_status(st);
+    return cr_py_done(st);
 }
 
 static PyObject *reducer_set_sync(PyObject *self, PyObject *on)
@@ -145,11 +138,7 @@ static PyObject *reducer_members(PyObject *self, PyObject *index, bool views)
         cr_tensor *view = cr_reducer_view(reducer_of(self), at[k]);
         if (!view)
             view = cr_reducer_buffer(reducer_of(self), (int)i);
-        PyObject *x = views ? cr_py_wrap_keep(view) : PyLong_FromLong(at[k]);
-        if (!x)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, k, x);
+        cr_py_put_item(&list, k, views ? cr_py_wrap_keep(view) : PyLong_FromLong(at[k]));
     }
     return list;
 }
@@ -326,7 +315,7 @@ static PyObject *at_backward_end(PyObject *m, PyObject *callable)
     cr_status st = cr_backward_at_end(end_call, callable);
     if (!st)
         Py_INCREF(callable);
-    return reducer_status(st);
+    return cr_py_done(st);
 }
 
 static PyMethodDef reducer_functions[] = {{"_comm_reducer", make_reducer, METH_VARARGS, NULL},

@@ -100,16 +100,12 @@ static PyObject *results_list(const cr_strategies *all)
 {
     PyObject *list = PyList_New(all->results);
 
-    for (int k = 0; list && k < all->results; k++) {
-        PyObject *one =
+    for (int k = 0; list && k < all->results; k++)
+        cr_py_put_item(
+            &list, k,
             Py_BuildValue("(NNO)", cr_py_ints_tuple(all->result[k].size, all->result[k].ndim),
                           cr_py_ints_tuple(all->result[k].stride, all->result[k].ndim),
-                          cr_py_dtype_object(all->result[k].dtype));
-        if (!one)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, k, one);
-    }
+                          cr_py_dtype_object(all->result[k].dtype)));
     return list;
 }
 
@@ -117,13 +113,8 @@ static PyObject *strategies_object(const cr_strategies *all, const cr_op *op)
 {
     PyObject *list = PyList_New(all->count);
 
-    for (int i = 0; list && i < all->count; i++) {
-        PyObject *one = strategy_object(all, &all->strategy[i], op);
-        if (!one)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, one);
-    }
+    for (int i = 0; list && i < all->count; i++)
+        cr_py_put_item(&list, i, strategy_object(all, &all->strategy[i], op));
     return list ? Py_BuildValue("(ziNN)", all->rule, cr_shard_cheapest(all), list,
                                 results_list(all))
                 : NULL;
@@ -179,14 +170,10 @@ static PyObject *result_object(cr_value *v)
     if (v->tag != CR_TENSORS)
         Py_RETURN_NONE;
     out = PyList_New(v->len);
-    for (uint32_t i = 0; out && i < v->len; i++) {
-        PyObject *x = v->list[i].tag == CR_TENSOR ? cr_py_wrap(cr_keep(v->list[i].t))
-                                                  : Py_NewRef(Py_None);
-        if (!x)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, i, x);
-    }
+    for (uint32_t i = 0; out && i < v->len; i++)
+        cr_py_put_item(&out, i,
+                       v->list[i].tag == CR_TENSOR ? cr_py_wrap(cr_keep(v->list[i].t))
+                                                   : Py_NewRef(Py_None));
     cr_drop_values(v, 1);
     return out;
 }

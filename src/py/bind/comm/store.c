@@ -203,13 +203,8 @@ static PyObject *bytes_tuple(int n, const cr_bytes *b)
 {
     PyObject *t = PyTuple_New(n);
 
-    for (int i = 0; t && i < n; i++) {
-        PyObject *item = PyBytes_FromStringAndSize(b[i].at, (Py_ssize_t)b[i].len);
-        if (!item)
-            Py_CLEAR(t);
-        else
-            PyTuple_SET_ITEM(t, i, item);
-    }
+    for (int i = 0; t && i < n; i++)
+        cr_py_put_item(&t, i, PyBytes_FromStringAndSize(b[i].at, (Py_ssize_t)b[i].len));
     return t;
 }
 

@@ -73,7 +73,6 @@ static PyObject *call_wait(PyObject *x, PyObject *seconds)
 static PyObject *program_text(const cr_program *p, bool steps)
 {
     cr_text t = {0};
-    PyObject *out;
 
     if (!p)
         Py_RETURN_NONE;
@@ -81,9 +80,7 @@ static PyObject *program_text(const cr_program *p, bool steps)
         cr_program_print(&t, p);
     else
         cr_graph_print(&t, cr_program_graph(p));
-    out = PyUnicode_FromString(cr_text_str(&t));
-    cr_text_drop(&t);
-    return out;
+    return cr_py_text(&t, CR_OK);
 }
 
 static PyObject *programs_code(const cr_program *forward, const cr_program *backward)
@@ -93,9 +90,7 @@ static PyObject *programs_code(const cr_program *forward, const cr_program *back
     cr_program_code(&t, forward);
     if (backward)
         cr_program_code(&t, backward);
-    PyObject *out = PyUnicode_FromString(cr_text_str(&t));
-    cr_text_drop(&t);
-    return out;
+    return cr_py_text(&t, CR_OK);
 }
 
 #define CALL_FACT(name, expression)                                                            \

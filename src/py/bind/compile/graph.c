@@ -48,12 +48,9 @@ static void graph_dealloc(PyObject *x)
 static PyObject *graph_repr(PyObject *x)
 {
     cr_text t = {0};
-    PyObject *out;
 
     cr_graph_print(&t, ((graph_object *)x)->g);
-    out = t.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&t));
-    cr_text_drop(&t);
-    return out;
+    return cr_py_text(&t, CR_OK);
 }
 
 typedef struct {
@@ -73,13 +70,9 @@ static PyObject *graph_cost_text(PyObject *x, PyObject *unused)
 {
     cost_job j = {.g = ((graph_object *)x)->g};
     cr_status st = cr_session_run(j.g->session, graph_print_cost, &j);
-    PyObject *out = st              ? cr_py_raise(st)
-                    : j.text.failed ? PyErr_NoMemory()
-                                    : PyUnicode_FromString(cr_text_str(&j.text));
 
     (void)unused;
-    cr_text_drop(&j.text);
-    return out;
+    return cr_py_text(&j.text, st);
 }
 
 /* --- running --- */
@@ -292,13 +285,8 @@ static PyObject *numbers_of(const cr_graph *g)
     const cr_gnumbers *all = &g->numbers;
     PyObject *out = PyList_New((Py_ssize_t)all->list.len);
 
-    for (size_t i = 0; out && i < all->list.len; i++) {
-        PyObject *one = number_tuple(&all->list.at[i]);
-        if (!one)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, (Py_ssize_t)i, one);
-    }
+    for (size_t i = 0; out && i < all->list.len; i++)
+        cr_py_put_item(&out, (Py_ssize_t)i, number_tuple(&all->list.at[i]));
     return out;
 }
 
@@ -443,14 +431,10 @@ static PyObject *graph_lift(PyObject *x, PyObject *unused)
     PyObject *from = st ? cr_py_raise(st) : PyList_New(j.g->input_count);
 
     (void)unused;
-    for (int i = 0; from && i < j.g->input_count; i++) {
-        PyObject *one = j.origins.constant[i] ? cr_py_wrap_keep(j.origins.constant[i])
-                                              : PyLong_FromLong(j.origins.from[i]);
-        if (!one)
-            Py_CLEAR(from);
-        else
-            PyList_SET_ITEM(from, i, one);
-    }
+    for (int i = 0; from && i < j.g->input_count; i++)
+        cr_py_put_item(&from, i,
+                       j.origins.constant[i] ? cr_py_wrap_keep(j.origins.constant[i])
+                                             : PyLong_FromLong(j.origins.from[i]));
     return from;
 }
 
@@ -633,14 +617,9 @@ static PyObject *sizes_text(const cr_graph *g, PyObject *list)
         return PyErr_Format(PyExc_TypeError, "sizes() gets a list");
     j.sample = samples_given(g, list);
     j.count = (int)PyList_GET_SIZE(list);
-    if (j.sample && !PyErr_Occurred()) {
-        cr_status st = cr_session_run(j.g->session, graph_print_sizes, &j);
-        out = st              ? cr_py_raise(st)
-              : j.text.failed ? PyErr_NoMemory()
-                              : PyUnicode_FromString(cr_text_str(&j.text));
-    }
+    if (j.sample && !PyErr_Occurred())
+        out = cr_py_text(&j.text, cr_session_run(j.g->session, graph_print_sizes, &j));
     samples_drop(j.sample);
-    cr_text_drop(&j.text);
     return out;
 }
 
@@ -657,12 +636,9 @@ static PyObject *graph_guards(PyObject *x, void *unused)
     (void)unused;
     for (size_t i = 0; out && i < all->guards.len; i++) {
         const cr_gnum_guard *g = &all->guards.at[i];
-        PyObject *one = Py_BuildValue("(siiN)", cr_gnum_test_name[g->test], g->a, g->b,
-                                      PyBool_FromLong(g->holds));
-        if (!one)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, (Py_ssize_t)i, one);
+        cr_py_put_item(&out, (Py_ssize_t)i,
+                       Py_BuildValue("(siiN)", cr_gnum_test_name[g->test], g->a, g->b,
+                                     PyBool_FromLong(g->holds)));
     }
     return out;
 }
@@ -712,14 +688,9 @@ static PyObject *graph_sources(PyObject *x, void *unused)
     PyObject *out = PyTuple_New(group_count(self));
 
     (void)unused;
-    for (int k = 0; out && k < group_count(self); k++) {
-        PyObject *text =
-            PyUnicode_FromString(cr_fused_source(cr_compiled_fused(self->code, k)));
-        if (!text)
-            Py_CLEAR(out);
-        else
-            PyTuple_SET_ITEM(out, k, text);
-    }
+    for (int k = 0; out && k < group_count(self); k++)
+        cr_py_put_item(&out, k,
+                       PyUnicode_FromString(cr_fused_source(cr_compiled_fused(self->code, k))));
     return out;
 }
 
@@ -818,11 +789,7 @@ static PyObject *graph_list_object(const cr_garg *a)
             item = (cr_garg){.tag = a->tag == CR_INTS ? CR_INT : CR_TRUTH, .i = a->ints[i]};
         else
             item = a->list[i];
-        PyObject *x = arg_object(&item);
-        if (!x)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, i, x);
+        cr_py_put_item(&out, i, arg_object(&item));
     }
     return out;
 }
@@ -854,12 +821,8 @@ static PyObject *args_object(const cr_gnode *n)
 {
     PyObject *out = PyDict_New();
 
-    for (int i = 0; out && i < n->arg_count; i++) {
-        PyObject *x = arg_object(&n->arg[i]);
-        if (!x || PyDict_SetItemString(out, n->op->param[i].name, x) < 0)
-            Py_CLEAR(out);
-        Py_XDECREF(x);
-    }
+    for (int i = 0; out && i < n->arg_count; i++)
+        cr_py_put_named(&out, n->op->param[i].name, arg_object(&n->arg[i]));
     return out;
 }
 
@@ -870,13 +833,8 @@ static PyObject *values_object(cr_gvalue *const *v, int n, PyObject *(*make)(con
 {
     PyObject *out = PyTuple_New(n);
 
-    for (int i = 0; out && i < n; i++) {
-        PyObject *x = make(v[i]);
-        if (!x)
-            Py_CLEAR(out);
-        else
-            PyTuple_SET_ITEM(out, i, x);
-    }
+    for (int i = 0; out && i < n; i++)
+        cr_py_put_item(&out, i, make(v[i]));
     return out;
 }
 
@@ -905,13 +863,8 @@ static PyObject *graph_nodes(PyObject *x, PyObject *unused)
     PyObject *out = PyList_New((Py_ssize_t)b->len);
 
     (void)unused;
-    for (size_t i = 0; out && i < b->len; i++) {
-        PyObject *node = node_object(b->at[i]);
-        if (!node)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, (Py_ssize_t)i, node);
-    }
+    for (size_t i = 0; out && i < b->len; i++)
+        cr_py_put_item(&out, (Py_ssize_t)i, node_object(b->at[i]));
     return out;
 }
 
@@ -1002,10 +955,7 @@ static PyObject *counting_symbols(const cr_gnode *n)
         const cr_garg *a = &n->arg[i];
         if (!(n->op->counts >> i & 1) || a->tag != CR_INT || !cr_gnum_is_int(a->i))
             continue;
-        PyObject *k = PyLong_FromLong(cr_gnum_of_int(a->i));
-        if (!k || PyList_Append(out, k) < 0)
-            Py_CLEAR(out);
-        Py_XDECREF(k);
+        cr_py_append(&out, PyLong_FromLong(cr_gnum_of_int(a->i)));
     }
     return out;
 }
@@ -1062,15 +1012,11 @@ static PyObject *graph_outputs(PyObject *x, void *unused)
     PyObject *out = PyTuple_New(b->output_count);
 
     (void)unused;
-    for (int i = 0; out && i < b->output_count; i++) {
-        PyObject *name = b->output[i].tag == CR_TENSOR
-                             ? PyUnicode_FromString(b->output[i].value->name)
-                             : Py_NewRef(Py_None);
-        if (!name)
-            Py_CLEAR(out);
-        else
-            PyTuple_SET_ITEM(out, i, name);
-    }
+    for (int i = 0; out && i < b->output_count; i++)
+        cr_py_put_item(&out, i,
+                       b->output[i].tag == CR_TENSOR
+                           ? PyUnicode_FromString(b->output[i].value->name)
+                           : Py_NewRef(Py_None));
     return out;
 }
 
@@ -1206,13 +1152,6 @@ static void recorder_dealloc(PyObject *x)
     PyObject_Free(x);
 }
 
-static PyObject *graph_done(cr_status st)
-{
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
-}
-
 static PyObject *recorder_input(PyObject *x, PyObject *args)
 {
     PyObject *t;
@@ -1223,13 +1162,13 @@ static PyObject *recorder_input(PyObject *x, PyObject *args)
     if (!cr_py_is_tensor(t))
         return PyErr_Format(PyExc_TypeError, "an input is a Tensor, not %s",
                             Py_TYPE(t)->tp_name);
-    return graph_done(cr_recorder_input(((recorder_object *)x)->r, cr_py_tensor_of(t), name));
+    return cr_py_done(cr_recorder_input(((recorder_object *)x)->r, cr_py_tensor_of(t), name));
 }
 
 static PyObject *recorder_start(PyObject *x, PyObject *unused)
 {
     (void)unused;
-    return graph_done(cr_recorder_start(((recorder_object *)x)->r));
+    return cr_py_done(cr_recorder_start(((recorder_object *)x)->r));
 }
 
 static PyObject *recorder_stop(PyObject *x, PyObject *unused)
@@ -1290,13 +1229,8 @@ static PyObject *recorder_foreign(PyObject *x, PyObject *unused)
     PyObject *out = PyList_New((Py_ssize_t)n);
 
     (void)unused;
-    for (size_t i = 0; out && i < n; i++) {
-        PyObject *t = cr_py_wrap_keep(at[i]);
-        if (!t)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, (Py_ssize_t)i, t);
-    }
+    for (size_t i = 0; out && i < n; i++)
+        cr_py_put_item(&out, (Py_ssize_t)i, cr_py_wrap_keep(at[i]));
     return out;
 }
 
@@ -1399,10 +1333,7 @@ static PyObject *recorder_dynamic(PyObject *x, PyObject *args)
         return NULL;
     if (!cr_py_is_tensor(t))
         return PyErr_Format(PyExc_TypeError, "dynamic() takes a tensor");
-    cr_status st = cr_recorder_dynamic(((recorder_object *)x)->r, cr_py_tensor_of(t), dims);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_recorder_dynamic(((recorder_object *)x)->r, cr_py_tensor_of(t), dims));
 }
 
 /* sizes(samples) */

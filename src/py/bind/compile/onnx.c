@@ -84,15 +84,12 @@ static PyObject *onnx_places(const onnx_job *j)
 {
     PyObject *out = PyList_New((Py_ssize_t)j->places.len);
 
-    for (size_t i = 0; out && i < j->places.len; i++) {
-        PyObject *one = Py_BuildValue(
-            "(NL)", cr_py_wrap_keep((cr_tensor *)(uintptr_t)j->places.at[i].values),
-            (long long)j->places.at[i].offset);
-        if (!one)
-            Py_CLEAR(out);
-        else
-            PyList_SET_ITEM(out, (Py_ssize_t)i, one);
-    }
+    for (size_t i = 0; out && i < j->places.len; i++)
+        cr_py_put_item(
+            &out, (Py_ssize_t)i,
+            Py_BuildValue("(NL)",
+                          cr_py_wrap_keep((cr_tensor *)(uintptr_t)j->places.at[i].values),
+                          (long long)j->places.at[i].offset));
     return out;
 }
 

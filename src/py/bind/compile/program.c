@@ -42,10 +42,8 @@ PyObject *cr_py_outputs_tuple(cr_tensor **output, int n)
         PyObject *item = !out ? NULL : output[i] ? cr_py_wrap(output[i]) : Py_NewRef(Py_None);
         if (!out)
             cr_drop(output[i]);
-        else if (!item)
-            Py_CLEAR(out);
         else
-            PyTuple_SET_ITEM(out, i, item);
+            cr_py_put_item(&out, i, item);
     }
     return out;
 }
@@ -104,12 +102,9 @@ static PyObject *program_wait(PyObject *x, PyObject *seconds)
 static PyObject *program_repr(PyObject *x)
 {
     cr_text t = {0};
-    PyObject *out;
 
     cr_program_print(&t, ((program_object *)x)->p);
-    out = t.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&t));
-    cr_text_drop(&t);
-    return out;
+    return cr_py_text(&t, CR_OK);
 }
 
 static PyObject *program_peak(PyObject *x, void *unused)

@@ -109,10 +109,8 @@ static PyObject *tensors_of(const cr_safetensors *s)
     for (int i = 0; dict && i < cr_safetensors_count(s); i++) {
         cr_tensor *t;
         cr_status st = cr_safetensors_tensor(&t, s, i);
-        PyObject *value = st ? cr_py_raise(st) : cr_py_wrap(t);
-        if (!value || PyDict_SetItemString(dict, cr_safetensors_at(s, i)->name, value))
-            Py_CLEAR(dict);
-        Py_XDECREF(value);
+        cr_py_put_named(&dict, cr_safetensors_at(s, i)->name,
+                        st ? cr_py_raise(st) : cr_py_wrap(t));
     }
     return dict;
 }
@@ -122,12 +120,8 @@ static PyObject *metadata_of(const cr_safetensors *s)
     PyObject *dict = PyDict_New();
     const char *key, *value;
 
-    for (int i = 0; dict && cr_safetensors_metadata(s, i, &key, &value); i++) {
-        PyObject *text = PyUnicode_FromString(value);
-        if (!text || PyDict_SetItemString(dict, key, text))
-            Py_CLEAR(dict);
-        Py_XDECREF(text);
-    }
+    for (int i = 0; dict && cr_safetensors_metadata(s, i, &key, &value); i++)
+        cr_py_put_named(&dict, key, PyUnicode_FromString(value));
     return dict;
 }
 

@@ -65,12 +65,8 @@ static PyObject *script_items(const cr_ilist *l, bool tuple)
 {
     PyObject *made = PyList_New(0), *items;
 
-    for (size_t i = 0; made && i < l->len; i++) {
-        PyObject *item = script_kept_to_python(&l->at[i]);
-        if (!item || PyList_Append(made, item) < 0)
-            Py_CLEAR(made);
-        Py_XDECREF(item);
-    }
+    for (size_t i = 0; made && i < l->len; i++)
+        cr_py_append(&made, script_kept_to_python(&l->at[i]));
     if (!tuple || !made)
         return made;
     items = PyList_AsTuple(made);
@@ -795,9 +791,7 @@ static PyObject *script_declared(const cr_sschema *s)
     cr_text text = {0};
 
     cr_sschema_print(&text, s);
-    PyObject *made = PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return made;
+    return cr_py_text(&text, CR_OK);
 }
 
 /* RuntimeError: "forward() TEXT Declaration: ... MORE"; takes the text. */
@@ -876,9 +870,7 @@ static PyObject *script_interface_text(const cr_stype *want, PyObject *x)
         &text, "Cast error details: Object of type %s is not compatible with interface %s\n",
         cr_stype_annotation(found), want->cls->name);
     cr_stype_print_misfit(&text, found, want);
-    PyObject *made = PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return made;
+    return cr_py_text(&text, CR_OK);
 }
 
 static PyObject *script_cast_text(const cr_stype *want, PyObject *x);
@@ -1284,12 +1276,10 @@ static PyObject *script_attribute_rows(const cr_sclass *cls, const cr_iobject *o
     for (size_t i = 0; made && i < cls->attribute_count; i++) {
         const cr_sattribute *a = &cls->attribute[i];
         bool module = script_holds_module(a->type, o ? &o->slot[i] : NULL);
-        PyObject *row = Py_BuildValue(
-            "(ssOOO)", a->name, cr_stype_in_source(a->type), a->parameter ? Py_True : Py_False,
-            a->buffer ? Py_True : Py_False, module ? Py_True : Py_False);
-        if (!row || PyList_Append(made, row) < 0)
-            Py_CLEAR(made);
-        Py_XDECREF(row);
+        cr_py_append(&made, Py_BuildValue("(ssOOO)", a->name, cr_stype_in_source(a->type),
+                                          a->parameter ? Py_True : Py_False,
+                                          a->buffer ? Py_True : Py_False,
+                                          module ? Py_True : Py_False));
     }
     return made;
 }
@@ -1309,10 +1299,7 @@ static PyObject *script_methods(PyObject *self, PyObject *unused)
     for (size_t i = 0; made && i < cls->method_count; i++) {
         if (cls->method[i]->caller || cls->method[i]->dropped)
             continue; /* a method of Python */
-        PyObject *name = PyUnicode_FromString(cls->method[i]->name);
-        if (!name || PyList_Append(made, name) < 0)
-            Py_CLEAR(made);
-        Py_XDECREF(name);
+        cr_py_append(&made, PyUnicode_FromString(cls->method[i]->name));
     }
     return made;
 }
@@ -1325,12 +1312,8 @@ static PyObject *script_hooks(PyObject *self, PyObject *before)
     size_t n = first ? cls->prehook_count : cls->hook_count;
     PyObject *made = first < 0 ? NULL : PyList_New(0);
 
-    for (size_t i = 0; made && i < n; i++) {
-        PyObject *name = PyUnicode_FromString((first ? cls->prehook : cls->hook)[i]->name);
-        if (!name || PyList_Append(made, name) < 0)
-            Py_CLEAR(made);
-        Py_XDECREF(name);
-    }
+    for (size_t i = 0; made && i < n; i++)
+        cr_py_append(&made, PyUnicode_FromString((first ? cls->prehook : cls->hook)[i]->name));
     return made;
 }
 
@@ -1348,9 +1331,7 @@ static PyObject *script_constants(PyObject *self, PyObject *unused)
         }
         PyObject *x = script_to_python(&v);
         cr_ivalue_drop(v);
-        if (!x || PyDict_SetItemString(made, cls->constant[i].name, x) < 0)
-            Py_CLEAR(made);
-        Py_XDECREF(x);
+        cr_py_put_named(&made, cls->constant[i].name, x);
     }
     return made;
 }
@@ -1368,18 +1349,7 @@ static PyObject *script_graph(PyObject *self, PyObject *arg)
     if (!f->graph)
         return PyErr_Format(PyExc_RuntimeError, "'%s' has no graph", name);
     cr_sgraph_print(&text, f->graph, true);
-    cr_status st = cr_text_status(&text);
-    PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return made;
-}
-
-static PyObject *script_text_of(cr_text *text, cr_status st)
-{
-    st = st ? st : cr_text_status(text);
-    PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(text));
-    cr_text_drop(text);
-    return made;
+    return cr_py_text(&text, CR_OK);
 }
 
 static PyObject *script_graph_after(PyObject *self, PyObject *args)
@@ -1390,7 +1360,7 @@ static PyObject *script_graph_after(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "ss", &name, &passes))
         return NULL;
     cr_sfunction *f = script_method(self, name);
-    return f ? script_text_of(&text, cr_sfunction_print_after(&text, f, passes)) : NULL;
+    return f ? cr_py_text(&text, cr_sfunction_print_after(&text, f, passes)) : NULL;
 }
 
 /* A parameter, or a result, as (name, annotation, is keyword-only, default), the last where
@@ -1414,12 +1384,8 @@ static PyObject *script_schema_rows(const cr_sparam *p, int count)
 {
     PyObject *made = PyList_New(0);
 
-    for (int i = 0; made && i < count; i++) {
-        PyObject *row = script_schema_row(&p[i]);
-        if (!row || PyList_Append(made, row) < 0)
-            Py_CLEAR(made);
-        Py_XDECREF(row);
-    }
+    for (int i = 0; made && i < count; i++)
+        cr_py_append(&made, script_schema_row(&p[i]));
     return made;
 }
 
@@ -1455,10 +1421,7 @@ static PyObject *script_code(PyObject *self, PyObject *arg)
 
     if (!f)
         return NULL;
-    cr_status st = cr_scode_function(&text, f, NULL);
-    PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&text));
-    cr_text_drop(&text);
-    return made;
+    return cr_py_text(&text, cr_scode_function(&text, f, NULL));
 }
 
 /* --- saving --- */
@@ -1541,9 +1504,7 @@ static PyObject *script_optimize(PyObject *self, PyObject *none)
     cr_status st = cr_sobject_optimize(&((script_object *)self)->value);
 
     (void)none;
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(st);
 }
 
 static PyObject *script_has(PyObject *self, PyObject *arg)
@@ -1654,7 +1615,7 @@ static PyObject *script_object_programs(PyObject *self, PyObject *name)
     cr_sfunction *f = text ? script_method(self, text) : NULL;
     cr_text out = {0};
 
-    return f ? script_text_of(&out, cr_scripted_print(&out, f)) : NULL;
+    return f ? cr_py_text(&out, cr_scripted_print(&out, f)) : NULL;
 }
 
 static PyMethodDef script_object_methods[] = {
@@ -1995,7 +1956,7 @@ static PyObject *script_function_code(PyObject *self, void *closure)
     cr_text text = {0};
 
     (void)closure;
-    return script_text_of(&text, cr_scode_function(&text, script_function_of(self), NULL));
+    return cr_py_text(&text, cr_scode_function(&text, script_function_of(self), NULL));
 }
 
 static PyObject *script_function_graph_after(PyObject *self, PyObject *passes)
@@ -2003,8 +1964,8 @@ static PyObject *script_function_graph_after(PyObject *self, PyObject *passes)
     const char *names = PyUnicode_AsUTF8(passes);
     cr_text text = {0};
 
-    return names ? script_text_of(
-                       &text, cr_sfunction_print_after(&text, script_function_of(self), names))
+    return names ? cr_py_text(&text,
+                              cr_sfunction_print_after(&text, script_function_of(self), names))
                  : NULL;
 }
 
@@ -2032,7 +1993,7 @@ static PyObject *script_function_programs(PyObject *self, PyObject *unused)
     cr_text text = {0};
 
     (void)unused;
-    return script_text_of(&text, cr_scripted_print(&text, script_function_of(self)));
+    return cr_py_text(&text, cr_scripted_print(&text, script_function_of(self)));
 }
 
 /* The function in a module of jit._objects, whose method saves it. */
@@ -2133,13 +2094,8 @@ static PyObject *script_call_caller(const cr_sfunction *f, const cr_ivalue *args
 {
     PyObject *tuple = PyTuple_New(count), *made = NULL;
 
-    for (int i = 0; tuple && i < count; i++) {
-        PyObject *x = script_to_python(&args[i]);
-        if (!x)
-            Py_CLEAR(tuple);
-        else
-            PyTuple_SET_ITEM(tuple, i, x);
-    }
+    for (int i = 0; tuple && i < count; i++)
+        cr_py_put_item(&tuple, i, script_to_python(&args[i]));
     if (tuple)
         made = PyObject_Call(f->caller, tuple, NULL);
     Py_XDECREF(tuple);
@@ -2251,10 +2207,7 @@ static PyObject *script_define(PyObject *module, PyObject *args)
                          .first_line = line,
                          .indent = indent,
                          .python = file != NULL};
-    cr_status st = cr_sunit_define(script_unit, qualified, cls, &source, &f);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_sunit_define(script_unit, qualified, cls, &source, &f));
 }
 
 /* _script_declare(qualified): the function is a declaration: it has no body, and a result. */
@@ -2266,10 +2219,7 @@ static PyObject *script_declare(PyObject *module, PyObject *arg)
     (void)module;
     if (!f)
         return PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined", name);
-    cr_status st = cr_sunit_declare(script_unit, f);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_sunit_declare(script_unit, f));
 }
 
 /* _script_overload(qualified, next): calls of the first function try the next one, too. */
@@ -2347,12 +2297,8 @@ static PyObject *script_params(PyObject *module, PyObject *arg)
     (void)module;
     if (!f && !PyErr_Occurred())
         PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined", name);
-    for (int i = 0; made && i < f->schema.param_count; i++) {
-        PyObject *row = script_param_row(&f->schema.param[i]);
-        if (!row || PyList_Append(made, row) < 0)
-            Py_CLEAR(made);
-        Py_XDECREF(row);
-    }
+    for (int i = 0; made && i < f->schema.param_count; i++)
+        cr_py_append(&made, script_param_row(&f->schema.param[i]));
     return made;
 }
 
@@ -2375,11 +2321,8 @@ static PyObject *script_parameters_of(const cr_sschema *s)
 
     for (int i = 0; list && i < s->param_count; i++) {
         const cr_sparam *p = &s->param[i];
-        PyObject *one = Py_BuildValue("(ssiN)", p->name, script_annotation_of(p), p->fixed,
-                                      PyBool_FromLong(!p->keyword_only));
-        if (!one || PyList_Append(list, one) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(one);
+        cr_py_append(&list, Py_BuildValue("(ssiN)", p->name, script_annotation_of(p), p->fixed,
+                                          PyBool_FromLong(!p->keyword_only)));
     }
     return list;
 }
@@ -2398,12 +2341,8 @@ static PyObject *script_parameters(PyObject *module, PyObject *arg)
     if (st)
         return cr_py_raise(st);
     list = PyList_New(0);
-    for (size_t i = 0; list && i < all->len; i++) {
-        PyObject *one = script_parameters_of(all->at[i]);
-        if (!one || PyList_Append(list, one) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(one);
-    }
+    for (size_t i = 0; list && i < all->len; i++)
+        cr_py_append(&list, script_parameters_of(all->at[i]));
     return list;
 }
 
@@ -2561,10 +2500,7 @@ static PyObject *script_finish_tuple(PyObject *module, PyObject *arg)
     cr_sclass *cls = script_class_named(name);
     if (!cls)
         return NULL;
-    cr_status st = cr_sclass_finish_tuple(cls);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_sclass_finish_tuple(cls));
 }
 
 static PyObject *script_enter(PyObject *module, PyObject *arg)
@@ -2574,10 +2510,7 @@ static PyObject *script_enter(PyObject *module, PyObject *arg)
     (void)module;
     if (!name || !script_start())
         return NULL;
-    cr_status st = cr_sunit_enter(script_unit, name);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_sunit_enter(script_unit, name));
 }
 
 static PyObject *script_leave(PyObject *module, PyObject *unused)
@@ -2751,10 +2684,7 @@ static PyObject *script_items_insert(PyObject *self, PyObject *args)
         script_item_from(x, v->list->type->item[0], &made) < 0)
         return NULL;
     size_t place = at < 0 ? 0 : (size_t)at > v->list->len ? v->list->len : (size_t)at;
-    cr_status st = cr_ilist_insert(v->list, place, made);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_ilist_insert(v->list, place, made));
 }
 
 /* Whether a list has an item, or a dict a key; TypeError for values of another type. */
@@ -2803,12 +2733,9 @@ static PyObject *script_extras(const cr_sextras *e)
 {
     PyObject *made = PyDict_New();
 
-    for (size_t i = 0; made && i < e->len; i++) {
-        PyObject *bytes = PyBytes_FromStringAndSize(e->at[i].bytes, (Py_ssize_t)e->at[i].len);
-        if (!bytes || PyDict_SetItemString(made, e->at[i].name, bytes) < 0)
-            Py_CLEAR(made);
-        Py_XDECREF(bytes);
-    }
+    for (size_t i = 0; made && i < e->len; i++)
+        cr_py_put_named(&made, e->at[i].name,
+                        PyBytes_FromStringAndSize(e->at[i].bytes, (Py_ssize_t)e->at[i].len));
     return made;
 }
 
@@ -2821,7 +2748,7 @@ static PyObject *script_text_after(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "ss", &graph, &passes))
         return NULL;
-    return script_text_of(&text, cr_sgraph_print_after(&text, graph, passes));
+    return cr_py_text(&text, cr_sgraph_print_after(&text, graph, passes));
 }
 
 /* _script_load(file): (object, extra records). */

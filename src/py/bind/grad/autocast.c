@@ -15,13 +15,6 @@ static int device_kind(PyObject *x, cr_device_kind *out)
     return 0;
 }
 
-static PyObject *autocast_done(cr_status st)
-{
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
-}
-
 /* is_autocast_enabled(): for CUDA, or for the device type in `args`. */
 static PyObject *is_enabled(PyObject *m, PyObject *args)
 {
@@ -47,7 +40,7 @@ static PyObject *set_enabled(PyObject *m, PyObject *args)
         device_kind(second ? first : NULL, &kind) < 0 ||
         !cr_py_truth(second ? second : first, &on))
         return NULL;
-    return autocast_done(cr_autocast_set(kind, on));
+    return cr_py_done(cr_autocast_set(kind, on));
 }
 
 static PyObject *get_dtype(PyObject *m, PyObject *device)
@@ -69,7 +62,7 @@ static PyObject *set_dtype(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO!:set_autocast_dtype", &device, &cr_py_dtype_type, &dtype) ||
         device_kind(device, &kind) < 0 || cr_py_refuse_named(dtype))
         return NULL;
-    return autocast_done(cr_autocast_set_dtype(kind, cr_py_dtype_from(dtype)));
+    return cr_py_done(cr_autocast_set_dtype(kind, cr_py_dtype_from(dtype)));
 }
 
 static PyObject *caches(PyObject *m, PyObject *unused)
@@ -84,7 +77,7 @@ static PyObject *set_caches(PyObject *m, PyObject *x)
     bool on;
 
     (void)m;
-    return cr_py_truth(x, &on) ? autocast_done(cr_autocast_set_caches(on)) : NULL;
+    return cr_py_truth(x, &on) ? cr_py_done(cr_autocast_set_caches(on)) : NULL;
 }
 
 static PyObject *clear(PyObject *m, PyObject *unused)

@@ -128,13 +128,8 @@ static PyObject *call_backward(context *c, cr_tensor *const *grads)
 
     if (args)
         PyTuple_SET_ITEM(args, 0, Py_NewRef((PyObject *)c));
-    for (uint32_t i = 0; args && i < n; i++) {
-        PyObject *grad = cotangent(c, grads[i], i);
-        if (!grad)
-            Py_CLEAR(args);
-        else
-            PyTuple_SET_ITEM(args, i + 1, grad);
-    }
+    for (uint32_t i = 0; args && i < n; i++)
+        cr_py_put_item(&args, i + 1, cotangent(c, grads[i], i));
     out = args ? PyObject_CallObject(method, args) : NULL;
     Py_XDECREF(args);
     Py_XDECREF(method);
@@ -391,13 +386,8 @@ static PyObject *likes_of(PyObject *tuple)
     Py_ssize_t n = PyTuple_GET_SIZE(tuple);
     PyObject *likes = PyTuple_New(n);
 
-    for (Py_ssize_t i = 0; likes && i < n; i++) {
-        PyObject *like = like_of(PyTuple_GET_ITEM(tuple, i));
-        if (!like)
-            Py_CLEAR(likes);
-        else
-            PyTuple_SET_ITEM(likes, i, like);
-    }
+    for (Py_ssize_t i = 0; likes && i < n; i++)
+        cr_py_put_item(&likes, i, like_of(PyTuple_GET_ITEM(tuple, i)));
     return likes;
 }
 

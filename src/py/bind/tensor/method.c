@@ -221,10 +221,7 @@ static PyObject *tensor_retain_grad(PyObject *self, PyObject *unused)
     (void)unused;
     if (SELF->grad && !cr_is_leaf(SELF))
         cr_recorder_refuse("retain_grad() is called");
-    cr_status st = cr_retain_grad(SELF);
-    if (st)
-        return cr_py_raise(st);
-    Py_RETURN_NONE;
+    return cr_py_done(cr_retain_grad(SELF));
 }
 
 static PyObject *tensor_detach(PyObject *self, PyObject *unused)
