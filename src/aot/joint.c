@@ -148,8 +148,7 @@ static cr_status joint_finish(replay *x, cr_aot_joint *out)
     cr_tensor **all = cr_alloc((size_t)(x->outputs + x->wanted + 1) * sizeof *all);
     cr_status st;
 
-    if (!all)
-        return CR_MEMORY;
+    CR_NEED(all);
     memcpy(all, x->output, (size_t)x->outputs * sizeof *all);
     memcpy(all + x->outputs, x->gradient, (size_t)x->wanted * sizeof *all);
     st = cr_recorder_finish(&out->graph, x->r, all, x->outputs + x->wanted);

@@ -333,8 +333,7 @@ static cr_status take_tensors(cr_tensors *out, cr_value *v)
 {
     cr_tensor **at = cr_alloc((v->len ? v->len : 1) * sizeof *at);
 
-    if (!at)
-        return CR_MEMORY;
+    CR_NEED(at);
     CR_TRY(easy_own(at, cr_free));
     for (uint32_t i = 0; i < v->len; i++) {
         at[i] = cr_keep(v->list[i].t);

@@ -240,8 +240,7 @@ cr_status cr_script_parse(cr_script **out, const void *bytes, size_t len)
     CR_TRY(script_need(out, "load", "out", "a program"));
     CR_TRY(script_need(bytes, "load", "bytes", "bytes"));
     copy = cr_alloc(len + !len);
-    if (!copy)
-        return CR_MEMORY;
+    CR_NEED(copy);
     memcpy(copy, bytes, len);
     cr_status st = cr_source_memory(&source, copy, len, cr_free, copy);
     if (st)
@@ -516,8 +515,7 @@ cr_status cr_script_call(cr_ivalue *out, cr_script *m, const char *method,
     CR_TRY(script_need(count ? args : (const void *)m, method, "args", "a list"));
     CR_TRY(script_check_count(f, count));
     cr_ivalue *all = cr_alloc((count + 1) * sizeof *all);
-    if (!all)
-        return CR_MEMORY;
+    CR_NEED(all);
     all[0] = script_value(m);
     for (size_t i = 0; !st && i < count; i++) {
         bool whole =
@@ -657,8 +655,7 @@ static cr_status script_forward(cr_tensor **out, size_t outs, cr_module *as,
     cr_script *m = context;
     cr_ivalue *args = cr_alloc((inputs + 1) * sizeof *args), result;
 
-    if (!args)
-        return CR_MEMORY;
+    CR_NEED(args);
     script_follow_mode(m, as);
     for (size_t i = 0; i < inputs; i++)
         args[i] = cr_iv_tensor(input[i]);

@@ -44,8 +44,7 @@ cr_status cr_autocast_set(cr_device_kind device, bool on)
     state *s = state_of_thread();
     bool any = false;
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->on[device] = on;
     for (int i = 0; i < CR_DEVICE_COUNT; i++)
         any |= s->on[i];
@@ -67,8 +66,7 @@ cr_status cr_autocast_set_dtype(cr_device_kind device, cr_dtype dtype)
 {
     state *s = state_of_thread();
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->dtype[device] = (uint8_t)dtype;
     return CR_OK;
 }
@@ -79,8 +77,7 @@ cr_status cr_autocast_set_caches(bool on)
 {
     state *s = state_of_thread();
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->no_cache = !on;
     return CR_OK;
 }
@@ -103,8 +100,7 @@ cr_status cr_autocast_nest(int by, int *depth)
 {
     state *s = state_of_thread();
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->nesting += by;
     *depth = s->nesting;
     return CR_OK;
@@ -204,8 +200,7 @@ static cr_status convert_list(casts *c, cr_value *v, cr_autocast_way way, cr_dty
 
     CR_TRY(cr_vec_reserve(&c->lists, 1));
     list = cr_alloc(v->len * sizeof *list + 1);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     cr_vec_put(&c->lists, list);
     memcpy(list, v->list, v->len * sizeof *list);
     for (uint32_t i = 0; i < v->len; i++)

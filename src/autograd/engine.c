@@ -162,8 +162,7 @@ static cr_status apply_and_distribute(cr_task *t, cr_node *n, cr_tensor **in)
 
     if (n->edge_count > CR_LEN(few)) {
         out = cr_alloc_zero(n->edge_count * sizeof *out);
-        if (!out)
-            return CR_MEMORY;
+        CR_NEED(out);
     }
     st = engine_apply(t, n, in, out);
     if (st)
@@ -234,8 +233,7 @@ static cr_status run_item(cr_task *t, uint32_t i)
     t->items.at[i].many = NULL;
     if (!in) {
         in = cr_alloc_zero(results * sizeof *in + 1);
-        if (!in)
-            return CR_MEMORY;
+        CR_NEED(in);
     }
     st = CR_UNLIKELY(cr_profiling())
              ? engine_evaluate_profiled(t, item.node, in, item.needed, item.capture)
@@ -337,8 +335,7 @@ static cr_status engine_find_roots(cr_task *t)
     const cr_backward_call *c = t->call;
 
     t->root = cr_alloc_zero((size_t)c->root_count * sizeof *t->root + 1);
-    if (!t->root)
-        return CR_MEMORY;
+    CR_NEED(t->root);
     for (int i = 0; i < c->root_count; i++) {
         CR_TRY(cr_edge_of(&t->root[i], c->roots[i]));
         if (!t->root[i].node)

@@ -326,8 +326,7 @@ static cr_status unpack_list(environment *e, const held *h, cr_node *n, cr_value
 {
     cr_value *list = cr_arena_get(&e->lists, (h->list.len + 1) * sizeof *list);
 
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     for (uint32_t i = 0; i < h->list.len; i++)
         CR_TRY(unpack_one(e, &h->list.items[i], n, &list[i]));
     *out = (cr_value){.tag = CR_TENSORS, .len = h->list.len, .list = list};
@@ -426,8 +425,7 @@ static cr_status list_cotangent(environment *e, const formula *f, cr_tensor *con
     uint32_t n = f->node.result_count;
     cr_value *list = cr_arena_get(&e->lists, (n + 1) * sizeof *list);
 
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     for (uint32_t i = 0; i < n; i++)
         CR_TRY(formula_cotangent(e, f, grads, i, &list[i]));
     *out = (cr_value){.tag = CR_TENSORS, .len = n, .list = list};

@@ -38,8 +38,7 @@ static cr_status hook_append(cr_hook **out, cr_hook **list, const cr_hook_call *
 {
     cr_hook *h = cr_alloc(sizeof *h);
 
-    if (!h)
-        return CR_MEMORY;
+    CR_NEED(h);
     *h = (cr_hook){.count = out ? 2 : 1, .call = *call, .output = output};
     while (*list)
         list = &(*list)->next;

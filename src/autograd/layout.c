@@ -18,8 +18,7 @@ static cr_status layout_new(cr_layout *out, int ndim, const int64_t *size,
     size_t bytes = (size_t)ndim * sizeof *size;
     int64_t *block = cr_alloc(2 * bytes);
 
-    if (!block)
-        return CR_MEMORY;
+    CR_NEED(block);
     memcpy(block, size, bytes);
     memcpy(block + ndim, stride, bytes);
     out->ndim = (uint8_t)ndim;

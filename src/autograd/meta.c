@@ -22,8 +22,7 @@ cr_status cr_meta_of(cr_grad_meta **out, cr_tensor *t)
 {
     if (CR_LIKELY(!t->grad)) {
         cr_grad_meta *m = meta_new();
-        if (!m)
-            return CR_MEMORY;
+        CR_NEED(m);
         if (CR_LIKELY(atomic_load_explicit(&t->count, memory_order_relaxed) == 1)) {
             *out = t->grad = m;
             return CR_OK;
@@ -150,8 +149,7 @@ cr_status cr_retain_grad(cr_tensor *t)
     if (!n || t->grad->retains_grad)
         return CR_OK;
     cr_retain *r = cr_alloc(sizeof *r);
-    if (!r)
-        return CR_MEMORY;
+    CR_NEED(r);
     r->tensor = t;
     r->meta = t->grad;
     if (put_retain(n, r, t->grad->output)) {

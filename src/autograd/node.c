@@ -37,8 +37,7 @@ cr_status cr_node_make(cr_node **out, size_t size, const cr_node_kind *kind, uin
     size_t bytes = at_results + results * sizeof(cr_node_result);
     cr_node *n = cr_grad_pool_get(bytes);
 
-    if (CR_UNLIKELY(!n))
-        return CR_MEMORY;
+    CR_NEED(n);
     atomic_init(&n->count, 1);
     n->kind = kind;
     n->bytes = (uint32_t)bytes;
@@ -71,8 +70,7 @@ cr_status cr_node_set_results(cr_node *n, uint32_t count)
 {
     CR_ASSERT(!n->result_count);
     n->results = cr_alloc_zero(count * sizeof *n->results);
-    if (!n->results)
-        return CR_MEMORY;
+    CR_NEED(n->results);
     n->result_count = count;
     return CR_OK;
 }
@@ -86,8 +84,7 @@ cr_status cr_node_extra_of(struct cr_node_extra **out, cr_node *n)
 {
     if (!n->extra) {
         n->extra = cr_alloc_zero(sizeof *n->extra);
-        if (!n->extra)
-            return CR_MEMORY;
+        CR_NEED(n->extra);
     }
     *out = n->extra;
     return CR_OK;
@@ -99,8 +96,7 @@ cr_status cr_node_result_set(cr_node_result *r, const cr_tensor *t)
 
     if (CR_UNLIKELY(t->ndim > CR_LEN(r->dims))) {
         size = cr_alloc(t->ndim * sizeof *size);
-        if (!size)
-            return CR_MEMORY;
+        CR_NEED(size);
     }
     if (CR_UNLIKELY(r->size && r->size != r->dims))
         cr_free(r->size);

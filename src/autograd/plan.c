@@ -165,8 +165,7 @@ cr_status cr_derivative_plan_add(const cr_op *op)
 {
     cr_derivative_plan *p = plan_make(op);
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     cr_derivative_plans[op->index] = p;
     return CR_OK;
 }
@@ -178,12 +177,10 @@ cr_status cr_derivative_plans_start(cr_status (*apply)(cr_node *, cr_tensor *con
     int n = cr_ops_table_count(), records = cr_ops_count();
     cr_derivative_plan **all = cr_alloc_zero(CR_MOST_OPS * sizeof *all);
 
-    if (!all)
-        return CR_MEMORY;
+    CR_NEED(all);
     for (int i = 0; i < n; i++) {
         cr_derivative_plan *p = plan_make(cr_ops_at(i));
-        if (!p)
-            return CR_MEMORY;
+        CR_NEED(p);
         p->kind.apply = apply;
         p->kind.release = release;
         all[i] = p;

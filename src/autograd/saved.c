@@ -41,8 +41,7 @@ static cr_status saved_pack(cr_saved *out, cr_tensor *t, bool is_result)
     cr_tensor *seen = NULL;
     cr_status st;
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     st = is_result ? cr_detached(&seen, t) : (seen = cr_keep(t), CR_OK);
     if (!st && !is_result)
         st = cr_edge_of(&p->edge, t);

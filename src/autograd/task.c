@@ -36,8 +36,7 @@ static cr_status task_grow(cr_task *t)
     size_t size = t->table_size ? t->table_size * 4 : 64;
     uint32_t *table = cr_alloc_zero(size * sizeof *table);
 
-    if (!table)
-        return CR_MEMORY;
+    CR_NEED(table);
     cr_free(t->table);
     t->table = table;
     t->table_size = size;
@@ -231,8 +230,7 @@ static cr_status task_take_inputs(cr_task *t)
 
     t->next_capture = cr_alloc_zero(n * sizeof *t->next_capture + 1);
     t->capture_input = cr_alloc_zero(n * sizeof *t->capture_input + 1);
-    if (!t->next_capture || !t->capture_input)
-        return CR_MEMORY;
+    CR_NEED(t->next_capture && t->capture_input);
     for (int k = 0; k < t->call->input_count; k++)
         CR_TRY(t->call->accumulate_inputs ? task_target(t, k) : capture(t, k));
     return task_mark(t);

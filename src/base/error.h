@@ -48,6 +48,13 @@ CR_NORETURN void cr_assert_failed(const char *what, const char *file, int line);
             return cr_try_status;                                                              \
     } while (0)
 
+/* For what an allocation returned: CR_MEMORY is returned where it is NULL. */
+#define CR_NEED(made)                                                                          \
+    do {                                                                                       \
+        if (CR_UNLIKELY(!(made)))                                                              \
+            return CR_MEMORY;                                                                  \
+    } while (0)
+
 /* Needs `cr_status st` and a label `done:`.  `st` is CR_OK when `call` succeeds. */
 #define CR_GO(call)                                                                            \
     do {                                                                                       \

@@ -52,8 +52,7 @@ static cr_status map_grow(cr_map *m)
     cr_map wide = {.cap = m->cap ? m->cap * 2 : 16, .len = m->len};
 
     wide.slots = cr_alloc_zero(wide.cap * sizeof *wide.slots);
-    if (!wide.slots)
-        return CR_MEMORY;
+    CR_NEED(wide.slots);
     for (size_t i = 0; i < m->cap; i++)
         if (m->slots[i].value)
             *map_find(&wide, map_key(&m->slots[i]), m->slots[i].len, m->slots[i].hash) =

@@ -67,8 +67,7 @@ cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more, 
     if (len + more <= *cap)
         return CR_OK;
     void *p = cr_alloc((len + more) * item);
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     if (len)
         memcpy(p, *at, len * item);
     if (*at)
@@ -93,8 +92,7 @@ cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more, 
         return cr_fail(CR_MEMORY, "not enough memory: an array of %zu items is too long",
                        grown);
     void *p = cr_realloc(*at, bytes);
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     *at = p;
     *cap = grown;
     return CR_OK;
@@ -156,8 +154,7 @@ cr_status cr_arena_reserve(cr_arena *a, size_t size)
     if (a->last || !size || MOST_BYTES == 1)
         return CR_OK;
     b = block_of(a, sizeof *b + size);
-    if (!b)
-        return CR_MEMORY;
+    CR_NEED(b);
     a->last = b;
     return CR_OK;
 }

@@ -516,8 +516,7 @@ cr_status cr_collective_compare(const cr_running *c)
     int *rank = cr_alloc((size_t)c->g->size * sizeof *rank), n = 0;
     cr_status st;
 
-    if (!rank)
-        return CR_MEMORY;
+    CR_NEED(rank);
     for (int r = 0; r < c->g->size; r++)
         if (r != c->g->rank)
             rank[n++] = r;
@@ -890,8 +889,7 @@ static cr_status all_reduce_by_halves(const cr_running *c, cr_buffer whole)
     cut(part, c, whole);
     int64_t steps = (part[0].count + per - 1) / per; /* the first half is not the smaller one */
     void **room = cr_alloc_zero(4 * (size_t)steps * sizeof *room);
-    if (!room)
-        return CR_MEMORY;
+    CR_NEED(room);
     halves h = {c,
                 part[me],
                 part[1 - me],
@@ -940,8 +938,7 @@ static cr_status all_reduce(const cr_running *c, cr_buffer whole)
     if (g->size == 2)
         return all_reduce_by_halves(c, whole);
     part = cr_alloc((size_t)g->size * sizeof *part);
-    if (!part)
-        return CR_MEMORY;
+    CR_NEED(part);
     cut(part, c, whole);
     CR_GO(ring_reduce(c, part, part[g->rank].at));
     if (a->op == CR_REDUCE_AVG)
@@ -961,8 +958,7 @@ static cr_status reduce(const cr_running *c)
     if (c->g->rank == c->args->root)
         return all_reduce(c, whole);
     copy.at = cr_alloc(bytes_of(c, whole.count) + 1);
-    if (!copy.at)
-        return CR_MEMORY;
+    CR_NEED(copy.at);
     copy_part(c, copy, whole);
     st = all_reduce(c, copy);
     cr_free(copy.at);
@@ -982,8 +978,7 @@ static cr_status reduce_scatter(const cr_running *c)
         size_t list = (size_t)g->size * sizeof(cr_buffer);
         char *block = cr_alloc(list + bytes_of(c, total(a->in, a->ins)) + 1);
         cr_buffer *part = (cr_buffer *)(void *)block;
-        if (!block)
-            return CR_MEMORY;
+        CR_NEED(block);
         char *at = block + list;
         for (int r = 0; r < g->size; at += bytes_of(c, a->in[r++].count)) {
             part[r] = (cr_buffer){at, a->in[r].count};

@@ -250,8 +250,7 @@ static cr_status making_new(making **out, const cr_link_how *how, int rank, int 
 {
     making *m = cr_alloc_zero(sizeof *m + (size_t)size * sizeof *m->ranks);
 
-    if (!m)
-        return CR_MEMORY;
+    CR_NEED(m);
     m->size = size;
     m->link = cr_alloc_zero(sizeof *m->link);
     cr_status st = m->link ? mpi_ranks_of(m->ranks, how, size) : CR_MEMORY;

@@ -118,8 +118,7 @@ static cr_status nccl_link_open(void **link, const cr_link_how *how, int *rank, 
 {
     nccl_link *l = cr_alloc_zero(sizeof *l);
 
-    if (!l)
-        return CR_MEMORY;
+    CR_NEED(l);
     if (!how->store) {
         cr_free(l);
         return cr_fail(CR_VALUE, "backend 'nccl' needs a store, a rank and a world size");
@@ -247,8 +246,7 @@ static cr_status nccl_make(nccl_link *l, int device)
 {
     making *m = cr_alloc_zero(sizeof *m);
 
-    if (!m)
-        return CR_MEMORY;
+    CR_NEED(m);
     m->rank = l->rank;
     m->size = l->size;
     m->device = device;
@@ -421,8 +419,7 @@ static cr_status nccl_plan(void *link, void **transfer, const cr_call_args *call
     for (int i = 0; i < n; i++)
         CR_TRY(nccl_check(&calls[i]));
     nccl_transfer *t = cr_alloc_zero(sizeof *t);
-    if (!t)
-        return CR_MEMORY;
+    CR_NEED(t);
     t->device = nccl_device_of(link, calls, n);
     t->sender = calls[0].kind == CR_CALL_RECEIVE ? calls[0].root : -1;
     cr_status st = nccl_mark(t);
@@ -662,8 +659,7 @@ static cr_status calls_start(nccl_link *l, const nccl_transfer *t, const cr_call
 {
     nccl_call *k = cr_alloc_zero((size_t)n * sizeof *k);
 
-    if (!k)
-        return CR_MEMORY;
+    CR_NEED(k);
     cr_nccl_comm comm = nccl_use_comm(l);
     for (int i = 0; i < n; i++)
         k[i] = (nccl_call){.l = l, .comm = comm, .t = t, .c = &calls[i]};

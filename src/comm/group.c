@@ -227,8 +227,7 @@ cr_status cr_comm_new(cr_comm **out, const cr_comm_how *how)
     if (!unknown && (how->size < 1 || how->rank < 0 || how->rank >= how->size))
         return cr_fail(CR_VALUE, "a group of %d ranks has no rank %d", how->size, how->rank);
     cr_comm *g = group_blank(how);
-    if (!g)
-        return CR_MEMORY;
+    CR_NEED(g);
     cr_status st = group_open(g, how);
     if (st)
         group_free(g);
@@ -923,8 +922,7 @@ cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, in
     if (is_broken(g) || has_ended(g))
         return fail_broken(g, calls, where);
     cr_work *w = work_new(g, calls, n, where, timeout_ms);
-    if (!w)
-        return CR_MEMORY;
+    CR_NEED(w);
     if (g->engine->plan)
         st = g->engine->plan(g->link, &w->transfer, w->calls, n);
     if (!st)

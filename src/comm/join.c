@@ -92,8 +92,7 @@ static cr_status join_packed(const cr_running *c, int n)
     for (int i = 0; i < n; i++)
         all.count += c->args[i].out[0].count;
     all.at = cr_alloc((size_t)all.count * cr_dtype_size(together.dtype) + 1);
-    if (!all.at)
-        return CR_MEMORY;
+    CR_NEED(all.at);
     together.out = &all;
     one.args = &together;
     join_copy(c->args, n, all.at, false);

@@ -64,8 +64,7 @@ static cr_status limited_start(limited **out, cr_status (*work)(void *), void *c
 {
     limited *l = cr_alloc_zero(sizeof *l);
 
-    if (!l)
-        return CR_MEMORY;
+    CR_NEED(l);
     pthread_mutex_init(&l->lock, NULL);
     cr_wait_start(&l->changed);
     l->work = work;

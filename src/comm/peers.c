@@ -418,8 +418,7 @@ cr_status cr_peers_meet(cr_peers **out, const cr_comm_how *how)
     double end = cr_seconds() + 1e-3 * (double)how->timeout_ms;
     cr_peers *p = cr_alloc_zero(sizeof *p + (size_t)how->size * sizeof *p->at);
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->rank = how->rank;
     p->size = how->size;
     peer_state(&p->at[p->rank], how);
@@ -444,8 +443,7 @@ cr_status cr_peers_miss(const cr_comm_how *how, cr_status st)
     char *why = cr_strdup(cr_error_message()), where[WHERE_BYTES];
     peer own = {0};
 
-    if (!why)
-        return CR_MEMORY;
+    CR_NEED(why);
     peer_state(&own, how);
     cr_fail(st, "rank %d has no engine '%s'%s: %s",
             how->global ? how->global[how->rank] : how->rank, own.engine,

@@ -307,8 +307,7 @@ static cr_status server_make(cr_store_server **out, const cr_store_tcp_options *
 {
     cr_store_server *s = cr_alloc_zero(sizeof *s);
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->count = 1;
     s->fd = s->poll = s->wake = -1;
     s->key = cr_env(CR_ENV_CR_STORE_KEY);

@@ -189,8 +189,7 @@ cr_status cr_store_hash(cr_store **out)
     static const cr_store_kind kind = {hash_call, hash_free};
     hash_store *h = cr_alloc_zero(sizeof *h);
 
-    if (!h)
-        return CR_MEMORY;
+    CR_NEED(h);
     cr_status st = cr_table_new(&h->table);
     if (st) {
         cr_free(h);
@@ -248,8 +247,7 @@ static cr_status prefix_call(cr_store *s, const cr_store_request *r, cr_store_re
     cr_bytes *keys = prefix_keys(p, r);
     cr_store_request under = *r;
 
-    if (!keys)
-        return CR_MEMORY;
+    CR_NEED(keys);
     under.key = keys;
     under.timeout_ms = cr_store_timeout(s, r);
     cr_status st = cr_store_call(p->under, &under, out);
@@ -271,8 +269,7 @@ cr_status cr_store_prefix(cr_store **out, const char *prefix, cr_store *under)
     size_t n = strlen(prefix) + 1;
     prefix_store *p = cr_alloc(sizeof *p + n);
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     cr_store_init(&p->head, &kind, under->timeout_ms);
     p->under = cr_store_keep(under);
     p->prefix_len = n;

@@ -206,8 +206,7 @@ cr_status cr_store_file(cr_store **out, const char *path, int64_t world_size)
     file_store *f = cr_alloc_zero(sizeof *f + n);
     int64_t sum;
 
-    if (!f)
-        return CR_MEMORY;
+    CR_NEED(f);
     memcpy(f->path, path, n);
     cr_store_init(&f->head, &kind, CR_STORE_TIMEOUT_MS);
     pthread_mutex_init(&f->lock, NULL);

@@ -180,8 +180,7 @@ cr_status cr_store_tcp(cr_store **out, const cr_store_tcp_options *o)
         return cr_fail(CR_VALUE, "a port is a number from 0 to %d, not %d", UINT16_MAX,
                        o->port);
     tcp_store *t = cr_alloc_zero(sizeof *t + n);
-    if (!t)
-        return CR_MEMORY;
+    CR_NEED(t);
     cr_store_init(&t->head, &tcp_kind, o->timeout_ms);
     pthread_mutex_init(&t->lock, NULL);
     memcpy(t->host, o->host, n);

@@ -34,8 +34,7 @@ cr_status cr_table_new(cr_table **out)
 {
     cr_table *t = cr_alloc_zero(sizeof *t);
 
-    if (!t)
-        return CR_MEMORY;
+    CR_NEED(t);
     t->chains = cr_alloc_zero(FIRST_CHAINS * sizeof *t->chains);
     if (!t->chains) {
         cr_free(t);
@@ -121,8 +120,7 @@ static cr_status table_make(cr_table *t, cr_bytes key, entry **out)
         cr_free(e);
         e = NULL;
     }
-    if (!e)
-        return CR_MEMORY;
+    CR_NEED(e);
     e->key_len = key.len;
     if (++t->len > t->chain_count)
         table_grow(t);
@@ -193,8 +191,7 @@ static cr_status table_get(cr_table *t, const cr_store_request *r, answer a)
     if (r->verb == CR_STORE_WAIT)
         return answer_number(a, 0);
     cr_bytes *values = cr_alloc(((size_t)r->keys + 1) * sizeof *values);
-    if (!values)
-        return CR_MEMORY;
+    CR_NEED(values);
     for (int i = 0; i < r->keys; i++)
         values[i] = entry_value(table_find(t, r->key[i]));
     cr_wire_reply(a.reply, CR_OK, 0, r->keys, values);
@@ -250,8 +247,7 @@ static cr_status table_push(cr_table *t, const cr_store_request *r, answer a)
     entry *e;
     item *new = cr_alloc(sizeof *new + r->value[0].len);
 
-    if (!new)
-        return CR_MEMORY;
+    CR_NEED(new);
     cr_status st = table_make(t, r->key[0], &e);
     if (st) {
         cr_free(new);
@@ -292,8 +288,7 @@ static cr_status table_list(cr_table *t, answer a)
     cr_bytes *keys = cr_alloc((t->len + 1) * sizeof *keys);
     int n = 0;
 
-    if (!keys)
-        return CR_MEMORY;
+    CR_NEED(keys);
     for (size_t i = 0; i < t->chain_count; i++)
         for (const entry *e = t->chains[i]; e; e = e->next)
             keys[n++] = (cr_bytes){e->key, e->key_len};

@@ -288,8 +288,7 @@ static cr_status resize(cr_own **out, const cr_own *own, const cr_step *s,
 {
     blocked *b = cr_alloc(sizeof *b);
 
-    if (!b)
-        return CR_MEMORY;
+    CR_NEED(b);
     *b = *(const blocked *)own;
     b->shares = true;
     if (b->varies || !lie_again(b, s, kept)) {

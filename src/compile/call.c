@@ -83,8 +83,7 @@ static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_
     j.from = c->joint.graph;
     c->cotangents = c->joint.cotangents;
     c->marks = cr_alloc_zero((size_t)(c->inputs + c->outputs) + 1);
-    if (!c->marks)
-        return CR_MEMORY;
+    CR_NEED(c->marks);
     c->wants = c->marks;
     c->differentiable = c->wants + c->inputs;
     memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
@@ -239,8 +238,7 @@ static cr_status probe_variant(variant_probe *p, const cr_compiled_call *c,
                                const cr_scalar *symbol, const bool *reached)
 {
     p->session = cr_session_new();
-    if (!p->session)
-        return CR_MEMORY;
+    CR_NEED(p->session);
     CR_TRY(cr_graph_instantiate_at(&p->recorded, p->session, c->symbolic, symbol, false));
     if (!p->recorded)
         return cr_fail(CR_RUNTIME, "what was asked of the sizes does not hold");
@@ -287,8 +285,7 @@ static cr_status find_variant_varying(variant **out, cr_compiled_call *c, const 
     if (*out)
         return CR_OK;
     *out = new_variant(c, reached);
-    if (!*out)
-        return CR_MEMORY;
+    CR_NEED(*out);
     st = make_variant_varying(*out, c);
     if (st == CR_MEMORY) {
         variant_drop(*out);
@@ -305,8 +302,7 @@ static cr_status evaluate(cr_scalar **out, const cr_compiled_call *c, const cr_s
 {
     cr_scalar *value = cr_alloc(c->sizes->numbers.len * sizeof *value + 1);
 
-    if (!value)
-        return CR_MEMORY;
+    CR_NEED(value);
     if (!cr_sizes_evaluate(c->sizes, symbol, value)) {
         cr_free(value);
         return cr_fail(CR_VALUE, "what was asked of the sizes does not hold");
@@ -430,8 +426,7 @@ static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, 
     cr_compiled_call *c = call_of(g->input_count, g->body->output_count, how);
     cr_status st = CR_OK;
 
-    if (!c)
-        return CR_MEMORY;
+    CR_NEED(c);
     for (int k = 0; k < c->outputs; k++) {
         const cr_garg *a = &g->body->output[k];
         c->plain[k] =
@@ -635,8 +630,7 @@ static cr_status copy_facts(cr_compiled_call *c, const cr_compiled_call *of)
     if (!of->marks)
         return CR_OK;
     c->marks = cr_alloc((size_t)(c->inputs + c->outputs) + 1);
-    if (!c->marks)
-        return CR_MEMORY;
+    CR_NEED(c->marks);
     memcpy(c->marks, of->marks, (size_t)(c->inputs + c->outputs) + 1);
     c->wants = c->marks;
     c->differentiable = c->wants + c->inputs;
@@ -652,8 +646,7 @@ static cr_status copy_symbols(cr_compiled_call *c, cr_compiled_call *of,
     c->symbolic = of->symbolic;
     cr_session_keep(c->symbolic->session);
     c->symbol = cr_alloc(bytes + 1);
-    if (!c->symbol)
-        return CR_MEMORY;
+    CR_NEED(c->symbol);
     memcpy(c->symbol, symbol, bytes);
     return CR_OK;
 }
@@ -720,8 +713,7 @@ static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_sc
     const cr_gnumbers *n = &c->recorded->numbers;
 
     *out = cr_alloc(n->list.len * sizeof **out + 1);
-    if (!*out)
-        return CR_MEMORY;
+    CR_NEED(*out);
     *holds = cr_gnum_evaluate(n, number, *out) && cr_gnum_guards_hold(n, *out);
     return CR_OK;
 }
@@ -733,8 +725,7 @@ static cr_status run_numbers_sized(const cr_compiled_call *c, const cr_scalar *n
     const cr_gnumbers *n = &c->symbolic->numbers;
 
     *out = cr_alloc(n->list.len * sizeof **out + 1);
-    if (!*out)
-        return CR_MEMORY;
+    CR_NEED(*out);
     memcpy(*out, c->symbol, n->list.len * sizeof **out);
     if (cr_gnum_evaluate(n, number, *out))
         return CR_OK;
@@ -891,8 +882,7 @@ static cr_status node_apply(cr_node *node, cr_tensor *const *grads, cr_tensor **
             "torch.compile with aot_autograd does not currently support double backward");
     room = cr_alloc_zero((size_t)(most + n->call->inputs + 1) * sizeof *room +
                          (size_t)n->call->outputs);
-    if (!room)
-        return CR_MEMORY;
+    CR_NEED(room);
     st = run_backward(n, grads, room, grads_out);
     drop_all(room, most);
     cr_free(room);
@@ -998,8 +988,7 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input,
     if (!c->marks)
         return run_inference(c, input, number, output);
     all = cr_alloc_zero((size_t)(c->outputs + c->saved + 1) * sizeof *all);
-    if (!all)
-        return CR_MEMORY;
+    CR_NEED(all);
     st = run_program(c->forward, input, NULL, all);
     if (!st)
         st = lose_gradients(c, all);

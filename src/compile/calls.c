@@ -613,8 +613,7 @@ cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool
     cr_compiled_calls *c = cr_alloc_zero(sizeof *c);
     cr_status st;
 
-    if (!c)
-        return CR_MEMORY;
+    CR_NEED(c);
     c->session = cr_session_keep(g->session);
     c->g = g;
     c->grad = grad;
@@ -727,8 +726,7 @@ static cr_status grow_table(cr_compiled_calls *c)
     if ((size_t)c->count < c->room)
         return CR_OK;
     table = cr_alloc_zero(room * sizeof(instance *));
-    if (!table)
-        return CR_MEMORY;
+    CR_NEED(table);
     cr_free(c->table);
     c->table = table;
     c->room = room;

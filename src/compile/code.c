@@ -1124,8 +1124,7 @@ static cr_status take_program(cr_group_program **out, builder *b, const cr_text 
 
     if (!p) {
         p = cr_alloc_zero(sizeof *p);
-        if (!p)
-            return CR_MEMORY;
+        CR_NEED(p);
         cr_status st = cr_map_set(&shared.by_structure, key->at, key->len, p);
         if (st) {
             cr_free(p);

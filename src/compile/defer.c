@@ -121,8 +121,7 @@ static cr_status family_ends(family *f, const cr_traced *t)
     const cr_trace *x = t->x;
 
     f->input = cr_alloc(2 * (x->memories.len + 1) * sizeof *f->input);
-    if (!f->input)
-        return CR_MEMORY;
+    CR_NEED(f->input);
     f->output = f->input + x->memories.len + 1;
     for (size_t i = 0; i < x->memories.len; i++) {
         const cr_memory *m = x->memories.at[i];
@@ -243,8 +242,7 @@ static cr_status choice_compile(choice *c, const cr_traced *t)
     graph_job j = {.t = t};
     cr_session *s = cr_session_new();
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     headers_are_real(t->x);
     cr_status st = cr_session_run(s, build_graph, &j);
     if (!st)
@@ -275,8 +273,7 @@ static cr_status general_fill(general *g, const cr_traced *t, const cr_traced_va
     graph_job j = {.t = t, .v = v};
 
     g->session = cr_session_new();
-    if (!g->session)
-        return CR_MEMORY;
+    CR_NEED(g->session);
     CR_TRY(cr_session_run(g->session, build_graph, &j));
     g->g = j.g;
     g->source = j.source;
@@ -393,8 +390,7 @@ static cr_status find_instance(cr_compiled_call **out, const general *g, const f
 {
     cr_tensor **input = cr_alloc(((size_t)f->inputs + 1) * sizeof *input);
 
-    if (!input)
-        return CR_MEMORY;
+    CR_NEED(input);
     for (int i = 0; i < f->inputs; i++)
         input[i] = (cr_tensor *)(uintptr_t)t->base[f->input[i]];
     cr_status st = cr_compiled_calls_find(out, g->calls, input, number);

@@ -222,8 +222,7 @@ static cr_status resize_unblocking(cr_own **out, const cr_own *own, const cr_ste
 {
     unblocking *u = cr_alloc(sizeof *u);
 
-    if (!u)
-        return CR_MEMORY;
+    CR_NEED(u);
     *u = *(const unblocking *)own;
     u->plain = kept->of(kept->context, s->made_value[0]);
     u->points = points_of(u->plain);
@@ -506,8 +505,7 @@ static cr_status resize_pooling(cr_own **out, const cr_own *own, const cr_step *
     if (n->varying_count)
         return cr_fail(CR_VALUE, "%%%s has other windows for these sizes", n->result[0]->name);
     w = cr_alloc(sizeof *w);
-    if (!w)
-        return CR_MEMORY;
+    CR_NEED(w);
     *w = *(const pooling *)own;
     set_windows(w, kept->of(kept->context, n->arg[0].value),
                 kept->of(kept->context, n->result[0]));

@@ -54,8 +54,7 @@ static cr_status make(cr_packed **out, cr_tensor *t, cr_pack_fn pack, void *cont
 {
     cr_packed *p = cr_alloc_zero(sizeof *p);
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->count = 1;
     p->storage = cr_storage_keep(t->storage);
     p->of = bytes_of(t);

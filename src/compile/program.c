@@ -402,8 +402,7 @@ static cr_status plan_new(cr_program_steps **out, const cr_program *of, int thre
     cr_program_steps *p = cr_alloc_zero(sizeof *p);
     cr_status st;
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->g = of->g;
     p->how = of->how;
     p->varies = of->varies;
@@ -493,8 +492,7 @@ static cr_status find_types(cr_program *p, const cr_sizes *x)
     cr_scalar *room = cr_alloc(n * (size_t)x->probes * sizeof *room + 1);
     const cr_scalar *value[CR_MOST_PROBES];
 
-    if (!room)
-        return CR_MEMORY;
+    CR_NEED(room);
     for (int k = 0; k < x->probes; k++) {
         value[k] = room + n * (size_t)k;
         for (size_t i = 0; i < n; i++)
@@ -577,8 +575,7 @@ cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how)
 {
     cr_program *p = program_of(g);
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->how = how;
     return make_by(out, p, make_one, NULL);
 }
@@ -589,8 +586,7 @@ cr_status cr_program_new_varying(cr_program **out, cr_sizes *x, cr_graph *const 
     cr_program *p = program_of(g[0]);
     varying v = {.p = p, .x = x};
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->how = how;
     p->varies = true;
     for (int i = 1; i < x->probes; i++)

@@ -132,8 +132,7 @@ cr_status cr_resizer_new(resizer **out, const cr_program *p, const cr_program_st
     resizer *x = cr_alloc_zero(sizeof *x);
     cr_status st;
 
-    if (!x)
-        return CR_MEMORY;
+    CR_NEED(x);
     x->p = p;
     x->plan = plan;
     st = cr_session_run(&x->session, resizer_steps, x);
@@ -431,8 +430,7 @@ static cr_status resize_keep_value(cr_program *p, const cr_scalar *value)
     if (!p->of->layouts)
         return CR_OK;
     p->value = cr_alloc(bytes + 1);
-    if (!p->value)
-        return CR_MEMORY;
+    CR_NEED(p->value);
     memcpy(p->value, value, bytes);
     return CR_OK;
 }

@@ -346,8 +346,7 @@ static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read,
     cr_tensor *over = output[0]; /* may be an argument that the result may overwrite */
     cr_status st = CR_OK;
 
-    if (!all)
-        return CR_MEMORY;
+    CR_NEED(all);
     made = all + n;
     output[0] = NULL;
     for (int k = c->outputs; !st && k < c->operands; k++)

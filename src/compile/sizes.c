@@ -38,8 +38,7 @@ cr_status cr_sizes_new(cr_sizes **out)
 {
     cr_sizes *x = cr_alloc_zero(sizeof *x);
 
-    if (!x)
-        return CR_MEMORY;
+    CR_NEED(x);
     x->s = &x->own;
     *out = x;
     return CR_OK;

@@ -52,8 +52,7 @@ static int64_t tile_elements(const job *j)
 static cr_status get_tiles(char **memory, char **first, int count, int64_t bytes)
 {
     *memory = cr_alloc((size_t)(bytes * count) + 64);
-    if (!*memory)
-        return CR_MEMORY;
+    CR_NEED(*memory);
     *first = *memory + (64 - ((uintptr_t)*memory & 63));
     return CR_OK;
 }

@@ -287,8 +287,7 @@ cr_status cr_traced_read(cr_traced *out, cr_trace *x)
     cr_traced *t = out;
 
     *t = (cr_traced){.x = x, .base = cr_alloc_zero((x->memories.len + 1) * sizeof *t->base)};
-    if (!t->base)
-        return CR_MEMORY;
+    CR_NEED(t->base);
     CR_TRY(choose_bases(t));
     CR_TRY(put(&t->key, x->how));
     for (size_t i = 0; i < x->memories.len; i++)

@@ -299,8 +299,7 @@ cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *g
 {
     cr_tuner *t = cr_alloc_zero(sizeof *t);
 
-    if (!t)
-        return CR_MEMORY;
+    CR_NEED(t);
     t->c = c;
     t->group = group;
     pthread_mutex_init(&t->lock, NULL);

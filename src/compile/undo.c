@@ -233,8 +233,7 @@ static cr_status keep_input(cr_undo *u, cr_tensor *t)
                 .chunk = t->storage->chunk,
                 .of_size = t->storage->size};
     k->bytes = cr_alloc(k->size + 1);
-    if (!k->bytes)
-        return CR_MEMORY;
+    CR_NEED(k->bytes);
     memcpy(k->bytes, k->at, k->size);
     k->of = cr_storage_keep(t->storage);
     u->count++;
@@ -256,8 +255,7 @@ cr_status cr_undo_keep(cr_undo **out, const cr_undo_plan *p, cr_tensor *const *i
     if (!fits)
         return CR_OK;
     cr_undo *u = cr_alloc_zero(sizeof *u + count * sizeof *u->kept);
-    if (!u)
-        return CR_MEMORY;
+    CR_NEED(u);
     for (int i = 0; i < p->inputs && !st; i++)
         if (p->written[i])
             st = keep_input(u, input[i]);

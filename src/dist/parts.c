@@ -108,8 +108,7 @@ cr_status cr_parts_take(cr_parts *p, cr_tensor *const *tensor)
         return cr_fail(CR_RUNTIME, "all %d parts of this rank were computed already",
                        p->after - p->first);
     n.at = cr_alloc_zero(p->bytes);
-    if (!n.at)
-        return CR_MEMORY;
+    CR_NEED(n.at);
     for (int i = 0; i < p->count && !st; i++)
         if (tensor[i])
             st = item_take(&p->at[i], n.at + p->at[i].offset, tensor[i]);
@@ -318,8 +317,7 @@ cr_status cr_parts_new(cr_parts **out, cr_comm *comm, int parts, cr_tensor *cons
     if (parts < 1 || parts % size)
         return cr_fail(CR_VALUE, "%d ranks do not divide %d parts", size, parts);
     cr_parts *p = cr_alloc_zero(sizeof *p);
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->comm = cr_comm_keep(comm);
     p->parts = parts;
     p->count = count;

@@ -772,8 +772,7 @@ cr_status cr_reducer_new(cr_reducer **out, const cr_reducer_how *how)
 {
     cr_reducer *r = cr_alloc_zero(sizeof *r);
 
-    if (!r)
-        return CR_MEMORY;
+    CR_NEED(r);
     r->comm = cr_comm_keep(how->comm);
     r->divisor = cr_comm_size(how->comm);
     r->count = how->count;

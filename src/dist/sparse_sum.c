@@ -42,8 +42,7 @@ static cr_status average_gather(const averaging *a, cr_dtype dtype, void *own, v
                          .out = out};
     char *at = all;
 
-    if (!out)
-        return CR_MEMORY;
+    CR_NEED(out);
     for (int r = 0; r < a->size; r++) {
         out[r] = (cr_buffer){at, a->count[r] * per};
         at += (size_t)out[r].count * cr_dtype_size(dtype);
@@ -58,8 +57,7 @@ static cr_status average_counts(averaging *a)
     int64_t own = cr_sparse_count(a->grad);
 
     a->count = cr_alloc((size_t)a->size * sizeof *a->count);
-    if (!a->count)
-        return CR_MEMORY;
+    CR_NEED(a->count);
     for (int r = 0; r < a->size; r++)
         a->count[r] = 1;
     CR_TRY(average_gather(a, CR_I64, &own, a->count, 1));
@@ -89,8 +87,7 @@ static cr_status average_indices(averaging *a)
 
     a->rows = cr_alloc((size_t)cr_sparse_count(a->grad) * row + 1);
     a->all_rows = cr_alloc((size_t)a->total * row + 1);
-    if (!a->rows || !a->all_rows)
-        return CR_MEMORY;
+    CR_NEED(a->rows && a->all_rows);
     CR_TRY(average_rows(a));
     CR_TRY(average_gather(a, CR_I64, a->rows, a->all_rows, a->dims));
     CR_TRY(cr_tensor_new(&a->indices, CR_I64, a->grad->device, 2, size));

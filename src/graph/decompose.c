@@ -54,8 +54,7 @@ static cr_status parting_arg(cr_value *out, parting *p, const cr_garg *a)
         return CR_OK;
     }
     list = cr_arena_get(&p->room, a->len * sizeof *list + 1);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     for (uint32_t i = 0; i < a->len; i++)
         CR_TRY(parting_arg(&list[i], p, &a->list[i]));
     out->list = list;

@@ -320,8 +320,7 @@ cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
     cr_status st;
 
     x.fake = cr_alloc_zero((g->values + 1) * sizeof *x.fake);
-    if (!x.fake)
-        return CR_MEMORY;
+    CR_NEED(x.fake);
     cr_thread.no_grad = cr_thread.fakes = true;
     cr_thread.include &= ~(CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(AUTOCAST));
     st = cr_session_run(s, make, &x);

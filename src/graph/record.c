@@ -87,8 +87,7 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
     cr_recorder *r = cr_alloc_zero(sizeof *r);
     cr_status st;
 
-    if (!r)
-        return CR_MEMORY;
+    CR_NEED(r);
     r->serial = atomic_fetch_add(&last, 1) + 1;
     r->parts = parts;
     r->session = cr_session_new();
@@ -717,8 +716,7 @@ static cr_status decode(cr_value *out, const cr_recorder *r, const cr_value *v, 
     default: break;
     }
     char *list = cr_arena_get(room, v->len * sizeof *v->list + 1);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     for (uint32_t i = 0; i < v->len; i++) {
         if (v->tag == CR_INTS)
             ((int64_t *)(void *)list)[i] = symbol_seen(r, cr_scalar_int(v->ints[i])).i;
@@ -841,8 +839,7 @@ static cr_status fake_arg(cr_value *out, const cr_value *v)
         return CR_OK;
     }
     list = cr_alloc_zero(v->len * sizeof *list + 1);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     *out = (cr_value){.tag = CR_TENSORS, .len = v->len, .list = list};
     for (uint32_t i = 0; i < v->len; i++)
         CR_TRY(fake_arg(&list[i], &v->list[i]));

@@ -61,8 +61,7 @@ static cr_status machine_arg(cr_value *out, const machine *m, const cr_garg *a, 
         return CR_OK;
     }
     cr_value *list = cr_arena_get(room, a->len * sizeof *list + 1);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     for (uint32_t i = 0; i < a->len; i++)
         CR_TRY(machine_arg(&list[i], m, &a->list[i], room));
     out->list = list;
@@ -172,8 +171,7 @@ static cr_status machine_group(machine *m, const cr_gnode *n)
     if (!code)
         return run_inner(m, n, n->block[0]);
     room = cr_alloc_zero((size_t)(code->read_count + n->result_count) * sizeof *room + 1);
-    if (!room)
-        return CR_MEMORY;
+    CR_NEED(room);
     for (int i = 0; i < code->read_count && !st; i++) {
         room[i] = m->at[code->read[i]->id];
         st = cr_defer_settle(room[i]);

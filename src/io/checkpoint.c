@@ -182,8 +182,7 @@ cr_status cr_checkpoint_open_record(cr_checkpoint **out, cr_zip *zip, const char
 {
     cr_checkpoint *c = cr_alloc_zero(sizeof *c);
 
-    if (!c)
-        return CR_MEMORY;
+    CR_NEED(c);
     c->source = cr_source_keep(cr_zip_source(zip));
     c->zip = zip;
     c->share = options->share;
@@ -399,8 +398,7 @@ cr_status cr_checkpoint_open(cr_checkpoint **out, cr_source *source,
 {
     cr_checkpoint *c = cr_alloc_zero(sizeof *c);
 
-    if (!c)
-        return CR_MEMORY;
+    CR_NEED(c);
     c->source = cr_source_keep(source);
     cr_status st = open_any(c, options);
     if (st)

@@ -118,8 +118,7 @@ static cr_status named_put(walk *w, cr_tensor *t)
 {
     char *name = cr_strdup(cr_text_str(&w->path));
 
-    if (!name)
-        return CR_MEMORY;
+    CR_NEED(name);
     cr_status st = cr_vec_reserve(&w->into->list, 1);
     if (st)
         cr_free(name);
@@ -201,8 +200,7 @@ static cr_status walk_all(walk *w)
     w->next = cr_alloc_zero(n * sizeof *w->next);
     w->seen = cr_alloc_zero(n * sizeof *w->seen);
     w->storage = cr_alloc_zero(w->p->storages.len * sizeof *w->storage + 1);
-    if (!w->first || !w->next || !w->seen || !w->storage)
-        return CR_MEMORY;
+    CR_NEED(w->first && w->next && w->seen && w->storage);
     chain(w);
     return named_value(w, w->p->result, 0);
 }
@@ -223,8 +221,7 @@ cr_status cr_checkpoint_named(cr_named_tensors **out, const cr_checkpoint *c)
     walk w = {.c = c, .p = cr_checkpoint_pickle(c)};
 
     w.into = cr_alloc_zero(sizeof *w.into);
-    if (!w.into)
-        return CR_MEMORY;
+    CR_NEED(w.into);
     cr_status st = walk_all(&w);
     named_walk_drop(&w);
     if (st)

@@ -378,8 +378,7 @@ static cr_status pickle_add_name(reader *r, const char *module, const char *name
     n.global = cr_global_find(module, name);
     n.module = cr_arena_text(&r->p->arena, module, strlen(module));
     n.name = cr_arena_text(&r->p->arena, name, strlen(name));
-    if (!n.module || !n.name)
-        return CR_MEMORY;
+    CR_NEED(n.module && n.name);
     if (r->rules->listing) {
         if (n.global.use == CR_USE_NONE || n.global.use == CR_USE_FULL ||
             n.global.use == CR_USE_TYPE)
@@ -972,8 +971,7 @@ cr_status cr_pickle_read(cr_pickle **out, const void *from, size_t len,
     reader r = {.rules = rules, .start = start, .at = start, .end = start + len};
 
     r.p = cr_alloc_zero(sizeof *r.p);
-    if (!r.p)
-        return CR_MEMORY;
+    CR_NEED(r.p);
     cr_status st = pickle_read_all(&r);
     if (st)
         cr_pickle_drop(r.p);

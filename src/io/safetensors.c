@@ -210,8 +210,7 @@ static cr_status parse_string(parser *p, const char **out)
         return bad(p, "a string is not closed");
     /* Unescaping shortens the text: six bytes of an escape become at most three. */
     char *text = cr_arena_get(p->arena, (size_t)(close - p->at) + 1), *o = text;
-    if (!text)
-        return CR_MEMORY;
+    CR_NEED(text);
     while (p->at < p->end && *p->at != '"')
         CR_TRY(character(p, &o));
     *o = 0;
@@ -293,8 +292,7 @@ static cr_status shape(parser *p, cr_safetensors_entry *e)
         size[e->ndim++] = (int64_t)n;
     }
     int64_t *own = cr_arena_get(p->arena, (size_t)e->ndim * sizeof *own + 1);
-    if (!own)
-        return CR_MEMORY;
+    CR_NEED(own);
     memcpy(own, size, (size_t)e->ndim * sizeof *own);
     e->size = own;
     return CR_OK;
@@ -504,8 +502,7 @@ cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t l
 
     if (!bytes && len)
         return cr_fail(CR_TYPE, "deserialize(): argument 'bytes' must be bytes, not NoneType");
-    if (!copy)
-        return CR_MEMORY;
+    CR_NEED(copy);
     if (len)
         memcpy(copy, bytes, len);
     cr_status st = cr_source_memory(&from, copy, len, cr_free, copy);

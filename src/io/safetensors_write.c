@@ -188,8 +188,7 @@ cr_status cr_safetensors_write(const char *path, const char *const *names,
         return cr_fail(CR_TYPE, "save_file(): argument 'filename' must be str, not NoneType");
     item *items = cr_alloc((size_t)count * sizeof *items + 1);
 
-    if (!items)
-        return CR_MEMORY;
+    CR_NEED(items);
     for (int i = 0; i < count; i++)
         items[i] = (item){names[i], tensors[i]};
     cr_status st = write_items(path, items, count, metadata);

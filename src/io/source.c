@@ -86,8 +86,7 @@ static cr_status map_from(cr_source **out, int fd, uint64_t start)
 
     CR_TRY(regular_size(fd, &size));
     cr_source *s = source_new(start < size ? size - start : 0);
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     void *p = s->size ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) : NULL;
     if (p == MAP_FAILED) {
         cr_free(s);
@@ -112,8 +111,7 @@ cr_status cr_source_memory(cr_source **out, void *bytes, size_t len, void (*rele
 {
     cr_source *s = source_new(len);
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->bytes = bytes;
     s->release = release;
     s->owner = owner;

@@ -125,8 +125,7 @@ static cr_status find_directory(const cr_source *source, directory *d)
     if (size < END_BYTES)
         return refuse_archive("not a ZIP archive");
     tail = cr_alloc(len);
-    if (!tail)
-        return CR_MEMORY;
+    CR_NEED(tail);
     CR_GO(cr_source_read(source, size - len, len, tail));
     int64_t i = zip_find_end(tail, len);
     CR_GO(i < 0 ? refuse_archive("failed finding central directory") : CR_OK);
@@ -231,8 +230,7 @@ static cr_status read_entry(cr_zip *z, const unsigned char *p, size_t left, uint
         !widen_all(p + ENTRY_BYTES + name_len, extra_len, &size, &packed, &local))
         return corrupted();
     char *name = cr_arena_text(&z->arena, (const char *)p + ENTRY_BYTES, name_len);
-    if (!name)
-        return CR_MEMORY;
+    CR_NEED(name);
     unsigned method = get16(p + 10);
     if ((method && method != DEFLATED) || get16(p + 8) & 1 || (!method && packed != size))
         return refuse_record("reading", name, "unsupported method");
@@ -259,8 +257,7 @@ static cr_status check_overlap(const cr_zip *z)
     const cr_zip_entry **sorted = cr_alloc(z->entries.len * sizeof *sorted + 1);
     cr_status st = CR_OK;
 
-    if (!sorted)
-        return CR_MEMORY;
+    CR_NEED(sorted);
     for (size_t i = 0; i < z->entries.len; i++)
         sorted[i] = &z->entries.at[i];
     if (z->entries.len)
@@ -290,8 +287,7 @@ static cr_status read_directory(cr_zip *z)
 
     CR_TRY(find_directory(z->source, &d));
     unsigned char *bytes = cr_alloc((size_t)d.size + 1);
-    if (!bytes)
-        return CR_MEMORY;
+    CR_NEED(bytes);
     CR_GO(cr_source_read(z->source, d.at, (size_t)d.size, bytes));
     CR_GO(read_entries(z, &d, bytes));
 done:
@@ -336,8 +332,7 @@ static cr_status zip_record_bytes(const cr_zip *z, const cr_zip_entry *e, char *
     if (!e->deflated)
         return cr_source_read(z->archive, e->from, (size_t)e->size, to);
     unsigned char *packed = cr_alloc((size_t)e->packed + 1);
-    if (!packed)
-        return CR_MEMORY;
+    CR_NEED(packed);
     cr_status st = cr_source_read(z->archive, e->from, (size_t)e->packed, packed);
     st = st ? st : zip_inflate(e, packed, to);
     cr_free(packed);
@@ -378,8 +373,7 @@ static cr_status zip_prepare(cr_zip *z)
     if (!zip_unpacked_size(z, &total))
         return corrupted();
     z->memory = cr_alloc((size_t)total + 1);
-    if (!z->memory)
-        return CR_MEMORY;
+    CR_NEED(z->memory);
     z->archive = z->source;
     z->source = NULL;
     cr_status st = cr_source_memory(&z->source, z->memory, (size_t)total, zip_free, z->memory);
@@ -400,8 +394,7 @@ cr_status cr_zip_open(cr_zip **out, cr_source *source)
 {
     cr_zip *z = cr_alloc_zero(sizeof *z);
 
-    if (!z)
-        return CR_MEMORY;
+    CR_NEED(z);
     z->source = cr_source_keep(source);
     cr_status st = read_directory(z);
     if (!st && z->deflated)
@@ -460,8 +453,7 @@ cr_status cr_zip_text(char **out, size_t *len, const cr_zip *zip, const char *na
 
     CR_TRY(cr_zip_need(&e, zip, name));
     char *bytes = cr_alloc((size_t)e->size + 1);
-    if (!bytes)
-        return CR_MEMORY;
+    CR_NEED(bytes);
     cr_status st = cr_zip_read(zip, e, bytes);
     if (st) {
         cr_free(bytes);

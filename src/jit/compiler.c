@@ -409,8 +409,7 @@ static cr_status command_run(command *c, const cr_cache_folder *folder, double s
     int guard, failed;
     bool ended = false;
 
-    if (!environment)
-        return CR_MEMORY;
+    CR_NEED(environment);
     guard = guard_new(folder->path.at, environment);
     failed = child_start(&child, c->word, 0, folder->dir, log_name,
                          guard < 0 ? 0 : guards[guard].pid, environment);

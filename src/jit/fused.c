@@ -78,8 +78,7 @@ static cr_status fused_new(cr_fused **out, cr_loop_maker make, void *context,
     cr_fused *f = cr_alloc_zero(sizeof *f);
     cr_status st;
 
-    if (!f)
-        return CR_MEMORY;
+    CR_NEED(f);
     f->make = make;
     f->context = context;
     f->dialect = dialect;

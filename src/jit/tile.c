@@ -589,8 +589,7 @@ cr_status cr_tile_run(const cr_tile *t, void *const *ptr, const int64_t *stride,
     parts = m.columns > CR_FOLD_ROW ? t->parts * m.part_bytes : 0;
     bytes = t->tiles * m.tile_bytes + t->rows * m.row_bytes + t->calls * SLOT + parts;
     memory = cr_alloc((size_t)bytes + 64);
-    if (!memory)
-        return CR_MEMORY;
+    CR_NEED(memory);
     m.tiles = memory + (64 - ((uintptr_t)memory & 63));
     m.row_values = m.tiles + t->tiles * m.tile_bytes;
     m.call_values = m.row_values + t->rows * m.row_bytes;

@@ -74,8 +74,7 @@ static cr_status attention_name_projection(cr_module *projection)
 {
     char *kind = cr_strdup("NonDynamicallyQuantizableLinear");
 
-    if (!kind)
-        return CR_MEMORY;
+    CR_NEED(kind);
     cr_free(projection->kind);
     projection->kind = kind;
     return CR_OK;

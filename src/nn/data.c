@@ -53,8 +53,7 @@ static cr_status loader_set_up(cr_loader *l, cr_tensor *const *tensors, size_t c
     l->at = l->size;
     l->tensor = cr_alloc_zero(count * sizeof *l->tensor);
     l->batch = cr_alloc_zero(count * sizeof *l->batch);
-    if (!l->tensor || !l->batch)
-        return CR_MEMORY;
+    CR_NEED(l->tensor && l->batch);
     for (; l->count < count; l->count++)
         l->tensor[l->count] = cr_keep(tensors[l->count]);
     return CR_OK;
@@ -66,8 +65,7 @@ cr_status cr_loader_new(cr_loader **out, cr_tensor *const *tensors, size_t count
     CR_TRY(nn_need(tensors, "DataLoader", "tensors", "tuple of Tensors"));
     cr_loader *l = cr_alloc_zero(sizeof *l);
 
-    if (!l)
-        return CR_MEMORY;
+    CR_NEED(l);
     cr_status st = loader_set_up(l, tensors, count, args);
     if (st) {
         cr_loader_drop(l);

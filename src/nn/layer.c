@@ -467,8 +467,7 @@ cr_status nn_copy_value(cr_value *v, cr_arena *arena)
     if (!item)
         return CR_OK;
     void *copy = cr_arena_get(arena, (v->len ? v->len : 1) * item);
-    if (!copy)
-        return CR_MEMORY;
+    CR_NEED(copy);
     memcpy(copy, v->ints, v->len * item);
     v->ints = copy;
     return CR_OK;
@@ -500,8 +499,7 @@ static cr_status bind_layer(cr_module *m, const cr_arg *args)
     char name[64];
 
     m->arg = cr_arena_get(&m->arena, CR_MAX_ARGS * sizeof *m->arg);
-    if (!m->arg)
-        return CR_MEMORY;
+    CR_NEED(m->arg);
     snprintf(name, sizeof name, "%s.__init__", m->kind);
     CR_TRY(nn_bind(&m->signature, m->arg, &m->arena, m->layer->schema, name, args));
     return m->layer->make ? m->layer->make(m) : CR_OK;

@@ -21,8 +21,7 @@ cr_status cr_module_define(cr_module **out, const char *kind, cr_forward forward
     CR_TRY(nn_need(kind, "Module", "kind", "str"));
     cr_module *m = cr_alloc_zero(sizeof *m);
 
-    if (!m)
-        return CR_MEMORY;
+    CR_NEED(m);
     m->count = 1;
     m->training = true;
     m->forward = forward;
@@ -136,8 +135,7 @@ static cr_status module_put_tensor(nn_tensor **at, size_t *len, size_t *cap, nn_
     }
     CR_TRY(cr_vec_reserve_bytes((void **)at, *len, cap, 1, sizeof **at));
     char *own = cr_strdup(name);
-    if (!own)
-        return CR_MEMORY;
+    CR_NEED(own);
     (*at)[(*len)++] = (nn_tensor){own, cr_keep(t), persistent};
     return CR_OK;
 }
@@ -199,8 +197,7 @@ cr_status cr_module_add(cr_module *m, const char *name, cr_module *child)
     }
     CR_TRY(cr_vec_reserve(&m->children, 1));
     char *own = cr_strdup(name);
-    if (!own)
-        return CR_MEMORY;
+    CR_NEED(own);
     cr_vec_put(&m->children, ((nn_child){own, cr_module_hold(child)}));
     return CR_OK;
 }

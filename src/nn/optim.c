@@ -323,8 +323,7 @@ static cr_status set_up(cr_optim *o, cr_tensor *const *params, size_t count, con
     CR_TRY(check_params(params, count));
     o->slots = cr_alloc_zero(count * sizeof *o->slots);
     o->list = cr_alloc((STATES + 2) * count * sizeof *o->list);
-    if (!o->slots || !o->list)
-        return CR_MEMORY;
+    CR_NEED(o->slots && o->list);
     for (; o->count < count; o->count++)
         o->slots[o->count].param = cr_keep(params[o->count]);
     return CR_OK;
@@ -342,8 +341,7 @@ cr_status cr_optim_new(cr_optim **out, const char *kind, cr_tensor *const *param
     if (k == CR_LEN(kinds))
         return cr_fail(CR_ATTRIBUTE, "module 'torch.optim' has no attribute '%s'", kind);
     cr_optim *o = cr_alloc_zero(sizeof *o);
-    if (!o)
-        return CR_MEMORY;
+    CR_NEED(o);
     o->kind = &kinds[k];
     cr_status st = set_up(o, params, count, args);
     if (st) {

@@ -49,8 +49,7 @@ static cr_status packed_numbers(int64_t **out, cr_steps *w, cr_tensor *t)
     char *from;
     CR_TRY(cr_reach(&from, host));
     *out = cr_alloc((n + 1) * sizeof **out);
-    if (!*out)
-        return CR_MEMORY;
+    CR_NEED(*out);
     if (n)
         memcpy(*out, from, n * sizeof **out);
     return CR_OK;

@@ -193,8 +193,7 @@ cr_status cr_schedule_new(cr_schedule **out, const char *kind, cr_optim *o, cons
         return cr_fail(CR_ATTRIBUTE, "module 'torch.optim.lr_scheduler' has no attribute '%s'",
                        kind);
     cr_schedule *s = cr_alloc_zero(sizeof *s);
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->kind = &kinds[k];
     s->optim = o;
     cr_status st = schedule_set_up(s, args);
@@ -316,8 +315,7 @@ cr_status cr_clip_grad_norm(double *norm, cr_tensor *const *params, size_t count
     for (size_t i = 0; i < count; i++)
         CR_TRY(nn_need(params[i], "clip_grad_norm_", "parameters", "Tensor"));
     cr_value *room = cr_alloc((count + 1) * sizeof *room);
-    if (!room)
-        return CR_MEMORY;
+    CR_NEED(room);
     cr_thread.no_grad = true;
     cr_status st = clip_all(&found, params, count, max_norm, room);
     cr_thread.no_grad = before;

@@ -63,8 +63,7 @@ static cr_status copy_tensors(cr_module *to, copy_memo *memo, const cr_module *m
 static cr_status copy_arguments(cr_module *to, const cr_module *m)
 {
     to->arg = cr_arena_get(&to->arena, CR_MAX_ARGS * sizeof *to->arg);
-    if (!to->arg)
-        return CR_MEMORY;
+    CR_NEED(to->arg);
     for (int i = 0; i < m->signature->param_count; i++) {
         to->arg[i] = m->arg[i];
         CR_TRY(nn_copy_value(&to->arg[i], &to->arena));

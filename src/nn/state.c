@@ -15,8 +15,7 @@ cr_status cr_state_new(cr_state **out)
 {
     cr_state *s = cr_alloc_zero(sizeof *s);
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     *out = s;
     return CR_OK;
 }
@@ -54,8 +53,7 @@ cr_status cr_state_set(cr_state *s, const char *name, cr_tensor *t)
     }
     CR_TRY(cr_vec_reserve(&s->entries, 1));
     char *own = cr_strdup(name);
-    if (!own)
-        return CR_MEMORY;
+    CR_NEED(own);
     cr_vec_put(&s->entries, ((nn_tensor){own, cr_keep(t), true}));
     return CR_OK;
 }

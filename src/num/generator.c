@@ -62,8 +62,7 @@ cr_status cr_generator_new(cr_generator **out, uint64_t seed)
 {
     cr_generator *g = cr_alloc_zero(sizeof *g);
 
-    if (!g)
-        return CR_MEMORY;
+    CR_NEED(g);
     atomic_init(&g->count, 1);
     pthread_mutex_init(&g->lock, NULL);
     restart(g, seed);

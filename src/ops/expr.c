@@ -19,8 +19,7 @@ static cr_status rule_new(lexer *x, cr_rule **out, cr_rule_kind kind, const char
 {
     cr_rule *r = cr_arena_get(x->arena, sizeof *r);
 
-    if (!r)
-        return CR_MEMORY;
+    CR_NEED(r);
     r->kind = kind;
     r->line = x->line;
     r->name = name;
@@ -40,8 +39,7 @@ static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **key
     r->count = n;
     r->args = cr_arena_get(x->arena, bytes);
     r->keyword = keyword ? cr_arena_get(x->arena, bytes) : rule_no_keywords;
-    if (!r->args || !r->keyword)
-        return CR_MEMORY;
+    CR_NEED(r->args && r->keyword);
     memcpy(r->args, args, bytes);
     if (keyword)
         memcpy(r->keyword, keyword, bytes);

@@ -57,8 +57,7 @@ static cr_status lex_string(lexer *x)
     if (x->at >= x->end)
         return lex_error(x, "a string has no end");
     char *copy = cr_arena_get(x->arena, (size_t)(x->at - from) + 1);
-    if (!copy)
-        return CR_MEMORY;
+    CR_NEED(copy);
     for (const char *p = from; p < x->at; p++) {
         if (*p == '\\' && p + 1 < x->at) {
             p++;
@@ -180,8 +179,7 @@ cr_status lex_keep(lexer *x, const char *text, size_t len, const char **out)
 
     if (!kept) {
         kept = cr_arena_text(x->arena, text, len);
-        if (!kept)
-            return CR_MEMORY;
+        CR_NEED(kept);
         if (x->names)
             CR_TRY(cr_map_set(x->names, text, len, kept));
     }

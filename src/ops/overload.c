@@ -21,8 +21,7 @@ static cr_status add_overload(cr_overload **list, int *count, cr_arena *arena, c
 {
     cr_overload *wide = cr_arena_get(arena, (size_t)(*count + 1) * sizeof *wide);
 
-    if (!wide)
-        return CR_MEMORY;
+    CR_NEED(wide);
     if (*count)
         memcpy(wide, *list, (size_t)*count * sizeof *wide);
     wide[(*count)++] = one;
@@ -137,8 +136,7 @@ static cr_status add_out(cr_op *op, cr_arena *arena, cr_out_overload one)
     cr_out_overload *wide =
         cr_arena_get(arena, (size_t)(op->aten.out_count + 1) * sizeof *wide);
 
-    if (!wide)
-        return CR_MEMORY;
+    CR_NEED(wide);
     if (op->aten.out_count)
         memcpy(wide, op->aten.out, (size_t)op->aten.out_count * sizeof *wide);
     wide[op->aten.out_count++] = one;
@@ -156,8 +154,7 @@ static cr_status read_given(lexer *x, const cr_op *op, cr_out_overload *one)
     if (!more)
         return CR_OK;
     names = cr_arena_get(x->arena, (size_t)op->result_count * sizeof *names);
-    if (!names)
-        return CR_MEMORY;
+    CR_NEED(names);
     for (int i = 0; i < op->result_count; i++)
         CR_TRY(lex_name(x, &names[i]));
     one->given = names;
@@ -205,8 +202,7 @@ static cr_status name_given(const cr_op *op, cr_out_overload *one, cr_arena *are
     bool copied = op->forms & CR_AS_COPIED;
     const char **names = cr_arena_get(arena, CR_MAX_RESULTS * sizeof *names);
 
-    if (!names)
-        return CR_MEMORY;
+    CR_NEED(names);
     for (int i = 0; i < op->result_count; i++)
         names[i] = copied || !*op->result[i].name ? number[i] : op->result[i].name;
     if (op->result_count == 1)
@@ -230,8 +226,7 @@ cr_status overload_imply_out(cr_op *op, cr_arena *arena)
     for (int i = 0; implied && i < op->aten.count; i++) {
         cr_out_overload one = {.name = out_name(op->aten.list[i].name, arena),
                                .from = op->aten.list[i].name};
-        if (!one.name)
-            return CR_MEMORY;
+        CR_NEED(one.name);
         CR_TRY(add_out(op, arena, one));
     }
     for (int i = 0; i < op->aten.out_count; i++) {

@@ -444,8 +444,7 @@ static cr_status read_onnx(lexer *x, cr_op *op)
 
     CR_TRY(read_list(x, rule, CR_MAX_RESULTS, &op->onnx_count));
     op->onnx = cr_arena_get(x->arena, (size_t)op->onnx_count * sizeof *rule);
-    if (!op->onnx)
-        return CR_MEMORY;
+    CR_NEED(op->onnx);
     memcpy(op->onnx, rule, (size_t)op->onnx_count * sizeof *rule);
     return CR_OK;
 }
@@ -480,8 +479,7 @@ static cr_status read_let(lexer *x, cr_op *op)
 {
     while (x->kind != TOKEN_END) {
         cr_let *wide = cr_arena_get(x->arena, (size_t)(op->let_count + 1) * sizeof *wide);
-        if (!wide)
-            return CR_MEMORY;
+        CR_NEED(wide);
         if (op->let_count)
             memcpy(wide, op->lets, (size_t)op->let_count * sizeof *wide);
         op->lets = wide;
@@ -525,8 +523,7 @@ static cr_status read_message(lexer *x, cr_check *c)
     if (more)
         CR_TRY(read_list(x, args, (int)CR_LEN(args), &c->count));
     c->args = cr_arena_get(x->arena, (size_t)c->count * sizeof *args);
-    if (!c->args)
-        return CR_MEMORY;
+    CR_NEED(c->args);
     memcpy(c->args, args, (size_t)c->count * sizeof *args);
     return CR_OK;
 }
@@ -548,8 +545,7 @@ static cr_status read_one_check(lexer *x, cr_op *op)
 {
     cr_check *wide = cr_arena_get(x->arena, (size_t)(op->check_count + 1) * sizeof *wide);
 
-    if (!wide)
-        return CR_MEMORY;
+    CR_NEED(wide);
     if (op->check_count)
         memcpy(wide, op->checks, (size_t)op->check_count * sizeof *wide);
     op->checks = wide;
@@ -719,8 +715,7 @@ static cr_status read_axes(lexer *x, cr_op *op)
         return set_rest(x, &op->text.axes);
     }
     op->loop.axis = cr_arena_get(x->arena, CR_LOOP_AXES * sizeof *op->loop.axis);
-    if (!op->loop.axis)
-        return CR_MEMORY;
+    CR_NEED(op->loop.axis);
     while (x->kind != TOKEN_END && !lex_is(x, "with"))
         CR_TRY(read_axis(x, op));
     CR_TRY(lex_take(x, "with", &with));
@@ -779,8 +774,7 @@ static cr_status read_window(lexer *x, cr_op *op, cr_rule *index)
     if (how == CR_WINDOW_COUNT || !op->loop.axis)
         return lex_error(x, "a fold over a window expected");
     op->loop.window = cr_arena_get(x->arena, sizeof *op->loop.window);
-    if (!op->loop.window)
-        return CR_MEMORY;
+    CR_NEED(op->loop.window);
     op->loop.window->how = (cr_window_how)how;
     op->loop.window->index = index;
     CR_TRY(lex_next(x));
@@ -851,8 +845,7 @@ static cr_status read_index(lexer *x, cr_op *op)
 
     if (!op->loop.index)
         op->loop.index = cr_arena_get(x->arena, CR_LOOP_INDICES * sizeof *op->loop.index);
-    if (!op->loop.index)
-        return CR_MEMORY;
+    CR_NEED(op->loop.index);
     if (op->loop.index_count == CR_LOOP_INDICES)
         return lex_error(x, "more than %d index tensors", CR_LOOP_INDICES);
     c = &op->loop.index[op->loop.index_count++];
@@ -871,8 +864,7 @@ static cr_status read_within(lexer *x, cr_op *op)
     bool in, over, spares;
     int param;
 
-    if (!w)
-        return CR_MEMORY;
+    CR_NEED(w);
     w->spared = w->each = -1;
     CR_TRY(take_param(x, op, &w->param));
     CR_TRY(lex_take(x, "over", &over));
@@ -980,8 +972,7 @@ static cr_status read_grad(lexer *x, cr_op *op)
     while (x->kind != TOKEN_END) {
         cr_derivative *wide =
             cr_arena_get(x->arena, (size_t)(op->grad_count + 1) * sizeof *wide);
-        if (!wide)
-            return CR_MEMORY;
+        CR_NEED(wide);
         if (op->grad_count)
             memcpy(wide, op->grads, (size_t)op->grad_count * sizeof *wide);
         op->grads = wide;
@@ -1298,8 +1289,7 @@ cr_status ops_add_inplace(cr_op *op)
     cr_param *params = cr_arena_get(&table.arena, op->param_count * sizeof *params);
     char *name = cr_arena_get(&table.arena, strlen(op->name) + 2);
 
-    if (!made || !params || !name)
-        return CR_MEMORY;
+    CR_NEED(made && params && name);
     *made = *op;
     memcpy(params, op->param, op->param_count * sizeof *params);
     params[0].name = "self"; /* torch's name of what an in-place form writes */
@@ -1371,8 +1361,7 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     cr_op *op = cr_arena_get(&table.arena, sizeof *op);
     lexer x;
 
-    if (!op)
-        return CR_MEMORY;
+    CR_NEED(op);
     op->does = 0xff;
     op->neutral.param = -1;
     op->text.file = file;
@@ -1403,8 +1392,7 @@ cr_status cr_ops_read(const char *file, const char *text, size_t len)
     int line = 1;
 
     file = cr_arena_text(&table.arena, file, strlen(file));
-    if (!file)
-        return CR_MEMORY;
+    CR_NEED(file);
     while (p < end) {
         int blanks = 0, lines = 0;
         while (p + blanks < end && p[blanks] == ' ')
@@ -1463,8 +1451,7 @@ cr_status ops_reserve(void) { return cr_vec_reserve(&table.ops, CR_MOST_OPS - ta
 static cr_status added_entry(cr_op *op, const char *name, cr_call_fn stage)
 {
     op->name = cr_arena_text(&table.arena, name, strlen(name));
-    if (!op->name)
-        return CR_MEMORY;
+    CR_NEED(op->name);
     op->does = CR_DOES_WHOLE;
     op->forms = CR_AS_C;
     op->custom = CR_CUSTOM_INLINE;
@@ -1479,8 +1466,7 @@ cr_status cr_ops_add(cr_op **out, const char *name, const char *schema, cr_call_
     const char *text = cr_arena_text(&table.arena, schema, strlen(schema));
     cr_op *op;
 
-    if (!text)
-        return CR_MEMORY;
+    CR_NEED(text);
     if (table.ops.len == CR_MOST_OPS)
         return cr_fail(CR_RUNTIME, "a program may add %d operators",
                        CR_MOST_OPS - table.entries);

@@ -81,8 +81,7 @@ static cr_status parse_int_list(lexer *x, cr_param *p)
     uint32_t n = 0;
     bool more;
 
-    if (!ints)
-        return CR_MEMORY;
+    CR_NEED(ints);
     CR_TRY(lex_next(x));
     for (more = !lex_is(x, "]"); more && n < 8;) {
         bool minus;
@@ -116,8 +115,7 @@ static cr_status spread_default(lexer *x, cr_param *p, int64_t i)
     int n = p->fixed ? p->fixed : 1;
     int64_t *ints = cr_arena_get(x->arena, (size_t)n * sizeof *ints);
 
-    if (!ints)
-        return CR_MEMORY;
+    CR_NEED(ints);
     for (int k = 0; k < n; k++)
         ints[k] = i;
     p->preset = (cr_value){
@@ -214,8 +212,7 @@ static cr_status parse_params(lexer *x, cr_op *op)
         CR_TRY(lex_take(x, ",", &more));
     }
     op->param = cr_arena_get(x->arena, op->param_count * sizeof *params);
-    if (!op->param)
-        return CR_MEMORY;
+    CR_NEED(op->param);
     memcpy(op->param, params, op->param_count * sizeof *params);
     return lex_expect(x, ")");
 }

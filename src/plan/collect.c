@@ -296,8 +296,7 @@ cr_status cr_collect_start(cr_plan *into, const cr_executor *by)
         return cr_fail(CR_RUNTIME, "this thread collects commands already");
     pthread_once(&once, offer);
     now = cr_alloc(sizeof *now);
-    if (!now)
-        return CR_MEMORY;
+    CR_NEED(now);
     *now = (collection){.plan = into, .run = cr_plan_start(into, by)};
     return CR_OK;
 }

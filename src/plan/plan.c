@@ -39,8 +39,7 @@ cr_status cr_plan_add(cr_plan *p, const cr_command *c)
 
     CR_TRY(cr_vec_reserve(&p->command, 1));
     cr_command *kept = cr_command_keep(c, &how);
-    if (!kept)
-        return CR_MEMORY;
+    CR_NEED(kept);
     cr_vec_put(&p->command, kept);
     return CR_OK;
 }
@@ -51,8 +50,7 @@ cr_status cr_plan_add_output(cr_plan *p, const cr_array *a)
 
     CR_TRY(cr_vec_reserve(&p->output, 1));
     cr_array *kept = cr_array_keep_by(a, &how);
-    if (!kept)
-        return CR_MEMORY;
+    CR_NEED(kept);
     cr_vec_put(&p->output, *kept);
     return CR_OK;
 }

@@ -527,8 +527,7 @@ static cr_status archive_run_steps(archive_loader *l)
 
     l->value = cr_alloc_zero(n * sizeof *l->value);
     l->storage = cr_alloc_zero(l->p->storages.len * sizeof *l->storage + 1);
-    if (!l->value || !l->storage)
-        return CR_MEMORY;
+    CR_NEED(l->value && l->storage);
     for (size_t i = 0; i < n; i++)
         CR_TRY(archive_run_step(l, &l->p->steps.at[i], &l->value[i]));
     for (size_t i = 0; i < n; i++)
@@ -606,8 +605,7 @@ static cr_status archive_set_constants(archive_reader *a, const cr_ivalue *tuple
         return archive_malformed("the constants are not a tuple");
     size_t n = tuple->list->len;
     cr_sconstant *made = cr_arena_get(&cr_sunit_session(a->unit)->keep, n * sizeof *made + 1);
-    if (!made)
-        return CR_MEMORY;
+    CR_NEED(made);
     for (size_t i = 0; i < n; i++)
         CR_TRY(archive_constant(a, &made[i], &tuple->list->at[i]));
     a->code.constant = made;

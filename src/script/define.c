@@ -314,8 +314,7 @@ cr_status cr_sunit_enter(cr_sunit *u, const char *name)
     cr_scaller *outer = s->place, *c = cr_arena_get(&s->keep, sizeof *c);
     char *kept = cr_arena_text(&s->keep, name, strlen(name));
 
-    if (!c || !kept)
-        return CR_MEMORY;
+    CR_NEED(c && kept);
     *c = (cr_scaller){.name = kept, .outer = outer};
     if (outer)
         c->at = outer->asked;

@@ -262,8 +262,7 @@ static cr_status exec_fill_step(exec_preparer *p, exec_step *s, const cr_snode *
     CR_TRY(exec_registers(p, n->output, n->output_count, &s->out));
     s->clear = cr_arena_get(p->arena, (size_t)exec_reads_below(n) * sizeof *s->clear + 1);
     s->block = cr_arena_get(p->arena, (size_t)n->block_count * sizeof *s->block + 1);
-    if (!s->clear || !s->block)
-        return CR_MEMORY;
+    CR_NEED(s->clear && s->block);
     return exec_prepare_step(p, s);
 }
 
@@ -297,8 +296,7 @@ static cr_status exec_prepare_block(exec_preparer *p, exec_block *out, const cr_
         .count = n, .input_count = b->input_count, .output_count = b->output_count};
     out->step = cr_arena_get(p->arena, (size_t)n * sizeof *out->step + 1);
     out->clear = cr_arena_get(p->arena, (size_t)exec_value_count(b) * sizeof *out->clear + 1);
-    if (!out->step || !out->clear)
-        return CR_MEMORY;
+    CR_NEED(out->step && out->clear);
     CR_TRY(exec_registers(p, b->input, b->input_count, &out->input));
     CR_TRY(exec_registers(p, b->output, b->output_count, &out->output));
     exec_step *s = out->step;
@@ -396,8 +394,7 @@ static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
     exec_code *c = cr_alloc_zero(sizeof *c);
     cr_status st = CR_OK;
 
-    if (!c)
-        return CR_MEMORY;
+    CR_NEED(c);
     st = exec_simplify(c, &g);
     st = st ? st : exec_prepare_graph(c, g);
     if (st)
@@ -557,8 +554,7 @@ static cr_status exec_room_make(exec_room *room, const exec_frame *f, const exec
 
     room->arg = NULL;
     room->out = n <= CR_LEN(room->outs) ? room->outs : cr_alloc(n * sizeof *room->out);
-    if (!room->out)
-        return CR_MEMORY;
+    CR_NEED(room->out);
     for (size_t i = 0; i < n; i++)
         room->out[i] = cr_iv_none();
     return exec_gather(f, s, from, room->args, &room->arg);
@@ -767,8 +763,7 @@ static cr_status exec_loop(exec_frame *f, const exec_step *s)
     cr_ivalue *carried =
         n <= EXEC_ARGUMENTS ? local : cr_alloc_zero((size_t)n * sizeof *carried);
 
-    if (!carried)
-        return CR_MEMORY;
+    CR_NEED(carried);
     cr_status st = exec_loop_run(f, s, carried, n);
     cr_ivalues_drop(carried, (size_t)n);
     if (carried != local)
@@ -1111,8 +1106,7 @@ static cr_status exec_call(exec_run *run, cr_sfunction *callee, const cr_ivalue 
     exec_frame f = {.run = run, .function = callee, .reg = local};
     if (code->registers > EXEC_REGISTERS)
         f.reg = cr_alloc(code->registers * sizeof *f.reg);
-    if (!f.reg)
-        return CR_MEMORY;
+    CR_NEED(f.reg);
     memcpy(f.reg, code->start, code->registers * sizeof *f.reg);
     run->depth++;
     cr_status st = exec_in_frame(&f, callee, code, args, count, out, outs);

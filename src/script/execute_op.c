@@ -25,8 +25,7 @@ cr_status cr_sop_prepare(cr_sop **out, cr_arena *arena, const cr_sschema *schema
 {
     cr_sop *p = cr_arena_get(arena, sizeof *p);
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->op = schema->op;
     p->schema = schema;
     p->count = schema->param_count;

@@ -479,8 +479,7 @@ static cr_status operators_start(void)
 {
     if (!operators.unit)
         operators.unit = cr_sunit_new();
-    if (!operators.unit)
-        return CR_MEMORY;
+    CR_NEED(operators.unit);
     return operators.read
                ? CR_OK
                : cr_session_run(cr_sunit_session(operators.unit), operators_read_names, NULL);

@@ -595,8 +595,7 @@ cr_status cr_sgraph_print_after(cr_text *out, const char *text, const char *pass
     print_job j = {.out = out, .passes = passes, .text = text, .unit = cr_sunit_new()};
     cr_status st;
 
-    if (!j.unit)
-        return CR_MEMORY;
+    CR_NEED(j.unit);
     st = cr_session_run(cr_sunit_session(j.unit), print_text_after, &j);
     cr_sunit_release(j.unit);
     return st ? st : cr_text_status(out);

@@ -135,8 +135,7 @@ static cr_ibox *value_box(size_t size, cr_iv_kind kind)
 
 static cr_status value_of_box(cr_ivalue *out, cr_ibox *b)
 {
-    if (!b)
-        return CR_MEMORY;
+    CR_NEED(b);
     *out = (cr_ivalue){.kind = b->kind, .box = b};
     return CR_OK;
 }
@@ -475,8 +474,7 @@ static cr_status dict_reserve(cr_idict *d)
         return CR_OK;
     size_t slots = d->slots ? d->slots * 2 : 4 * DICT_SHORT;
     uint32_t *slot = cr_alloc(slots * sizeof *slot);
-    if (!slot)
-        return CR_MEMORY;
+    CR_NEED(slot);
     cr_free(d->slot);
     d->slot = slot;
     d->slots = slots;

@@ -376,8 +376,7 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_ru
     if (v.tag == CR_TENSORS ||
         op->result[k].type == CR_T_TENSORS) { /* an empty list has the tag of ints */
         cr_value *list = cr_alloc(v.len * sizeof *list + 1);
-        if (!list)
-            return CR_MEMORY;
+        CR_NEED(list);
         for (uint32_t i = 0; i < v.len; i++) {
             list[i] = v.list[i];
             cr_keep(list[i].t);

@@ -27,8 +27,7 @@ static cr_status copy_apart(const cr_view *to, const cr_view *from)
     between.stride = stride;
     between.data = cr_cpu_get(
         (size_t)cr_numel(from->ndim, from->size) * cr_dtype_size(from->dtype), &class);
-    if (!between.data)
-        return CR_MEMORY;
+    CR_NEED(between.data);
     copy_host(&between, from);
     copy_host(to, &between);
     cr_cpu_release(between.data, class);

@@ -192,8 +192,7 @@ static cr_status table_grow(cr_trace *x)
     if (x->memories.len * 2 < x->table_size)
         return CR_OK;
     uint32_t *table = cr_alloc_zero(size * sizeof *table);
-    if (!table)
-        return CR_MEMORY;
+    CR_NEED(table);
     cr_free(x->table);
     x->table = table;
     x->table_size = size;
@@ -207,8 +206,7 @@ static cr_status memory_new(cr_memory **out, cr_trace *x, cr_storage *real)
 {
     cr_memory *m = cr_arena_get(&x->arena, sizeof *m);
 
-    if (!m)
-        return CR_MEMORY;
+    CR_NEED(m);
     CR_TRY(cr_vec_reserve(&x->memories, 1));
     CR_TRY(table_grow(x));
     m->real = cr_storage_keep(real);
@@ -313,16 +311,14 @@ static cr_status show_tensor(showing *s, cr_value *v)
 
     if (s->count == MOST_SHOWN && s->at == s->few) {
         s->at = cr_arena_get(&s->x->arena, MOST_IN_LISTS * sizeof *s->at);
-        if (!s->at)
-            return CR_MEMORY;
+        CR_NEED(s->at);
         memcpy(s->at, s->few, sizeof s->few);
     }
     if (s->count == MOST_IN_LISTS)
         return cr_fail(CR_RUNTIME, "too many tensors for a deferred call");
     CR_TRY(cr_memory_to_use(&m, s->x, t->storage));
     cr_tensor *h = cr_header_new(&s->x->arena, t, m);
-    if (!h)
-        return CR_MEMORY;
+    CR_NEED(h);
     m->shown.version = 0;
     s->at[s->count].real = t;
     s->at[s->count].shown = h;
@@ -370,8 +366,7 @@ static cr_status show_all(showing *s, const cr_op *op, const cr_value *arg)
     s->at = s->few;
     s->n->op = op;
     cr_value *to = s->n->arg = cr_arena_get(&s->x->arena, op->param_count * sizeof *arg + 1);
-    if (!to)
-        return CR_MEMORY;
+    CR_NEED(to);
     for (int i = 0; i < op->param_count; i++) {
         to[i] = arg[i];
         if (to[i].tag == CR_TENSOR || to[i].tag >= CR_STRING)
@@ -482,8 +477,7 @@ static cr_status take_results(showing *s, cr_value *result)
     s->n->out = cr_arena_get(&s->x->arena, most * sizeof *s->n->out);
     s->n->like = cr_arena_get(&s->x->arena, most * sizeof *s->n->like);
     s->n->result = cr_arena_get(&s->x->arena, most * sizeof *s->n->result);
-    if (!s->n->out || !s->n->like || !s->n->result)
-        return CR_MEMORY;
+    CR_NEED(s->n->out && s->n->like && s->n->result);
     for (int k = 0; k < s->n->op->result_count; k++)
         CR_TRY(take_each(s, &result[k]));
     return CR_OK;
@@ -781,8 +775,7 @@ cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result)
     handling how = defer_handling(op);
     bool yes = false;
 
-    if (CR_UNLIKELY(!me))
-        return CR_MEMORY;
+    CR_NEED(me);
     if (how == PASSES) {
         if (op->does == CR_DOES_WHOLE && !op->defer.by_calls)
             CR_TRY(settle_others(op, arg));

@@ -227,8 +227,7 @@ static cr_status known_table_grow(struct cr_known_calls *c)
     if (c->list.len * 2 < c->table_size)
         return CR_OK;
     uint32_t *table = cr_alloc_zero(size * sizeof *table);
-    if (!table)
-        return CR_MEMORY;
+    CR_NEED(table);
     cr_free(c->table);
     c->table = table;
     c->table_size = size;
@@ -303,8 +302,7 @@ cr_status cr_known_note(cr_trace *x, cr_known *k, const cr_call_key *key, cr_val
                     .inference = cr_thread.inference,
                     .writes = k->writes};
     n->use = cr_arena_get(&x->arena, (size_t)(k->uses + k->outs + 1) * sizeof *n->use);
-    if (!n->use)
-        return CR_MEMORY;
+    CR_NEED(n->use);
     n->out = n->use + k->uses;
     for (int i = 0; i < k->uses; i++)
         CR_TRY(cr_memory_to_use(&n->use[i], x, key->use[i]->storage));
@@ -395,8 +393,7 @@ static cr_status result_becomes_known(struct cr_known_result *r, cr_arena *a, co
     r->way = h ? KNOWN_MADE : KNOWN_EMPTY;
     r->bytes = result->t->storage->size;
     r->like = cr_header_new(a, result->t, NULL);
-    if (!r->like)
-        return CR_MEMORY;
+    CR_NEED(r->like);
     cr_tensor *made;
     CR_TRY(cr_tensor_without_bytes(&made, r->like, r->bytes));
     bool same = is_like(made, result->t);
@@ -410,8 +407,7 @@ static cr_status results_become_known(cr_known *k, cr_arena *a, const cr_noted *
     int made = 0;
 
     k->result = cr_arena_get(a, (size_t)n->results * sizeof *k->result + 1);
-    if (!k->result)
-        return CR_MEMORY;
+    CR_NEED(k->result);
     for (int i = 0; i < n->results; i++) {
         CR_TRY(result_becomes_known(&k->result[i], a, n, i, at, &result[i]));
         made += k->result[i].way == KNOWN_MADE;
@@ -521,8 +517,7 @@ static cr_status spell_value(spelling *s, cr_value *v)
     if (v->tag != CR_TENSORS)
         return CR_OK;
     cr_value *list = cr_arena_get(&s->x->arena, v->len * sizeof *list + 1);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     for (uint32_t i = 0; i < v->len; i++) {
         list[i] = v->list[i];
         CR_TRY(spell_value(s, &list[i]));
@@ -572,8 +567,7 @@ cr_status cr_noted_spell_out(cr_trace *x, cr_noted *n)
     cr_value *arg = cr_arena_get(&x->arena, params * sizeof *arg + 1);
 
     n->like = cr_arena_get(&x->arena, 2 * results * sizeof *n->like);
-    if (!arg || !n->like)
-        return CR_MEMORY;
+    CR_NEED(arg && n->like);
     n->result = n->like + results;
     for (size_t i = 0; i < params; i++) {
         arg[i] = n->known->arg[i];

@@ -213,8 +213,7 @@ cr_status cr_defer_begin(void)
 {
     cr_defer_thread *t = cr_defer_me();
 
-    if (!t)
-        return CR_MEMORY;
+    CR_NEED(t);
     if (!t->trace)
         CR_TRY(trace_new(t));
     if (!t->trace->regions++ && !t->trace->calls.len) {

@@ -106,8 +106,7 @@ static cr_status present_list(extern_call *c, int i, const cr_value *v, cr_dtype
     cr_view *view;
 
     c->list[i] = cr_alloc(v->len * (sizeof *c->list[i] + sizeof *view));
-    if (!c->list[i])
-        return CR_MEMORY;
+    CR_NEED(c->list[i]);
     view = (cr_view *)(c->list[i] + v->len);
     for (uint32_t k = 0; k < v->len; k++)
         CR_TRY(present(c, &v->list[k], compute, typed, NULL, &view[k], &c->list[i][k]));

@@ -291,8 +291,7 @@ static cr_status given_all(cr_given *given, cr_arena *room, const cr_op *op,
         if (arg[i].tag != CR_TENSORS)
             continue;
         cr_given *list = cr_arena_get(room, arg[i].len * sizeof *list + 1);
-        if (!list)
-            return CR_MEMORY;
+        CR_NEED(list);
         for (uint32_t k = 0; k < arg[i].len; k++)
             list[k] = given_of(&arg[i].list[k]);
         given[i] = (cr_given){.kind = CR_GIVEN_LIST, .count = arg[i].len, .list = list};

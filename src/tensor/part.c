@@ -95,8 +95,7 @@ static cr_status part_args(cr_part *p, const cr_value *arg)
     for (int i = 0; i < p->op->param_count; i++)
         count += part_numbers(&arg[i]);
     p->numbers = at = cr_alloc((size_t)(count + 1) * sizeof *at);
-    if (!at)
-        return CR_MEMORY;
+    CR_NEED(at);
     for (int i = 0; i < p->op->param_count; i++)
         CR_TRY(part_arg(p, &at, i, &arg[i]));
     return CR_OK;
@@ -240,8 +239,7 @@ cr_status cr_part_new(cr_part **out, const cr_op *op, const cr_value *arg,
     cr_part *p = cr_alloc_zero(sizeof *p);
     cr_status st;
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->op = op;
     p->index = -1;
     p->item = (int64_t)cr_dtype_size((cr_dtype)result->dtype);

@@ -29,8 +29,7 @@ cr_status cr_profile_start(bool with_inputs)
                                    "thread");
     CR_TRY(cr_defer_flush("a profile"));
     profile = cr_alloc_zero(sizeof *profile);
-    if (!profile)
-        return CR_MEMORY;
+    CR_NEED(profile);
     profile->open = -1;
     profile->with_inputs = with_inputs;
     cr_thread.include |= CR_STAGE_BIT(PROFILE);

@@ -291,8 +291,7 @@ static cr_status mirror_value(mirrors *all, cr_arena *room, const cr_value *v, c
     *out = *v;
     if (v->tag == CR_TENSORS) {
         cr_value *list = cr_arena_get(room, v->len * sizeof *list + 1);
-        if (!list)
-            return CR_MEMORY;
+        CR_NEED(list);
         for (uint32_t k = 0; k < v->len; k++)
             CR_TRY(mirror_value(all, room, &v->list[k], &list[k]));
         out->list = list;
@@ -300,8 +299,7 @@ static cr_status mirror_value(mirrors *all, cr_arena *room, const cr_value *v, c
     if (v->tag != CR_VIEW || cr_is_host(v->view->device) || !cr_has_bytes(v->view->device))
         return CR_OK;
     mirror *m = cr_arena_get(room, sizeof *m);
-    if (!m)
-        return CR_MEMORY;
+    CR_NEED(m);
     *m = (mirror){.bytes = 0};
     CR_TRY(cr_vec_reserve(all, 1));
     cr_vec_put(all, m);

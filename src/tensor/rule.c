@@ -369,8 +369,7 @@ static cr_status make_range(cr_frame *f, int64_t n, cr_value *out)
                        (long long)n);
     int64_t *ints = frame_get(f, (size_t)n * sizeof *ints);
 
-    if (!ints)
-        return CR_MEMORY;
+    CR_NEED(ints);
     for (int64_t i = 0; i < n; i++)
         ints[i] = i;
     *out = cr_of_ints(ints, (size_t)n);
@@ -407,8 +406,7 @@ static cr_status wrapped_dims(cr_frame *f, const cr_value *dim, int ndim, cr_val
     int64_t *ints = frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
     size_t n = 0;
 
-    if (!ints)
-        return CR_MEMORY;
+    CR_NEED(ints);
     CR_TRY(cr_dim_mask(&mask, dim, ndim));
     for (int d = 0; d < ndim; d++)
         if (mask >> d & 1)
@@ -436,8 +434,7 @@ static cr_status reduced_sizes(cr_frame *f, const cr_value *v, int count, cr_val
     int64_t *ints = frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
     uint64_t mask;
 
-    if (!ints)
-        return CR_MEMORY;
+    CR_NEED(ints);
     CR_TRY(cr_dim_mask(&mask, &v[1], ndim));
     *out = cr_of_ints(ints, (size_t)cr_reduced_sizes(ints, ndim, value_sizes(v), mask, keep));
     return CR_OK;
@@ -610,8 +607,7 @@ static cr_status joined_text(cr_frame *f, cr_value *out, const char *a, const ch
     size_t size = strlen(a) + strlen(b) + strlen(c) + strlen(d) + 1;
     char *text = frame_get(f, size);
 
-    if (!text)
-        return CR_MEMORY;
+    CR_NEED(text);
     snprintf(text, size, "%s%s%s%s", a, b, c, d);
     *out = text_value(text);
     return CR_OK;
@@ -662,8 +658,7 @@ static cr_status listed(cr_frame *f, const cr_value *v, int count, cr_value *out
     for (int k = 2; k < count; k++)
         item += v[k].len;
     text = frame_get(f, v->len * item + 1);
-    if (!text)
-        return CR_MEMORY;
+    CR_NEED(text);
     text[0] = 0;
     for (uint32_t i = 0; i < v->len; i++) {
         int name = count - (int)(v->len - i);
@@ -840,8 +835,7 @@ static cr_status pack_results(cr_frame *f, const cr_op *op, cr_value *results, c
         return CR_OK;
     }
     cr_value *list = frame_get(f, op->result_count * sizeof *list);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     memcpy(list, results, op->result_count * sizeof *list);
     *out = (cr_value){.tag = CR_TENSORS, .len = op->result_count, .list = list};
     return CR_OK;
@@ -973,8 +967,7 @@ static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *ou
     }
     CR_TRY(op->sizes.fn ? op->sizes.fn(arg, shape) : rule_result_size(f, op, arg, shape));
     ints = frame_get(f, (size_t)(shape->ndim ? shape->ndim : 1) * sizeof *ints);
-    if (!ints)
-        return CR_MEMORY;
+    CR_NEED(ints);
     memcpy(ints, shape->size, (size_t)shape->ndim * sizeof *ints);
     *out = cr_of_ints(ints, (size_t)shape->ndim);
     return CR_OK;
@@ -1146,8 +1139,7 @@ static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *
     }
     size_t item = whole ? sizeof(int64_t) : numbers ? sizeof(double) : sizeof(cr_value);
     void *at = frame_get(f, (size_t)(n ? n : 1) * item);
-    if (!at)
-        return CR_MEMORY;
+    CR_NEED(at);
     for (int i = 0; i < n; i++) {
         if (whole)
             ((int64_t *)at)[i] = items[i].i;
@@ -1192,8 +1184,7 @@ static CR_NOINLINE cr_status eval_each(cr_frame *f, const cr_rule *r, cr_value *
 
     CR_TRY(cr_frame_eval(f, r->args[0], &over));
     items = frame_get(f, (over.len ? over.len : 1) * sizeof *items);
-    if (!items)
-        return CR_MEMORY;
+    CR_NEED(items);
     for (uint32_t i = 0; i < over.len; i++) {
         cr_frame_set(f, r->slot, item_of(&over, i));
         CR_TRY(cr_frame_eval(f, r->args[1], &items[i]));

@@ -225,8 +225,7 @@ static cr_status plan_new(cr_stated_plan **out, const cr_stated_plan *like, cons
     cr_stated_plan *p = cr_alloc_zero(sizeof *p);
     cr_status st;
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     memcpy(p->key, like->key, (size_t)like->words * sizeof *p->key);
     p->words = like->words;
     p->hash = like->hash;

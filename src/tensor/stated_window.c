@@ -197,8 +197,7 @@ static cr_status window_runs(const window_plan *p, cr_window_dim *d, int item)
 static cr_status window_places(cr_window_dim *d)
 {
     d->run_of = cr_alloc((size_t)(d->size + 1) * sizeof *d->run_of);
-    if (!d->run_of)
-        return CR_MEMORY;
+    CR_NEED(d->run_of);
     for (size_t i = 0; i < d->run.len; i++)
         for (int64_t k = 0; k < d->run.at[i].n; k++)
             d->run_of[d->run.at[i].at + k * d->run.at[i].step] = (int64_t)i;
@@ -351,8 +350,7 @@ static cr_status window_factors(const window_plan *p, const cr_rule *r, int item
     piece v;
 
     *out = cr_alloc((size_t)(size + 1) * sizeof **out);
-    if (!*out)
-        return CR_MEMORY;
+    CR_NEED(*out);
     for (int64_t end; at.t < size; at.t = end) {
         CR_TRY(cr_stated_piece(&at, r, &v));
         end = cr_least(v.end, size);
@@ -501,8 +499,7 @@ cr_status cr_stated_window(stated *s, const cr_value *arg, const cr_view *out)
     CR_TRY(window_names(&p));
     CR_TRY(window_moves(&p));
     p.w = s->plan->window = cr_alloc_zero(sizeof *p.w);
-    if (!p.w)
-        return CR_MEMORY;
+    CR_NEED(p.w);
     dims = s->count[p.positions];
     p.w->extreme = p.window->how == CR_WINDOW_ABOVE_LAST_NAN;
     window_planes(&p, out, dims);

@@ -59,8 +59,7 @@ cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size)
     bool together = cr_is_host_memory(device) && size - 1 < INLINE_BYTES;
     cr_storage *s = storage_header_new(together ? size : 0, device, size);
 
-    if (CR_UNLIKELY(!s))
-        return CR_MEMORY;
+    CR_NEED(s);
     if (together) {
         s->chunk = (char *)s + HEADER;
     } else if (size) {
@@ -79,8 +78,7 @@ cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
 {
     cr_storage *s = storage_header_new(0, CR_HOST, size);
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->chunk = bytes;
     s->release = release;
     s->owner = owner;
@@ -238,8 +236,7 @@ static cr_status copy_through_host(cr_storage *to, size_t at, const cr_storage *
 {
     char *host = cr_alloc(n);
 
-    if (!host)
-        return CR_MEMORY;
+    CR_NEED(host);
     cr_status st = cr_device_copy_out(host, from->device, from->chunk + from_at, n);
     if (!st)
         st = cr_device_copy_in(to->device, to->chunk + at, host, n);
@@ -306,8 +303,7 @@ static cr_status keep_block(cr_storage *s)
     if (!s->size_class)
         return CR_OK;
     k = cr_alloc(sizeof *k);
-    if (!k)
-        return CR_MEMORY;
+    CR_NEED(k);
     *k = (kept_block){s->chunk, s->size_class, s->device, s->release, s->owner};
     s->release = release_kept_block;
     s->owner = k;

@@ -23,8 +23,7 @@ static cr_status get_dims(cr_tensor *t, int ndim)
         return CR_OK;
     }
     int64_t *dims = cr_alloc(2 * (size_t)ndim * sizeof *dims);
-    if (!dims)
-        return CR_MEMORY;
+    CR_NEED(dims);
     t->size = dims;
     t->stride = dims + ndim;
     return CR_OK;
@@ -200,8 +199,7 @@ cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device device, int n
             !count_row_major(ndim, size, (int64_t)cr_dtype_size(dtype), &numel, &bytes)))
         return refuse_sizes(ndim, size, NULL);
     cr_tensor *t = tensor_header_new(dtype, device, ndim);
-    if (CR_UNLIKELY(!t))
-        return CR_MEMORY;
+    CR_NEED(t);
     cr_status st = cr_storage_new(&s, device, (size_t)bytes);
     if (CR_UNLIKELY(st)) {
         header_free(t);
@@ -251,8 +249,7 @@ cr_status cr_tensor_without_bytes(cr_tensor **out, const cr_tensor *like, size_t
 {
     cr_tensor *t = tensor_header_new((cr_dtype)like->dtype, like->device, like->ndim);
 
-    if (CR_UNLIKELY(!t))
-        return CR_MEMORY;
+    CR_NEED(t);
     cr_status st = cr_storage_new(&t->storage, cr_as_fake(like->device), bytes);
     if (CR_UNLIKELY(st)) {
         header_free(t);
@@ -320,8 +317,7 @@ cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, i
         return refuse_rank(ndim);
     CR_TRY(count_elements(ndim, size, &numel));
     cr_tensor *t = tensor_header_new(dtype, storage->device, ndim);
-    if (CR_UNLIKELY(!t))
-        return CR_MEMORY;
+    CR_NEED(t);
     set_dims(t, ndim, size, stride, numel);
     set_storage(t, storage, offset);
     *out = t;

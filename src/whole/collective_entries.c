@@ -8,8 +8,7 @@
 static cr_status text_of(char **out, const cr_value *v)
 {
     *out = cr_alloc(v->len + 1);
-    if (!*out)
-        return CR_MEMORY;
+    CR_NEED(*out);
     memcpy(*out, v->s, v->len);
     (*out)[v->len] = 0;
     return CR_OK;

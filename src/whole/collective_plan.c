@@ -27,8 +27,7 @@ cr_status cr_collective_collect(const char *group, const cr_collective *c, int n
                                .in_rows = c->in_rows,
                                .out_rows = c->out_rows};
 
-    if (!array)
-        return CR_MEMORY;
+    CR_NEED(array);
     for (int i = 0; i < n; i++) {
         if (c[i].in)
             array[i] = array_of(c[i].in);

@@ -479,8 +479,7 @@ cr_status cr_do_einsum(const cr_value *arg, cr_value *result)
     if (arg[1].len > MOST_OPERANDS)
         return cr_fail(CR_RUNTIME, "einsum(): more than %d operands", MOST_OPERANDS);
     e = cr_alloc_zero(sizeof *e);
-    if (!e)
-        return CR_MEMORY;
+    CR_NEED(e);
     e->text = arg[0].s;
     e->len = arg[0].len;
     for (; e->count < (int)arg[1].len; e->count++)
@@ -714,8 +713,7 @@ cr_status cr_do_multi_dot(const cr_value *arg, cr_value *result)
 
     CR_TRY(check_chain(&arg[0]));
     c = cr_alloc_zero(sizeof *c);
-    if (!c)
-        return CR_MEMORY;
+    CR_NEED(c);
     for (; c->n < (int)arg[0].len; c->n++)
         c->matrix[c->n].t = cr_keep(arg[0].list[c->n].t);
     st = run_chain(c, &arg[0], result);

@@ -160,8 +160,7 @@ static cr_status split_evenly(cr_value *result, const cr_value *self, int64_t di
     if (n > INT32_MAX)
         return cr_fail(CR_MEMORY, "not enough memory for %lld tensors", (long long)n);
     length = cr_alloc((size_t)n * sizeof *length);
-    if (!length)
-        return CR_MEMORY;
+    CR_NEED(length);
     for (int64_t i = 0; i < n; i++)
         length[i] = size / n + (i < size % n);
     cr_value arg[3] = {*self, cr_of_ints(length, (size_t)n), cr_of_int(dim)};
@@ -304,8 +303,7 @@ cr_status cr_do_tensor_split_tensor(const cr_value *arg, cr_value *result)
     CR_TRY(check_split(arg[0].t, arg[2].i, &dim));
     CR_TRY(check_split_tensor(by));
     at = cr_alloc((size_t)by->numel * sizeof *at + 1);
-    if (!at)
-        return CR_MEMORY;
+    CR_NEED(at);
     CR_GO(read_places(at, by));
     cr_value given[3] = {arg[0], cr_of_int(by->ndim ? 0 : *at), arg[2]};
     if (by->ndim)

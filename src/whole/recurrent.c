@@ -357,8 +357,7 @@ static cr_status rnn_read_sizes(const cr_tensor *t, int64_t rows, int64_t **out)
         return cr_fail(CR_RUNTIME, "batch_sizes must be a 1-D tensor of int64 on the CPU");
     CR_TRY(cr_reach(&sizes, t));
     *out = cr_alloc((size_t)t->numel * sizeof **out);
-    if (!*out)
-        return CR_MEMORY;
+    CR_NEED(*out);
     for (int64_t i = 0; i < t->numel; i++) {
         one.i = ((const int64_t *)(void *)sizes)[i * t->stride[0]];
         if (one.i < 1 || one.i > before || one.i > rows - sum)

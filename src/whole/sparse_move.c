@@ -259,8 +259,7 @@ cr_status cr_do_sparse_unbind(const cr_value *arg, cr_value *result)
                        (long long)arg[1].i);
     n = arg[0].t->size[dim];
     cr_value *list = cr_list_new(n);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     for (int64_t i = 0; i < n && !st; i++)
         st =
             cr_call_given(&list[i], cr_entry.select_int, (cr_value[]){arg[0], I(dim), I(i)}, 3);
@@ -499,8 +498,7 @@ cr_status cr_do_sparse_cat(const cr_value *arg, cr_value *result)
     for (uint32_t i = 1; i < n; i++)
         size[dim] += list[i].t->size[dim];
     cr_value *part = cr_alloc(2 * n * sizeof *part);
-    if (!part)
-        return CR_MEMORY;
+    CR_NEED(part);
     int sparse = cr_is_sparse(first) ? cr_sparse_dims(first) : 0;
     for (uint32_t i = 0; i < n; i++) {
         cr_tensor *t = list[i].t;

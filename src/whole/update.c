@@ -123,8 +123,7 @@ static cr_status find_repeats(bool *out, const cr_update *u)
     uint32_t n = u->list[0]->len;
     char **at = cr_alloc(n * sizeof *at);
 
-    if (!at)
-        return CR_MEMORY;
+    CR_NEED(at);
     for (uint32_t i = 0; i < n; i++)
         at[i] = list_tensor(u, 0, i)->address;
     qsort(at, n, sizeof *at, by_address);

@@ -270,8 +270,7 @@ static cr_status join_cotangents(const cr_op *how, const cr_value *grads, const 
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
     CR_TRY(cr_wrap_dim(&dim, dim, sizes->len));
     list = cr_list_new(grads->len);
-    if (!list)
-        return CR_MEMORY;
+    CR_NEED(list);
     CR_GO(fill_missing(list, grads, sizes, dim, length));
     cr_value arg[2] = {cr_of_list(list, grads->len), cr_of_int(dim)};
     CR_GO(cr_call_given(result, how, arg, 2));
@@ -304,8 +303,7 @@ cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
         return cr_fail(CR_RUNTIME, "split_backward: a size may not be negative, but got %lld",
                        (long long)arg[1].ints[dim]);
     length = cr_alloc(n * sizeof *length);
-    if (!length)
-        return CR_MEMORY;
+    CR_NEED(length);
     left = arg[1].ints[dim];
     for (uint32_t i = 0; i < n; i++, left -= length[i - 1])
         length[i] = left < arg[2].i ? left : arg[2].i;

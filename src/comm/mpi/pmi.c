@@ -214,8 +214,7 @@ cr_status cr_pmi_serve(int size, bool everywhere, int *port)
     pmi_server *s = cr_alloc_zero(sizeof *s);
     cr_status st = CR_MEMORY;
 
-    if (!s)
-        return CR_MEMORY;
+    CR_NEED(s);
     s->listen = -1;
     s->size = size;
     s->ranks = cr_alloc_zero((size_t)size * sizeof *s->ranks);

@@ -119,8 +119,7 @@ static cr_status worker_start(worker *w, const attention *a, int64_t block, bool
         (size_t)((scores + turned) * (slope ? 2 : 1) + plain + sums + 3 * each) * sizeof *at);
 
     *w = (worker){.a = a, .block = block, .row = row, .owned = at};
-    if (!at)
-        return CR_MEMORY;
+    CR_NEED(at);
     w->most = at, at += each;
     w->total = at, at += each;
     w->log = at, at += each;

@@ -77,8 +77,7 @@ static cr_status make_twiddles(cr_fft_plan *p)
         rest /= r;
         p->twiddle[i] = complex_array(p, rest * (r - 1));
         p->roots[i] = complex_array(p, r);
-        if (!p->twiddle[i] || !p->roots[i])
-            return CR_MEMORY;
+        CR_NEED(p->twiddle[i] && p->roots[i]);
         for (int64_t j = 0; j < rest; j++)
             for (int64_t q = 1; q < r; q++)
                 put_root(p, p->twiddle[i], j * (r - 1) + q - 1, j * q, whole);
@@ -132,8 +131,7 @@ cr_status cr_fft_plan_new(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward
     cr_fft_plan *p = cr_alloc_zero(sizeof *p);
     cr_status st;
 
-    if (!p)
-        return CR_MEMORY;
+    CR_NEED(p);
     p->t = t;
     p->n = n;
     p->forward = forward;

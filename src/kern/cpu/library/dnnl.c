@@ -326,8 +326,7 @@ static cr_status execute(const runner *r, int n, dnnl_exec_arg_t *args)
 
     if (r->scratch_bytes) {
         bytes = cr_aligned_alloc(r->scratch_bytes);
-        if (!bytes)
-            return CR_MEMORY;
+        CR_NEED(bytes);
         if (table.dnnl_memory_create(&scratch, &r->scratch, table.engine, bytes))
             st = failed();
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, scratch};
@@ -357,8 +356,7 @@ static cr_status operand_bind(const operand *o, binding *b, void *data, bool own
         return CR_OK;
     }
     b->scratch = cr_aligned_alloc(table.dnnl_memory_desc_get_size(&o->own));
-    if (!b->scratch)
-        return CR_MEMORY;
+    CR_NEED(b->scratch);
     if (table.dnnl_memory_create(&b->own, &o->own, table.engine, b->scratch))
         return failed();
     return o->output ? CR_OK : reorder(o, b, true);

@@ -36,8 +36,7 @@ static cr_status divide_by_frequency(const cr_view *out, const int64_t *row, int
     int64_t rows = out->size[0], columns = out->size[1];
     int64_t *count = cr_alloc_zero((size_t)rows * sizeof *count);
 
-    if (!count)
-        return CR_MEMORY;
+    CR_NEED(count);
     for (int64_t i = 0; i < n; i++)
         count[row[i]]++;
     for (int64_t r = 0; r < rows; r++)
@@ -360,8 +359,7 @@ cr_status cr_kern_embedding_bag_backward(const cr_value *arg, cr_view *out)
         CR_TRY(check_largest(arg[4].view, out->size[0]));
     cr_zero_view(out);
     row = cr_indices_to_plain(arg[1].view);
-    if (!row)
-        return CR_MEMORY;
+    CR_NEED(row);
     if (arg[7].i == BAG_MAX)
         add_to_largest(out, arg);
     else
@@ -399,8 +397,7 @@ cr_status cr_kern_embedding_bag_samples_backward(const cr_value *arg, cr_view *o
     CR_TRY(check_bags(arg[3].view, grad->size[0]));
     cr_zero_view(out);
     row = cr_indices_to_plain(arg[2].view);
-    if (!row)
-        return CR_MEMORY;
+    CR_NEED(row);
     for (int64_t i = 0; i < out->size[0]; i++)
         if (row[i] != arg[4].i)
             dots[out->dtype](out->data + i * cr_view_step(out, 0),

@@ -335,8 +335,7 @@ cr_status cr_fold_slots_new(cr_fold_slots *s, const cr_fold_fns *fns, int64_t ra
     size_t acc = (size_t)slots * ACCS * fns->cell;
     char *room = cr_aligned_alloc(acc + (size_t)towers * fns->tower + (size_t)slots * 5);
 
-    if (!room)
-        return CR_MEMORY;
+    CR_NEED(room);
     s->range = range;
     s->lines = lines;
     s->acc = room;

@@ -96,8 +96,7 @@ static cr_status grouping_new(grouping *g, int64_t count, int64_t range)
     g->mask = dense ? 0 : g->slots - 1;
     g->slots = dense ? range : g->slots;
     g->of = cr_aligned_alloc((size_t)(4 * count + 1 + g->slots) * sizeof *g->of);
-    if (!g->of)
-        return CR_MEMORY;
+    CR_NEED(g->of);
     g->dest = g->of + count;
     g->source = g->dest + count;
     g->start = g->source + count;
@@ -316,8 +315,7 @@ static cr_status dealing_new(dealing *l, ordered *o)
     l->step = VALUE_AT(o->p->item) + (int64_t)o->p->item;
     l->end = cr_aligned_alloc((size_t)(l->tiles + 1) * sizeof *l->end +
                               (size_t)(o->picked.size * l->step));
-    if (!l->end)
-        return CR_MEMORY;
+    CR_NEED(l->end);
     l->entry = (char *)(l->end + l->tiles + 1);
     return CR_OK;
 }

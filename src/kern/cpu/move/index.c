@@ -133,8 +133,7 @@ static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const 
     add_context add = {0, 1, false, k == 0};
     cr_walk w;
 
-    if (!found)
-        return CR_MEMORY;
+    CR_NEED(found);
     cr_walk_start(&w, mask->ndim, mask->size, -1);
     cr_walk_add(&w, mask);
     cr_walk_add_strides(&w, table->data, table->stride + p->index[k].dim, cr_view_item(table));
@@ -170,8 +169,7 @@ static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_vi
     cr_status st = CR_OK;
 
     *out = cr_alloc_zero((size_t)n * sizeof **out); /* zero when there is no index */
-    if (!*out)
-        return CR_MEMORY;
+    CR_NEED(*out);
     for (int k = 0; k < p->count && !st && n; k++) {
         int dim = p->index[k].dim;
         add_context c = {table->size[dim], table->stride[dim] / unit, false, k == 0};
@@ -445,8 +443,7 @@ cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
         return cr_fail(CR_RUNTIME, "Number of elements of source < number of ones in mask");
     if (!cr_view_is_contiguous(source) || !select_is_apart(source, out)) {
         copy = cr_dense_copy(source);
-        if (!copy)
-            return CR_MEMORY;
+        CR_NEED(copy);
     }
     scatter_masked(out, arg[0].view, mask, copy ? copy : source->data);
     cr_free(copy);

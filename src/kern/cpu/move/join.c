@@ -92,8 +92,7 @@ cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
         return CR_OK;
     }
     index.data = cr_alloc((size_t)n * sizeof(int64_t));
-    if (!index.data)
-        return CR_MEMORY;
+    CR_NEED(index.data);
     fill_indices((int64_t *)index.data, repeats);
     cr_read_positions(out, self, dim, &index);
     cr_free(index.data);

@@ -110,8 +110,7 @@ cr_status cr_kern_histogram_edges(const cr_value *arg, cr_view *out)
     char *data = cr_dense_copy(self);
     double low = 0, high = 0;
 
-    if (!data)
-        return CR_MEMORY;
+    CR_NEED(data);
     if (arg[2].tag != CR_NONE && arg[2].len >= 2 * (uint32_t)axis + 2) {
         low = arg[2].floats[2 * axis];
         high = arg[2].floats[2 * axis + 1];

@@ -98,8 +98,7 @@ static cr_status check_sorter_range(const cr_view *sorter)
     int64_t *at = (int64_t *)(void *)cr_dense_copy(sorter);
     bool good = true;
 
-    if (!at)
-        return CR_MEMORY;
+    CR_NEED(at);
     for (int64_t i = 0; i < n; i++)
         good &= at[i] >= 0 && at[i] < limit;
     cr_free(at);

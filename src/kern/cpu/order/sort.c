@@ -278,8 +278,7 @@ static cr_status median_of_all(const cr_value *arg, cr_view *out, bool skip_nan)
     line_job job = {.fn = median_line, .skip_nan = skip_nan};
     cr_status st;
 
-    if (!flat.data)
-        return CR_MEMORY;
+    CR_NEED(flat.data);
     if (n) {
         st = run_lines(&job, &flat, 0, both);
     } else {

@@ -242,8 +242,7 @@ cr_status cr_kern_isin(const cr_value *arg, cr_view *out)
     isin_context c = {key, cr_view_numel(test), (cr_dtype)test->dtype, arg[3].i};
     cr_walk w;
 
-    if (!key)
-        return CR_MEMORY;
+    CR_NEED(key);
     cr_walk_start(&w, out->ndim, out->size, -1);
     cr_walk_add(&w, out);
     cr_walk_add(&w, elements);

@@ -81,8 +81,7 @@ static cr_status roi_make_taps(roi_job *w, int64_t **first, cr_dtype t)
     int64_t lists = w->r.regions * (w->r.height + w->r.width);
 
     w->first = *first = cr_alloc((size_t)(lists + 1) * sizeof **first);
-    if (!*first)
-        return CR_MEMORY;
+    CR_NEED(*first);
     return t == CR_F32 ? f32_make_taps(w, *first) : f64_make_taps(w, *first);
 }
 

@@ -21,8 +21,7 @@ static cr_status roi_pool_windows(roi_job *w, cr_dtype t)
     int64_t n = w->r.regions * (w->r.height + w->r.width);
     roi_window *made = cr_alloc((size_t)n * sizeof *made + 1);
 
-    if (!made)
-        return CR_MEMORY;
+    CR_NEED(made);
     for (int64_t i = 0; i < n; i++)
         made[i] = t == CR_F32 ? f32_window_at(w, i) : f64_window_at(w, i);
     w->window = made;

@@ -201,8 +201,7 @@ cr_status cr_upsample_axis_make(cr_upsample_axis *a, const cr_upsample *u, int d
     a->taps = plain ? 1 : tap_count(u, d);
     a->index = cr_alloc((size_t)(a->out * a->taps) * sizeof *a->index);
     a->weight = cr_alloc((size_t)(a->out * a->taps) * sizeof(double));
-    if (!a->index || !a->weight)
-        return CR_MEMORY;
+    CR_NEED(a->index && a->weight);
     if (t == CR_F32)
         f32_taps(a, mode, u->align_corners);
     else

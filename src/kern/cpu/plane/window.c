@@ -225,8 +225,7 @@ static cr_status window_axis(cr_window_dim *d, const cr_window_axis *a)
     d->count = (double *)(uintptr_t)a->count;
     d->share = (double *)(uintptr_t)a->share;
     d->run_of = cr_alloc((size_t)(a->size + 1) * sizeof *d->run_of);
-    if (!d->run_of)
-        return CR_MEMORY;
+    CR_NEED(d->run_of);
     CR_TRY(cr_vec_reserve(&d->run, (size_t)a->size));
     CR_TRY(cr_vec_reserve(&d->range, (size_t)a->start[a->size]));
     for (int64_t p = 0; p < a->size; p++) {

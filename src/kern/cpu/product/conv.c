@@ -345,8 +345,7 @@ static cr_status widen(wide_array *a, cr_dtype t)
     if (!a->half)
         return CR_OK;
     a->wide = cr_aligned_alloc((size_t)a->count * sizeof(float));
-    if (!a->wide)
-        return CR_MEMORY;
+    CR_NEED(a->wide);
     if (!a->output)
         cr_pack(a->wide, CR_F32, &v);
     return CR_OK;

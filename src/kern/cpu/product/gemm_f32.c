@@ -221,8 +221,7 @@ static cr_status block_memory(block *t)
     if (!(sums + total + a))
         return CR_OK;
     bytes = cr_aligned_alloc(total + sums + a);
-    if (!bytes)
-        return CR_MEMORY;
+    CR_NEED(bytes);
     memset(bytes, 0, total ? total + sums : 0); /* totals include columns beyond the last */
     t->total = total ? (double *)(void *)bytes : NULL;
     t->sums = (float *)(void *)(bytes + total);

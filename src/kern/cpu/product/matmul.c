@@ -152,8 +152,7 @@ static cr_status copy_lib_operand(lib_operand *o, const cr_matrix *x, int64_t ro
     cr_view dst = {.size = size, .stride = to, .ndim = 2, .dtype = (uint8_t)t};
 
     o->owned = dst.data = cr_aligned_alloc((size_t)(rows * step) * cr_dtype_size(t));
-    if (!o->owned)
-        return CR_MEMORY;
+    CR_NEED(o->owned);
     cr_copy_view(&dst, &src);
     o->data = o->owned;
     o->step = step;

@@ -150,8 +150,7 @@ cr_status cr_kern_sparse_product(const cr_value *arg, cr_view *out)
     int64_t *start = rows < INT64_MAX / 32 && n < INT64_MAX / 32
                          ? cr_alloc_zero((size_t)(rows + 2 + n) * sizeof *start)
                          : NULL;
-    if (!start)
-        return CR_MEMORY;
+    CR_NEED(start);
     if (arg[5].i)
         sparse_take_starts(start, start + rows + 2, row, n, rows);
     else

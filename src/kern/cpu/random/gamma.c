@@ -134,8 +134,7 @@ cr_status cr_kern_sample_dirichlet(const cr_value *arg, cr_view *out)
     dirichlet_context c = {x, cr_generator_of(&arg[1]), (cr_dtype)out->dtype};
     cr_walk w;
 
-    if (!x)
-        return CR_MEMORY;
+    CR_NEED(x);
     cr_walk_start(&w, out->ndim, out->size, -1);
     cr_walk_add(&w, arg[0].view);
     cr_walk_merge(&w);

@@ -66,8 +66,7 @@ static cr_status draw_apart(const drawing *d)
     int64_t item = (int64_t)cr_dtype_size(d->dtype);
     void *room = cr_alloc(cr_line_room(d->dtype, d->n));
 
-    if (!room)
-        return CR_MEMORY;
+    CR_NEED(room);
     divide_by_exponentials(d);
     for (int64_t r = 0; r < d->rows; r++) {
         cr_line line = {d->data + r * d->n * item, item, d->n, d->dtype, true};
@@ -110,8 +109,7 @@ static cr_status draw_again(const drawing *d)
 {
     double *sum = cr_alloc((size_t)d->n * sizeof *sum);
 
-    if (!sum)
-        return CR_MEMORY;
+    CR_NEED(sum);
     for (int64_t r = 0; r < d->rows; r++) {
         running_sums(d, r, sum);
         for (int64_t k = 0; k < d->draws; k++)
