@@ -550,41 +550,29 @@ const char *cr_cuda_convolution(int index, const cr_given *arg, const cr_array *
     return conv_run(index, &c);
 }
 
+/* The last arguments are those of `way`, after its operands and the sizes of its result. */
+static const char *conv_part(int index, const cr_given *arg, cr_array x, cr_array w, cr_array y,
+                             int way)
+{
+    conv_call c = {.x = x, .w = w, .y = y, .step = arg + 3, .groups = arg[6].i, .way = way};
+
+    return conv_run(index, &c);
+}
+
 /* (input, weight, output_size, stride, padding, dilation, groups) */
 const char *cr_cuda_conv_output(int index, const cr_given *arg, const cr_array *result)
 {
-    conv_call c = {.x = arg[0].array,
-                   .w = arg[1].array,
-                   .y = *result,
-                   .step = arg + 3,
-                   .groups = arg[6].i,
-                   .way = CONV_OUTPUT};
-
-    return conv_run(index, &c);
+    return conv_part(index, arg, arg[0].array, arg[1].array, *result, CONV_OUTPUT);
 }
 
 /* (grad_output, weight, input_size, stride, padding, dilation, groups) */
 const char *cr_cuda_conv_input_grad(int index, const cr_given *arg, const cr_array *result)
 {
-    conv_call c = {.x = *result,
-                   .w = arg[1].array,
-                   .y = arg[0].array,
-                   .step = arg + 3,
-                   .groups = arg[6].i,
-                   .way = CONV_INPUT};
-
-    return conv_run(index, &c);
+    return conv_part(index, arg, *result, arg[1].array, arg[0].array, CONV_INPUT);
 }
 
 /* (grad_output, input, weight_size, stride, padding, dilation, groups) */
 const char *cr_cuda_conv_weight_grad(int index, const cr_given *arg, const cr_array *result)
 {
-    conv_call c = {.x = arg[1].array,
-                   .w = *result,
-                   .y = arg[0].array,
-                   .step = arg + 3,
-                   .groups = arg[6].i,
-                   .way = CONV_WEIGHT};
-
-    return conv_run(index, &c);
+    return conv_part(index, arg, arg[1].array, *result, arg[0].array, CONV_WEIGHT);
 }

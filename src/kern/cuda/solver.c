@@ -219,33 +219,32 @@ static bool solver_answers(int type, void *work, int size)
     return size == -1;
 }
 
+/* A call for which `measure` sets `size`, and which `act` makes with as many elements at
+ * `work`; cuSOLVER writes its number for `info` to `there`. */
+#define SOLVE(measure, act, waits)                                                             \
+    do {                                                                                       \
+        solver_call c;                                                                         \
+        int size = 0;                                                                          \
+        solver_begin(&c);                                                                      \
+        if (!c.failed)                                                                         \
+            c.failed = (measure);                                                              \
+        void *work = solver_room(&c, size, solver_item(t));                                    \
+        int *there = (int *)(void *)c.room;                                                    \
+        if (!c.failed)                                                                         \
+            c.failed = (act);                                                                  \
+        solver_end(&c, info, waits);                                                           \
+    } while (0)
+
 static void solver_potrf(int t, const char *uplo, int n, void *a, int lda, int *info)
 {
-    solver_call c;
-    int size = 0;
-
-    solver_begin(&c);
-    if (!c.failed)
-        c.failed = solver.potrf_size[t](c.handle, solver_upper(uplo), n, a, lda, &size);
-    void *work = solver_room(&c, size, solver_item(t));
-    if (!c.failed)
-        c.failed = solver.potrf[t](c.handle, solver_upper(uplo), n, a, lda, work, size,
-                                   (int *)(void *)c.room);
-    solver_end(&c, info, true);
+    SOLVE(solver.potrf_size[t](c.handle, solver_upper(uplo), n, a, lda, &size),
+          solver.potrf[t](c.handle, solver_upper(uplo), n, a, lda, work, size, there), true);
 }
 
 static void solver_getrf(int t, int m, int n, void *a, int lda, int *pivots, int *info)
 {
-    solver_call c;
-    int size = 0;
-
-    solver_begin(&c);
-    if (!c.failed)
-        c.failed = solver.getrf_size[t](c.handle, m, n, a, lda, &size);
-    void *work = solver_room(&c, size, solver_item(t));
-    if (!c.failed)
-        c.failed = solver.getrf[t](c.handle, m, n, a, lda, work, pivots, (int *)(void *)c.room);
-    solver_end(&c, info, true);
+    SOLVE(solver.getrf_size[t](c.handle, m, n, a, lda, &size),
+          solver.getrf[t](c.handle, m, n, a, lda, work, pivots, there), true);
 }
 
 static void solver_getrs(int t, const char *turn, int n, int columns, const void *a, int lda,
@@ -279,65 +278,40 @@ static void solver_trsm(int t, const char *side, const char *uplo, const char *t
 static void solver_geqrf(int t, int m, int n, void *a, int lda, void *tau, void *answer,
                          int query, int *info)
 {
-    solver_call c;
-    int size = 0;
-
     if (solver_answers(t, answer, query))
         return;
-    solver_begin(&c);
-    if (!c.failed)
-        c.failed = solver.geqrf_size[t](c.handle, m, n, a, lda, &size);
-    void *work = solver_room(&c, size, solver_item(t));
-    if (!c.failed)
-        c.failed =
-            solver.geqrf[t](c.handle, m, n, a, lda, tau, work, size, (int *)(void *)c.room);
-    solver_end(&c, info, false);
+    SOLVE(solver.geqrf_size[t](c.handle, m, n, a, lda, &size),
+          solver.geqrf[t](c.handle, m, n, a, lda, tau, work, size, there), false);
 }
 
 static void solver_orgqr(int t, int m, int n, int k, void *a, int lda, const void *tau,
                          void *answer, int query, int *info)
 {
-    solver_call c;
-    int size = 0;
-
     if (solver_answers(t, answer, query))
         return;
-    solver_begin(&c);
-    if (!c.failed)
-        c.failed = solver.orgqr_size[t](c.handle, m, n, k, a, lda, tau, &size);
-    void *work = solver_room(&c, size, solver_item(t));
-    if (!c.failed)
-        c.failed =
-            solver.orgqr[t](c.handle, m, n, k, a, lda, tau, work, size, (int *)(void *)c.room);
-    solver_end(&c, info, false);
+    SOLVE(solver.orgqr_size[t](c.handle, m, n, k, a, lda, tau, &size),
+          solver.orgqr[t](c.handle, m, n, k, a, lda, tau, work, size, there), false);
 }
 
 static void solver_ormqr(int t, const char *side, const char *turn, int m, int n, int k,
                          const void *a, int lda, const void *tau, void *b, int ldb,
                          void *answer, int query, int *info)
 {
-    int right = solver_right(side), way = solver_turn(turn), size = 0;
-    solver_call c;
+    int right = solver_right(side), way = solver_turn(turn);
 
     if (solver_answers(t, answer, query))
         return;
-    solver_begin(&c);
-    if (!c.failed)
-        c.failed =
-            solver.ormqr_size[t](c.handle, right, way, m, n, k, a, lda, tau, b, ldb, &size);
-    void *work = solver_room(&c, size, solver_item(t));
-    if (!c.failed)
-        c.failed = solver.ormqr[t](c.handle, right, way, m, n, k, a, lda, tau, b, ldb, work,
-                                   size, (int *)(void *)c.room);
-    solver_end(&c, info, false);
+    SOLVE(
+        solver.ormqr_size[t](c.handle, right, way, m, n, k, a, lda, tau, b, ldb, &size),
+        solver.ormqr[t](c.handle, right, way, m, n, k, a, lda, tau, b, ldb, work, size, there),
+        false);
 }
 
 static void solver_eigh(int t, const char *job, const char *uplo, int n, void *a, int lda,
                         void *w, void *answer, int query, void *real_answer, int *integers,
                         int *info)
 {
-    int vectors = *job == 'V', upper = solver_upper(uplo), size = 0;
-    solver_call c;
+    int vectors = *job == 'V', upper = solver_upper(uplo);
 
     if (solver_answers(t, answer, query)) {
         if (real_answer)
@@ -345,14 +319,8 @@ static void solver_eigh(int t, const char *job, const char *uplo, int n, void *a
         *integers = 1;
         return;
     }
-    solver_begin(&c);
-    if (!c.failed)
-        c.failed = solver.eigh_size[t](c.handle, vectors, upper, n, a, lda, w, &size);
-    void *work = solver_room(&c, size, solver_item(t));
-    if (!c.failed)
-        c.failed = solver.eigh[t](c.handle, vectors, upper, n, a, lda, w, work, size,
-                                  (int *)(void *)c.room);
-    solver_end(&c, info, true);
+    SOLVE(solver.eigh_size[t](c.handle, vectors, upper, n, a, lda, w, &size),
+          solver.eigh[t](c.handle, vectors, upper, n, a, lda, w, work, size, there), true);
 }
 
 /* to = the adjoint of the first m rows and n columns of `from`. */

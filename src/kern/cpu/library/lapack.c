@@ -107,10 +107,11 @@ void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item)
     return d->data;
 }
 
-void cr_lapack_end(cr_lapack_job *j)
+cr_status cr_lapack_end(cr_lapack_job *j, cr_status st)
 {
     while (j->scratch_count)
         cr_dense_drop(&j->scratch[--j->scratch_count]);
+    return st;
 }
 
 /* The error of the job's functions. */

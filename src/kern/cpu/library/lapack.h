@@ -59,7 +59,8 @@ CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_v
 /* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and an error when out of
  * memory. */
 void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item);
-void cr_lapack_end(cr_lapack_job *j);
+/* Frees the scratch memory.  Returns `st`. */
+cr_status cr_lapack_end(cr_lapack_job *j, cr_status st);
 
 /* The address of element i of the batch in `v`, whose last `last` dimensions are not batch
  * dimensions.  Missing dimensions and dimensions of size one broadcast. */

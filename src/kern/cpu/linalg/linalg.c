@@ -327,8 +327,7 @@ cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
         CR_GO(set_info(&j, &out[1], i, info));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* --- LU --- */
@@ -453,8 +452,7 @@ cr_status cr_kern_lu(const cr_value *arg, cr_view *out)
         CR_GO(set_info(&j, &out[2], i, info));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* Replaces B (n x nrhs) by the solution of the factored system. */
@@ -606,79 +604,26 @@ cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
     }
 done:
     cr_dense_drop(&held);
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
-/* X A = B is solved as A^T X^T = B^T: `x` then holds B^T. */
-static cr_status load_side(const cr_lapack_job *j, const cr_view *b, int64_t i, void *x, int n,
-                           bool left)
+/* `v`, or its transpose, whose sizes and strides are in `room`: X A = B is solved as
+ * A^T X^T = B^T. */
+static cr_view side_of(const cr_view *v, bool left, int64_t room[static 2 * CR_MAX_DIMS])
 {
-    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
-    cr_view turned = *b;
+    int64_t *size = room, *stride = room + CR_MAX_DIMS;
+    int last = v->ndim - 1;
+    cr_view turned = *v;
 
     if (left)
-        return cr_lapack_load(j, b, i, x, n);
-    memcpy(size, b->size, b->ndim * sizeof *size);
-    memcpy(stride, b->stride, b->ndim * sizeof *stride);
-    size[b->ndim - 2] = b->size[b->ndim - 1], size[b->ndim - 1] = b->size[b->ndim - 2];
-    stride[b->ndim - 2] = b->stride[b->ndim - 1], stride[b->ndim - 1] = b->stride[b->ndim - 2];
+        return turned;
+    memcpy(size, v->size, (size_t)v->ndim * sizeof *size);
+    memcpy(stride, v->stride, (size_t)v->ndim * sizeof *stride);
+    size[last - 1] = v->size[last], size[last] = v->size[last - 1];
+    stride[last - 1] = v->stride[last], stride[last] = v->stride[last - 1];
     turned.size = size;
     turned.stride = stride;
-    return cr_lapack_load(j, &turned, i, x, n);
-}
-
-static cr_status store_side(const cr_lapack_job *j, const cr_view *out, int64_t i, void *x,
-                            int n, bool left)
-{
-    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
-    cr_view turned = *out;
-
-    if (left)
-        return cr_lapack_store(j, out, i, x, n);
-    memcpy(size, out->size, out->ndim * sizeof *size);
-    memcpy(stride, out->stride, out->ndim * sizeof *stride);
-    size[out->ndim - 2] = out->size[out->ndim - 1],
-                     size[out->ndim - 1] = out->size[out->ndim - 2];
-    stride[out->ndim - 2] = out->stride[out->ndim - 1];
-    stride[out->ndim - 1] = out->stride[out->ndim - 2];
-    turned.size = size;
-    turned.stride = stride;
-    return cr_lapack_store(j, &turned, i, x, n);
-}
-
-/* (A, B, left, check, name) -> (X, info); B and X are matrices */
-cr_status cr_kern_solve(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view, *b = arg[1].view;
-    bool left = arg[2].i;
-    int n = cr_lapack_cols(self), nrhs = left ? cr_lapack_cols(out) : cr_lapack_rows(out), info,
-        *pivot;
-    cr_lapack_job j;
-    cr_status st;
-    char *a, *x;
-
-    CR_TRY(cr_lapack_begin(&j, "linalg.solve", out, 2));
-    if (is_at_once(&j, n, n) && nrhs) {
-        CR_GO(solve_at_once(&j, arg + 3, "solve", self, b, left, out));
-        goto done;
-    }
-    TAKE(&j, a, (int64_t)n * n, j.item);
-    TAKE(&j, x, (int64_t)n * nrhs, j.item);
-    TAKE(&j, pivot, n, sizeof *pivot);
-    for (int64_t i = 0; i < j.batch; i++) {
-        CR_GO(load_side(&j, self, i, a, n, left));
-        CR_GO(load_side(&j, b, i, x, n, left));
-        info = factor_lu(&j, a, n, n, pivot, true);
-        CR_GO(check_info(arg + 3, "solve", &j, info, i));
-        if (!info)
-            solve_lu(&j, n, nrhs, a, pivot, x, false);
-        CR_GO(store_side(&j, &out[0], i, x, n, left));
-        CR_GO(set_info(&j, &out[1], i, info));
-    }
-done:
-    cr_lapack_end(&j);
-    return st;
+    return turned;
 }
 
 static cr_status set_identity(const cr_lapack_job *j, void *x, int64_t n)
@@ -689,36 +634,57 @@ static cr_status set_identity(const cr_lapack_job *j, void *x, int64_t n)
     return cr_loops_run(j->device, &loops, cr_dtype_real(j->dtype), n * n, 1 << 20, &w);
 }
 
+/* Factors and substitutes one matrix after another; the arguments are those of
+ * solve_at_once. */
+static cr_status solve_each(cr_lapack_job *j, const cr_value *check, const char *family,
+                            const cr_view *self, const cr_view *b, bool left, cr_view *out)
+{
+    int64_t room[3][2 * CR_MAX_DIMS];
+    cr_view from = side_of(self, left, room[0]), to = side_of(&out[0], left, room[1]);
+    cr_view right = b ? side_of(b, left, room[2]) : to;
+    int n = cr_lapack_cols(self), sides = cr_lapack_cols(&to), info, *pivot;
+    cr_status st;
+    char *a, *x;
+
+    TAKE(j, a, (int64_t)n * n, j->item);
+    TAKE(j, x, (int64_t)n * sides, j->item);
+    TAKE(j, pivot, n, sizeof *pivot);
+    for (int64_t i = 0; i < j->batch; i++) {
+        CR_GO(cr_lapack_load(j, &from, i, a, n));
+        CR_GO(b ? cr_lapack_load(j, &right, i, x, n) : set_identity(j, x, n));
+        info = factor_lu(j, a, n, n, pivot, true);
+        CR_GO(check_info(check, family, j, info, i));
+        if (!info)
+            solve_lu(j, n, sides, a, pivot, x, false);
+        CR_GO(cr_lapack_store(j, &to, i, x, n));
+        CR_GO(set_info(j, &out[1], i, info));
+    }
+done:
+    return st;
+}
+
+/* (A, B, left, check, name) -> (X, info); B and X are matrices */
+cr_status cr_kern_solve(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *b = arg[1].view;
+    int n = cr_lapack_cols(self), sides = arg[2].i ? cr_lapack_cols(out) : cr_lapack_rows(out);
+    cr_lapack_job j;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.solve", out, 2));
+    return cr_lapack_end(&j, (is_at_once(&j, n, n) && sides ? solve_at_once : solve_each)(
+                                 &j, arg + 3, "solve", self, b, arg[2].i, out));
+}
+
 /* (A, check, name) -> (inverse, info) */
 cr_status cr_kern_inv(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int n = cr_lapack_cols(self), info, *pivot;
+    int n = cr_lapack_cols(self);
     cr_lapack_job j;
-    cr_status st;
-    char *a, *x;
 
     CR_TRY(cr_lapack_begin(&j, "linalg.inv", self, 2));
-    if (is_at_once(&j, n, n)) {
-        CR_GO(solve_at_once(&j, arg + 1, "inv", self, NULL, true, out));
-        goto done;
-    }
-    TAKE(&j, a, (int64_t)n * n, j.item);
-    TAKE(&j, x, (int64_t)n * n, j.item);
-    TAKE(&j, pivot, n, sizeof *pivot);
-    for (int64_t i = 0; i < j.batch; i++) {
-        CR_GO(cr_lapack_load(&j, self, i, a, n));
-        CR_GO(set_identity(&j, x, n));
-        info = factor_lu(&j, a, n, n, pivot, true);
-        CR_GO(check_info(arg + 1, "inv", &j, info, i));
-        if (!info)
-            solve_lu(&j, n, n, a, pivot, x, false);
-        CR_GO(cr_lapack_store(&j, &out[0], i, x, n));
-        CR_GO(set_info(&j, &out[1], i, info));
-    }
-done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, (is_at_once(&j, n, n) ? solve_at_once : solve_each)(
+                                 &j, arg + 1, "inv", self, NULL, true, out));
 }
 
 /* (self, B, upper, left, unitriangular) -> X */
@@ -744,8 +710,7 @@ cr_status cr_kern_solve_triangular(const cr_value *arg, cr_view *out)
         CR_GO(cr_lapack_store(&j, out, i, x, m));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* --- QR --- */
@@ -788,8 +753,7 @@ cr_status cr_kern_geqrf(const cr_value *arg, cr_view *out)
         CR_GO(cr_lapack_store(&j, &out[0], i, a, m));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* Writes the first `width` columns of the product of `k` reflectors to `q` (m x width). */
@@ -843,8 +807,7 @@ cr_status cr_kern_qr(const cr_value *arg, cr_view *out)
         CR_GO(cr_lapack_store(&j, &out[0], i, a, m));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* (input, tau) -> Q */
@@ -867,8 +830,7 @@ cr_status cr_kern_householder_product(const cr_value *arg, cr_view *out)
     }
 done:
     cr_dense_drop(&t);
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* (input, tau, other, left, transpose) -> op(Q) other or other op(Q) */
@@ -904,8 +866,7 @@ cr_status cr_kern_ormqr(const cr_value *arg, cr_view *out)
     }
 done:
     cr_dense_drop(&t);
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* --- infinities and NaN --- */
@@ -1066,8 +1027,7 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
         CR_GO(cr_lapack_store(&j, &out[2], i, c.vt, c.ldvt));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* --- eigenvalues --- */
@@ -1139,8 +1099,7 @@ cr_status cr_kern_eigh(const cr_value *arg, cr_view *out)
             CR_GO(cr_lapack_store(&j, &out[1], i, c.a, c.n));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 typedef struct {
@@ -1276,8 +1235,7 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
         CR_GO(put_eig(&j, &c, out, i, vectors));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* --- least squares --- */
@@ -1412,8 +1370,7 @@ cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
             memcpy(out[2].data + (size_t)(i * k) * j.real, c.s, (size_t)k * j.real);
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* --- LDL --- */
@@ -1525,8 +1482,7 @@ cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
         CR_GO(set_info(&j, &out[2], i, info));
     }
 done:
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* (LD, pivots, B, hermitian) -> X */
@@ -1563,8 +1519,7 @@ cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
     }
 done:
     cr_dense_drop(&held);
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
 
 /* --- the permutation of an LU factorization --- */
@@ -1613,6 +1568,5 @@ done:
     cr_dense_drop(&p);
     cr_dense_drop(&order);
     cr_dense_drop(&to);
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }

@@ -193,6 +193,5 @@ cr_status cr_kern_matrix_exp(const cr_value *arg, cr_view *out)
     exp_store(&result, out, t);
 done:
     cr_dense_drop(&result);
-    cr_lapack_end(&j);
-    return st;
+    return cr_lapack_end(&j, st);
 }
