@@ -152,6 +152,15 @@ static inline int64_t cr_dense_strides(int64_t *stride, int ndim, const int64_t 
     return n;
 }
 
+/* The strides of a tensor that is row-major: a dim without elements counts as one of size 1. */
+static inline void cr_row_major_strides(int64_t *stride, int ndim, const int64_t *size)
+{
+    int64_t n = 1;
+
+    for (int d = ndim - 1; d >= 0; n *= size[d] > 1 ? size[d] : 1, d--)
+        stride[d] = n;
+}
+
 /* --- walking --- */
 
 /* The number of positions in the first `dims` dims. */

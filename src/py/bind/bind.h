@@ -86,6 +86,24 @@ PyObject *cr_py_raise(cr_status st);
 int cr_py_raise_int(cr_status st);
 /* None, or the exception. */
 PyObject *cr_py_done(cr_status st);
+/* The same for a call of a device, which returns NULL or an error. */
+PyObject *cr_py_said(const char *error);
+/* Reads (index of a device, address as a number); false with an exception. */
+bool cr_py_pair(PyObject *args, int *index, void **at);
+/* As cr_py_said, without the interpreter lock during the call. */
+PyObject *cr_py_wait_on(const char *(*call)(int index, void *at), int index, void *at);
+/* A function of (index, address): `result` is an expression of `ops`, which `table` gives,
+ * `index` and `at`. */
+#define CR_PY_ON_PAIR(name, table, result)                                                     \
+    static PyObject *name(PyObject *m, PyObject *args)                                         \
+    {                                                                                          \
+        const cr_device_ops *ops = table;                                                      \
+        void *at;                                                                              \
+        int index;                                                                             \
+                                                                                               \
+        (void)m;                                                                               \
+        return ops && cr_py_pair(args, &index, &at) ? (result) : NULL;                         \
+    }
 /* The string that the text has, or the exception of `st` or of the text's failure; drops the
  * text. */
 PyObject *cr_py_text(cr_text *text, cr_status st);

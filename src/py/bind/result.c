@@ -3,6 +3,26 @@
 
 PyObject *cr_py_done(cr_status st) { return st ? cr_py_raise(st) : Py_NewRef(Py_None); }
 
+PyObject *cr_py_said(const char *error) { return cr_py_done(cr_device_status(error)); }
+
+bool cr_py_pair(PyObject *args, int *index, void **at)
+{
+    PyObject *address;
+
+    if (!PyArg_ParseTuple(args, "iO", index, &address))
+        return false;
+    *at = PyLong_AsVoidPtr(address);
+    return !PyErr_Occurred();
+}
+
+PyObject *cr_py_wait_on(const char *(*call)(int index, void *at), int index, void *at)
+{
+    const char *error;
+
+    CR_PY_UNLOCKED(error = call(index, at));
+    return cr_py_said(error);
+}
+
 PyObject *cr_py_text(cr_text *text, cr_status st)
 {
     st = st ? st : cr_text_status(text);

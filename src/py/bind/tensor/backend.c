@@ -24,8 +24,7 @@ static PyObject *set_name(PyObject *m, PyObject *name)
     (void)m;
     if (!text)
         return NULL;
-    cr_status st = cr_device_rename(text);
-    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
+    return cr_py_done(cr_device_rename(text));
 }
 
 static PyObject *get_name(PyObject *m, PyObject *unused)
@@ -43,13 +42,6 @@ static const cr_device_ops *backend_ops(void)
     if (!cr_device_of(CR_PRIVATEUSE1))
         cr_py_raise(cr_device_named(&unused, cr_device_pack(CR_PRIVATEUSE1, -1)));
     return cr_device_of(CR_PRIVATEUSE1);
-}
-
-static PyObject *done(const char *error)
-{
-    cr_status st = cr_device_status(error);
-
-    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
 }
 
 static PyObject *count_devices(PyObject *m, PyObject *unused)
@@ -97,7 +89,7 @@ static PyObject *set_current(PyObject *m, PyObject *x)
     int index = ops ? backend_index(x, ops) : -1;
 
     (void)m;
-    return index < 0 ? NULL : done(ops->set_current(index));
+    return index < 0 ? NULL : cr_py_said(ops->set_current(index));
 }
 
 static PyObject *synchronize(PyObject *m, PyObject *x)
@@ -110,7 +102,7 @@ static PyObject *synchronize(PyObject *m, PyObject *x)
     if (index < 0)
         return NULL;
     CR_PY_UNLOCKED(error = ops->synchronize(index));
-    return done(error);
+    return cr_py_said(error);
 }
 
 static PyObject *limits(PyObject *m, PyObject *x)
@@ -129,31 +121,21 @@ static PyObject *limits(PyObject *m, PyObject *x)
 
 /* --- streams and events: addresses as numbers, wrapped in classes by Python --- */
 
-static PyObject *stream_new(PyObject *m, PyObject *x)
-{
-    const cr_device_ops *ops = backend_ops();
-    int index = ops ? backend_index(x, ops) : -1;
-    void *stream;
-
-    (void)m;
-    if (index < 0)
-        return NULL;
-    cr_status st = cr_device_status(ops->stream_new(index, &stream));
-    return st ? cr_py_raise(st) : PyLong_FromVoidPtr(stream);
-}
-
-static PyObject *event_new(PyObject *m, PyObject *x)
-{
-    const cr_device_ops *ops = backend_ops();
-    int index = ops ? backend_index(x, ops) : -1;
-    void *event;
-
-    (void)m;
-    if (index < 0)
-        return NULL;
-    cr_status st = cr_device_status(ops->event_new(index, &event));
-    return st ? cr_py_raise(st) : PyLong_FromVoidPtr(event);
-}
+#define MAKE(name)                                                                             \
+    static PyObject *name(PyObject *m, PyObject *x)                                            \
+    {                                                                                          \
+        const cr_device_ops *ops = backend_ops();                                              \
+        int index = ops ? backend_index(x, ops) : -1;                                          \
+        void *made;                                                                            \
+                                                                                               \
+        (void)m;                                                                               \
+        if (index < 0)                                                                         \
+            return NULL;                                                                       \
+        cr_status st = cr_device_status(ops->name(index, &made));                              \
+        return st ? cr_py_raise(st) : PyLong_FromVoidPtr(made);                                \
+    }
+MAKE(stream_new)
+MAKE(event_new)
 
 static PyObject *get_stream(PyObject *m, PyObject *x)
 {
@@ -164,69 +146,14 @@ static PyObject *get_stream(PyObject *m, PyObject *x)
     return index < 0 ? NULL : PyLong_FromVoidPtr(ops->stream(index));
 }
 
-/* (index, address) */
-static bool read_pair(PyObject *args, int *index, void **at)
-{
-    PyObject *address;
-
-    if (!backend_ops() || !PyArg_ParseTuple(args, "iO", index, &address))
-        return false;
-    *at = PyLong_AsVoidPtr(address);
-    return !PyErr_Occurred();
-}
-
-#define ON_PAIR(name)                                                                          \
-    static PyObject *name(PyObject *m, PyObject *args)                                         \
-    {                                                                                          \
-        const char *error;                                                                     \
-        void *at;                                                                              \
-        int index;                                                                             \
-                                                                                               \
-        (void)m;                                                                               \
-        if (!read_pair(args, &index, &at))                                                     \
-            return NULL;                                                                       \
-        CR_PY_UNLOCKED(error = cr_device_of(CR_PRIVATEUSE1)->name(index, at));                 \
-        return done(error);                                                                    \
-    }
-ON_PAIR(set_stream)
-ON_PAIR(event_record)
-ON_PAIR(event_wait)
-ON_PAIR(event_synchronize)
-
-static PyObject *stream_drop(PyObject *m, PyObject *args)
-{
-    void *at;
-    int index;
-
-    (void)m;
-    if (!read_pair(args, &index, &at))
-        return NULL;
-    cr_device_of(CR_PRIVATEUSE1)->stream_drop(index, at);
-    Py_RETURN_NONE;
-}
-
-static PyObject *event_drop(PyObject *m, PyObject *args)
-{
-    void *at;
-    int index;
-
-    (void)m;
-    if (!read_pair(args, &index, &at))
-        return NULL;
-    cr_device_of(CR_PRIVATEUSE1)->event_drop(index, at);
-    Py_RETURN_NONE;
-}
-
-static PyObject *event_done(PyObject *m, PyObject *args)
-{
-    void *at;
-    int index;
-
-    (void)m;
-    if (!read_pair(args, &index, &at))
-        return NULL;
-    return PyBool_FromLong(cr_device_of(CR_PRIVATEUSE1)->event_done(index, at));
-}
+CR_PY_ON_PAIR(set_stream, backend_ops(), cr_py_wait_on(ops->set_stream, index, at))
+CR_PY_ON_PAIR(event_record, backend_ops(), cr_py_wait_on(ops->event_record, index, at))
+CR_PY_ON_PAIR(event_wait, backend_ops(), cr_py_wait_on(ops->event_wait, index, at))
+CR_PY_ON_PAIR(event_synchronize, backend_ops(),
+              cr_py_wait_on(ops->event_synchronize, index, at))
+CR_PY_ON_PAIR(stream_drop, backend_ops(), (ops->stream_drop(index, at), Py_NewRef(Py_None)))
+CR_PY_ON_PAIR(event_drop, backend_ops(), (ops->event_drop(index, at), Py_NewRef(Py_None)))
+CR_PY_ON_PAIR(event_done, backend_ops(), PyBool_FromLong(ops->event_done(index, at)))
 
 static PyObject *allow_fallback(PyObject *m, PyObject *x)
 {

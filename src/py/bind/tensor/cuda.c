@@ -5,13 +5,6 @@
 #include "py/bind/bind.h"
 #include <stdio.h>
 
-static PyObject *cuda_done(const char *error)
-{
-    cr_status st = cr_device_status(error);
-
-    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
-}
-
 /* The table of operations; NULL with torch's error when there is no device. */
 static const cr_device_ops *cuda_ops(void)
 {
@@ -68,7 +61,7 @@ static PyObject *cuda_set_current(PyObject *m, PyObject *x)
     int index = cuda_index(x);
 
     (void)m;
-    return index < 0 ? NULL : cuda_done(cr_cuda_table()->set_current(index));
+    return index < 0 ? NULL : cr_py_said(cr_cuda_table()->set_current(index));
 }
 
 static PyObject *cuda_synchronize(PyObject *m, PyObject *x)
@@ -80,7 +73,7 @@ static PyObject *cuda_synchronize(PyObject *m, PyObject *x)
     if (index < 0)
         return NULL;
     CR_PY_UNLOCKED(error = cr_cuda_table()->synchronize(index));
-    return cuda_done(error);
+    return cr_py_said(error);
 }
 
 static PyObject *cuda_properties(PyObject *m, PyObject *x)
@@ -224,67 +217,15 @@ static PyObject *cuda_event_new(PyObject *m, PyObject *args)
     return st ? cr_py_raise(st) : PyLong_FromVoidPtr(event);
 }
 
-/* Parses (index, address). */
-static bool cuda_pair(PyObject *args, int *index, void **at)
-{
-    PyObject *address;
-
-    if (!cuda_ops() || !PyArg_ParseTuple(args, "iO", index, &address))
-        return false;
-    *at = PyLong_AsVoidPtr(address);
-    return !PyErr_Occurred();
-}
-
-#define CUDA_ON_PAIR(name, call)                                                               \
-    static PyObject *cuda_##name(PyObject *m, PyObject *args)                                  \
-    {                                                                                          \
-        const char *error;                                                                     \
-        void *at;                                                                              \
-        int index;                                                                             \
-                                                                                               \
-        (void)m;                                                                               \
-        if (!cuda_pair(args, &index, &at))                                                     \
-            return NULL;                                                                       \
-        CR_PY_UNLOCKED(error = call(index, at));                                               \
-        return cuda_done(error);                                                               \
-    }
-CUDA_ON_PAIR(event_record, cr_cuda_table()->event_record)
-CUDA_ON_PAIR(event_wait, cr_cuda_table()->event_wait)
-CUDA_ON_PAIR(event_synchronize, cr_cuda_table()->event_synchronize)
-CUDA_ON_PAIR(stream_synchronize, cr_cuda_stream_synchronize)
-
-static PyObject *cuda_set_stream(PyObject *m, PyObject *args)
-{
-    void *at;
-    int index;
-
-    (void)m;
-    return cuda_pair(args, &index, &at) ? cuda_done(cr_cuda_table()->set_stream(index, at))
-                                        : NULL;
-}
-
-static PyObject *cuda_event_drop(PyObject *m, PyObject *args)
-{
-    void *at;
-    int index;
-
-    (void)m;
-    if (!cuda_pair(args, &index, &at))
-        return NULL;
-    cr_cuda_table()->event_drop(index, at);
-    Py_RETURN_NONE;
-}
-
-static PyObject *cuda_event_done(PyObject *m, PyObject *args)
-{
-    void *at;
-    int index;
-
-    (void)m;
-    if (!cuda_pair(args, &index, &at))
-        return NULL;
-    return PyBool_FromLong(cr_cuda_table()->event_done(index, at));
-}
+CR_PY_ON_PAIR(cuda_event_record, cuda_ops(), cr_py_wait_on(ops->event_record, index, at))
+CR_PY_ON_PAIR(cuda_event_wait, cuda_ops(), cr_py_wait_on(ops->event_wait, index, at))
+CR_PY_ON_PAIR(cuda_event_synchronize, cuda_ops(),
+              cr_py_wait_on(ops->event_synchronize, index, at))
+CR_PY_ON_PAIR(cuda_stream_synchronize, cuda_ops(),
+              cr_py_wait_on(cr_cuda_stream_synchronize, index, at))
+CR_PY_ON_PAIR(cuda_set_stream, cuda_ops(), cr_py_said(ops->set_stream(index, at)))
+CR_PY_ON_PAIR(cuda_event_drop, cuda_ops(), (ops->event_drop(index, at), Py_NewRef(Py_None)))
+CR_PY_ON_PAIR(cuda_event_done, cuda_ops(), PyBool_FromLong(ops->event_done(index, at)))
 
 static PyObject *cuda_stream_query(PyObject *m, PyObject *args)
 {
@@ -293,7 +234,7 @@ static PyObject *cuda_stream_query(PyObject *m, PyObject *args)
     bool done = true;
 
     (void)m;
-    if (!cuda_pair(args, &index, &at))
+    if (!cuda_ops() || !cr_py_pair(args, &index, &at))
         return NULL;
     cr_status st = cr_device_status(cr_cuda_stream_done(index, at, &done));
     return st ? cr_py_raise(st) : PyBool_FromLong(done);
@@ -365,7 +306,7 @@ static PyObject *cuda_memory_trim(PyObject *m, PyObject *unused)
 {
     (void)m;
     (void)unused;
-    return cuda_done(cr_cuda_memory_trim());
+    return cr_py_said(cr_cuda_memory_trim());
 }
 
 static PyObject *cuda_memory_free(PyObject *m, PyObject *x)
@@ -389,7 +330,7 @@ static PyObject *cuda_memory_limit(PyObject *m, PyObject *args)
     (void)m;
     if (!cuda_ops() || !PyArg_ParseTuple(args, "id", &index, &part))
         return NULL;
-    return cuda_done(cr_cuda_memory_limit(index, part));
+    return cr_py_said(cr_cuda_memory_limit(index, part));
 }
 
 static PyObject *cuda_is_pinned(PyObject *m, PyObject *x)
@@ -420,7 +361,7 @@ static PyObject *cuda_record_stream(PyObject *m, PyObject *args)
     void *stream = PyLong_AsVoidPtr(address);
     if (PyErr_Occurred())
         return NULL;
-    return cuda_done(cr_cuda_memory_record(cr_py_tensor_of(x)->storage->size_class, stream));
+    return cr_py_said(cr_cuda_memory_record(cr_py_tensor_of(x)->storage->size_class, stream));
 }
 
 /* fft_plans(device, most or -1) -> (kept plans, most) */

@@ -4,13 +4,6 @@
 
 static const char graph_name[] = "cresset.cuda_graph";
 
-static PyObject *graph_done(const char *error)
-{
-    cr_status st = cr_device_status(error);
-
-    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
-}
-
 static cr_cuda_graph *graph_of(PyObject *capsule)
 {
     return PyCapsule_GetPointer(capsule, graph_name);
@@ -54,7 +47,7 @@ static PyObject *graph_register(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO!", &capsule, &cr_py_generator_type, &generator))
         return NULL;
     cr_cuda_graph *g = graph_of(capsule);
-    return g ? graph_done(cr_cuda_graph_register(g, ((cr_py_generator *)generator)->generator))
+    return g ? cr_py_said(cr_cuda_graph_register(g, ((cr_py_generator *)generator)->generator))
              : NULL;
 }
 
@@ -73,7 +66,7 @@ static PyObject *graph_begin(PyObject *m, PyObject *args)
                !PyArg_ParseTuple(pool, "KK:capture_begin", &number.first, &number.second)))
         return NULL;
     bool given = pool != Py_None && (number.first || number.second);
-    return graph_done(
+    return cr_py_said(
         cr_cuda_graph_begin(g, cr_cuda_table()->current(), mode, given ? &number : NULL));
 }
 
@@ -102,7 +95,7 @@ static PyObject *graph_end(PyObject *m, PyObject *capsule)
         if (!g)                                                                                \
             return NULL;                                                                       \
         CR_PY_UNLOCKED(error = call(g));                                                       \
-        return graph_done(error);                                                              \
+        return cr_py_said(error);                                                              \
     }
 GRAPH_CALL(make, cr_cuda_graph_make)
 GRAPH_CALL(replay, cr_cuda_graph_replay)
@@ -171,7 +164,7 @@ static PyObject *pool_route(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "i(KK)p", &index, &n.first, &n.second, &begins))
         return NULL;
     if (begins)
-        return graph_done(cr_cuda_pool_begin(index, n));
+        return cr_py_said(cr_cuda_pool_begin(index, n));
     cr_cuda_pool_end(index, n);
     Py_RETURN_NONE;
 }
@@ -203,7 +196,7 @@ static PyObject *graph_print(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "Os", &capsule, &path))
         return NULL;
     const cr_cuda_graph *g = graph_of(capsule);
-    return g ? graph_done(cr_cuda_graph_print(g, path)) : NULL;
+    return g ? cr_py_said(cr_cuda_graph_print(g, path)) : NULL;
 }
 
 static PyObject *graph_is_capturing(PyObject *m, PyObject *unused)

@@ -273,27 +273,19 @@ static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
 
 /* --- import --- */
 
-static void release_plain(void *owner)
-{
-    dl_managed *d = owner;
-
-    if (d->deleter && Py_IsInitialized()) {
-        PyGILState_STATE lock = PyGILState_Ensure();
-        d->deleter(d);
-        PyGILState_Release(lock);
+#define RELEASE(type)                                                                          \
+    static void release_##type(void *owner)                                                    \
+    {                                                                                          \
+        type *d = owner;                                                                       \
+                                                                                               \
+        if (d->deleter && Py_IsInitialized()) {                                                \
+            PyGILState_STATE lock = PyGILState_Ensure();                                       \
+            d->deleter(d);                                                                     \
+            PyGILState_Release(lock);                                                          \
+        }                                                                                      \
     }
-}
-
-static void release_versioned(void *owner)
-{
-    dl_versioned *d = owner;
-
-    if (d->deleter && Py_IsInitialized()) {
-        PyGILState_STATE lock = PyGILState_Ensure();
-        d->deleter(d);
-        PyGILState_Release(lock);
-    }
-}
+RELEASE(dl_managed)
+RELEASE(dl_versioned)
 
 static size_t dlpack_extent(const dl_tensor *d, const int64_t *stride, size_t item)
 {
@@ -377,12 +369,12 @@ static PyObject *from_capsule(PyObject *capsule)
 
     if (PyCapsule_IsValid(capsule, versioned_name)) {
         dl_versioned *d = PyCapsule_GetPointer(capsule, versioned_name);
-        t = dlpack_import(&d->tensor, release_versioned, d);
+        t = dlpack_import(&d->tensor, release_dl_versioned, d);
         if (t)
             PyCapsule_SetName(capsule, "used_dltensor_versioned");
     } else if (PyCapsule_IsValid(capsule, plain_name)) {
         dl_managed *d = PyCapsule_GetPointer(capsule, plain_name);
-        t = dlpack_import(&d->tensor, release_plain, d);
+        t = dlpack_import(&d->tensor, release_dl_managed, d);
         if (t)
             PyCapsule_SetName(capsule, "used_dltensor");
     } else {

@@ -627,16 +627,6 @@ static bool read_size_tuple(PyObject *x, int64_t *out, int *n)
     return fit == CR_PY_FITS;
 }
 
-static void method_row_major(const int64_t *size, int n, int64_t *stride)
-{
-    int64_t step = 1;
-
-    for (int i = n - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= size[i] > 1 ? size[i] : 1;
-    }
-}
-
 /* Checks that the storage has the bytes of the view; a storage of this library is resized. */
 static cr_status fit_storage(cr_storage *s, cr_dtype t, const cr_geometry *g)
 {
@@ -721,7 +711,7 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
         return PyErr_Format(PyExc_RuntimeError,
                             "unequal size length (%d) and stride length (%d)", g.ndim, strides);
     if (!stride)
-        method_row_major(g.size, g.ndim, g.stride);
+        cr_row_major_strides(g.stride, g.ndim, g.size);
     if (s)
         return set_over(self, s, &g);
     cr_status st = cr_storage_new(&s, SELF->device, 0);
