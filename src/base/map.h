@@ -18,5 +18,15 @@ void cr_map_drop(cr_map *m);
 
 /* 64-bit FNV-1a.  For keys and hashes that stay in memory. */
 uint64_t cr_hash(const void *bytes, size_t len);
+static inline uint64_t cr_hash_words(const uint64_t *word, size_t n)
+{
+    uint64_t h = n;
+
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ word[i]) * 0x9ddfea08eb382d69u;
+        h ^= h >> 29;
+    }
+    return h;
+}
 
 #endif

@@ -44,59 +44,15 @@ static void number_value(cr_alike *x, const cr_gvalue *v, int32_t number)
     x->number[v->id] = number;
 }
 
-static void put_value(cr_alike *x, cr_text *t, cr_gvalue *v)
+static uintptr_t value_number(void *alike, const cr_gvalue *v)
 {
-    if (x->group[v->id] == x->groups) {
-        put(t, &x->number[v->id], sizeof x->number[v->id]);
-        return;
-    }
-    CR_PUSH(x->s, &x->reads, v);
-    number_value(x, v, -(int32_t)x->reads.len);
-    put(t, &x->number[v->id], sizeof x->number[v->id]);
-    put_type(x, t, &v->type);
-}
+    cr_alike *x = alike;
 
-static void put_arg(cr_alike *x, cr_text *t, const cr_garg *a)
-{
-    put(t, &a->tag, sizeof a->tag);
-    switch (a->tag) {
-    case CR_NONE: return;
-    case CR_TENSOR: put_value(x, t, a->value); return;
-    case CR_NUMBER:
-        put(t, &a->number.category, sizeof a->number.category);
-        put(t, &a->number.c, a->number.category == CR_CAT_COMPLEX ? 16 : 8);
-        return;
-    case CR_INTS:
-    case CR_TRUTHS:
-        put(t, &a->len, sizeof a->len);
-        put(t, a->ints, a->len * sizeof *a->ints);
-        return;
-    case CR_FLOATS:
-        put(t, &a->len, sizeof a->len);
-        put(t, a->floats, a->len * sizeof *a->floats);
-        return;
-    case CR_STRING:
-        put(t, &a->len, sizeof a->len);
-        put(t, a->s, a->len);
-        return;
-    case CR_TENSORS:
-    case CR_NUMBERS:
-        put(t, &a->len, sizeof a->len);
-        for (uint32_t i = 0; i < a->len; i++)
-            put_arg(x, t, &a->list[i]);
-        return;
-    default: put(t, &a->i, sizeof a->i); return;
+    if (x->group[v->id] != x->groups) {
+        CR_PUSH(x->s, &x->reads, (cr_gvalue *)(uintptr_t)v);
+        number_value(x, v, -(int32_t)x->reads.len);
     }
-}
-
-static void put_varying(cr_text *t, const cr_gnode *n)
-{
-    put(t, &n->varying_count, sizeof n->varying_count);
-    for (int i = 0; i < n->varying_count; i++) {
-        uint32_t place[] = {n->varying[i].arg, n->varying[i].item,
-                            (uint32_t)n->varying[i].number};
-        put(t, place, sizeof place);
-    }
+    return (uintptr_t)x->number[v->id];
 }
 
 void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group)
@@ -109,16 +65,15 @@ void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group)
     x->reads.at = NULL;
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
-        put(out, &n->op, sizeof n->op);
         put(out, &n->result_count, sizeof n->result_count);
-        put_varying(out, n);
-        for (int k = 0; k < n->arg_count; k++)
-            put_arg(x, out, &n->arg[k]);
+        cr_gnode_key(out, n, value_number, x);
         for (int k = 0; k < n->result_count; k++) {
             number_value(x, n->result[k], ++made);
             put_type(x, out, &n->result[k]->type);
         }
     }
     for (int k = 0; k < b->output_count; k++)
-        put_arg(x, out, &b->output[k]);
+        cr_garg_key(out, &b->output[k], value_number, x);
+    for (size_t k = 0; k < x->reads.len; k++)
+        put_type(x, out, &x->reads.at[k]->type);
 }

@@ -7,6 +7,7 @@
  * are as they were, and whose integers are the arithmetic that was found.  A trace that no
  * graph can state is replayed. */
 #include "base/log.h"
+#include "base/map.h"
 #include "compile/call.h"
 #include "compile/compile.h"
 #include "compile/traced.h"
@@ -61,18 +62,6 @@ static size_t family_count;
 static uint64_t flush_clock;
 static bool first_sight; /* CR_DEFER=2: programs are made at the first sight (tests) */
 static CR_THREAD int misses, pause_left;
-
-/* --- families; the caller holds the lock --- */
-static uint64_t words_hash(const cr_traced_words *k)
-{
-    uint64_t h = 0x9e3779b97f4a7c15u;
-
-    for (size_t i = 0; i < k->len; i++) {
-        h = (h ^ k->at[i]) * 0x9ddfea08eb382d69u;
-        h ^= h >> 29;
-    }
-    return h;
-}
 
 static void choice_drop(choice *c)
 {
@@ -155,7 +144,7 @@ static family *family_new(cr_traced *t, uint64_t hash)
 
 static family *family_find(cr_traced *t)
 {
-    uint64_t hash = words_hash(&t->key);
+    uint64_t hash = cr_hash_words(t->key.at, t->key.len);
     family *f = NULL;
 
     for (size_t i = 0; i < family_count && !f; i++)

@@ -390,26 +390,11 @@ static void read_results(cr_sizes *x, cr_graph *const *of, uint32_t node)
         }
 }
 
-static bool are_alike(const cr_graph *a, const cr_graph *b)
-{
-    if (a->body->len != b->body->len)
-        return false;
-    for (size_t i = 0; i < a->body->len; i++) {
-        const cr_gnode *n = a->body->at[i], *m = b->body->at[i];
-        if (n->result_count != m->result_count)
-            return false;
-        for (int r = 0; r < n->result_count; r++)
-            if (n->result[r]->type.ndim != m->result[r]->type.ndim)
-                return false;
-    }
-    return true;
-}
-
 /* The graphs of probes that are not alike are refused when they are compared. */
 static void read_computed(cr_sizes *x, const cr_graph *g, cr_graph *const *of)
 {
     for (int p = 1; p < x->probes; p++)
-        if (!are_alike(of[0], of[p]))
+        if (!cr_graph_alike(of[0], of[p]))
             return;
     for (size_t k = 0; k < g->numbers.list.len; k++) {
         cr_scalar at[CR_MOST_PROBES];

@@ -7,6 +7,7 @@
  * The hash of a key gives the row of a table where its program is.  A program is kept at the
  * second sight of its key, so that keys which do not come again copy no program.  In a full row
  * it replaces any other one: of a loop over more keys than there are places, some are found. */
+#include "base/map.h"
 #include "compile/traced.h"
 #include <string.h>
 
@@ -76,17 +77,6 @@ static bool make_key(known_programs *p, const cr_trace *x)
     return put_calls(w, x);
 }
 
-static uint64_t key_hash(const cr_traced_words *k)
-{
-    uint64_t h = k->len;
-
-    for (size_t i = 0; i < k->len; i++) {
-        h = (h ^ k->at[i]) * 0x9ddfea08eb382d69u;
-        h ^= h >> 29;
-    }
-    return h;
-}
-
 /* --- programs --- */
 static known_program *program_find(const known_programs *p)
 {
@@ -110,7 +100,7 @@ bool cr_traced_find_known(cr_traced_program *out, cr_trace *x)
             p->key.len = 0;
         return false;
     }
-    p->hash = key_hash(&p->key);
+    p->hash = cr_hash_words(p->key.at, p->key.len);
     known_program *k = program_find(p);
     if (!k)
         return false;

@@ -176,21 +176,6 @@ static cr_graph *parts_of(coster *x, const cr_graph *g)
     return split;
 }
 
-static bool alike(const cr_graph *a, const cr_graph *b)
-{
-    if (a->body->len != b->body->len)
-        return false;
-    for (size_t i = 0; i < a->body->len; i++) {
-        const cr_gnode *m = a->body->at[i], *n = b->body->at[i];
-        if (m->op != n->op || m->result_count != n->result_count)
-            return false;
-        for (int k = 0; k < m->result_count; k++)
-            if (m->result[k]->type.ndim != n->result[k]->type.ndim)
-                return false;
-    }
-    return true;
-}
-
 static bool is_taken(const coster *x, const cr_scalar *symbol)
 {
     for (int i = 0; i < x->samples; i++) {
@@ -217,7 +202,8 @@ static void try_sample(coster *x, int attempt)
         return;
     hold(x, g);
     parts = parts_of(x, g);
-    if (x->samples && (!alike(x->whole.in[0], g) || !alike(x->parts.in[0], parts)))
+    if (x->samples &&
+        (!cr_graph_alike(x->whole.in[0], g) || !cr_graph_alike(x->parts.in[0], parts)))
         return;
     x->whole.in[x->samples] = g;
     x->parts.in[x->samples++] = parts;

@@ -336,6 +336,34 @@ void cr_garg_key(cr_text *out, const cr_garg *a, cr_gvalue_number number, void *
     }
 }
 
+void cr_gnode_key(cr_text *out, const cr_gnode *n, cr_gvalue_number number, void *context)
+{
+    put_bytes(out, &n->op, sizeof n->op);
+    put_bytes(out, &n->varying_count, sizeof n->varying_count);
+    for (int i = 0; i < n->varying_count; i++) {
+        const cr_gvarying *v = &n->varying[i];
+        uint32_t place[] = {v->arg, v->item, (uint32_t)v->number};
+        put_bytes(out, place, sizeof place);
+    }
+    for (int i = 0; i < n->arg_count; i++)
+        cr_garg_key(out, &n->arg[i], number, context);
+}
+
+bool cr_graph_alike(const cr_graph *a, const cr_graph *b)
+{
+    if (a->body->len != b->body->len)
+        return false;
+    for (size_t i = 0; i < a->body->len; i++) {
+        const cr_gnode *m = a->body->at[i], *n = b->body->at[i];
+        if (m->op != n->op || m->result_count != n->result_count)
+            return false;
+        for (int k = 0; k < m->result_count; k++)
+            if (m->result[k]->type.ndim != n->result[k]->type.ndim)
+                return false;
+    }
+    return true;
+}
+
 void cr_garg_each(const cr_garg *a, cr_gvalue_fn fn, void *context)
 {
     if (a->tag == CR_TENSOR)

@@ -195,6 +195,10 @@ static inline cr_garg cr_garg_value(cr_gvalue *v)
 /* Appends a key: equal for equal literals, and for values with equal numbers. */
 typedef uintptr_t (*cr_gvalue_number)(void *context, const cr_gvalue *v);
 void cr_garg_key(cr_text *out, const cr_garg *a, cr_gvalue_number number, void *context);
+/* The same of a call: its operator, its arguments and their numbers that vary. */
+void cr_gnode_key(cr_text *out, const cr_gnode *n, cr_gvalue_number number, void *context);
+/* Whether the bodies have the same operators, and results of as many dims. */
+bool cr_graph_alike(const cr_graph *a, const cr_graph *b);
 
 /* Calls fn(context, value) for every value in an argument. */
 typedef void (*cr_gvalue_fn)(void *context, cr_gvalue *v);

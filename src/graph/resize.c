@@ -398,44 +398,9 @@ static size_class *resize_class(const cr_gsizes *x, const cr_gvalue *v)
     return k == NO_CLASS ? NULL : x->classes.at[k];
 }
 
-static void classify_put_arg(classifier *c, const cr_garg *a)
+static uintptr_t class_number(void *sizes, const cr_gvalue *v)
 {
-    classify_put(c, &a->tag, sizeof a->tag);
-    if (cr_garg_has_len(a))
-        classify_put(c, &a->len, sizeof a->len);
-    switch (a->tag) {
-    case CR_NONE: return;
-    case CR_TENSOR:
-        classify_put(c, &(uint32_t){c->x->class_of[a->value->id]}, sizeof(uint32_t));
-        return;
-    case CR_NUMBER:
-        classify_put(c, &a->number.category, sizeof a->number.category);
-        classify_put(c, &a->number.c, a->number.category == CR_CAT_COMPLEX ? 16 : 8);
-        return;
-    case CR_STRING: classify_put(c, a->s, a->len); return;
-    case CR_INTS:
-    case CR_TRUTHS: classify_put(c, a->ints, a->len * sizeof *a->ints); return;
-    case CR_FLOATS: classify_put(c, a->floats, a->len * sizeof *a->floats); return;
-    case CR_TENSORS:
-    case CR_NUMBERS:
-        for (uint32_t i = 0; i < a->len; i++)
-            classify_put_arg(c, &a->list[i]);
-        return;
-    default: classify_put(c, &a->i, sizeof a->i);
-    }
-}
-
-static void classify_put_call(classifier *c, const cr_gnode *n)
-{
-    classify_put(c, &n->op, sizeof n->op);
-    classify_put(c, &n->varying_count, sizeof n->varying_count);
-    for (int i = 0; i < n->varying_count; i++) {
-        const cr_gvarying *v = &n->varying[i];
-        uint32_t place[] = {v->arg, v->item, (uint32_t)v->number};
-        classify_put(c, place, sizeof place);
-    }
-    for (int i = 0; i < n->arg_count; i++)
-        classify_put_arg(c, &n->arg[i]);
+    return ((const cr_gsizes *)sizes)->class_of[v->id];
 }
 
 static cr_value rule_arg(cr_gsizes *x, size_rule *r, const cr_garg *a, cr_value *at)
@@ -562,7 +527,7 @@ static void classify_call(classifier *c, const cr_gnode *n)
     if (!n->result_count)
         return;
     c->text.len = 0;
-    classify_put_call(c, n);
+    cr_gnode_key(&c->text, n, class_number, x);
     uint32_t k = classify_text(c, &c->rules, x->rules.len);
     x->rule_of[n->result[0]->id] = k;
     if (k == x->rules.len)

@@ -5,6 +5,7 @@
  * trace keeps the second call with a key.  Later calls run no rules.  Each adds one short
  * record: the kept call, and the storages that the call uses and makes.  cr_noted_spell_out
  * makes arguments and headers of a record for a replay or a graph. */
+#include "base/map.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/trace.h"
@@ -168,17 +169,6 @@ bool cr_call_key_make(cr_call_key *out, const cr_op *op, const cr_value *arg)
     return true;
 }
 
-static uint64_t key_hash(const cr_call_key *k)
-{
-    uint64_t h = k->words;
-
-    for (size_t i = 0; i < k->words; i++) {
-        h = (h ^ k->word[i]) * 0x9ddfea08eb382d69u;
-        h ^= h >> 29;
-    }
-    return h;
-}
-
 /* --- the known calls of a trace --- */
 static bool has_key(const cr_known *k, const cr_call_key *key)
 {
@@ -200,7 +190,7 @@ static cr_known *known_lookup(const struct cr_known_calls *c, const cr_call_key 
 {
     if (!c->list.len)
         return NULL;
-    uint32_t index = c->table[known_slot(c, key_hash(key), key)];
+    uint32_t index = c->table[known_slot(c, cr_hash_words(key->word, key->words), key)];
     return index ? c->list.at[index - 1] : NULL;
 }
 
@@ -454,7 +444,7 @@ static cr_known *known_new(cr_arena *a, const cr_call_key *key)
         return NULL;
     memcpy(k->word, key->word, key->words * sizeof *k->word);
     k->words = key->words;
-    k->hash = key_hash(key);
+    k->hash = cr_hash_words(key->word, key->words);
     k->id = atomic_fetch_add(&known_ids, 1) + 1;
     k->op = key->op;
     return k;
@@ -486,7 +476,7 @@ void cr_known_add(cr_trace *x, const cr_call_key *key, const cr_noted *n, const 
                   const cr_value *result)
 {
     struct cr_known_calls *c = x->known;
-    uint64_t hash = key_hash(key);
+    uint64_t hash = cr_hash_words(key->word, key->words);
     cr_known *k;
 
     if (!c)
