@@ -106,33 +106,19 @@ CR_WIDE static void reduce_bool(cr_reduce_op op, void *out, const void *a, const
     }
 }
 
-static void reduce_c64(cr_reduce_op op, void *out, const void *a, const void *b, int64_t n)
-{
-    cr_complex_float *o = out;
-    const cr_complex_float *x = a, *y = b;
-
-    if (op != CR_REDUCE_PRODUCT) {
-        reduce_f32(op, out, a, b, 2 * n);
-        return;
+#define COMPLEX(type, name, parts)                                                             \
+    static void name(cr_reduce_op op, void *out, const void *a, const void *b, int64_t n)      \
+    {                                                                                          \
+        const type *x = a, *y = b;                                                             \
+                                                                                               \
+        if (op != CR_REDUCE_PRODUCT)                                                           \
+            parts(op, out, a, b, 2 * n);                                                       \
+        for (int64_t i = 0; op == CR_REDUCE_PRODUCT && i < n; i++)                             \
+            ((type *)out)[i] = (type){x[i].re * y[i].re - x[i].im * y[i].im,                   \
+                                      x[i].re * y[i].im + x[i].im * y[i].re};                  \
     }
-    for (int64_t i = 0; i < n; i++)
-        o[i] = (cr_complex_float){x[i].re * y[i].re - x[i].im * y[i].im,
-                                  x[i].re * y[i].im + x[i].im * y[i].re};
-}
-
-static void reduce_c128(cr_reduce_op op, void *out, const void *a, const void *b, int64_t n)
-{
-    cr_complex *o = out;
-    const cr_complex *x = a, *y = b;
-
-    if (op != CR_REDUCE_PRODUCT) {
-        reduce_f64(op, out, a, b, 2 * n);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        o[i] = (cr_complex){x[i].re * y[i].re - x[i].im * y[i].im,
-                            x[i].re * y[i].im + x[i].im * y[i].re};
-}
+COMPLEX(cr_complex_float, reduce_c64, reduce_f32)
+COMPLEX(cr_complex, reduce_c128, reduce_f64)
 
 /* Dtypes that are computed in float32, by parts. */
 static void reduce_through_f32(cr_reduce_op op, cr_dtype dtype, void *out, const void *a,

@@ -15,41 +15,22 @@ enum { FIRST_TOOL = 3, LAST_TOOL = 4 };
 
 static int observe_is_here(void) { return seen.thread && seen.thread == PyThreadState_Get(); }
 
-/* INSTRUCTION: (code, offset).  `code` differs from the frame's when the event is for a frame
- * that is not yet or no longer current. */
-static PyObject *observe_instruction(PyObject *self, PyObject *const *args, Py_ssize_t n)
-{
-    (void)self;
-    if (n == 2 && observe_is_here()) {
-        const cr_live_frame *f = cr_frame_current(seen.thread);
-        if (f && cr_frame_code(f) == (PyCodeObject *)args[0])
-            seen.observer.instruction(seen.observer.context, f,
-                                      (int)PyLong_AsLong(args[1]) / (int)sizeof(_Py_CODEUNIT));
+/* `call` is made with the frame `f` that runs the code args[0], if the observer is here. */
+#define OBSERVE(name, call)                                                                    \
+    static PyObject *observe_##name(PyObject *self, PyObject *const *args, Py_ssize_t n)       \
+    {                                                                                          \
+        (void)self;                                                                            \
+        if (n >= 2 && observe_is_here()) {                                                     \
+            const cr_live_frame *f = cr_frame_current(seen.thread);                            \
+            if (f && cr_frame_code(f) == (PyCodeObject *)args[0])                              \
+                seen.observer.call;                                                            \
+        }                                                                                      \
+        Py_RETURN_NONE;                                                                        \
     }
-    Py_RETURN_NONE;
-}
-
-static PyObject *observe_enter(PyObject *self, PyObject *const *args, Py_ssize_t n)
-{
-    (void)self;
-    if (n >= 2 && observe_is_here()) {
-        const cr_live_frame *f = cr_frame_current(seen.thread);
-        if (f && cr_frame_code(f) == (PyCodeObject *)args[0])
-            seen.observer.enter(seen.observer.context, f);
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *observe_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
-{
-    (void)self;
-    if (n >= 2 && observe_is_here()) {
-        const cr_live_frame *f = cr_frame_current(seen.thread);
-        if (f && cr_frame_code(f) == (PyCodeObject *)args[0])
-            seen.observer.leave(seen.observer.context, f);
-    }
-    Py_RETURN_NONE;
-}
+OBSERVE(instruction, instruction(seen.observer.context, f,
+                                 (int)PyLong_AsLong(args[1]) / (int)sizeof(_Py_CODEUNIT)))
+OBSERVE(enter, enter(seen.observer.context, f))
+OBSERVE(leave, leave(seen.observer.context, f))
 
 #define OBSERVE_METHOD(name, f)                                                                \
     {                                                                                          \

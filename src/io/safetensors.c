@@ -540,16 +540,6 @@ bool cr_safetensors_metadata(const cr_safetensors *s, int i, const char **key,
     return true;
 }
 
-static void safetensors_row_major(int64_t *stride, int ndim, const int64_t *size)
-{
-    int64_t step = 1;
-
-    for (int i = ndim - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= size[i] > 1 ? size[i] : 1;
-    }
-}
-
 static cr_status safetensors_copied(cr_tensor **out, const cr_safetensors_entry *e,
                                     const char *bytes)
 {
@@ -572,7 +562,7 @@ static cr_status shared(cr_tensor **out, const cr_safetensors *s, const cr_safet
         cr_source_drop(s->source);
         return st;
     }
-    safetensors_row_major(stride, e->ndim, e->size);
+    cr_row_major_strides(stride, e->ndim, e->size);
     st = cr_tensor_over(out, block, e->dtype, e->ndim, e->size, stride, 0);
     if (st)
         cr_storage_drop(block);

@@ -394,38 +394,31 @@ static operand parse_operand(parser *p)
     return parse_word(p);
 }
 
-static operand parse_factors(parser *p)
+/* Operands of `part` with signs between them, the left ones first. */
+static operand parse_chain(parser *p, operand (*part)(parser *p), const char *const sign[2],
+                           const cr_fn fn[2])
 {
-    operand v[2] = {parse_operand(p)};
+    operand v[2] = {part(p)};
 
     for (;;) {
-        cr_fn fn;
-        if (parser_take(p, "*"))
-            fn = CR_FN_mul;
-        else if (parser_take(p, "/"))
-            fn = CR_FN_div;
-        else
+        int k = parser_take(p, sign[0]) ? 0 : parser_take(p, sign[1]) ? 1 : 2;
+        if (k == 2)
             return v[0];
-        v[1] = parse_operand(p);
-        v[0] = parser_call(p, fn, v, 2);
+        v[1] = part(p);
+        v[0] = parser_call(p, fn[k], v, 2);
     }
+}
+
+static operand parse_factors(parser *p)
+{
+    return parse_chain(p, parse_operand, (const char *const[]){"*", "/"},
+                       (const cr_fn[]){CR_FN_mul, CR_FN_div});
 }
 
 static operand parse_sum(parser *p)
 {
-    operand v[2] = {parse_factors(p)};
-
-    for (;;) {
-        cr_fn fn;
-        if (parser_take(p, "+"))
-            fn = CR_FN_add;
-        else if (parser_take(p, "-"))
-            fn = CR_FN_sub;
-        else
-            return v[0];
-        v[1] = parse_factors(p);
-        v[0] = parser_call(p, fn, v, 2);
-    }
+    return parse_chain(p, parse_factors, (const char *const[]){"+", "-"},
+                       (const cr_fn[]){CR_FN_add, CR_FN_sub});
 }
 
 static operand parse_expr(parser *p)

@@ -73,8 +73,6 @@ static cr_status builtin_give(cr_scall *c, cr_ivalue v)
 
 /* --- arithmetic --- */
 
-static int64_t wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-
 static cr_complex complex_add(cr_complex a, cr_complex b)
 {
     return (cr_complex){a.re + b.re, a.im + b.im};
@@ -94,47 +92,23 @@ static cr_complex complex_div(cr_complex a, cr_complex b)
     return (cr_complex){(a.re * b.re + a.im * b.im) / d, (a.im * b.re - a.re * b.im) / d};
 }
 
-static cr_status builtin_add(cr_scall *c)
-{
-    const cr_ivalue *a = c->arg, *b = c->arg + 1;
-
-    if (builtin_both_whole(c))
-        return builtin_give(c, cr_iv_int(CR_WRAP_ADD(a->i, b->i)));
-    if (builtin_both_real(c))
-        return builtin_give(c, cr_iv_float(builtin_double(a) + builtin_double(b)));
-    if (builtin_both_numbers(c))
-        return builtin_give(
-            c, cr_iv_complex(complex_add(builtin_as_complex(a), builtin_as_complex(b))));
-    return cr_builtin_join(c);
-}
-
-static cr_status builtin_sub(cr_scall *c)
-{
-    const cr_ivalue *a = c->arg, *b = c->arg + 1;
-
-    if (builtin_both_whole(c))
-        return builtin_give(c, cr_iv_int(wrap_sub(a->i, b->i)));
-    if (builtin_both_real(c))
-        return builtin_give(c, cr_iv_float(builtin_double(a) - builtin_double(b)));
-    if (builtin_both_numbers(c))
-        return builtin_give(
-            c, cr_iv_complex(complex_sub(builtin_as_complex(a), builtin_as_complex(b))));
-    return cr_builtin_misfit(c);
-}
-
-static cr_status builtin_mul(cr_scall *c)
-{
-    const cr_ivalue *a = c->arg, *b = c->arg + 1;
-
-    if (builtin_both_whole(c))
-        return builtin_give(c, cr_iv_int(CR_WRAP_MUL(a->i, b->i)));
-    if (builtin_both_real(c))
-        return builtin_give(c, cr_iv_float(builtin_double(a) * builtin_double(b)));
-    if (builtin_both_numbers(c))
-        return builtin_give(
-            c, cr_iv_complex(complex_mul(builtin_as_complex(a), builtin_as_complex(b))));
-    return cr_builtin_repeat(c);
-}
+#define BUILTIN_ARITHMETIC(name, whole, op, otherwise)                                         \
+    static cr_status builtin_##name(cr_scall *c)                                               \
+    {                                                                                          \
+        const cr_ivalue *a = c->arg, *b = c->arg + 1;                                          \
+                                                                                               \
+        if (builtin_both_whole(c))                                                             \
+            return builtin_give(c, cr_iv_int(whole(a->i, b->i)));                              \
+        if (builtin_both_real(c))                                                              \
+            return builtin_give(c, cr_iv_float(builtin_double(a) op builtin_double(b)));       \
+        if (builtin_both_numbers(c))                                                           \
+            return builtin_give(c, cr_iv_complex(complex_##name(builtin_as_complex(a),         \
+                                                                builtin_as_complex(b))));      \
+        return otherwise(c);                                                                   \
+    }
+BUILTIN_ARITHMETIC(add, CR_WRAP_ADD, +, cr_builtin_join)
+BUILTIN_ARITHMETIC(sub, CR_WRAP_SUB, -, cr_builtin_misfit)
+BUILTIN_ARITHMETIC(mul, CR_WRAP_MUL, *, cr_builtin_repeat)
 
 static cr_status builtin_div(cr_scall *c)
 {
@@ -158,7 +132,7 @@ static cr_status builtin_by_zero(const cr_scall *c, const char *text)
 static int64_t floor_quotient(int64_t a, int64_t b)
 {
     if (b == -1)
-        return wrap_sub(0, a);
+        return CR_WRAP_SUB(0, a);
     int64_t q = a / b;
     return q - (a % b != 0 && (a % b < 0) != (b < 0));
 }
@@ -186,7 +160,7 @@ static cr_status builtin_truncdiv(cr_scall *c)
         return cr_builtin_misfit(c);
     if (!b->i)
         return builtin_by_zero(c, "ZeroDivisionError: integer division or modulo by zero");
-    return builtin_give(c, cr_iv_int(b->i == -1 ? wrap_sub(0, a->i) : a->i / b->i));
+    return builtin_give(c, cr_iv_int(b->i == -1 ? CR_WRAP_SUB(0, a->i) : a->i / b->i));
 }
 
 static cr_status builtin_remainder(cr_scall *c)
@@ -197,7 +171,7 @@ static cr_status builtin_remainder(cr_scall *c)
         if (!b->i)
             return builtin_by_zero(c, "ZeroDivisionError: integer division or modulo by zero");
         int64_t q = floor_quotient(a->i, b->i);
-        return builtin_give(c, cr_iv_int(wrap_sub(a->i, CR_WRAP_MUL(q, b->i))));
+        return builtin_give(c, cr_iv_int(CR_WRAP_SUB(a->i, CR_WRAP_MUL(q, b->i))));
     }
     if (!builtin_both_real(c))
         return cr_builtin_misfit(c);
@@ -219,7 +193,7 @@ static cr_status builtin_divmod(cr_scall *c)
     if (whole) {
         int64_t q = floor_quotient(a->i, b->i);
         c->out[0] = cr_iv_int(q);
-        c->out[1] = cr_iv_int(wrap_sub(a->i, CR_WRAP_MUL(q, b->i)));
+        c->out[1] = cr_iv_int(CR_WRAP_SUB(a->i, CR_WRAP_MUL(q, b->i)));
         return CR_OK;
     }
     double x = builtin_double(a), y = builtin_double(b), r = fmod(x, y);
@@ -363,7 +337,7 @@ static cr_status builtin_neg(cr_scall *c)
     const cr_ivalue *a = c->arg;
 
     if (c->count >= 1 && builtin_whole(a))
-        return builtin_give(c, cr_iv_int(wrap_sub(0, a->i)));
+        return builtin_give(c, cr_iv_int(CR_WRAP_SUB(0, a->i)));
     if (c->count >= 1 && a->kind == CR_IV_FLOAT)
         return builtin_give(c, cr_iv_float(-a->d));
     if (c->count >= 1 && a->kind == CR_IV_COMPLEX)
@@ -376,7 +350,7 @@ static cr_status builtin_abs(cr_scall *c)
     const cr_ivalue *a = c->arg;
 
     if (c->count >= 1 && builtin_whole(a))
-        return builtin_give(c, cr_iv_int(a->i < 0 ? wrap_sub(0, a->i) : a->i));
+        return builtin_give(c, cr_iv_int(a->i < 0 ? CR_WRAP_SUB(0, a->i) : a->i));
     if (c->count >= 1 && a->kind == CR_IV_FLOAT)
         return builtin_give(c, cr_iv_float(fabs(a->d)));
     if (c->count >= 1 && a->kind == CR_IV_COMPLEX)

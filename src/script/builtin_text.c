@@ -127,7 +127,8 @@ cr_status cr_builtin_text_count(cr_scall *c)
     return text_give_value(c, cr_iv_int(n));
 }
 
-static cr_status text_begins(cr_scall *c)
+/* Whether the part stands at the begin, or at the end, of the text within bounds. */
+static cr_status text_fits(cr_scall *c, bool at_end)
 {
     int64_t start, end;
 
@@ -135,22 +136,13 @@ static cr_status text_begins(cr_scall *c)
         return cr_builtin_misfit(c);
     const cr_istring *s = text_arg(c, 0), *part = text_arg(c, 1);
     text_bounds(c, 2, (int64_t)s->len, &start, &end);
-    bool fits = start + (int64_t)part->len <= end;
-    return text_give_value(c, cr_iv_bool(fits && !memcmp(s->at + start, part->at, part->len)));
+    int64_t at = at_end ? end - (int64_t)part->len : start;
+    return text_give_value(c, cr_iv_bool(start + (int64_t)part->len <= end &&
+                                         !memcmp(s->at + at, part->at, part->len)));
 }
 
-static cr_status text_ends(cr_scall *c)
-{
-    int64_t start, end;
-
-    if (!text_is(c, 0) || !text_is(c, 1))
-        return cr_builtin_misfit(c);
-    const cr_istring *s = text_arg(c, 0), *part = text_arg(c, 1);
-    text_bounds(c, 2, (int64_t)s->len, &start, &end);
-    bool fits = start + (int64_t)part->len <= end;
-    return text_give_value(
-        c, cr_iv_bool(fits && !memcmp(s->at + end - part->len, part->at, part->len)));
-}
+static cr_status text_begins(cr_scall *c) { return text_fits(c, false); }
+static cr_status text_ends(cr_scall *c) { return text_fits(c, true); }
 
 /* --- kinds of characters --- */
 

@@ -279,23 +279,11 @@ void cr_spass_fold(cr_sgraph *g)
     cr_spass_dead(g);
 }
 
-static size_t fold_count(const cr_sblock *b)
-{
-    size_t count = 0;
-
-    for (const cr_snode *n = b->first; n; n = n->next) {
-        count++;
-        for (int i = 0; i < n->block_count; i++)
-            count += fold_count(n->block[i]);
-    }
-    return count;
-}
-
 void cr_spass_propagate(cr_sgraph *g)
 {
-    size_t values = g->values, nodes = fold_count(g->body);
+    size_t values = g->values, nodes = cr_sblock_nodes(g->body);
 
     fold_in(g->body);
-    if (g->values != values || fold_count(g->body) != nodes)
+    if (g->values != values || cr_sblock_nodes(g->body) != nodes)
         cr_spass_dead(g);
 }

@@ -382,3 +382,15 @@ cr_svalue *cr_sblock_constant(cr_sblock *b, const cr_sconstant *value, cr_srange
     n->value = value;
     return cr_snode_output(n, NULL, value->type);
 }
+
+size_t cr_sblock_nodes(const cr_sblock *b)
+{
+    size_t count = 0;
+
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        count++;
+        for (int i = 0; i < n->block_count; i++)
+            count += cr_sblock_nodes(n->block[i]);
+    }
+    return count;
+}

@@ -122,6 +122,7 @@ struct cr_sgraph {
 
 cr_sgraph *cr_sgraph_new(cr_session *s, cr_sunit *u);
 /* `name` is copied, or NULL.  Names need not be unique: printing adds numbers. */
+size_t cr_sblock_nodes(const cr_sblock *b); /* with those inside of nodes */
 cr_svalue *cr_sblock_input(cr_sblock *b, const char *name, const cr_stype *type);
 void cr_sblock_output(cr_sblock *b, cr_svalue *v);
 /* Appends a node to `b`. */

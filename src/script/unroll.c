@@ -4,18 +4,6 @@
 /* Iterations, nodes of a body, and nodes that a graph may gain. */
 enum { UNROLL_TRIPS = 8, UNROLL_BODY = 32, UNROLL_MOST = 1024 };
 
-static int unroll_size(const cr_sblock *b)
-{
-    int size = 0;
-
-    for (const cr_snode *n = b->first; n; n = n->next) {
-        size++;
-        for (int i = 0; i < n->block_count; i++)
-            size += unroll_size(n->block[i]);
-    }
-    return size;
-}
-
 static bool unroll_is_true(const cr_svalue *v)
 {
     const cr_sconstant *c = cr_svalue_constant(v);
@@ -30,7 +18,7 @@ static int unroll_trips(const cr_snode *n)
 
     if (!trips || trips->type->kind != CR_STYPE_INT || trips->i > UNROLL_TRIPS ||
         !unroll_is_true(n->input[1]) || !unroll_is_true(n->block[0]->output[0]) ||
-        unroll_size(n->block[0]) > UNROLL_BODY)
+        (int)cr_sblock_nodes(n->block[0]) > UNROLL_BODY)
         return -1;
     return trips->i < 0 ? 0 : (int)trips->i;
 }
@@ -89,9 +77,9 @@ static void unroll_in(cr_sblock *b, int *room)
         for (int i = 0; i < n->block_count; i++)
             unroll_in(n->block[i], room);
         trips = n->prim == CR_SPRIM_LOOP ? unroll_trips(n) : -1;
-        if (trips < 0 || trips * unroll_size(n->block[0]) > *room)
+        if (trips < 0 || trips * (int)cr_sblock_nodes(n->block[0]) > *room)
             continue;
-        *room -= trips * unroll_size(n->block[0]);
+        *room -= trips * (int)cr_sblock_nodes(n->block[0]);
         unroll_loop(n, trips);
     }
 }
