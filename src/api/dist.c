@@ -175,11 +175,7 @@ static cr_status dist_open(cr_world **out, meeting *m, const char *address)
     cr_store_drop(store);
     if (d)
         d->owners = 1;
-    if (st)
-        cr_world_close(d);
-    else
-        *out = d;
-    return st;
+    CR_GIVE(st, out, d, cr_world_close);
 }
 
 cr_status cr_world_open(cr_world **out, const char *backend, const char *address, int rank,
@@ -507,9 +503,5 @@ cr_status cr_ddp_forward(cr_tensor **out, cr_ddp *p, cr_tensor *input)
         CR_TRY(ddp_copy(p, cr_module_buffers));
     CR_TRY(cr_module_forward(&y, p->m, input));
     cr_status st = averages ? cr_reducer_after_forward(p->reducer, &y, 1) : CR_OK;
-    if (st)
-        cr_drop(y);
-    else
-        *out = y;
-    return st;
+    CR_GIVE(st, out, y, cr_drop);
 }

@@ -721,11 +721,7 @@ static cr_status script_wrap(cr_module **out, cr_script *m, int depth)
     if (!st && mode >= 0 && m->slot[mode].kind == CR_IV_BOOL)
         st = cr_module_train(as, m->slot[mode].i); /* before it has children with other modes */
     st = st ? st : script_fill(as, m, depth);
-    if (st)
-        cr_module_drop(as);
-    else
-        *out = as;
-    return st;
+    CR_GIVE(st, out, as, cr_module_drop);
 }
 
 cr_status cr_script_as_module(cr_module **out, cr_script *m)

@@ -70,12 +70,7 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
     CR_TRY(cr_tensor_new_strided(&copy, t->dtype, t->device, t->ndim, t->size,
                                  wanted_strides(like, room)));
     cr_status st = cr_copy_tensor(copy, t);
-    if (st) {
-        cr_drop(copy);
-        return st;
-    }
-    *out = copy;
-    return CR_OK;
+    CR_GIVE(st, out, copy, cr_drop);
 }
 
 static cr_status first_grad(cr_tensor **out, cr_tensor *leaf, cr_tensor *grad)

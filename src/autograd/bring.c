@@ -30,12 +30,7 @@ cr_status cr_filled_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, in
     cr_status st = cr_reach_view(&v, t);
     if (!st && v.data)
         st = cr_fill_elements(&v, number);
-    if (st) {
-        cr_drop(t);
-        return st;
-    }
-    *out = t;
-    return CR_OK;
+    CR_GIVE(st, out, t, cr_drop);
 }
 
 bool cr_target_of(cr_target *out, const cr_edge *edge)

@@ -45,12 +45,7 @@ static cr_status call_copy(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     CR_TRY(cr_tensor_new_strided(&made, dtype, t->device, t->ndim, t->size,
                                  cr_is_dense(t) ? t->stride : NULL));
     st = cr_has_elements(made) && cr_has_elements(t) ? cr_copy_tensor(made, t) : CR_OK;
-    if (st) {
-        cr_drop(made);
-        return st;
-    }
-    *out = made;
-    return CR_OK;
+    CR_GIVE(st, out, made, cr_drop);
 }
 
 cr_status cr_call_cast(cr_tensor **out, cr_tensor *t, cr_dtype dtype)

@@ -338,11 +338,7 @@ cr_status cr_layout_scatter(cr_tensor **out, cr_tensor *t, const cr_layout *base
         st = share_repeats(b);
     cr_thread.no_grad = was;
     cr_drop(v);
-    if (st)
-        cr_drop(b);
-    else
-        *out = b;
-    return st;
+    CR_GIVE(st, out, b, cr_drop);
 }
 
 /* --- nodes --- */
@@ -457,11 +453,7 @@ cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t, const cr_layo
         return cr_layout_gather_called(out, t, base, view);
     CR_TRY(layout_gather(&made, t, base, view));
     cr_status st = recorded(made, t, &view_kind, base, view);
-    if (st)
-        cr_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_drop);
 }
 
 cr_status cr_layout_scatter_recorded(cr_tensor **out, cr_tensor *t, const cr_layout *base,
@@ -473,9 +465,5 @@ cr_status cr_layout_scatter_recorded(cr_tensor **out, cr_tensor *t, const cr_lay
         return cr_layout_scatter_called(out, t, base, view);
     CR_TRY(cr_layout_scatter(&made, t, base, view));
     cr_status st = recorded(made, t, &scatter_kind, base, view);
-    if (st)
-        cr_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_drop);
 }

@@ -306,11 +306,7 @@ cr_status cr_edge_tensor(cr_tensor **out, const cr_edge *edge)
         return st;
     }
     st = cr_set_history(t, edge->node, edge->input);
-    if (st)
-        cr_drop(t);
-    else
-        *out = t;
-    return st;
+    CR_GIVE(st, out, t, cr_drop);
 }
 
 bool cr_is_leaf(cr_tensor *t)

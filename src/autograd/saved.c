@@ -130,12 +130,7 @@ static cr_status with_history(cr_tensor **out, cr_tensor *plain, cr_node *node, 
     cr_drop(plain);
     if (!st)
         st = cr_set_result_history(t, node, output);
-    if (st) {
-        cr_drop(t);
-        return st;
-    }
-    *out = t;
-    return CR_OK;
+    CR_GIVE(st, out, t, cr_drop);
 }
 
 static cr_status saved_unpack(cr_tensor **out, const cr_saved *s, cr_node *node)

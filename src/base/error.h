@@ -55,6 +55,17 @@ CR_NORETURN void cr_assert_failed(const char *what, const char *file, int line);
             return CR_MEMORY;                                                                  \
     } while (0)
 
+/* Ends a function that makes something: returns `st`, after *out = made, or drop(made) if it is
+ * a failure. */
+#define CR_GIVE(st, out, made, drop)                                                           \
+    do {                                                                                       \
+        if (st)                                                                                \
+            drop(made);                                                                        \
+        else                                                                                   \
+            *(out) = (made);                                                                   \
+        return st;                                                                             \
+    } while (0)
+
 /* Needs `cr_status st` and a label `done:`.  `st` is CR_OK when `call` succeeds. */
 #define CR_GO(call)                                                                            \
     do {                                                                                       \

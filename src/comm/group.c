@@ -229,11 +229,7 @@ cr_status cr_comm_new(cr_comm **out, const cr_comm_how *how)
     cr_comm *g = group_blank(how);
     CR_NEED(g);
     cr_status st = group_open(g, how);
-    if (st)
-        group_free(g);
-    else
-        *out = g;
-    return st;
+    CR_GIVE(st, out, g, group_free);
 }
 
 cr_comm *cr_comm_keep(cr_comm *g)
@@ -931,11 +927,7 @@ cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, in
                                 : work_start(w, now);
     if (!st && transfer && now)
         transfer_fetch(w);
-    if (st)
-        cr_work_drop(w);
-    else
-        *out = w;
-    return st;
+    CR_GIVE(st, out, w, cr_work_drop);
 }
 
 /* The failure of a work that has ended. */

@@ -313,12 +313,7 @@ static cr_status server_make(cr_store_server **out, const cr_store_tcp_options *
     s->key = cr_env(CR_ENV_CR_STORE_KEY);
     s->process = getpid();
     cr_status st = server_open(s, o);
-    if (st) {
-        server_free(s);
-        return st;
-    }
-    *out = s;
-    return CR_OK;
+    CR_GIVE(st, out, s, server_free);
 }
 
 cr_status cr_store_server_start(cr_store_server **out, const cr_store_tcp_options *o)

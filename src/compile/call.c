@@ -436,11 +436,7 @@ static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, 
         st = keep_training(c, g, like ? &like->parts : NULL);
     else if (!st)
         keep_recorded(c, g);
-    if (st)
-        cr_compiled_call_drop(c);
-    else
-        *out = c;
-    return st;
+    CR_GIVE(st, out, c, cr_compiled_call_drop);
 }
 
 /* --- the programs --- */

@@ -625,11 +625,7 @@ cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool
     for (int i = 0; i < g->input_count; i++)
         c->key_len += count_dims(g->input[i]->symbolic, g->input[i]->type.ndim);
     st = see_recorded(c);
-    if (st)
-        cr_compiled_calls_drop(c);
-    else
-        *out = c;
-    return st;
+    CR_GIVE(st, out, c, cr_compiled_calls_drop);
 }
 
 void cr_compiled_calls_relate(cr_compiled_calls *c) { c->related = true; }

@@ -1730,11 +1730,7 @@ cr_status cr_compiled_resize(cr_compiled **out, cr_compiled *of, const cr_graph 
     if (!st)
         of->resized = cr_arena_used(&all->session.keep);
     cr_session_drop(&planning);
-    if (st)
-        cr_compiled_drop(all);
-    else
-        *out = all;
-    return st;
+    CR_GIVE(st, out, all, cr_compiled_drop);
 }
 
 const cr_gcode *cr_compiled_code(const cr_compiled *c, int k) { return &c->groups.at[k]->code; }

@@ -59,11 +59,7 @@ static cr_status make(cr_packed **out, cr_tensor *t, cr_pack_fn pack, void *cont
     p->storage = cr_storage_keep(t->storage);
     p->of = bytes_of(t);
     cr_status st = pack(context, t, &p->tensor);
-    if (st)
-        cr_packed_release(p);
-    else
-        *out = p;
-    return st;
+    CR_GIVE(st, out, p, cr_packed_release);
 }
 
 static void keep(cr_packer *k, cr_packed *p)

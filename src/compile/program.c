@@ -541,11 +541,7 @@ cr_status cr_program_of_calls(cr_program **out, const cr_graph *g)
     cr_program_steps *plan;
     cr_status st = p ? cr_program_plan(&plan, p) : CR_MEMORY;
 
-    if (st)
-        cr_program_drop(p);
-    else
-        *out = p;
-    return st;
+    CR_GIVE(st, out, p, cr_program_drop);
 }
 
 typedef cr_status (*making)(cr_program *p, void *context);

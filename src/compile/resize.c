@@ -348,11 +348,7 @@ static cr_status sizes_new(cr_sized_steps **out, cr_program *of, int threads)
         y.x = z->plan->resizer;
         st = sizer_make(&y);
     }
-    if (st)
-        cr_sized_steps_drop(z);
-    else
-        *out = z;
-    return st;
+    CR_GIVE(st, out, z, cr_sized_steps_drop);
 }
 
 /* Plain layouts serve all sizes, where those of the plan do not. */
@@ -456,11 +452,7 @@ cr_status cr_program_resize(cr_program **out, cr_program *of, const cr_scalar *v
     cr_program *p = resize_program(of);
     cr_status st = p ? resize_first(p, value) : CR_MEMORY;
 
-    if (st)
-        cr_program_drop(p);
-    else
-        *out = p;
-    return st;
+    CR_GIVE(st, out, p, cr_program_drop);
 }
 
 static bool resize_same_type(const cr_gtype *a, const cr_gtype *b)

@@ -256,11 +256,7 @@ static cr_status laid_out(cr_tensor **out, const cr_tensor *t, const int64_t *st
         cr_tensor_new_strided(&made, (cr_dtype)t->dtype, t->device, t->ndim, t->size, stride));
     to = cr_view_of(made);
     cr_status st = cr_copy_elements(&to, &from);
-    if (st)
-        cr_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_drop);
 }
 
 /* Copies *result if anything else shares its storage, or if it does not have the strides of

@@ -261,11 +261,7 @@ cr_status cr_undo_keep(cr_undo **out, const cr_undo_plan *p, cr_tensor *const *i
             st = keep_input(u, input[i]);
     if (!st && p->draws)
         st = cr_generator_clone(&u->generator, NULL);
-    if (st)
-        cr_undo_drop(u);
-    else
-        *out = u;
-    return st;
+    CR_GIVE(st, out, u, cr_undo_drop);
 }
 
 /* Whether each storage has the block it had before the run, and only the run can have written

@@ -326,11 +326,7 @@ cr_status cr_parts_new(cr_parts **out, cr_comm *comm, int parts, cr_tensor *cons
     p->at = cr_alloc_zero(((size_t)count + 1) * sizeof *p->at);
     p->used = cr_alloc_zero(((size_t)count + 1) * sizeof *p->used);
     cr_status st = p->at && p->used ? parts_init(p, like) : CR_MEMORY;
-    if (st)
-        cr_parts_free(p);
-    else
-        *out = p;
-    return st;
+    CR_GIVE(st, out, p, cr_parts_free);
 }
 
 void cr_parts_free(cr_parts *p)

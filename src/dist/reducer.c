@@ -785,11 +785,7 @@ cr_status cr_reducer_new(cr_reducer **out, const cr_reducer_how *how)
     r->at = cr_alloc_zero(((size_t)how->count + 1) * sizeof *r->at);
     r->used = cr_alloc_zero(((size_t)how->count + 1) * sizeof *r->used);
     cr_status st = r->at && r->used ? reducer_init(r, how) : CR_MEMORY;
-    if (st)
-        cr_reducer_free(r);
-    else
-        *out = r;
-    return st;
+    CR_GIVE(st, out, r, cr_reducer_free);
 }
 
 void cr_reducer_free(cr_reducer *r)

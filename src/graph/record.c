@@ -92,12 +92,7 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
     r->parts = parts;
     r->session = cr_session_new();
     st = r->session ? cr_session_run(r->session, new_graph, r) : CR_MEMORY;
-    if (st) {
-        cr_recorder_drop(r);
-        return st;
-    }
-    *out = r;
-    return CR_OK;
+    CR_GIVE(st, out, r, cr_recorder_drop);
 }
 
 void cr_recorder_record_copies(cr_recorder *r) { r->copies = true; }

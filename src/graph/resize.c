@@ -626,11 +626,7 @@ cr_status cr_gsizes_new(cr_gsizes **out, cr_graph *g, const cr_gvarying_dims *in
     cr_map_drop(&c.rules);
     cr_text_drop(&c.text);
     cr_free(type);
-    if (st)
-        cr_gsizes_drop(x);
-    else
-        *out = x;
-    return st;
+    CR_GIVE(st, out, x, cr_gsizes_drop);
 }
 
 void cr_gsizes_drop(cr_gsizes *x)

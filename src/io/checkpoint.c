@@ -188,11 +188,7 @@ cr_status cr_checkpoint_open_record(cr_checkpoint **out, cr_zip *zip, const char
     c->share = options->share;
     c->swapped = options->swapped;
     cr_status st = open_record(c, name, &options->rules);
-    if (st)
-        cr_checkpoint_drop(c);
-    else
-        *out = c;
-    return st;
+    CR_GIVE(st, out, c, cr_checkpoint_drop);
 }
 
 cr_status cr_checkpoint_list(cr_source *source,
@@ -401,11 +397,7 @@ cr_status cr_checkpoint_open(cr_checkpoint **out, cr_source *source,
     CR_NEED(c);
     c->source = cr_source_keep(source);
     cr_status st = open_any(c, options);
-    if (st)
-        cr_checkpoint_drop(c);
-    else
-        *out = c;
-    return st;
+    CR_GIVE(st, out, c, cr_checkpoint_drop);
 }
 
 void cr_checkpoint_drop(cr_checkpoint *c)
@@ -460,11 +452,7 @@ static cr_status copied_storage(cr_storage **out, const cr_checkpoint *c, size_t
     cr_status st = cr_reach_storage(&to, s);
     if (!st && s->size)
         st = checkpoint_read_bytes(c, i, to);
-    if (st)
-        cr_storage_drop(s);
-    else
-        *out = s;
-    return st;
+    CR_GIVE(st, out, s, cr_storage_drop);
 }
 
 static void drop_source(void *p) { cr_source_drop(p); }

@@ -478,11 +478,7 @@ static cr_status safetensors_over(cr_safetensors **out, cr_source *from)
     }
     s->source = from;
     cr_status st = safetensors_read_all(s);
-    if (st)
-        cr_safetensors_drop(s);
-    else
-        *out = s;
-    return st;
+    CR_GIVE(st, out, s, cr_safetensors_drop);
 }
 
 cr_status cr_safetensors_open(cr_safetensors **out, const char *path)

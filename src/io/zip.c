@@ -399,11 +399,7 @@ cr_status cr_zip_open(cr_zip **out, cr_source *source)
     cr_status st = read_directory(z);
     if (!st && z->deflated)
         st = zip_prepare(z);
-    if (st)
-        cr_zip_drop(z);
-    else
-        *out = z;
-    return st;
+    CR_GIVE(st, out, z, cr_zip_drop);
 }
 
 void cr_zip_drop(cr_zip *z)

@@ -198,11 +198,7 @@ static const char *cuda_build(int index, const cr_kernel_source *source, void **
     if (!k->plain.how.rows_fit)
         error = cuda_function(&k->plain.function, index, cr_kernel_text(source),
                               cr_kernel_symbol(source));
-    if (error)
-        cuda_kernel_drop(k);
-    else
-        *code = k;
-    return error;
+    CR_GIVE(error, code, k, cuda_kernel_drop);
 }
 
 /* A form of a kernel. */
@@ -232,11 +228,7 @@ static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_k
     const char *error =
         cuda_function(&v->function, index, cr_kernel_text(source), cr_kernel_symbol(source));
     cr_kernel_source_drop(source);
-    if (error)
-        cr_free(v);
-    else
-        *out = v;
-    return error;
+    CR_GIVE(error, out, v, cr_free);
 }
 
 /* The kernel in a form.  Threads that need it at once may each build it; the first one is kept.

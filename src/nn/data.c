@@ -67,12 +67,7 @@ cr_status cr_loader_new(cr_loader **out, cr_tensor *const *tensors, size_t count
 
     CR_NEED(l);
     cr_status st = loader_set_up(l, tensors, count, args);
-    if (st) {
-        cr_loader_drop(l);
-        return st;
-    }
-    *out = l;
-    return CR_OK;
+    CR_GIVE(st, out, l, cr_loader_drop);
 }
 
 static void drop_batch(cr_loader *l)

@@ -516,10 +516,5 @@ cr_status cr_module_new(cr_module **out, const char *kind, const cr_arg *args)
     CR_TRY(cr_module_define(&m, kind, NULL, NULL));
     m->layer = layer;
     cr_status st = bind_layer(m, args);
-    if (st) {
-        cr_module_drop(m);
-        return st;
-    }
-    *out = m;
-    return CR_OK;
+    CR_GIVE(st, out, m, cr_module_drop);
 }

@@ -344,12 +344,7 @@ cr_status cr_optim_new(cr_optim **out, const char *kind, cr_tensor *const *param
     CR_NEED(o);
     o->kind = &kinds[k];
     cr_status st = set_up(o, params, count, args);
-    if (st) {
-        cr_optim_drop(o);
-        return st;
-    }
-    *out = o;
-    return CR_OK;
+    CR_GIVE(st, out, o, cr_optim_drop);
 }
 
 void cr_optim_drop(cr_optim *o)
@@ -445,12 +440,7 @@ cr_status cr_optim_state(cr_state **out, cr_optim *o)
     CR_TRY(cr_state_new(&s));
     cr_status st = put_slots(s, o);
     st = st ? st : put_lr(s, cr_optim_lr(o));
-    if (st) {
-        cr_state_drop(s);
-        return st;
-    }
-    *out = s;
-    return CR_OK;
+    CR_GIVE(st, out, s, cr_state_drop);
 }
 
 /* A tensor of a file for state `k` of a parameter; every one but the number of steps has the

@@ -197,12 +197,7 @@ cr_status cr_schedule_new(cr_schedule **out, const char *kind, cr_optim *o, cons
     s->kind = &kinds[k];
     s->optim = o;
     cr_status st = schedule_set_up(s, args);
-    if (st) {
-        cr_schedule_drop(s);
-        return st;
-    }
-    *out = s;
-    return CR_OK;
+    CR_GIVE(st, out, s, cr_schedule_drop);
 }
 
 cr_status cr_schedule_step(cr_schedule *s)

@@ -97,12 +97,7 @@ cr_status cr_state_under(cr_state **out, const cr_state *s, const char *prefix)
     CR_TRY(nn_need(prefix, "state", "prefix", "str"));
     CR_TRY(cr_state_new(&made));
     cr_status st = copy_under(made, s, prefix);
-    if (st) {
-        cr_state_drop(made);
-        return st;
-    }
-    *out = made;
-    return CR_OK;
+    CR_GIVE(st, out, made, cr_state_drop);
 }
 
 /* --- of a module --- */
@@ -153,12 +148,7 @@ cr_status cr_module_state(cr_state **out, cr_module *m)
     CR_TRY(cr_state_new(&s));
     tensors_walk w = {state_enter, s};
     cr_status st = nn_walk(m, visit_tensors, &w);
-    if (st) {
-        cr_state_drop(s);
-        return st;
-    }
-    *out = s;
-    return CR_OK;
+    CR_GIVE(st, out, s, cr_state_drop);
 }
 
 /* --- into a module --- */
@@ -326,12 +316,7 @@ cr_status cr_state_read(cr_state **out, const char *path)
     CR_TRY(nn_need(path, "load", "path", "str"));
     CR_TRY(cr_state_new(&s));
     cr_status st = is_checkpoint(path) ? read_checkpoint(s, path) : read_safetensors(s, path);
-    if (st) {
-        cr_state_drop(s);
-        return st;
-    }
-    *out = s;
-    return CR_OK;
+    CR_GIVE(st, out, s, cr_state_drop);
 }
 
 cr_status cr_state_write(const cr_state *s, const char *path)

@@ -674,11 +674,7 @@ static cr_status builtin_elements(cr_ivalue *out, cr_tensor *t, int64_t dims, in
         st = st ? st : cr_ilist_append(made.list, item);
         cr_ivalue_drop(part);
     }
-    if (st)
-        cr_ivalue_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_ivalue_drop);
 }
 
 static cr_status builtin_tolist(cr_scall *c)

@@ -95,11 +95,7 @@ cr_status cr_ivalue_of_constant(cr_ivalue *out, const cr_sconstant *c)
     cr_ivalue made = {0};
     cr_status st = constant_make(&made, c);
 
-    if (st)
-        cr_ivalue_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_ivalue_drop);
 }
 
 cr_status cr_imember_of(cr_ivalue *out, cr_sclass *cls, const cr_ivalue *value)

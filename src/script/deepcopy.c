@@ -177,9 +177,5 @@ cr_status cr_ivalue_deepcopy(cr_ivalue *out, const cr_ivalue *v)
         cr_ivalue_drop(c.at[--c.len].from);
     cr_vec_drop(&c);
     cr_map_drop(&c.made);
-    if (st)
-        cr_ivalue_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_ivalue_drop);
 }

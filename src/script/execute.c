@@ -397,11 +397,7 @@ static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
     CR_NEED(c);
     st = exec_simplify(c, &g);
     st = st ? st : exec_prepare_graph(c, g);
-    if (st)
-        exec_drop_code(c);
-    else
-        *out = c;
-    return st;
+    CR_GIVE(st, out, c, exec_drop_code);
 }
 
 static pthread_mutex_t exec_preparing = PTHREAD_MUTEX_INITIALIZER;

@@ -266,11 +266,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
             g.stride[g.ndim++] = step;
         }
     cr_status st = cr_tensor_set_geometry(made, &g);
-    if (st)
-        cr_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_drop);
 }
 
 /* Folds `axis`.  The last dim of `t` has the smallest stride; if that is not 1, the kernel's

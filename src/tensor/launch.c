@@ -155,11 +155,7 @@ static cr_status flat_copy(cr_tensor **out, const flat_call *c, const cr_tensor 
     CR_TRY(cr_tensor_new_strided(&made, want, c->device, like->ndim, like->size, like->stride));
     cr_view to = cr_view_of(made), from = cr_view_of(t);
     cr_status st = cr_copy_elements(&to, &from);
-    if (st)
-        cr_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_drop);
 }
 
 static cr_status flat_put_tensor(flat_call *c, cr_tensor *t, cr_dtype want)

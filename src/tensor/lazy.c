@@ -75,11 +75,7 @@ static cr_status lazy_computed(cr_tensor **out, const cr_tensor *t, bool conj, b
         st = lazy_apply(&made, cr_entry._conj_physical);
     if (!st && neg)
         st = lazy_apply(&made, cr_entry.neg);
-    if (st)
-        cr_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_drop);
 }
 
 cr_status cr_tensor_resolved(cr_tensor **out, cr_tensor *t)
@@ -116,11 +112,7 @@ cr_status cr_tensor_resolved_by_calls(cr_tensor **out, cr_tensor *t)
         st = lazy_call(&made, cr_entry._conj_physical);
     if (!st && neg)
         st = lazy_call(&made, cr_entry.neg);
-    if (st)
-        cr_drop(made);
-    else
-        *out = made;
-    return st;
+    CR_GIVE(st, out, made, cr_drop);
 }
 
 /* --- copying between tensors with bits --- */

@@ -230,11 +230,7 @@ static cr_status plan_new(cr_stated_plan **out, const cr_stated_plan *like, cons
     p->words = like->words;
     p->hash = like->hash;
     st = cr_stated_make(p, op, arg, view);
-    if (st)
-        plan_drop(p);
-    else
-        *out = p;
-    return st;
+    CR_GIVE(st, out, p, plan_drop);
 }
 
 /* An integer or a parameter needs no frame. */

@@ -13,11 +13,7 @@ static cr_status zeros(cr_tensor **out, const cr_tensor *like, int ndim, const i
 
     CR_TRY(cr_tensor_new(&t, like->dtype, like->device, ndim, size));
     cr_status st = cr_fill(t, cr_scalar_int(0));
-    if (st)
-        cr_drop(t);
-    else
-        *out = t;
-    return st;
+    CR_GIVE(st, out, t, cr_drop);
 }
 
 /* Refuses a cotangent that does not broadcast to the view. */

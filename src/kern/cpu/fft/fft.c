@@ -141,11 +141,7 @@ cr_status cr_fft_plan_new(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward
         p->passes = 0;
         st = make_chirp(p);
     }
-    if (st)
-        cr_fft_plan_drop(p);
-    else
-        *out = p;
-    return st;
+    CR_GIVE(st, out, p, cr_fft_plan_drop);
 }
 
 void cr_fft_plan_drop(cr_fft_plan *p)
