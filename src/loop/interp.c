@@ -399,25 +399,27 @@ typedef struct {
 } scan_level;
 enum { SCAN_LEVELS = CR_SCAN_LEVELS + 2 };
 
+static void scan_put(machine *m, const cr_expr *e, scan_level *l, scalar x)
+{
+    l->total = l->count++ ? scan_combine(m, e, l->total, x) : x;
+}
+
+/* Returns the value after element x, whose run becomes part of longer ones only afterwards. */
 static scalar scan_add(machine *m, const cr_expr *e, scan_level *level, scalar x)
 {
     scalar sum = {0};
     bool any = false;
 
-    for (scan_level *l = level;; l++) {
-        bool full = l->count == CR_SCAN_RUN;
-        scalar total = l->total;
-        l->total = l->count && !full ? scan_combine(m, e, total, x) : x;
-        l->count = full ? 1 : l->count + 1;
-        if (!full)
-            break;
-        x = total;
-    }
+    scan_put(m, e, level, x);
     for (int k = SCAN_LEVELS; k-- > 0;)
         if (level[k].count) {
             sum = any ? scan_combine(m, e, sum, level[k].total) : level[k].total;
             any = true;
         }
+    for (scan_level *l = level; l->count == CR_SCAN_RUN; l++) {
+        scan_put(m, e, l + 1, l->total);
+        l->count = 0;
+    }
     return sum;
 }
 
