@@ -85,6 +85,11 @@ template <class S> CV_FN CN_ITEM cn_narrow(S s) { return cm_to<CN_ITEM>::of(s); 
 CV_FN CN_ITEM cn_item(cn_state s) { return cn_narrow(s); }
 CV_FN cm_i64 cn_place(cn_state) { return 0; }
 #if CN_OP == CN_LOG
+/* The rounding of an exponential of float32 is that of its result. */
+CV_FN double cn_exp(double x)
+{
+    return sizeof(CN_ITEM) <= 4 ? (double)__builtin_expf((float)x) : __builtin_exp(x);
+}
 /* Equal infinities must not be subtracted. */
 CV_FN cn_log cn_join(cn_log a, cn_log b)
 {
@@ -93,7 +98,7 @@ CV_FN cn_log cn_join(cn_log a, cn_log b)
     if (a.most != a.most || b.most != b.most)
         return {a.most + b.most, 0};
     const double less = low.most == high.most ? 0 : low.most - high.most;
-    return {high.most, high.rest + (low.rest + 1) * __builtin_exp(less)};
+    return {high.most, high.rest + (low.rest + 1) * cn_exp(less)};
 }
 #ifndef __CUDACC_RTC__
 extern "C" double cos(double), sin(double), hypot(double, double), atan2(double, double);
@@ -244,6 +249,7 @@ CV_FN cn_state cn_own_at(const cn_own &own, int i)
 }
 
 /* Reads the tile before any of it is stored. */
+template <bool full>
 CV_FN void cn_load(const char *from, cm_i64 first, int count, cn_room &room, cn_own &own)
 {
     const cn_part *const at =
@@ -257,21 +263,22 @@ CV_FN void cn_load(const char *from, cm_i64 first, int count, cn_room &room, cn_
         cn_part x[CN_RUN];
         CV_ALL
         for (int r = 0; r < CN_RUN; r++)
-            if (cn_near(r) < count)
+            if (full || cn_near(r) < count)
                 x[r] = at[r * CN_THREADS * CN_PARTS + p];
         __syncthreads();
         CV_ALL
         for (int r = 0; r < CN_RUN; r++)
-            if (cn_near(r) < count)
+            if (full || cn_near(r) < count)
                 room.part[cn_at(cn_near(r))] = x[r];
         __syncthreads();
         CV_ALL
         for (int i = 0; i < CN_RUN; i++)
-            if (i < own.count)
+            if (full || i < own.count)
                 own.part[i][p] = room.part[cn_at_own(i)];
     }
 }
 
+template <bool full>
 CV_FN void cn_store(char *to, cm_i64 first, int count, cn_room &room, const cn_own &own)
 {
     cn_part *const at = (cn_part *)(to + (first + ck_x()) * (cm_i64)sizeof(CN_ITEM));
@@ -281,12 +288,12 @@ CV_FN void cn_store(char *to, cm_i64 first, int count, cn_room &room, const cn_o
         __syncthreads();
         CV_ALL
         for (int i = 0; i < CN_RUN; i++)
-            if (i < own.count)
+            if (full || i < own.count)
                 room.part[cn_at_own(i)] = own.part[i][p];
         __syncthreads();
         CV_ALL
         for (int r = 0; r < CN_RUN; r++)
-            if (cn_near(r) < count)
+            if (full || cn_near(r) < count)
                 at[r * CN_THREADS * CN_PARTS + p] = room.part[cn_at(cn_near(r))];
     }
 }
@@ -305,25 +312,25 @@ CV_FN void cn_store_places(char *to, cm_i64 step, int count, cn_room &room, cons
             *(cm_i64 *)(to + cn_near(r) * step) = room.place[cn_at(cn_near(r))];
 }
 
-CV_FN cn_state cn_total(const cn_own &own)
+template <bool full> CV_FN cn_state cn_total(const cn_own &own)
 {
     cn_state sum = cn_own_at(own, 0);
 
     CV_ALL
     for (int i = 1; i < CN_RUN; i++)
-        if (i < own.count)
+        if (full || i < own.count)
             sum = cn_join(sum, cn_own_at(own, i));
     return sum;
 }
 
 /* The elements become the values of the scan. */
-CV_FN void cn_scan(cn_own &own, const cn_carry &before)
+template <bool full> CV_FN void cn_scan(cn_own &own, const cn_carry &before)
 {
     cn_state sum;
 
     CV_ALL
     for (int i = 0; i < CN_RUN; i++) {
-        if (i >= own.count)
+        if (!full && i >= own.count)
             continue;
         const cn_state x = cn_own_at(own, i);
         sum = i ? cn_join(sum, x) : x;
@@ -340,27 +347,29 @@ CV_FN cn_carry cn_before(cn_state own, int runs, cn_carry c, cn_state *all)
 {
     CK_SHARED cn_state run[CN_THREADS], block[CN_RUN];
     const int of_block = ck_x() % CN_RUN, b = ck_x() / CN_RUN;
-    cn_carry inner, outer;
 
-    inner.is = outer.is = false;
     if (ck_x() < runs)
         run[ck_x()] = own;
     __syncthreads();
-    for (int k = 0; k < of_block && ck_x() < runs; k++)
-        cn_add(&inner, run[b * CN_RUN + k]);
-    cn_carry whole = inner;
-    cn_add(&whole, own);
+    cn_state inner = run[b * CN_RUN];
+    CV_ALL
+    for (int k = 1; k < CN_RUN - 1; k++)
+        if (k < of_block)
+            inner = cn_join(inner, run[b * CN_RUN + k]);
+    const cn_state whole = of_block ? cn_join(inner, own) : own;
     if (ck_x() < runs && (of_block == CN_RUN - 1 || ck_x() == runs - 1))
-        block[b] = whole.all;
+        block[b] = whole;
     __syncthreads();
-    for (int k = 0; k < b && ck_x() < runs; k++)
-        cn_add(&outer, block[k]);
-    if (outer.is)
-        cn_add(&c, outer.all);
-    if (inner.is)
-        cn_add(&c, inner.all);
-    cn_add(&outer, whole.all);
-    *all = outer.all;
+    cn_state outer = block[0];
+    CV_ALL
+    for (int k = 1; k < CN_RUN - 1; k++)
+        if (k < b)
+            outer = cn_join(outer, block[k]);
+    if (b)
+        cn_add(&c, outer);
+    if (of_block)
+        cn_add(&c, inner);
+    *all = b ? cn_join(outer, whole) : whole;
     return c;
 }
 
@@ -380,8 +389,16 @@ CK_KERNEL_OF(CN_MANY, cn_totals_rows, cn_call)
     for (cm_i64 u = CK_BLOCK_(x); u < call.lines * call.parts; u += CK_BLOCKS_(x)) {
         const cm_i64 line = u / call.parts, first = (u - line * call.parts) * CN_TILE;
         const int count = cn_tile_count(call.n - first), runs = cn_runs(count);
-        cn_load(cn_line_of(call, line).from, first, count, room, own);
-        cn_before(cn_total(own), runs, none, &all);
+        const char *const from = cn_line_of(call, line).from;
+        cn_state sum;
+        if (count == CN_TILE) {
+            cn_load<true>(from, first, count, room, own);
+            sum = cn_total<true>(own);
+        } else {
+            cn_load<false>(from, first, count, room, own);
+            sum = cn_total<false>(own);
+        }
+        cn_before(sum, runs, none, &all);
         if (ck_x() == runs - 1)
             call.totals[u] = all;
     }
@@ -431,6 +448,23 @@ CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
     }
 }
 
+/* The tile that begins with element `first`; returns its total, in the thread of its last run.
+ */
+template <bool full>
+CV_FN cn_state cn_tile(const cn_call &call, const cn_line &l, cm_i64 first, int count,
+                       const cn_carry &base, cn_room &room)
+{
+    cn_state all;
+    cn_own own;
+
+    cn_load<full>(l.from, first, count, room, own);
+    cn_scan<full>(own, cn_before(cn_total<full>(own), cn_runs(count), base, &all));
+    cn_store<full>(l.to, first, count, room, own);
+    if (CN_KEEPS)
+        cn_store_places(l.index + first * call.index_step, call.index_step, count, room, own);
+    return all;
+}
+
 /* A block of threads has a line, or, with totals, a tile. */
 CK_KERNEL_OF(CN_MANY, cn_rows, cn_call)
 {
@@ -438,8 +472,6 @@ CK_KERNEL_OF(CN_MANY, cn_rows, cn_call)
     CK_SHARED cn_state level[CN_LEVELS];
     CK_SHARED cn_carry next;
     const cm_i64 tiles = (call.n + CN_TILE - 1) / CN_TILE, apart = call.totals ? tiles : 1;
-    cn_own own;
-    cn_state all;
 
     for (cm_i64 u = CK_BLOCK_(x); u < call.lines * apart; u += CK_BLOCKS_(x)) {
         const cm_i64 line = u / apart, part = u - line * apart;
@@ -450,16 +482,15 @@ CK_KERNEL_OF(CN_MANY, cn_rows, cn_call)
             base.all = call.totals[u];
         for (cm_i64 tile = part; tile < (call.totals ? part + 1 : tiles); tile++) {
             const cm_i64 first = tile * CN_TILE;
-            const int count = cn_tile_count(call.n - first), runs = cn_runs(count);
-            cn_load(l.from, first, count, room, own);
-            const cn_carry c = cn_before(cn_total(own), runs, base, &all);
-            cn_scan(own, c);
-            if (!call.totals && ck_x() == CN_THREADS - 1 && runs == CN_THREADS)
+            const int count = cn_tile_count(call.n - first);
+            const cn_state all = count == CN_TILE
+                                     ? cn_tile<true>(call, l, first, count, base, room)
+                                     : cn_tile<false>(call, l, first, count, base, room);
+            if (call.totals || tile + 1 == tiles)
+                continue;
+            if (ck_x() == CN_THREADS - 1)
                 next = cn_push(level, tile, all);
-            cn_store(l.to, first, count, room, own);
-            if (CN_KEEPS)
-                cn_store_places(l.index + first * call.index_step, call.index_step, count, room,
-                                own);
+            __syncthreads();
             base = next;
         }
     }
