@@ -57,6 +57,6 @@ def test_the_entries_that_the_host_computes_for_cuda_are_few_and_listed():
     if not os.path.exists(CRC):
         pytest.skip("make build/crc makes the command")
     found = subprocess.run([CRC, "host", "cuda"], capture_output=True, text=True, check=True, cwd=TOP).stdout.split()
-    with open(os.path.join(TOP, "docs", "design", "device.md")) as page:
-        listed = page.read().split("`crc host cuda`:\n\n", 1)[1].split("\n\n", 1)[0].split()
+    with open(os.path.join(TOP, "docs", "cuda.md")) as page:
+        listed = page.read().split("printed by `crc host cuda`:\n\n", 1)[1].split("\n\n", 1)[0].split()
     assert sorted(found) == sorted(listed) and len(found) < 15
