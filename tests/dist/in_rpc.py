@@ -318,8 +318,8 @@ def joining(rank, size):
     """Without world_size, the group has those that are there."""
     for turn in range(size):
         if rank == turn:
-            options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{os.environ['RPC_FILE']}?rank={rank}&world_size={size}")
-            rpc.init_rpc(f"w{rank}", rpc_backend_options=options, rank=-1)
+            options = rpc.TensorPipeRpcBackendOptions(init_method="file://" + os.environ["RPC_FILE"])
+            rpc.init_rpc(f"w{rank}", rpc_backend_options=options, rank=rank)
             assert len(rpc._get_current_rpc_agent().get_worker_infos()) == rank + 1
         dist.barrier()
     assert rpc.rpc_sync(f"w{(rank + 1) % size}", rank_of) == (rank + 1) % size

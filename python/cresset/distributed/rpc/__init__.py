@@ -59,6 +59,8 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
     rank, size = _rank_and_size(address, rank, world_size)
     if size is None and address.startswith("env:") and "WORLD_SIZE" in os.environ:
         size = world_size = int(os.environ["WORLD_SIZE"])
+    if size is None and rank != -1 and not address.startswith("env:") and "world_size=" not in address:
+        address, rank = f"{address}{'&' if '?' in address else '?'}rank={rank}&world_size=-1", -1
     try:
         store, rank, _ = next(_rendezvous(address, rank, -1 if size is None else size, **_no_wait(address)))
     except ValueError as error:
