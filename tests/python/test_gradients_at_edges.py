@@ -198,3 +198,20 @@ def test_the_gradient_of_a_product_with_zeros_is_no_nan_where_others_overflow():
     z = torch.tensor([2.0, 0.0, INF, 0.0], requires_grad=True)
     z.prod(0).backward()
     assert z.grad.isnan().tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("matrix, cofactors", [
+    ([[1., 2.], [2., 4.]], [[4., -2.], [-2., 1.]]),
+    ([[1., 2., 3.], [2., 4., 6.], [1., 0., 1.]], [[4., 4., -4.], [-2., -2., 2.], [0., 0., 0.]]),
+    ([[0., 0.], [0., 3.]], [[3., 0.], [0., 0.]]), ([[0., 0.], [0., 0.]], [[0., 0.], [0., 0.]]), ([[0.]], [[1.]])])
+@pytest.mark.parametrize("create_graph", (False, True))
+def test_determinants_of_singular_matrices(matrix, cofactors, create_graph):
+    """The gradient of a determinant is the matrix of cofactors, also where the determinant is 0."""
+    x = torch.tensor(matrix, dtype=torch.float64)
+    y = torch.stack([x, torch.eye(len(x), dtype=torch.float64)]).requires_grad_()
+    (got,) = torch.autograd.grad(torch.det(y).sum(), y, create_graph=create_graph)
+    expected = torch.tensor(cofactors, dtype=torch.float64)
+    assert torch.allclose(got[0].detach(), expected)
+    assert torch.equal(got[1].detach(), torch.eye(len(x), dtype=torch.float64))
+    assert torch.allclose(torch.func.jacrev(torch.linalg.det)(x), expected)
+    assert torch.allclose(torch.func.jacfwd(torch.linalg.det)(x), expected)

@@ -84,6 +84,8 @@ def test_covariances_of_too_few_observations():
      lambda: eye.scatter(0, torch.tensor([[0]]), 1., reduce="add")),
     (lambda: eye.index_reduce(0, torch.tensor([0]), torch.ones(1, 3), "prod"), "index_reduce() is in beta",
      lambda: eye.index_add(0, torch.tensor([0]), torch.ones(1, 3))),
+    (lambda: eye[[slice(0, 1), 0]], "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed",
+     lambda: eye[slice(0, 1), 0]),
     (lambda: one.new_tensor(one), "To copy construct from a tensor", lambda: one.new_tensor([1.])),
     (lambda: F.affine_grid(torch.ones(1, 2, 3), (1, 1, 1, 2), align_corners=True), "Since version 1.3.0, affine_grid behavior",
      lambda: F.affine_grid(torch.ones(1, 2, 3), (1, 1, 1, 2), align_corners=False)),

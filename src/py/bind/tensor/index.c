@@ -324,7 +324,10 @@ static int is_old_tuple(PyObject *x)
             continue;
         return PyErr_WarnEx(PyExc_UserWarning,
                             "Using a non-tuple sequence for multidimensional indexing is "
-                            "deprecated; use x[tuple(seq)] instead of x[seq].",
+                            "deprecated and will be changed in pytorch 2.9; use "
+                            "x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be "
+                            "interpreted as tensor index, x[torch.tensor(seq)], which will "
+                            "result either in an error or a different result",
                             2) < 0
                    ? -1
                    : 1;
