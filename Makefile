@@ -130,7 +130,7 @@ $(B)/obj/compile/c_object.o: $(B)/gen/c_abi_text.inc
 $(B)/gen/c_%_text.inc: src/compile/file/%.inc
 	@mkdir -p $(@D)
 	@sed -e 's/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$$/\\n"/' $< >$@
-$(B)/obj/compile/c_products.o $(B)/obj/compile/c_plan.o $(B)/obj/compile/c_words.o: $(patsubst src/compile/file/%.inc,$(B)/gen/c_%_text.inc,$(wildcard src/compile/file/*.inc))
+$(B)/obj/compile/c_products.o $(B)/obj/compile/c_planes.o $(B)/obj/compile/c_plan.o $(B)/obj/compile/c_words.o: $(patsubst src/compile/file/%.inc,$(B)/gen/c_%_text.inc,$(wildcard src/compile/file/*.inc))
 # One copy of the loops of float32 products for each instruction set, with fused multiply-adds.
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: OPT = -O3))
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: CFLAGS_ALL += $(ISA_$(i)) -ffp-contract=fast))

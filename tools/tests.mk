@@ -50,6 +50,11 @@ PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: build
 	$(NO_CUDA) $(PYTEST) $(PY_TESTS)
 
+# The long forms of Python's tests, which test-python leaves out.
+.PHONY: test-python-full
+test-python-full: build
+	$(NO_CUDA) $(PYTEST) --full -m full tests/python
+
 # Every call deferred (docs/design/defer.md), but in tests marked `records`, which say why.
 .PHONY: test-defer
 test-defer: build
@@ -332,7 +337,7 @@ test-simt: $(B)/crc
 	@$(CUDA_TEST)/kernels.py simulate $(B)/simt
 
 # Parts of test-full that may run side by side, the longest first.  The others use the installed files.
-FULL_PARTS = test-asan test-ulp-full test-mean test-digests test-tsan test-clang test-simt test-remez test-dist-full \
+FULL_PARTS = test-asan test-python-full test-ulp-full test-mean test-digests test-tsan test-clang test-simt test-remez test-dist-full \
              test-cuda-build test-calls test-scripts test-rt-fuzz test-rt-cross
 test-full: test
 	@TOOLS="clang-14" sh tools/deps.sh $(PYTHON) $(VENV) mpmath

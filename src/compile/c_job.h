@@ -4,6 +4,7 @@
 #define CR_COMPILE_C_JOB_H
 
 #include "compile/c_text.h"
+#include "compile/products.h"
 
 typedef struct {
     cr_session *s;
@@ -19,7 +20,7 @@ typedef struct {
     int64_t scratch, own;       /* elements of 8 bytes: of a call, and of each of its threads */
     uint32_t moves[16];         /* by dtype written: bit for each dtype read, of the helpers */
     uint32_t adds, reads, sets; /* bits for dtypes, as the following */
-    uint32_t products, batches, convolutions;
+    uint32_t products, batches, convolutions, spreads, weighs, resamples;
     bool maxima, averages;
 } cr_c_job;
 
@@ -56,7 +57,24 @@ extern const char cr_c_object_types[];
 /* Which weights stand in the file as panels of 16 columns: those that only products read. */
 void cr_c_pack_weights(cr_c_job *j);
 void cr_c_library(cr_c_job *j, const cr_library *c);
+/* Elements of 8 bytes of a panel: 24 kB, of CV_DEPTH rows of CV_LANES columns. */
+enum { CR_C_PANEL = 3072 };
+/* Prints the struct of a convolution. */
+void cr_c_geometry(cr_c_job *j, const cr_convolution *c, bool packed);
+/* Pointers of the dtype to an array; or to a row-major copy of it, which cr_c_dense made in
+ * scratch memory at `at` if it is not row-major. */
+void cr_c_pointer(cr_c_job *j, const char *address, int dtype, bool written);
+void cr_c_dense_pointer(cr_c_job *j, const cr_array *a, int64_t at);
+/* A text of float32; for float64, with double for float and f64 for f32. */
+void cr_c_typed(cr_text *out, const char *text, int dtype);
 /* The functions that the printed calls need. */
 void cr_c_print_products(const cr_c_job *j, cr_text *out);
+
+/* --- c_planes.c --- */
+
+/* Transposed convolutions, gradients of convolutions, and resampling.  False: the call is
+ * another one. */
+bool cr_c_planes(cr_c_job *j, const cr_library *c);
+void cr_c_print_planes(const cr_c_job *j, cr_text *out);
 
 #endif

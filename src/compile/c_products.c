@@ -22,8 +22,6 @@ static const char team_convolve_text[] =
 #include "c_team_convolve_text.inc"
     ;
 
-enum { PANEL = 3072 }; /* elements of 8 bytes: 24 kB, of CV_DEPTH rows of CV_LANES columns */
-
 /* --- operands --- */
 
 static const char *suffix(const cr_c_job *j, const cr_library *c, const cr_array *a)
@@ -40,7 +38,7 @@ CR_NORETURN static void refuse_call(const cr_c_job *j, const cr_library *c, cons
             why);
 }
 
-static void put_pointer(cr_c_job *j, const char *address, int dtype, bool written)
+void cr_c_pointer(cr_c_job *j, const char *address, int dtype, bool written)
 {
     const char *qualified = written ? "" : "const ";
 
@@ -210,7 +208,8 @@ static void put_numbers(cr_c_job *j, const cr_product *p, bool packed)
                   {"bk", packed ? 16 : p->bk},
                   {"padded", packed},
                   {"cn", p->cn},
-                  {"cm", p->cm}};
+                  {"cm", p->cm},
+                  {"adds", 0}};
 
     for (size_t i = 0; i < CR_LEN(number); i++)
         cr_text_printf(&j->body, "        x.%s = %lld;\n", number[i].name,
@@ -225,7 +224,7 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
     bool packed = find_matrix(&w, c) && w.of == b && is_packed(j, &w);
 
     j->products |= 1u << a->dtype;
-    cr_c_own_scratch(j, PANEL);
+    cr_c_own_scratch(j, CR_C_PANEL);
     if (p->batch) {
         j->batches |= 1u << a->dtype;
         put_batches(j, p, t);
@@ -234,14 +233,14 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
     }
     put_numbers(j, p, packed);
     cr_text_put(&j->body, "        x.out = ");
-    put_pointer(j, out->data, a->dtype, true);
+    cr_c_pointer(j, out->data, a->dtype, true);
     cr_text_put(&j->body, ";\n        x.a = ");
-    put_pointer(j, a->data, a->dtype, false);
+    cr_c_pointer(j, a->data, a->dtype, false);
     cr_text_put(&j->body, ";\n        x.b = ");
-    put_pointer(j, b->data, a->dtype, false);
+    cr_c_pointer(j, b->data, a->dtype, false);
     cr_text_put(&j->body, ";\n        x.bias = ");
     if (bias)
-        put_pointer(j, bias->data, a->dtype, false);
+        cr_c_pointer(j, bias->data, a->dtype, false);
     else
         cr_text_put(&j->body, "NULL");
     if (p->batch)
@@ -255,8 +254,7 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
 
 /* --- convolutions --- */
 
-/* Prints the struct; returns how many elements of scratch memory the call uses. */
-static int64_t put_geometry(cr_c_job *j, const cr_convolution *c, bool packed)
+void cr_c_geometry(cr_c_job *j, const cr_convolution *c, bool packed)
 {
     const int64_t *n = c->number;
 
@@ -268,19 +266,25 @@ static int64_t put_geometry(cr_c_job *j, const cr_convolution *c, bool packed)
         cr_text_printf(&j->body, "{%lld, %lld, %lld, %lld}, ", (long long)n[k],
                        (long long)n[k + 1], (long long)n[k + 2], (long long)n[k + 3]);
     cr_text_printf(&j->body, "%d};\n\n", packed);
+}
+
+/* How many elements of scratch memory a call uses. */
+static int64_t scratch_of(cr_c_job *j, const cr_convolution *c)
+{
+    const int64_t *n = c->number;
     int64_t depth = n[0] * n[4] * n[5],
             image = n[8] || n[9] ? n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) : 0;
     image *= j->how->threads ? n[13] : 1; /* of a group, or of all */
-    cr_c_own_scratch(j, PANEL);
-    return (j->how->threads ? 0 : PANEL) + depth +
+    cr_c_own_scratch(j, CR_C_PANEL);
+    return (j->how->threads ? 0 : CR_C_PANEL) + depth +
            (image + 16 * depth) * (int64_t)cr_dtype_size((cr_dtype)c->x->dtype) / 8 + 1;
 }
 
 /* An operand in row-major order: the array, or its copy in scratch memory from `at` on. */
-static void put_dense_pointer(cr_c_job *j, const cr_array *a, int64_t at)
+void cr_c_dense_pointer(cr_c_job *j, const cr_array *a, int64_t at)
 {
     if (cr_c_is_dense(a))
-        put_pointer(j, a->data, a->dtype, false);
+        cr_c_pointer(j, a->data, a->dtype, false);
     else
         cr_text_printf(&j->body, "(const %s *)(const void *)((unsigned char *)scratch + %lld)",
                        cr_c_type((cr_dtype)a->dtype), (long long)(8 * at));
@@ -295,7 +299,8 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
 
     j->products |= 1u << x->dtype;
     j->convolutions |= 1u << x->dtype;
-    at = put_geometry(j, of, find_matrix(&m, c) && is_packed(j, &m));
+    cr_c_geometry(j, of, find_matrix(&m, c) && is_packed(j, &m));
+    at = scratch_of(j, of);
     for (int d = 0; d < w->ndim; d++)
         items *= w->size[d];
     cr_c_scratch(j, at);
@@ -304,14 +309,14 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
     if (bias && !cr_c_is_dense(bias))
         cr_c_dense(j, bias, at + items);
     cr_text_printf(&j->body, "        cv_convolve%s_%s(&c, ", j->how->threads ? "_all" : "", t);
-    put_pointer(j, c->result[0].data, x->dtype, true);
+    cr_c_pointer(j, c->result[0].data, x->dtype, true);
     cr_text_put(&j->body, ", ");
-    put_pointer(j, x->data, x->dtype, false);
+    cr_c_pointer(j, x->data, x->dtype, false);
     cr_text_put(&j->body, ", ");
-    put_dense_pointer(j, w, at);
+    cr_c_dense_pointer(j, w, at);
     cr_text_put(&j->body, ", ");
     if (bias)
-        put_dense_pointer(j, bias, at + items);
+        cr_c_dense_pointer(j, bias, at + items);
     else
         cr_text_put(&j->body, "NULL");
     cr_text_put(&j->body, j->how->threads ? ", scratch, team);\n" : ", scratch);\n");
@@ -327,8 +332,11 @@ void cr_c_library(cr_c_job *j, const cr_library *c)
 
     if (cr_product_of(&product, c, &why) && !why)
         put_product(j, c, &product);
-    else if (!why && cr_convolution_of(&convolution, c, &why) && !why)
+    else if (!why && cr_convolution_of(&convolution, c, &why) && !why &&
+             convolution.kind == CR_CONVOLUTION)
         put_convolution(j, c, &convolution);
+    else if (!why && cr_c_planes(j, c))
+        return;
     else if (why)
         refuse_call(j, c, why);
     else
@@ -362,8 +370,7 @@ static const char batches_text[] =
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || c == '_'; }
 
-/* The text of float32, or with double for float and f64 for f32. */
-static void put_typed(cr_text *out, const char *text, int dtype)
+void cr_c_typed(cr_text *out, const char *text, int dtype)
 {
     for (; *text; text++) {
         if (dtype == CR_F64 && !strncmp(text, "f32", 3)) {
@@ -378,6 +385,10 @@ static void put_typed(cr_text *out, const char *text, int dtype)
     }
 }
 
+static const char unused_text[] =
+    "#if defined(__GNUC__) /* the program has gradients of convolutions only */\n"
+    "#pragma GCC diagnostic ignored \"-Wunused-function\"\n#endif\n";
+
 void cr_c_print_products(const cr_c_job *j, cr_text *out)
 {
     static const int dtypes[] = {CR_F32, CR_F64};
@@ -386,14 +397,18 @@ void cr_c_print_products(const cr_c_job *j, cr_text *out)
         uint32_t bit = 1u << dtypes[i];
         bool team = j->how->threads;
         if (j->products & bit)
-            put_typed(out, matrix_text, dtypes[i]);
+            cr_c_typed(out, matrix_text, dtypes[i]);
         if (j->products & bit && team)
-            put_typed(out, team_matrix_text, dtypes[i]);
+            cr_c_typed(out, team_matrix_text, dtypes[i]);
         if (j->batches & bit)
-            put_typed(out, team ? team_batches_text : batches_text, dtypes[i]);
-        if (j->convolutions & bit) {
-            put_typed(out, convolve_text, dtypes[i]);
-            put_typed(out, team ? team_convolve_text : alone_text, dtypes[i]);
+            cr_c_typed(out, team ? team_batches_text : batches_text, dtypes[i]);
+        uint32_t of = j->convolutions | j->weighs | j->spreads;
+        if (of & bit && !(j->convolutions & bit))
+            cr_text_put(out, unused_text);
+        if (of & bit) {
+            cr_c_typed(out, convolve_text, dtypes[i]);
+            cr_c_typed(out, team ? team_convolve_text : alone_text, dtypes[i]);
         }
     }
+    cr_c_print_planes(j, out);
 }

@@ -135,17 +135,45 @@ static int64_t item_of(const cr_given *g, int d)
     return g->count ? g->ints[(size_t)d < g->count ? d : 0] : 0;
 }
 
-bool cr_convolution_of(cr_convolution *out, const cr_library *c, const char **why)
+/* Where a call has what: arguments; -1: the result. */
+typedef struct {
+    const char *entry;
+    int x, w, out, bias, stride, groups;
+    cr_convolution_kind kind;
+} convolution_form;
+
+static const convolution_form forms[] = {
+    {"convolution", 0, 1, -1, 2, 3, 8, CR_CONVOLUTION},
+    {"_convolution_output", 0, 1, -1, 9, 3, 6, CR_CONVOLUTION},
+    {"convolution", -1, 1, 0, 2, 3, 8, CR_CONVOLUTION_SPREAD}, /* transposed */
+    {"_convolution_input_grad", -1, 1, 0, 9, 3, 6, CR_CONVOLUTION_SPREAD},
+    {"_convolution_weight_grad", 1, -1, 0, 9, 3, 6, CR_CONVOLUTION_WEIGH},
+};
+
+static const convolution_form *form_of(const cr_library *c)
 {
-    if (strcmp(c->entry, "convolution") || c->args < 9)
-        return false;
-    const cr_array *x = &c->arg[0].array, *w = &c->arg[1].array, *to = &c->result[0];
-    if ((x->ndim != 3 && x->ndim != 4) || c->arg[6].i) {
-        *why = c->arg[6].i ? "transposed" : "of three dims";
-        return true;
-    }
+    for (size_t i = 0; i < CR_LEN(forms); i++)
+        if (!strcmp(c->entry, forms[i].entry) && c->args > forms[i].groups &&
+            (forms[i].groups != 8 || (forms[i].x < 0) == (c->arg[6].i != 0)))
+            return &forms[i];
+    return NULL;
+}
+
+static void put_steps(int64_t *step, const cr_array *a)
+{
+    bool planar = a->ndim == 4;
+
+    step[0] = a->stride[0];
+    step[1] = a->stride[1];
+    step[2] = planar ? a->stride[2] : a->size[2] * a->stride[2];
+    step[3] = a->stride[a->ndim - 1];
+}
+
+static void number(cr_convolution *c, const cr_given *stride, int64_t groups)
+{
+    const cr_array *x = c->x, *w = c->w, *to = c->out;
     bool planar = x->ndim == 4;
-    int64_t groups = c->arg[8].i, width = x->ndim - 1;
+    int width = x->ndim - 1;
     const int64_t n[] = {
         x->size[1] / groups,
         to->size[1] / groups,
@@ -153,27 +181,39 @@ bool cr_convolution_of(cr_convolution *out, const cr_library *c, const char **wh
         x->size[width],
         planar ? w->size[2] : 1,
         w->size[width],
-        planar ? item_of(&c->arg[3], 0) : 1,
-        item_of(&c->arg[3], planar),
-        planar ? item_of(&c->arg[4], 0) : 0,
-        item_of(&c->arg[4], planar),
-        planar ? item_of(&c->arg[5], 0) : 1,
-        item_of(&c->arg[5], planar),
+        planar ? item_of(&stride[0], 0) : 1,
+        item_of(&stride[0], planar),
+        planar ? item_of(&stride[1], 0) : 0,
+        item_of(&stride[1], planar),
+        planar ? item_of(&stride[2], 0) : 1,
+        item_of(&stride[2], planar),
         to->size[0],
         groups,
         planar ? to->size[2] : 1,
         to->size[width],
     };
-    const cr_array *of[] = {x, to};
 
-    *out = (cr_convolution){to, x, w, array_at(c, 2), {0}};
-    memcpy(out->number, n, sizeof n);
-    for (int k = 0; k < 2; k++) {
-        int64_t *step = out->number + 16 + 4 * k;
-        step[0] = of[k]->stride[0];
-        step[1] = of[k]->stride[1];
-        step[2] = planar ? of[k]->stride[2] : of[k]->size[2] * of[k]->stride[2];
-        step[3] = of[k]->stride[width];
-    }
+    memcpy(c->number, n, sizeof n);
+    put_steps(c->number + 16, x);
+    put_steps(c->number + 20, to);
+}
+
+static const cr_array *operand(const cr_library *c, int k)
+{
+    return k < 0 ? &c->result[0] : array_at(c, k);
+}
+
+bool cr_convolution_of(cr_convolution *out, const cr_library *c, const char **why)
+{
+    const convolution_form *f = form_of(c);
+
+    if (!f)
+        return false;
+    *out = (cr_convolution){f->kind,          operand(c, f->out),   operand(c, f->x),
+                            operand(c, f->w), array_at(c, f->bias), {0}};
+    if (out->x->ndim != 3 && out->x->ndim != 4)
+        *why = "of three dims";
+    else
+        number(out, &c->arg[f->stride], c->arg[f->groups].i);
     return true;
 }

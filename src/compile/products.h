@@ -22,7 +22,13 @@ typedef struct {
  * (file/convolve.inc): channels and results of a group, rows and columns of the image and of
  * the weight, strides, padding, dilation, images, groups, rows and columns of the result, and
  * the strides of the image and of the result. */
+typedef enum {
+    CR_CONVOLUTION,        /* out is computed of x and w */
+    CR_CONVOLUTION_SPREAD, /* x of out and w: a transposed one */
+    CR_CONVOLUTION_WEIGH   /* w of out and x */
+} cr_convolution_kind;
 typedef struct {
+    cr_convolution_kind kind;
     const cr_array *out, *x, *w, *bias;
     int64_t number[24];
 } cr_convolution;

@@ -341,7 +341,8 @@ static void put_library(cr_rt_job *j, const cr_library *c)
 
     if (cr_product_of(&product, c, &why) && !why)
         put_product(j, &product);
-    else if (!why && cr_convolution_of(&convolution, c, &why) && !why)
+    else if (!why && cr_convolution_of(&convolution, c, &why) && !why &&
+             convolution.kind == CR_CONVOLUTION)
         put_convolution(j, &convolution);
     else
         cr_bail(j->s, CR_VALUE, "to_rt: the program calls %s%s%s, which the runtime lacks",
