@@ -299,7 +299,7 @@ static int64_t *write_coordinates(const cr_view *self, cr_view *out)
 
     cr_space_of_view(&s, self);
     int dims = s.ndim ? s.ndim - 1 : 0;
-    int64_t rows = c.next < c.end ? cr_space_count(&s, dims) : 0;
+    int64_t rows = c.next < c.end && cr_view_numel(self) ? cr_space_count(&s, dims) : 0;
 
     cr_place_seek(&p, &s, dims, &self->data, 0);
     for (int64_t i = 0; i < rows && c.next < c.end; i++, cr_place_next(&p, &s, dims)) {

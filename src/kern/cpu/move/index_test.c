@@ -112,6 +112,9 @@ TEST(rows_of_nonzero_static_are_cut_and_filled)
     SAME_INTS(few, 0, 0);
     OK(cr_kern_nonzero_static(args, VIEW(many, CR_I64, 3, 2)));
     SAME_INTS(many, 0, 0, 1, 1, -7, -7);
+    args[0] = of_view(VIEW(x, CR_F32, (int64_t)1 << 40, 0)); /* no element, many rows */
+    OK(cr_kern_nonzero_static(args, VIEW(few, CR_I64, 1, 2)));
+    SAME_INTS(few, -7, -7);
 }
 
 TEST(masked_scatter_wants_enough_elements)
