@@ -1,4 +1,5 @@
 /* Operators as Python callables, and results as Python objects. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include "tensor/remote.h"
 #include <string.h>
@@ -333,13 +334,19 @@ static int warn_called(const cr_op *op, const cr_value *arg)
     return done;
 }
 
-/* The results as Python objects, after the entry's warnings. */
+/* The results as Python objects, after the entry's warnings.  A recording does not see that they
+ * are shown: later calls of its program do not warn again. */
 static PyObject *told_results(const cr_op *op, const cr_value *arg, cr_value *result,
                               results_form how)
 {
-    if (CR_UNLIKELY(op->warning_count) && warn_called(op, arg) < 0) {
-        cr_drop_values(result, op->result_count);
-        return NULL;
+    if (CR_UNLIKELY(op->warning_count)) {
+        cr_recorder *paused = cr_recorder_pause();
+        int done = warn_called(op, arg);
+        cr_recorder_resume(paused);
+        if (done < 0) {
+            cr_drop_values(result, op->result_count);
+            return NULL;
+        }
     }
     return call_results(op, result, how);
 }
