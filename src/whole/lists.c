@@ -146,12 +146,54 @@ cr_status cr_do_split_sizes(const cr_value *arg, cr_value *result)
     return pieces(result, t, dim, sizes->len, sizes->ints, 0);
 }
 
+/* --- pieces with versions of their own --- */
+
+/* Replaces *piece by a tensor with another storage over the same bytes. */
+static cr_status separate(cr_tensor **piece)
+{
+    cr_tensor *t = *piece, *made;
+    cr_storage *own;
+
+    CR_TRY(cr_storage_alias(&own, t->storage));
+    cr_status st =
+        cr_tensor_over(&made, own, (cr_dtype)t->dtype, t->ndim, t->size, t->stride, t->offset);
+    if (st) {
+        cr_storage_drop(own);
+        return st;
+    }
+    cr_tensor_set_inference(made, t->inference);
+    cr_tensor_set_bits(made, t->conj, t->neg);
+    *piece = made;
+    cr_drop(t);
+    return CR_OK;
+}
+
+static cr_status separate_all(cr_status st, cr_value *result)
+{
+    for (uint32_t i = 0; !st && i < result->len; i++) {
+        st = separate(&((cr_value *)result->list)[i].t);
+        if (st)
+            cr_drop_values(result, 1);
+    }
+    return st;
+}
+
+cr_status cr_do_unsafe_split(const cr_value *arg, cr_value *result)
+{
+    return separate_all(cr_do_split(arg, result), result);
+}
+
+cr_status cr_do_unsafe_split_sizes(const cr_value *arg, cr_value *result)
+{
+    return separate_all(cr_do_split_sizes(arg, result), result);
+}
+
 /* The operators below call the operators above through all stages, so that autograd records
  * these. */
 
 /* n pieces whose lengths differ by at most one, the longer ones first. */
-static cr_status split_evenly(cr_value *result, const cr_value *self, int64_t dim, int64_t n,
-                              int64_t size)
+static cr_status split_evenly(const cr_op *by_lengths, cr_value *result, const cr_value *self,
+                              int64_t dim, int64_t n, int64_t size)
 {
     int64_t *length;
 
@@ -164,12 +206,14 @@ static cr_status split_evenly(cr_value *result, const cr_value *self, int64_t di
     for (int64_t i = 0; i < n; i++)
         length[i] = size / n + (i < size % n);
     cr_value arg[3] = {*self, cr_of_ints(length, (size_t)n), cr_of_int(dim)};
-    cr_status st = cr_call_given(result, cr_entry.split_with_sizes, arg, 3);
+    cr_status st = cr_call_given(result, by_lengths, arg, 3);
     cr_free(length);
     return st;
 }
 
-cr_status cr_do_chunk(const cr_value *arg, cr_value *result)
+/* Pieces by an entry that takes their lengths, and one that takes the length of all. */
+static cr_status chunk_by(const cr_op *by_lengths, const cr_op *by_one, const cr_value *arg,
+                          cr_value *result)
 {
     const cr_tensor *t = arg[0].t;
     int64_t n = arg[1].i, dim;
@@ -181,10 +225,20 @@ cr_status cr_do_chunk(const cr_value *arg, cr_value *result)
                        (long long)n);
     CR_TRY(cr_wrap_dim(&dim, arg[2].i, t->ndim));
     if (t->size[dim] == 0)
-        return split_evenly(result, &arg[0], dim, n, 0);
+        return split_evenly(by_lengths, result, &arg[0], dim, n, 0);
     cr_value step = cr_of_int((t->size[dim] - 1) / n + 1);
-    return cr_call_given(result, cr_entry.split_Tensor,
-                         (cr_value[]){arg[0], step, cr_of_int(dim)}, 3);
+    return cr_call_given(result, by_one, (cr_value[]){arg[0], step, cr_of_int(dim)}, 3);
+}
+
+cr_status cr_do_chunk(const cr_value *arg, cr_value *result)
+{
+    return chunk_by(cr_entry.split_with_sizes, cr_entry.split_Tensor, arg, result);
+}
+
+cr_status cr_do_unsafe_chunk(const cr_value *arg, cr_value *result)
+{
+    return chunk_by(cr_entry.unsafe_split_with_sizes, cr_entry.unsafe_split_Tensor, arg,
+                    result);
 }
 
 static cr_status check_split(const cr_tensor *t, int64_t dim, int64_t *wrapped)
@@ -206,7 +260,8 @@ cr_status cr_do_tensor_split(const cr_value *arg, cr_value *result)
     if (arg[1].i <= 0)
         return cr_fail(CR_RUNTIME, "number of sections must be larger than 0, got %lld",
                        (long long)arg[1].i);
-    return split_evenly(result, &arg[0], dim, arg[1].i, t->size[dim]);
+    return split_evenly(cr_entry.split_with_sizes, result, &arg[0], dim, arg[1].i,
+                        t->size[dim]);
 }
 
 static cr_status one_slice(cr_value *out, const cr_value *self, int64_t dim, int64_t start,

@@ -222,3 +222,53 @@ def test_a_write_through_transposed_parts_of_a_complex_number_compiles():
     for k in range(3):
         x, y = torch.tensor([k + 2j]), torch.tensor([k + 2j])
         assert torch.equal(compiled(x), f(y)) and torch.equal(x, y)
+
+
+UNSAFE = {"unsafe_chunk": (lambda y: y.unsafe_chunk(3), lambda y: y.chunk(3)),
+          "unsafe_chunk of columns": (lambda y: torch.unsafe_chunk(y, 2, 1), lambda y: torch.chunk(y, 2, 1)),
+          "unsafe_split": (lambda y: y.unsafe_split(4), lambda y: y.split(4)),
+          "unsafe_split_with_sizes": (lambda y: torch.unsafe_split_with_sizes(y, [2, 4]), lambda y: y.split([2, 4]))}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_unsafe_pieces_share_memory_and_are_no_views(name):
+    cut, safe = UNSAFE[name]
+    y = torch.arange(12.).view(6, 2)
+    pieces = cut(y)
+    assert [(p.data_ptr(), p.shape, p.stride()) for p in pieces] == [(p.data_ptr(), p.shape, p.stride()) for p in safe(y)]
+    assert not any(p._is_view() for p in pieces)
+    pieces[0].zero_()
+    assert [p._version for p in (y, *pieces)] == [0, 1] + [0] * (len(pieces) - 1)
+    assert not safe(y)[0].any()
+
+
+def change(pieces):
+    first, *_, last = pieces
+    return first.sigmoid_().sum() + (last.mul_(2) ** 2).sum()
+
+
+def change_copies(pieces):
+    return change([p.clone() for p in pieces])
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+@pytest.mark.parametrize("way", [lambda f: f, torch.compile, lambda f: torch.jit.trace(f, torch.ones(6, 2))],
+                         ids=["eager", "compiled", "traced"])
+def test_unsafe_pieces_are_changed_in_place_with_gradients(name, way):
+    cut, safe = UNSAFE[name]
+    f = way(lambda x: change(cut(x * 2)))
+    for _ in range(3):
+        x = torch.randn(6, 2, requires_grad=True)
+        f(x).backward()
+        other = x.detach().requires_grad_()
+        change_copies(safe(other * 2)).backward()
+        assert torch.equal(x.grad, other.grad)
+
+
+def test_unsafe_pieces_of_a_leaf_may_be_changed():
+    """Their history, not the leaf, has the change."""
+    x = torch.ones(4, requires_grad=True)
+    first = x.unsafe_chunk(2)[0].mul_(3)
+    assert x.is_leaf and x._version == 0 and first._version == 1
+    first.sum().backward()
+    assert x.grad.tolist() == [3, 3, 0, 0]
