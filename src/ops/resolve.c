@@ -318,10 +318,24 @@ static cr_status resolve_loop(scope *s, cr_op *op)
     return CR_OK;
 }
 
+/* The texts of kernels have no way to tell a parameter `nan` from the number. */
+static cr_status check_names(const cr_op *op)
+{
+    for (int p = 0; p < op->param_count; p++)
+        for (size_t i = 0; i < CR_LEN(constants); i++)
+            if (same_text(constants[i], op->param[p].name))
+                return cr_fail(CR_VALUE,
+                               "%s:%d: in %s: a parameter has the name of a number '%s'",
+                               op->text.file, op->text.line, op->name, constants[i]);
+    return CR_OK;
+}
+
 cr_status ops_resolve_one(cr_op *op)
 {
     scope s = {.op = op, .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
 
+    if (s.scalar_code || op->does == CR_DOES_SCAN)
+        CR_TRY(check_names(op));
     lay_slots(op);
     if (op->slots.count > CR_MAX_SLOTS)
         return cr_fail(CR_VALUE, "%s:%d: %s has too many names", op->text.file, op->text.line,

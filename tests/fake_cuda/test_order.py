@@ -294,3 +294,14 @@ def test_repeats_are_added_up_on_the_device():
     with pytest.raises(RuntimeError, match="repeats are more than a size may be"):
         torch.repeat_interleave(torch.tensor([2 ** 62, 2 ** 62]).cuda())
     assert not on_the_host("torch.repeat_interleave(torch.ones(3, 2).cuda(), torch.tensor([1, 2, 0]).cuda(), 0)")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_numbers_beside_nan_are_found(dtype):
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([1.5, nan, inf, -inf, 2., -nan], dtype=dtype)
+    for among in (x[:2], x, x.flip(0)[:4], x[1:2], torch.tensor([nan, 2., nan, nan], dtype=dtype)):
+        want = (x[:, None] == among).any(1)
+        assert torch.equal(torch.isin(x, among), want)
+        assert torch.equal(torch.isin(x.cuda(), among.cuda()).cpu(), want)
+        assert torch.equal(torch.isin(x.cuda(), among.cuda(), invert=True).cpu(), ~want)
