@@ -1,4 +1,5 @@
 """Traced and saved programs: code in torch's form, warnings, calls of modules, archives."""
+import collections
 import io
 import math
 import os
@@ -777,3 +778,33 @@ def test_traces_of_recurrent_layers_take_other_batches(make):
     for size in sizes:
         x = torch.rand(size)
         assert all(torch.equal(a, b) for a, b in zip(flat(traced(x)), flat(m(x)), strict=True))
+
+
+class OddlyNamed(nn.Module):
+    """Members whose names are no identifiers, as layers of torchvision's RegNet have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.stage = nn.Sequential(collections.OrderedDict([("block1-0", nn.Linear(2, 2)), ("2nd step", nn.ReLU())]))
+        self.register_buffer("b-c", torch.ones(2))
+        self.register_parameter("1x", nn.Parameter(torch.ones(2)))
+
+    def forward(self, x):
+        return self.stage(x) * getattr(self, "b-c") + getattr(self, "1x")
+
+
+def test_traces_take_members_whose_names_are_no_identifiers():
+    m = OddlyNamed()
+    traced = torch.jit.trace(m, torch.ones(1, 2))
+    assert 'block1_0 = getattr(self, "block1-0")' in traced.stage.code and '_1x = getattr(self, "1x")' in traced.code
+    file = io.BytesIO()
+    torch.jit.save(traced, file)
+    file.seek(0)
+    x = torch.randn(3, 2)
+    assert torch.equal(torch.jit.load(file)(x), m(x)) and torch.equal(traced(x), m(x))
+
+
+def test_traces_take_members_that_are_named_by_a_keyword():
+    m = nn.Sequential(collections.OrderedDict([("for", nn.Linear(2, 2)), ("lambda", nn.ReLU())]))
+    x = torch.randn(3, 2)
+    assert torch.equal(torch.jit.trace(m, torch.ones(1, 2))(x), m(x))

@@ -7,6 +7,7 @@ are used outside its results.  The methods are written as TorchScript and compil
 import contextlib
 import inspect
 import keyword
+import re
 import sys
 import threading
 import types
@@ -762,9 +763,8 @@ class _Writer:
         number, last, owners, at = [0], self.last_reads(frame, result), {name: v for v, name in names.items()}, [0]
 
         def get(path):
-            name = path.rpartition(".")[2]
-            name = name if not name.isdigit() else "_" + name
-            text = f"self.{path}" if not any(p.isdigit() for p in path.split(".")) else _getattrs(path)
+            name = _variable(path.rpartition(".")[2])
+            text = f"self.{path}" if all(map(_is_name, path.split("."))) else _getattrs(path)
             for line, given in gets:
                 if given == text:
                     return line
@@ -854,10 +854,20 @@ class _Writer:
         raise RuntimeError(f"the traced code calls a module of type '{type(child).__name__}' that is not a submodule")
 
 
+def _is_name(text):
+    return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
+
+
+def _variable(attribute):
+    """The variable for an attribute, whose name may be any text without a dot (`block1-0`): as torch's code has it."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", attribute)
+    return name if _is_name(name) else f"{name}0" if keyword.iskeyword(name) else f"_{name}"
+
+
 def _getattrs(path):
     text = "self"
     for part in path.split("."):
-        text = f'getattr({text}, "{part}")' if part.isdigit() else f"{text}.{part}"
+        text = f"{text}.{part}" if _is_name(part) else f"getattr({text}, {part!r})"
     return text
 
 
