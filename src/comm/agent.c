@@ -139,7 +139,8 @@ static cr_status message_copy(cr_message **out, cr_message_kind kind, int from, 
             cr_message_drop(m);
             return CR_MEMORY;
         }
-        memcpy(m->part[i].at, part[i].at, part[i].len);
+        if (part[i].len)
+            memcpy(m->part[i].at, part[i].at, part[i].len);
     }
     *out = m;
     return m ? CR_OK : CR_MEMORY;
@@ -194,10 +195,10 @@ static cr_status pending_add(cr_agent *a, int to, uint64_t id, int64_t timeout_m
     return CR_OK;
 }
 
-static bool pending_take(cr_agent *a, uint64_t id)
+static bool pending_take(cr_agent *a, int to, uint64_t id)
 {
     for (pending **link = &a->bucket[id % BUCKETS]; *link; link = &(*link)->next)
-        if ((*link)->id == id) {
+        if ((*link)->id == id && (*link)->to == to) {
             pending *p = *link;
             *link = p->next;
             cr_free(p);
@@ -231,11 +232,12 @@ static void pending_end(cr_agent *a, int lost)
         }
 }
 
-/* A message that arrived; replies to requests that ended before are dropped. */
+/* A message that arrived.  Replies to requests that ended before, and those of processes that
+ * were not asked, are dropped. */
 static void agent_deliver(cr_agent *a, cr_message *m)
 {
     pthread_mutex_lock(&a->lock);
-    if (m->kind == CR_MESSAGE_REPLY && !pending_take(a, m->id)) {
+    if (m->kind == CR_MESSAGE_REPLY && !pending_take(a, m->from, m->id)) {
         cr_message_drop(m);
         m = NULL;
     }
@@ -261,15 +263,25 @@ static void inlet_free(inlet *c)
     cr_free(c);
 }
 
+/* The messages that follow one that was not read are lost, replies too: requests to that
+ * process end. */
+static void inlet_refuse(cr_agent *a, inlet *c)
+{
+    c->gone = true;
+    pthread_mutex_lock(&a->lock);
+    pending_end(a, c->from);
+    pthread_mutex_unlock(&a->lock);
+}
+
 /* Goes on with the first part from c->part that has bytes, or delivers the message. */
 static void inlet_next_part(cr_agent *a, inlet *c)
 {
     for (; c->part < c->message->parts; c->part++) {
         cr_message_part *p = &c->message->part[c->part];
         p->len = c->sizes[c->part];
-        p->at = cr_alloc(p->len + 1);
+        p->at = p->len < PTRDIFF_MAX ? cr_alloc(p->len + 1) : NULL;
         if (!p->at) {
-            c->gone = true;
+            inlet_refuse(a, c);
             return;
         }
         if (p->len) {
@@ -284,7 +296,7 @@ static void inlet_next_part(cr_agent *a, inlet *c)
     inlet_expect(c, READ_HEAD, &c->head, sizeof c->head);
 }
 
-static void inlet_take_head(inlet *c)
+static void inlet_take_head(cr_agent *a, inlet *c)
 {
     bool known = c->head.kind <= CR_MESSAGE_REPLY && c->head.parts <= PARTS_MOST;
 
@@ -293,8 +305,19 @@ static void inlet_take_head(inlet *c)
     c->message = c->sizes ? message_new((cr_message_kind)c->head.kind, c->from, c->head.id,
                                         c->head.parts)
                           : NULL;
-    c->gone = !c->message;
+    if (!c->message)
+        inlet_refuse(a, c);
     inlet_expect(c, READ_SIZES, c->sizes, c->head.parts * sizeof *c->sizes);
+}
+
+/* The time that this takes does not tell how many bytes are right. */
+static bool same_secret(const char *a, const char *b)
+{
+    unsigned char differs = 0;
+
+    for (int i = 0; i < SECRET; i++)
+        differs |= (unsigned char)(a[i] ^ b[i]);
+    return !differs;
 }
 
 /* All bytes of a stage are here. */
@@ -302,11 +325,12 @@ static void inlet_step(cr_agent *a, inlet *c)
 {
     switch (c->stage) {
     case READ_HELLO:
-        c->gone = memcmp(c->hello.secret, a->hello.secret, SECRET) != 0;
+        c->gone = !same_secret(c->hello.secret, a->hello.secret) ||
+                  c->hello.rank > (uint64_t)INT32_MAX;
         c->from = (int)c->hello.rank;
         inlet_expect(c, READ_HEAD, &c->head, sizeof c->head);
         return;
-    case READ_HEAD: inlet_take_head(c); return;
+    case READ_HEAD: inlet_take_head(a, c); return;
     case READ_SIZES: inlet_next_part(a, c); return;
     case READ_PARTS:
         c->part++;
@@ -332,7 +356,8 @@ static void inlet_read(cr_agent *a, inlet *c)
     }
 }
 
-static void agent_accept(cr_agent *a)
+/* False when no connection waits. */
+static bool agent_accept(cr_agent *a)
 {
     int fd = accept4(a->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     inlet *c = fd < 0 ? NULL : cr_alloc_zero(sizeof *c);
@@ -341,7 +366,7 @@ static void agent_accept(cr_agent *a)
     if (!c) {
         if (fd >= 0)
             close(fd);
-        return;
+        return false;
     }
     c->watch.what = WATCH_INLET;
     c->fd = fd;
@@ -350,16 +375,19 @@ static void agent_accept(cr_agent *a)
     inlet_expect(c, READ_HELLO, &c->hello, sizeof c->hello);
     if (epoll_ctl(a->poll, EPOLL_CTL_ADD, fd, &e))
         c->gone = true;
+    return true;
 }
 
 /* The other process closed the connection.  A sender may use the socket: it stays open. Replies
- * that the process sent before are read first. */
+ * that the process sent before are read first, also from a connection that is not accepted. */
 static void peer_end(cr_agent *a, peer *p)
 {
     if (p->lost)
         return;
+    while (agent_accept(a)) {
+    }
     for (inlet *c = a->inlets; c; c = c->next)
-        if (c->stage != READ_HELLO && c->from == p->rank)
+        if (c->stage == READ_HELLO || c->from == p->rank)
             inlet_read(a, c);
     p->lost = true;
     epoll_ctl(a->poll, EPOLL_CTL_DEL, p->fd, NULL);
@@ -463,30 +491,55 @@ typedef struct {
     char host[256];
 } address;
 
-/* The connection's lock is held. */
-static cr_status peer_connect(cr_agent *a, peer *p)
+static cr_status peer_address(cr_agent *a, const peer *p, address *to)
 {
     char key[64];
     cr_text entry = {0};
-    address to;
-    hello hi = {.rank = (uint64_t)a->rank};
-    cr_status st;
-    struct epoll_event e = {.events = EPOLLRDHUP, .data.ptr = p};
 
     agent_key(key, sizeof key, p->rank);
-    st = cr_store_get(a->store, key, -1, &entry);
-    if (!st && entry.len != sizeof to)
+    cr_status st = cr_store_get(a->store, key, -1, &entry);
+    if (!st && entry.len != sizeof *to)
         st = cr_fail(CR_STORE, "the store's entry %s is not that of an agent", key);
-    if (!st) {
-        memcpy(&to, entry.at, sizeof to);
-        memcpy(hi.secret, to.secret, SECRET);
-        st = cr_net_connect(&p->fd, to.host, to.port, CONNECT_MS);
-    }
     if (!st)
-        st = cr_net_send(p->fd, &hi, sizeof hi, cr_seconds() + 1e-3 * CONNECT_MS);
-    if (!st && epoll_ctl(a->poll, EPOLL_CTL_ADD, p->fd, &e))
-        st = cr_fail(CR_NETWORK, "epoll_ctl: %s", strerror(errno));
+        memcpy(to, entry.at, sizeof *to);
+    to->host[sizeof to->host - 1] = 0;
     cr_text_drop(&entry);
+    return st;
+}
+
+/* The connection is the agent's to end from here on. */
+static cr_status peer_watch(cr_agent *a, peer *p, int fd)
+{
+    struct epoll_event e = {.events = EPOLLRDHUP, .data.ptr = p};
+    cr_status st = CR_OK;
+
+    pthread_mutex_lock(&a->lock);
+    p->fd = fd;
+    if (a->ended)
+        st = agent_ended();
+    else if (epoll_ctl(a->poll, EPOLL_CTL_ADD, fd, &e))
+        st = cr_fail(CR_NETWORK, "epoll_ctl: %s", strerror(errno));
+    if (st)
+        p->fd = -1;
+    pthread_mutex_unlock(&a->lock);
+    return st;
+}
+
+/* The connection's lock is held.  After a failure the next message tries again. */
+static cr_status peer_connect(cr_agent *a, peer *p)
+{
+    address to;
+    hello hi = {.rank = (uint64_t)a->rank};
+    int fd = -1;
+
+    CR_TRY(peer_address(a, p, &to));
+    memcpy(hi.secret, to.secret, SECRET);
+    CR_TRY(cr_net_connect(&fd, to.host, to.port, CONNECT_MS));
+    cr_status st = cr_net_send(fd, &hi, sizeof hi, cr_seconds() + 1e-3 * CONNECT_MS);
+    if (!st)
+        st = peer_watch(a, p, fd);
+    if (st)
+        close(fd);
     return st;
 }
 
@@ -539,6 +592,8 @@ static cr_status agent_send(cr_agent *a, int to, cr_message_kind kind, uint64_t 
     peer *p = NULL;
     cr_message *m = NULL;
 
+    if (parts > PARTS_MOST)
+        return cr_fail(CR_VALUE, "a message has at most %d parts, not %u", PARTS_MOST, parts);
     if (to == a->rank) {
         CR_TRY(message_copy(&m, kind, to, id, part, parts));
         agent_deliver(a, m);
@@ -567,7 +622,7 @@ cr_status cr_agent_ask(cr_agent *a, cr_message_kind kind, int to, uint64_t id,
     if (!st)
         return CR_OK;
     pthread_mutex_lock(&a->lock);
-    bool mine = pending_take(a, id);
+    bool mine = pending_take(a, to, id);
     pthread_mutex_unlock(&a->lock);
     return mine ? st : CR_OK; /* else a LATE or LOST message tells it */
 }
@@ -680,7 +735,7 @@ static void agent_free_requests(cr_agent *a)
         }
     for (int i = 0; i < BUCKETS; i++)
         while (a->bucket[i])
-            pending_take(a, a->bucket[i]->id);
+            pending_take(a, a->bucket[i]->to, a->bucket[i]->id);
 }
 
 void cr_agent_free(cr_agent *a)
