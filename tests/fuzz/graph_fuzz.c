@@ -339,7 +339,8 @@ static bool starts(const char *name, const char *front)
 }
 
 /* True for entries that do not check their arguments, have undefined elements, take long,
- * depend on the number of threads, or read the sign of NaN. */
+ * depend on the number of threads, read the sign of NaN, or whose results are written only by
+ * programs that use no other tensor on that memory (unsafe_split). */
 static bool is_left_out(const cr_op *op)
 {
     static const char *const fronts[] = {"_",
@@ -391,7 +392,8 @@ static bool is_left_out(const cr_op *op)
                                          "native_group_norm",
                                          "native_layer_norm",
                                          "signbit",
-                                         "copysign"};
+                                         "copysign",
+                                         "unsafe_"};
     size_t n = strlen(op->name);
 
     for (size_t i = 0; i < CR_LEN(fronts); i++)
