@@ -3,7 +3,6 @@
  * All numbers of a file are bounded by LIMIT before they are added or multiplied.  A span is
  * the range of distances, in bytes, that indices of several dims give. */
 #include "rt/rt.h"
-#include <string.h>
 
 #define LIMIT RT_DISTANCE_MASK
 
@@ -624,13 +623,12 @@ static int check_array(check_file *f, int64_t k, int64_t *last)
     int64_t least = RT_HEAD_WORDS + RT_ARRAY_WORDS * w[RT_HEAD_ARRAYS],
             most = w[RT_HEAD_COMMANDS], count;
 
-    if (!check_that(
-            f, check_number(a[RT_ARRAY_KIND], *last, CR_RT_RESULT) &&
-                   rt_item(a[RT_ARRAY_DTYPE]) > 0 &&
-                   check_number(a[RT_ARRAY_NDIM], 0, RT_MOST_DIMS) &&
-                   check_number(a[RT_ARRAY_SIZES], least, most - a[RT_ARRAY_NDIM]) &&
-                   check_number(a[RT_ARRAY_NAME], least, most - 1) &&
-                   memchr(w + a[RT_ARRAY_NAME], 0, (size_t)(8 * (most - a[RT_ARRAY_NAME])))))
+    if (!check_that(f, check_number(a[RT_ARRAY_KIND], *last, CR_RT_RESULT) &&
+                           rt_item(a[RT_ARRAY_DTYPE]) > 0 &&
+                           check_number(a[RT_ARRAY_NDIM], 0, RT_MOST_DIMS) &&
+                           check_number(a[RT_ARRAY_SIZES], least, most - a[RT_ARRAY_NDIM]) &&
+                           check_number(a[RT_ARRAY_NAME], least, most - 1) &&
+                           !((const char *)(w + most))[-1])) /* each name ends here or before */
         return 0;
     *last = a[RT_ARRAY_KIND];
     count = check_product_of(w + a[RT_ARRAY_SIZES], a[RT_ARRAY_NDIM]);

@@ -7,7 +7,7 @@
 
 const void *cr_rt_map(const char *path, size_t *n)
 {
-    struct stat info;
+    struct stat info = {0};
     void *at = MAP_FAILED;
     int file = open(path, O_RDONLY);
 

@@ -109,17 +109,18 @@ static void run_move(const rt_memory *m, const int64_t *c)
 
 /* --- computed places --- */
 
-/* The distance of an index; -1 out of range. */
-static int64_t run_place_of(const int64_t *c, const unsigned char *index)
+/* An index of the table; -1 out of range. */
+static int64_t run_index_of(const int64_t *c, const unsigned char *index)
 {
     int64_t at = c[RT_PLACE_IS32] ? *(const int32_t *)(const void *)index
                                   : *(const int64_t *)(const void *)index;
 
     at += at < 0 && c[RT_PLACE_WRAPS] ? c[RT_PLACE_EXTENT] : 0;
-    return at < 0 || at >= c[RT_PLACE_EXTENT] ? -1 : at * c[RT_PLACE_UNIT];
+    return at < 0 || at >= c[RT_PLACE_EXTENT] ? -1 : at;
 }
 
-/* 0 where an index is out of range. */
+/* 0 where an index is out of range.  A program may overwrite its own indices while it sets
+ * elements, so run_places looks at them again. */
 static int run_are_inside(const rt_memory *m, const int64_t *c)
 {
     int64_t ndim = c[RT_PLACE_NDIM], at[RT_MOST_DIMS] = {0}, distance[3] = {0};
@@ -127,15 +128,15 @@ static int run_are_inside(const rt_memory *m, const int64_t *c)
     const unsigned char *index = rt_reach(m, c[RT_PLACE_INDEX]);
 
     do
-        if (run_place_of(c, index + distance[2]) < 0)
+        if (run_index_of(c, index + distance[2]) < 0)
             return 0;
     while (run_next(ndim, size, at, distance, 3, size + ndim));
     return 1;
 }
 
-static void run_places(const rt_memory *m, const int64_t *c)
+static cr_rt_status run_places(const rt_memory *m, const int64_t *c)
 {
-    int64_t ndim = c[RT_PLACE_NDIM], at[RT_MOST_DIMS] = {0}, distance[3] = {0}, place;
+    int64_t ndim = c[RT_PLACE_NDIM], at[RT_MOST_DIMS] = {0}, distance[3] = {0}, k, place;
     const int64_t *size = c + RT_PLACE_WORDS;
     unsigned char *dense = rt_reach(m, c[RT_PLACE_DENSE]),
                   *table = rt_reach(m, c[RT_PLACE_TABLE]),
@@ -144,12 +145,16 @@ static void run_places(const rt_memory *m, const int64_t *c)
     int reads = c[RT_PLACE_HOW] == RT_PLACE_READ;
 
     do {
-        place = distance[1] + run_place_of(c, index + distance[2]);
+        k = run_index_of(c, index + distance[2]);
+        if (k < 0)
+            return CR_RT_INDEX;
+        place = distance[1] + k * c[RT_PLACE_UNIT];
         if (reads)
             memmove(dense + distance[0], table + place, item);
         else
             memmove(table + place, dense + distance[0], item);
     } while (run_next(ndim, size, at, distance, 3, size + ndim));
+    return CR_RT_OK;
 }
 
 /* Sorts n items, pairs of a place and a distance, by place; equal ones stay in order.  The
@@ -191,7 +196,7 @@ static int64_t run_sorted(const rt_memory *m, const int64_t *c, int64_t *items, 
 
     *least = 0;
     do {
-        items[2 * n] = distance[1] + run_place_of(c, index + distance[2]);
+        items[2 * n] = distance[1] + run_index_of(c, index + distance[2]) * c[RT_PLACE_UNIT];
         items[2 * n + 1] = distance[0];
         *least = items[2 * n] < *least ? items[2 * n] : *least;
         most = items[2 * n] > most ? items[2 * n] : most;
@@ -237,8 +242,8 @@ static cr_rt_status run_place(const rt_memory *m, const int64_t *c)
     if (!run_are_inside(m, c))
         return CR_RT_INDEX;
     if (c[RT_PLACE_HOW] != RT_PLACE_ADD)
-        run_places(m, c);
-    else if (RT_USE(place_add))
+        return run_places(m, c);
+    if (RT_USE(place_add))
         run_add(m, c);
     return CR_RT_OK;
 }

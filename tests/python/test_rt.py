@@ -1,5 +1,6 @@
 """to_rt(): files that the runtime (make rt) runs beside the program."""
 import shutil
+import subprocess
 
 import cresset as torch
 import pytest
@@ -16,6 +17,15 @@ pytestmark = pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("make"
 @pytest.fixture(scope="module")
 def lib(tmp_path_factory):
     return rt_library.build(tmp_path_factory.mktemp("rt"))
+
+
+def test_programs_of_no_exporter(lib, tmp_path):
+    """Overwritten indices, tables that are read backwards, names without an end."""
+    top = rt_library.TOP
+    subprocess.run(["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{top}/src", f"-I{top}/include", f"{top}/tests/rt/places.c", lib._name,
+                    "-lm", "-o", tmp_path / "places"], check=True)
+    ran = subprocess.run([tmp_path / "places"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "")
 
 
 def close(a, b):
