@@ -69,7 +69,8 @@ CR_AOT_API int cr_aot_output_size(const cr_aot *m, const cr_aot_value *in, int i
 
 /* Runs the model.  out[k]: memory for output k, in row-major order, apart from all other
  * arrays. Fails, before anything is computed, if inputs have other dtypes or sizes than the
- * model takes. Buffers that the model writes keep their values for the next call. */
+ * model takes, or an array that has elements has no memory (NULL). Buffers that the model
+ * writes keep their values for the next call. */
 CR_AOT_API int cr_aot_run(cr_aot *m, const cr_aot_value *in, int inputs, void *const *out,
                           int outputs);
 

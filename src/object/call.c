@@ -50,7 +50,7 @@ static cr_status check_varying(const cr_object_model *model, const cr_object_arr
                                int64_t given, int64_t *n)
 {
     const int64_t *size = a->size + 3 * d;
-    int64_t found = size[1] ? (given - size[0]) / size[1] : 0, back;
+    int64_t found = given >= 0 && size[1] ? (given - size[0]) / size[1] : 0, back;
 
     if (!cr_object_size(&back, size, found) || back != given)
         return cr_fail(CR_VALUE, "input %s: the size of dim %d must be %s, not %" PRId64,
@@ -94,11 +94,23 @@ static cr_status check_inputs(const cr_aot *m, const cr_aot_value *in, int input
 
     if (inputs != model->inputs)
         return cr_fail(CR_VALUE, "the model takes %d inputs, not %d", model->inputs, inputs);
+    if (!in && inputs)
+        return cr_fail(CR_TYPE, "the inputs must be a list of cr_aot_value, not NULL");
     *n = -1;
     for (int k = 0; k < inputs; k++)
         CR_TRY(check_input(model, &model->input[k], &in[k], n));
     *n = *n < 0 ? model->least : *n;
     return CR_OK;
+}
+
+static bool has_elements(const cr_object_array *a, int64_t n)
+{
+    int64_t size;
+
+    for (int d = 0; d < a->ndim; d++)
+        if (cr_object_size(&size, a->size + 3 * d, n) && !size)
+            return false;
+    return true;
 }
 
 int cr_aot_output_size(const cr_aot *m, const cr_aot_value *in, int inputs, int k,
@@ -113,6 +125,22 @@ int cr_aot_output_size(const cr_aot *m, const cr_aot_value *in, int inputs, int 
     for (int d = 0; d < m->model->output[k].ndim; d++)
         if (!cr_object_size(&size[d], m->model->output[k].size + 3 * d, n))
             return cr_fail(CR_VALUE, "output %d is too large", k);
+    return CR_OK;
+}
+
+/* Arrays without elements need no memory. */
+static cr_status check_data(const cr_aot *m, int64_t n, const cr_aot_value *in,
+                            void *const *out)
+{
+    const cr_object_model *model = m->model;
+
+    for (int k = 0; k < model->inputs; k++)
+        if (!in[k].data && has_elements(&model->input[k], n))
+            return cr_fail(CR_TYPE, "input %s has no memory: data is NULL",
+                           model->input[k].name);
+    for (int k = 0; k < model->outputs; k++)
+        if ((!out || !out[k]) && has_elements(&model->output[k], n))
+            return cr_fail(CR_TYPE, "output %d has no memory: it is NULL", k);
     return CR_OK;
 }
 
@@ -177,6 +205,7 @@ int cr_aot_run(cr_aot *m, const cr_aot_value *in, int inputs, void *const *out, 
         return cr_fail(CR_VALUE, "the model has %d outputs, not %d", m->model->outputs,
                        outputs);
     CR_TRY(check_inputs(m, in, inputs, &n));
+    CR_TRY(check_data(m, n, in, out));
     data = cr_alloc(((size_t)inputs + 1) * sizeof *data);
     if (!data)
         return CR_MEMORY;

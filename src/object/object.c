@@ -198,9 +198,12 @@ static cr_status load(cr_aot *m, const char *path)
 
 int cr_aot_load(cr_aot **out, const char *path, int threads)
 {
-    cr_aot *m = cr_alloc_zero(sizeof *m);
+    cr_aot *m;
     cr_status st;
 
+    if (!out || !path)
+        return cr_fail(CR_TYPE, "cr_aot_load(): '%s' must not be NULL", out ? "path" : "out");
+    m = cr_alloc_zero(sizeof *m);
     if (!m)
         return CR_MEMORY;
     pthread_mutex_init(&m->lock, NULL);

@@ -257,6 +257,15 @@ int main(int n, char **path)
     printf("%d %d\n", (int)got[0], (int)got[1]);
     for (int i = 0; i < 3; i++)
         printf("%.5f %.5f\n", y[i][0], y[i][1]);
+    in.data = out[0] = NULL;
+    printf("%d ", cr_aot_run(m, &in, 1, out, 1) != 0);
+    puts(cr_error_message());
+    in.data = x;
+    printf("%d ", cr_aot_run(m, &in, 1, out, 1) != 0);
+    puts(cr_error_message());
+    size[0] = INT64_MIN;
+    printf("%d ", cr_aot_run(m, &in, 1, out, 1) != 0 && cr_aot_run(m, NULL, 1, out, 1) != 0);
+    printf("%d\n", cr_aot_load(NULL, path[1], 2) != 0 && cr_aot_load(&m, NULL, 2) != 0);
     size[0] = 9;
     printf("%d ", cr_aot_run(m, &in, 1, out, 1) != 0);
     puts(cr_error_message());
@@ -280,5 +289,6 @@ def test_from_c(tmp_path):
     assert ran.returncode == 0 and lines[:2] == ["input float32 8 1", "3 2"], ran
     want = module(torch.arange(1.0, 13).view(3, 4))
     assert torch.allclose(torch.tensor([[float(v) for v in line.split()] for line in lines[2:5]]), want, atol=2e-5)
-    assert lines[5].startswith("1 input input: the size of dim 0 is 9, but s") and lines[5].endswith("must be at most 8")
+    assert lines[5:8] == ["1 input input has no memory: data is NULL", "1 output 0 has no memory: it is NULL", "1 1"]
+    assert lines[8].startswith("1 input input: the size of dim 0 is 9, but s") and lines[8].endswith("must be at most 8")
     assert subprocess.run(["./main", "none.pt2"], cwd=tmp_path, capture_output=True, text=True, check=False).stdout.startswith("none.pt2: No such file")
