@@ -189,8 +189,11 @@ static cr_status pending_add(cr_agent *a, int to, uint64_t id, int64_t timeout_m
     *bucket = p;
     if (p->limit < a->soonest) {
         a->soonest = p->limit;
-        if (write(a->wake, &one, sizeof one) < 0)
+        if (write(a->wake, &one, sizeof one) < 0) {
+            *bucket = p->next; /* no message comes */
+            cr_free(p);
             return cr_fail(CR_NETWORK, "eventfd: %s", strerror(errno));
+        }
     }
     return CR_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "comm/agent.h"
 #include "comm/net.h"
+#include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -190,8 +191,10 @@ static void say(int fd, const void *at, size_t n)
 /* The agent has closed the connection. */
 static void refused(int fd)
 {
+    struct pollfd end = {.fd = fd, .events = POLLIN};
     char byte;
 
+    EQ(poll(&end, 1, 20000), 1);
     EQ(recv(fd, &byte, 1, 0) > 0, 0);
     close(fd);
 }
