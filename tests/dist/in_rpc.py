@@ -62,7 +62,26 @@ def calls(rank, size):
         assert [a.wait()[0][0] for a in torch.futures.wait_all(answers) and answers] == list(range(100))
         assert rpc.rpc_sync(other, scripted, (torch.ones(2), 3)).tolist() == [8, 8]
         assert rpc.rpc_sync(other, rank_of) == number
+        assert rpc.rpc_sync(other, back_and_forth, (f"w{rank}", other, 3)) == 3
+        chained = rpc.rpc_async(other, same, (1,)).then(lambda f: rpc.rpc_sync(other, same, f.wait()[0]))
+        assert chained.wait() == ((1,), {})
+        from_threads(other)
         tensors(other)
+
+
+def back_and_forth(first, second, n):
+    return n and 1 + rpc.rpc_sync(first, back_and_forth, (second, first, n - 1))
+
+
+def from_threads(other):
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.extend(rpc.rpc_sync(other, same, (i,)) for i in range(50)))
+               for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(a[0][0] for a in answers) == sorted([*range(50)] * 2)
 
 
 def rank_of():
@@ -84,7 +103,8 @@ def tensors(other):
     (back,), _ = rpc.rpc_sync(other, same, (sparse,))
     assert back.is_sparse and not back.is_coalesced() and back.to_dense().tolist() == sparse.to_dense().tolist()
     x = torch.randn(5, 5)
-    for view in (x.t(), x[:, 1:3], x[::2]):
+    for view in (x.t(), x[:, 1:3], x[::2], x[:0, ::2], torch.zeros(3, 0, 2), torch.zeros(0).expand(2, 0),
+                 torch.empty_strided((2, 0), (7, 3)), torch.ones(16 << 20)):
         assert rpc.rpc_sync(other, strides, (view,)) == (view.stride(), view.is_contiguous())
     assert rpc.rpc_sync(other, strides, (torch.randn(5000, 5)[:, 0],)) == ((1,), True)  # no bytes of other columns
     layer = torch.nn.Linear(3, 2)
@@ -106,6 +126,25 @@ def fails_oddly():
     raise Odd(1, 2)
 
 
+class Plain(Exception):
+    pass
+
+
+class OpensBadly:
+    def __reduce__(self):
+        return fails_as, (Plain,)
+
+
+def fails_as(kind):
+    raise kind("text")
+
+
+def fails_as_local():
+    class Local(Exception):
+        pass
+    raise Local
+
+
 def here_alone():
     return 1
 
@@ -116,6 +155,21 @@ def errors(rank, size):
         assert f"name={other}" in text and "in fails" in text, text
         expect(ValueError, "first\nsecond é", lambda: rpc.rpc_sync(other, fails, ("first\nsecond é",)))
         expect(RuntimeError, "Failed to create original exception type", lambda: rpc.rpc_sync(other, fails_oddly))
+        expect(RuntimeError, "Plain: On WorkerInfo", lambda: rpc.rpc_sync(other, fails_as, (Plain,)))
+        expect(ValueError, "UnicodeError: On WorkerInfo", lambda: rpc.rpc_sync(other, fails_as, (UnicodeError,)))
+        expect(Plain, "On WorkerInfo", lambda: rpc.remote(other, fails_as, (Plain,)).to_here())
+        for ends in (SystemExit, KeyboardInterrupt):  # of the function, not of the caller
+            expect(RuntimeError, f"{ends.__name__}: text", lambda: rpc.rpc_sync(other, fails_as, (ends,)))
+            expect(RuntimeError, f"{ends.__name__}: text", lambda: rpc.remote(other, fails_as, (ends,)).to_here(timeout=10))
+        expect(RuntimeError, "TypeError: cannot pickle", lambda: rpc.rpc_sync(other, threading.Lock))
+        expect(RuntimeError, "TypeError: cannot pickle", lambda: rpc.remote(other, threading.Lock).to_here())
+        expect(RuntimeError, "AttributeError: Can't pickle local object", lambda: rpc.rpc_sync(other, fails_as_local))
+        expect(TypeError, "cannot pickle", lambda: rpc.rpc_sync(other, same, (threading.Lock(),)))
+        expect(RuntimeError, "Plain: ", lambda: rpc.rpc_sync(other, same, (OpensBadly(),)))
+        expect(RuntimeError, "Plain: ", lambda: rpc.remote(other, same, (OpensBadly(),)).to_here(timeout=10))
+        expect(RuntimeError, "(-5000 ms)", lambda: rpc.rpc_sync(other, time.sleep, (0.3,), timeout=-5))
+        assert rpc.rpc_sync(other, same, (1,), timeout=0) == ((1,), {})
+        expect(RuntimeError, f"name:w{rank},rank:{rank} could not find destination id -1", lambda: rpc.rpc_sync(-1, rank_of))
         expect(RuntimeError, "RPC ran for more than set timeout (50 ms)",
                lambda: rpc.rpc_sync(other, time.sleep, (0.3,), timeout=0.05))
         expect(RuntimeError, "RRef creation via rpc.remote() timed out", lambda: late_reference(other))

@@ -65,19 +65,22 @@ class _Future:
         callback()
 
 
-def _callback_failure(error):
-    """Returns the RuntimeError that torch makes from an exception in a callback.  Its text has the
-    frames from the failing one outwards."""
+def _described(error):
+    """Returns the class and text of an exception, and the frames from the failing one outwards."""
     trace = error.__traceback__
-    while trace.tb_next is not None:
+    while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    lines, frame, line = [], trace.tb_frame, trace.tb_lineno
+    lines, frame, line = [], trace and trace.tb_frame, trace and trace.tb_lineno
     while frame is not None:
         lines.append(f"  {frame.f_code.co_filename}({line}): {frame.f_code.co_name}\n")
         frame = frame.f_back
         line = frame.f_lineno if frame else 0
-    return RuntimeError("Got the following error when running the callback: "
-                        f"{type(error).__name__}: {error}\n\nAt:\n{''.join(lines)}")
+    return f"{type(error).__name__}: {error}\n\nAt:\n{''.join(lines)}"
+
+
+def _callback_failure(error):
+    """Returns the RuntimeError that torch makes from an exception in a callback."""
+    return RuntimeError(f"Got the following error when running the callback: {_described(error)}")
 
 
 def _check_callback(method, callback):

@@ -160,7 +160,8 @@ class TensorPipeAgent(RpcAgent):
             for info in self._workers.values():
                 if name in (info.name, info.id):
                     return info
-        raise RuntimeError(f"Failed to look up RPC worker: could not find destination {name}")
+        raise RuntimeError(f"name:{self._info.name},rank:{self._info.id} could not find destination "
+                           f"{'id ' if isinstance(name, int) else ''}{name}")
 
     def get_worker_infos(self):
         """Returns the WorkerInfo of every process of the group."""
@@ -185,16 +186,17 @@ class TensorPipeAgent(RpcAgent):
 
     def request(self, to, kind, fields=(), payload=b"", tensors=(), timeout=constants.UNSET_RPC_TIMEOUT, control=True,
                 autograd=None):
-        """Sends a request; returns a Future of its reply's value.  Seconds of timeout: 0 is none, negative the agent's."""
-        seconds = self._timeout if timeout < 0 else timeout
+        """Sends a request; returns a Future of its reply's value.  Seconds of timeout: 0 is none, -1 the agent's; a
+        request with another negative one is late at once."""
+        seconds = self._timeout if timeout == constants.UNSET_RPC_TIMEOUT else timeout
         future, number = Future(), next(self._ids)
         parts = self._parts(to, (kind, fields, autograd), payload, tensors)
-        ms = max(1, round(seconds * 1000)) if seconds else 0
+        ms = 0 if not seconds else round(seconds * 1000) if seconds < 0 else max(1, round(seconds * 1000))
         with self._lock:
             self._futures[number] = (future, ms, to, control)
             self._calls += not control
         try:
-            self._mail.ask(control, to.id, number, ms, parts)
+            self._mail.ask(control, to.id, number, max(1, ms) if ms else 0, parts)
         except Exception as error:
             if (entry := self._take(number)) is not None:
                 self._end(entry, None, RuntimeError(f"{to}: {error}"))
@@ -243,14 +245,15 @@ class TensorPipeAgent(RpcAgent):
     def _reply_came(self, entry, kind, parts):
         value = error = None
         if kind == LATE:
-            error = RuntimeError(f"RPC ran for more than set timeout ({entry[1]} ms) and will now be marked with an error")
+            error = RuntimeError(f"RPCErr:1:RPC ran for more than set timeout ({entry[1]} ms) and will now be marked with an error")
         elif kind == LOST:
             error = RuntimeError(f"{entry[2]} has closed its connection: connection reset by peer")
         else:
             try:
                 value = self._opened(entry[2].id, parts)[2]
                 if isinstance(value, internal.RemoteException):
-                    error, value = internal._exception_of(value), None
+                    of = internal._exception_of if entry[3] else internal._exception_of_call
+                    error, value = of(value), None
             except Exception as failure:
                 error = failure
         self._end(entry, value, error)
@@ -264,7 +267,12 @@ class TensorPipeAgent(RpcAgent):
         context = None
         if autograd is not None:
             context, tensors = _received(autograd, rank, tensors, kind != "REPLY")
-        value = internal._internal_rpc_pickler.deserialize(parts[1], tensors) if len(memoryview(parts[1])) else None
+        try:
+            value = internal._internal_rpc_pickler.deserialize(parts[1], tensors) if len(memoryview(parts[1])) else None
+        except BaseException as error:
+            if kind not in ("CALL", "REMOTE"):
+                raise
+            value = internal._remote_failure(error)  # a reference to the call's result gets it, too
         return kind, fields, value, context
 
     def _answer(self, kind, rank, number, parts):
@@ -276,7 +284,7 @@ class TensorPipeAgent(RpcAgent):
         try:
             result = _serve.serve(self, rank, parts)
         except BaseException as error:
-            result = internal._remote_exception(error, self._info)
+            result = internal._remote_failure(error)
         if isinstance(result, _serve.Later):
             result.future._when_completed(lambda: self._send_reply(program, rank, number, result.value, result.context))
         else:
@@ -292,7 +300,7 @@ class TensorPipeAgent(RpcAgent):
                 autograd = _sent(context, to, tensors) if context is not None else None
                 parts = self._parts(to, ("REPLY", (), autograd), payload, tensors)
             except BaseException as error:
-                payload, tensors = internal._internal_rpc_pickler.serialize(internal._remote_exception(error, self._info))
+                payload, tensors = internal._internal_rpc_pickler.serialize(internal._remote_failure(error))
                 parts = self._parts(to, ("REPLY", (), None), payload, tensors)
             self._mail.reply(rank, number, parts)
         except Exception:

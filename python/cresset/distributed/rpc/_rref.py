@@ -354,7 +354,7 @@ class PyRRef:
             agent._gone.put(lambda: agent.request(owner, "DELETE", fields))
 
     def __reduce_ex__(self, protocol):
-        raise RuntimeError("Can not pickle rref in python pickler, it can only be pickled when using RPC")
+        raise RuntimeError("Can not pickle rref in python pickler, rref can only be pickled when using RPC")
 
     def __repr__(self):
         if self._state is not None:

@@ -45,9 +45,12 @@ def _with_context(result, context):
 
 
 def _run(udf):
-    """Returns a Future of a function's result, or RemoteException."""
+    """Returns a Future of a function's result, or RemoteException; `udf` is one where the call could not be read."""
     done = Future()
-    result = internal._run_function(udf)
+    try:
+        result = udf if isinstance(udf, internal.RemoteException) else internal._run_function(udf)
+    except BaseException as error:  # SystemExit and KeyboardInterrupt end no thread that answers
+        result = internal._remote_failure(error)
     func = getattr(udf, "func", None)
     if not hasattr(func, "_wrapped_async_rpc_function") or isinstance(result, internal.RemoteException):
         done._complete(result)

@@ -11,6 +11,7 @@ import traceback
 from typing import NamedTuple
 
 from ... import Tensor
+from ...futures import _described
 
 __all__ = ["RPCExecMode", "serialize", "deserialize", "PythonUDF", "RemoteException"]
 
@@ -33,7 +34,8 @@ class PythonUDF(NamedTuple):
 
 
 class RemoteException(NamedTuple):
-    """The exception of a function that another process ran: its text with the traceback, and its class."""
+    """The exception of a function that another process ran: its text with the traceback, and its class (None: the request could
+    not be answered)."""
     msg: str
     exception_type: type
 
@@ -144,6 +146,11 @@ def _remote_exception(error, where):
     return RemoteException(f"On {where}:\n{error!r}\n{text}", type(error))
 
 
+def _remote_failure(error):
+    """Returns what the caller gets where a request could not be answered: the failure is no function's."""
+    return RemoteException(_described(error), None)
+
+
 def _run_function(python_udf):
     """Calls a function; returns its result, or a RemoteException."""
     from ... import jit
@@ -161,13 +168,24 @@ def _run_function(python_udf):
 
 
 def _exception_of(remote):
-    """Returns the exception that a RemoteException stands for."""
+    """Returns the exception that a RemoteException stands for; a RuntimeError where its request could not be answered."""
+    if remote.exception_type is None:
+        return RuntimeError(remote.msg)
     text = remote.msg.encode("latin-1", "backslashreplace").decode("unicode_escape")  # repr() escaped the message's lines
     try:
         return remote.exception_type(text)
     except BaseException as error:  # a class whose constructor wants other arguments
         return RuntimeError(f"Failed to create original exception type. Error msg was {error}. Original exception on remote side "
                             f"was {text}")
+
+
+def _exception_of_call(remote):
+    """Returns the exception of a called function, as its caller gets it: a ValueError, TypeError or RuntimeError."""
+    error = _exception_of(remote)
+    if remote.exception_type is None:
+        return error
+    kind = next((kind for kind in (ValueError, TypeError) if isinstance(error, kind)), RuntimeError)
+    return kind(f"{type(error).__name__}: {error}")
 
 
 def _handle_exception(result):
