@@ -334,8 +334,8 @@ static int warn_called(const cr_op *op, const cr_value *arg)
     return done;
 }
 
-/* The results as Python objects, after the entry's warnings.  A recording does not see that they
- * are shown: later calls of its program do not warn again. */
+/* The results as Python objects, after the entry's warnings.  A recording does not see that
+ * they are shown: later calls of its program do not warn again. */
 static PyObject *told_results(const cr_op *op, const cr_value *arg, cr_value *result,
                               results_form how)
 {
