@@ -64,6 +64,8 @@ static cr_status read_lines(const reader *r, const char *text)
         room[strcspn(room, "#")] = 0;
         while (n < WORDS && (w = strtok_r(rest, " \t\r", &rest)))
             word[n++] = w;
+        if (n == WORDS && (w = strtok_r(rest, " \t\r", &rest)))
+            return bad_line(r->file, line, "the line has more than 16 words:", w);
         if (n)
             CR_TRY(r->line(r->context, line, word, n));
         text += len + (text[len] == '\n');
@@ -175,6 +177,12 @@ static cr_status machine_point(cr_sim_machine *m, int line, char **word, int n)
     CR_TRY(read_fields("machine", line, word + 2, n - 2, f, (int)CR_LEN(f)));
     if (p.ranks < 2)
         return bad_line("machine", line, "a call has at least 2 ranks, not", word[3]);
+    for (int i = 0; i < m->points; i++)
+        if (m->point[i].call == p.call &&
+            (m->point[i].bytes == p.bytes || m->point[i].ranks != p.ranks))
+            return bad_line("machine", line,
+                            "other bytes and the same ranks as before are expected for",
+                            word[1]);
     cr_sim_point *more = cr_realloc(m->point, (size_t)(m->points + 1) * sizeof *more);
     if (!more)
         return CR_MEMORY;

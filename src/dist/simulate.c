@@ -406,14 +406,14 @@ static cr_status find_data(int *data, const cr_sim_how *how)
 {
     if (how->ranks < 1 || how->tensor < 1 || how->pipeline < 1)
         return cr_fail(CR_VALUE, "numbers of ranks must be positive");
-    int each = how->tensor * how->pipeline;
+    int64_t each = (int64_t)how->tensor * how->pipeline;
     if (how->ranks % each)
         return cr_fail(
             CR_VALUE,
-            "%d ranks are not a multiple of %d: %d tensor parallel ranks for each of "
+            "%d ranks are not a multiple of %lld: %d tensor parallel ranks for each of "
             "%d ranks of the pipeline",
-            how->ranks, each, how->tensor, how->pipeline);
-    *data = how->ranks / each;
+            how->ranks, (long long)each, how->tensor, how->pipeline);
+    *data = (int)(how->ranks / each);
     return CR_OK;
 }
 

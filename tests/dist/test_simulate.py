@@ -115,6 +115,10 @@ def test_lists_of_python_schedules(simulate, tmp_path, name, ranks_, order):
 
 def test_refusals(simulate, tmp_path):
     simulate("--ranks", 12, "--pipeline", 2, "--tensor", 4, fails="12 ranks are not a multiple of 8: 4 tensor parallel ranks for each of 2")
+    simulate("--ranks", 2, "--pipeline", 65536, "--tensor", 65536, fails="2 ranks are not a multiple of 4294967296")
+    again = MACHINE + 2 * "call all_reduce ranks 2 bytes 10 seconds 1\n"
+    simulate(machine=again, fails="other bytes and the same ranks as before are expected for 'all_reduce'")
+    simulate(machine=MACHINE + 9 * "share 0 " + "\n", fails="the line has more than 16 words: 'share'")
     simulate("--pipeline", 8, fails="the step has 4 units, fewer than the 8 stages")
     simulate("--pipeline", 2, "--schedule", "zigzag", fails="no schedule is called 'zigzag': gpipe, 1f1b or interleaved")
     simulate("--pipeline", 2, "--chunks", 2, fails="schedule 1f1b has one stage a rank, not 2")
