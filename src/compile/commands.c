@@ -1,6 +1,7 @@
 /* Graphs as plans of commands: collected on a device. */
 #include "compile/commands.h"
 #include "plan/collect.h"
+#include "tensor/defer.h"
 #include <string.h>
 
 /* --- collecting --- */
@@ -22,6 +23,14 @@ static cr_status bring_input(cr_tensor **out, const cr_tensor *t)
     CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_collect_device(), t->ndim, t->size,
                                  t->stride));
     return cr_collect_input((*out)->address, t->address, span_bytes(t));
+}
+
+/* Gives inputs that wait for deferred calls their elements. */
+static cr_status settle(cr_tensor *const *input, int n)
+{
+    for (int i = 0; i < n; i++)
+        CR_TRY(cr_defer_settle(input[i]));
+    return CR_OK;
 }
 
 static cr_status add_outputs(cr_plan *p, cr_tensor *const *made, int n)
@@ -46,9 +55,11 @@ cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input
     int inputs = g->input_count, outputs = g->body->output_count;
     cr_tensor **in = cr_alloc_zero((size_t)inputs * sizeof *in + 1),
               **made = cr_alloc_zero((size_t)outputs * sizeof *made + 1);
-    cr_status st = in && made ? cr_collect_start(out, &cr_oracle) : CR_MEMORY;
+    cr_status st = in && made ? settle(input, inputs) : CR_MEMORY;
 
+    st = st ? st : cr_collect_start(out, &cr_oracle);
     if (!st) {
+        cr_defer_pause(1);
         for (int i = 0; !st && i < inputs; i++)
             st = bring_input(&in[i], input[i]);
         if (!st)
@@ -64,6 +75,7 @@ cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input
             made[i] = NULL;
         }
         cr_status ended = cr_collect_end();
+        cr_defer_pause(-1);
         st = st ? st : ended;
     }
     drop_all(in, inputs);

@@ -298,6 +298,17 @@ def test_weights_in_a_file(tmp_path):
         assert rc == 0 and torch.allclose(got, module(x), atol=1e-6)
 
 
+def test_parameters_that_wait_for_deferred_calls_are_printed():
+    torch.manual_seed(0)
+    first, x = torch.randn(2, 3), torch.randn(4, 3)
+    with torch.lazy():
+        module = nn.Linear(3, 2, bias=False)
+        module.weight.data = first * 2
+        text = to_c(export(module, (x + 1,)))
+    module.weight.data = torch.tensor((first * 2).tolist())
+    assert text == to_c(export(module, (x,)))
+
+
 STEPS = """#include <stdio.h>
 #include <stdint.h>
 #include <stddef.h>
@@ -387,6 +398,8 @@ class Loss(nn.Module):
 
 
 OPTIMIZERS = {"Adam": (True, torch.optim.Adam), "AdamW": (lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),) * 2}
+
+
 class Convolved(nn.Module):
     """Convolutions whose weights and images have gradients: strides, padding, groups, a transposed one, and resampling."""
 
