@@ -934,7 +934,6 @@ def test_steps_of_embedding_bags(index):
         steps._bags_of(i.cuda(), torch.tensor([1, 2], dtype=index, device="cuda"), 2)[0].cpu()
 
 
-
 def test_wrong_bags_are_raised_by_the_next_wait():
     w, bag = torch.randn(7, 5).cuda(), torch.nn.functional.embedding_bag
     for i, offsets, error, text in (([0, 9], [0], IndexError, "index out of range in self"),

@@ -47,15 +47,15 @@ class Picture(nn.Module):
         super().__init__()
         self.a, self.na = nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
         self.b, self.nb = nn.Conv2d(16, 16, 3, 2, 1, groups=16), nn.BatchNorm2d(16, affine=False)
-        self.c, self.out = nn.Conv2d(16, 24, 1), nn.Linear(24, 5)
-        for norm in (self.na, self.nb):
+        self.c, self.nc, self.out = nn.Conv2d(16, 24, 1), nn.BatchNorm2d(16), nn.Linear(16, 5)
+        for norm in (self.na, self.nb, self.nc):
             nn.init.uniform_(norm.running_mean, -1, 1)
             nn.init.uniform_(norm.running_var, 0.5, 2)
 
     def forward(self, x):
         x = F.max_pool2d(F.relu(self.na(self.a(x))), 2)
         x = F.relu(self.nb(self.b(x)))
-        return self.out(F.adaptive_avg_pool2d(self.nb(self.c(x)[:, :16]) if False else self.c(x), 1).flatten(1))
+        return self.out(F.adaptive_avg_pool2d(self.nc(self.c(x)[:, 8:]), 1).flatten(1))
 
 
 class Words(nn.Module):
