@@ -83,3 +83,12 @@ def test_parts_of_a_batch():
         split_args_kwargs_into_chunks((x,), None, 4)
     with pytest.raises(ValueError, match="Unsupported chunk spec"):
         split_args_kwargs_into_chunks((3,), None, 2, (TensorChunkSpec(0),))
+
+
+def test_lists_are_checked_under_the_names_of_torch():
+    from cresset.distributed.pipelining.schedules import _Action, _ComputationType, _validate_schedule
+    order = {0: [_Action(0, _ComputationType.FORWARD, 0), None, _Action.from_str("0B0")],
+             1: [None, _Action.from_str("1F0"), _Action(1, _ComputationType.FULL_BACKWARD, 0)]}
+    assert _validate_schedule(order, pp_group_size=2, num_stages=2, num_microbatches=1) == {0: 0, 1: 1}
+    with pytest.raises(AssertionError, match="incorrect number of ranks - expected 3, actual 2"):
+        _validate_schedule(order, 3, 3, 1)

@@ -236,6 +236,14 @@ class ScheduleDualPipeV(_ScheduleV):
         return super()._order()
 
 
+_Action, _ComputationType = Action, Kind
+
+
+def _validate_schedule(actions, pp_group_size, num_stages, num_microbatches):
+    """Checks the lists of all ranks; returns {stage: rank}."""
+    return check(actions, pp_group_size, num_stages, num_microbatches)
+
+
 def get_schedule_class(schedule_name):
     """Returns the class of a name, in upper or lower case."""
     known = {"1F1B": Schedule1F1B, "Interleaved1F1B": ScheduleInterleaved1F1B, "GPipe": ScheduleGPipe, "LoopedBFS": ScheduleLoopedBFS,
