@@ -335,6 +335,30 @@ cr_sfunction *import_define(compiler *c, const char *name, cr_sclass *owner, con
     return f;
 }
 
+/* `__setstate__` without annotations takes what `__getstate__` of its class returns. */
+static void function_take_state(compiler *c, cr_sfunction *f)
+{
+    cr_sschema *s = &f->schema;
+    cr_sfunction *get;
+
+    if (!c->env || !f->owner || strcmp(f->name, "__setstate__"))
+        return;
+    for (int i = 1; i < s->param_count; i++)
+        if (s->param[i].type != &cr_stype_inferred)
+            return;
+    if (s->param_count != 2)
+        cr_srange_bail(c->s, CR_RUNTIME, f->ast->range,
+                       "Expected 2 arguments for `__setstate__`, got: %d", s->param_count);
+    get = cr_sclass_method(f->owner, "__getstate__");
+    if (!get)
+        cr_srange_bail(c->s, CR_RUNTIME, f->ast->range,
+                       "`__setstate__` defined but not `__getstate__`. You must have both "
+                       "defined on a ScriptModule to customize serialization.\n"
+                       "Did you forget to use `@torch.jit.export`?");
+    compile_function(c, get, f->ast->range);
+    s->param[1].type = get->schema.result->type;
+}
+
 static void compile_new_function(compiler *c, cr_sfunction *f)
 {
     f->compiling = true;
@@ -342,6 +366,7 @@ static void compile_new_function(compiler *c, cr_sfunction *f)
     c->declared = f->schema.result_count ? f->schema.result->type : NULL;
     c->graph = cr_sgraph_new(c->s, c->unit);
     c->block = c->graph->body;
+    function_take_state(c, f);
     compile_body(c, f->ast);
     if (!f->schema.result_count)
         function_set_result(c, f, c->result);

@@ -1,6 +1,6 @@
 """Objects and modules with `__getstate__` and `__setstate__`: archives have the state that the first returns."""
 import io
-from typing import Any, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -145,3 +145,152 @@ class Anything(nn.Module):
 
 def test_states_may_hold_objects_of_any_class():
     assert again(torch.jit.script(Anything()))(torch.ones(1)).tolist() == [8]
+
+
+def module_with_state(get, set):
+    """A module whose attribute `a` is kept by these two methods."""
+    class Kept(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = 3
+
+        def forward(self, x: int):
+            return x + self.a
+
+    Kept.__getstate__, Kept.__setstate__ = torch.jit.export(get), torch.jit.export(set)
+    return torch.jit.script(Kept())
+
+
+def get_tuple(self):
+    return self.a, self.training
+
+
+def get_annotated_tuple(self) -> Tuple[int, bool]:
+    return self.a, self.training
+
+
+def get_list(self):
+    return [self.a]
+
+
+def get_dict(self):
+    return {"a": self.a}
+
+
+def get_none(self):
+    return None
+
+
+def set_tuple(self, state):
+    self.a, self.training = state[0] + 1, state[1]
+
+
+def set_annotated_tuple(self, state: Tuple[int, bool]):
+    self.a, self.training = state[0] + 1, state[1]
+
+
+def set_list(self, state):
+    self.a, self.training = state[0] + 1, True
+
+
+def set_annotated_list(self, state: List[int]):
+    self.a, self.training = state[0] + 1, True
+
+
+def set_dict(self, state):
+    self.a, self.training = state["a"] + 1, True
+
+
+def set_annotated_dict(self, state: Dict[str, int]):
+    self.a, self.training = state["a"] + 1, True
+
+
+def set_none(self, state):
+    self.a, self.training = 4, True
+
+
+def set_annotated_none(self, state: None):
+    self.a, self.training = 4, True
+
+
+@pytest.mark.parametrize("get, set", [
+    (get_tuple, set_tuple), (get_annotated_tuple, set_tuple), (get_tuple, set_annotated_tuple),
+    (get_list, set_list), (get_list, set_annotated_list), (get_dict, set_dict), (get_dict, set_annotated_dict),
+    (get_none, set_none), (get_none, set_annotated_none)], ids=lambda f: f.__name__)
+def test_a_state_without_annotation_has_the_type_that_getstate_returns(get, set):
+    m = module_with_state(get, set)
+    loaded = again(m)
+    assert loaded.a == 4 and loaded(5) == 9 and m(5) == 8
+
+
+def test_methods_call_setstate_with_the_type_that_getstate_returns():
+    class Called(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = 3
+
+        def forward(self, x: int):
+            self.__setstate__((x, True))
+            return self.a
+
+        @torch.jit.export
+        def __setstate__(self, state):
+            self.a, self.training = state[0] + 1, state[1]
+
+        @torch.jit.export
+        def __getstate__(self):
+            return self.a, self.training
+
+    assert torch.jit.script(Called())(5) == 6
+
+
+@torch.jit.script
+class Pair:
+    def __init__(self, x: int):
+        self.x = x
+
+    def __setstate__(self, state):
+        self.x = state[0] + state[1]
+
+    def __getstate__(self):
+        return self.x, 1
+
+
+class Paired(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.p = Pair(3)
+
+    def forward(self, x: int):
+        return x + self.p.x
+
+
+def test_states_of_objects_need_no_annotation():
+    assert again(torch.jit.script(Paired()))(5) == 9
+
+
+def set_nothing(self):
+    self.training = True
+
+
+def set_two(self, a, b):
+    self.training = True
+
+
+@pytest.mark.parametrize("set, count", [(set_nothing, 1), (set_two, 3)])
+def test_setstate_without_annotations_takes_one_state(set, count):
+    with pytest.raises(RuntimeError, match=f"Expected 2 arguments for `__setstate__`, got: {count}"):
+        module_with_state(get_list, set)
+
+
+def test_setstate_without_annotations_needs_getstate():
+    class Alone(nn.Module):
+        @torch.jit.export
+        def __setstate__(self, state):
+            self.training = True
+
+        def forward(self, x):
+            return x
+
+    with pytest.raises(RuntimeError, match="`__setstate__` defined but not `__getstate__`. You must have both"):
+        torch.jit.script(Alone())
