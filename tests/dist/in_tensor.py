@@ -57,6 +57,10 @@ def placements_of(rank, size):
                 parts = whole.chunk(size, b.dim) if isinstance(b, Shard) else [whole] * size
                 want = parts[rank] if rank < len(parts) else whole.narrow(b.dim, 0, 0)
                 assert torch.equal(y.to_local(), want), (a, b)
+                for same in (y.detach(), y.clone(), torch.ops.aten.alias(y)):
+                    assert same.placements == y.placements and same.shape == y.shape and same.stride() == y.stride()
+                    assert same is not y and torch.equal(same.to_local(), want)
+                assert y.detach().to_local().data_ptr() == y.to_local().data_ptr()
         for b in every:
             x = DTensor.from_local(whole * (rank + 1), mesh, [Partial()])
             assert torch.equal(x.redistribute(placements=[b]).full_tensor(), whole * (size * (size + 1) // 2))

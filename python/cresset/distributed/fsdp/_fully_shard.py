@@ -213,9 +213,16 @@ class _Group:
             every, at = every.view(self.ranks, -1), 0
             for k in numbers:
                 p = self.params[k]
-                rows = every[:, at:at + p.count].reshape(self.ranks * p.length, *p.padded[1:])[:p.shape[p.dim]]
+                parts = every[:, at:at + p.count]
                 at += p.count
-                whole = rows.movedim(0, p.dim)
+                if into is not None and not p.dim and p.shape[0] == self.ranks * p.length:
+                    into[k].view(self.ranks, p.count).copy_(parts)
+                    out[k] = into[k]
+                    continue
+                whole = parts.reshape(self.ranks * p.length, *p.padded[1:])
+                if p.shape[p.dim] != whole.shape[0]:
+                    whole = whole[:p.shape[p.dim]]
+                whole = whole.movedim(0, p.dim) if p.dim else whole
                 if into is not None:
                     out[k] = into[k].copy_(whole)
                 else:  # bytes of its own, which can be freed; a program may use the memory of its call again
@@ -381,7 +388,9 @@ class _Group:
         for k in numbers:
             p = self.params[k]
             n, _ = Shard.local_shard_size_and_offset(p.shape[p.dim], self.ranks, self.rank)
-            part = mine[at:at + p.count].view(p.padded)[:n].movedim(0, p.dim)
+            part = mine[at:at + p.count].view(p.padded)
+            part = part if n == p.length else part[:n]
+            part = part.movedim(0, p.dim) if p.dim else part
             part = part.to(p.sharded._local_tensor.device, p.sharded.dtype).contiguous()
             out[k] = DTensor(part, p.sharded._spec)
             at += p.count

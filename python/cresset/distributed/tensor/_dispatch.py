@@ -385,8 +385,18 @@ def _redistributed(flat, tensors, plan, DTensor, mesh):
     return changed
 
 
+def _keeps_parts(func, x, DTensor):
+    """Whether a new tensor with the elements of x is the result of an operator of one operand: each rank calls it with its part, and
+    no plan is needed.  Backward detaches the gradient of each parameter."""
+    return ("identity" in func.words and "itself" not in func.words and func not in strategies and isinstance(x, DTensor) and
+            x.device_mesh.get_coordinate() is not None and all(type(p) in (Shard, Replicate) for p in x.placements))
+
+
 def dispatch(DTensor, func, args, kwargs):
     """Calls an operator on DTensors."""
+    if len(args) == 1 and not kwargs and func not in calls and _keeps_parts(func, args[0], DTensor):
+        local = func(args[0]._local_tensor)
+        return DTensor(local, args[0]._spec.of_part(local))
     flat, spec_tree = tree_flatten((args, kwargs))
     tensors = [k for k, x in enumerate(flat) if isinstance(x, cresset.Tensor)]
     first = next(x for x in flat if isinstance(x, DTensor))

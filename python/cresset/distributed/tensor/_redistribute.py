@@ -33,7 +33,7 @@ def _as_numbers(x):
 
 def _padded(x, dim, length):
     """Returns a tensor whose first dim is `dim`, of this length."""
-    x = x.movedim(dim, 0)
+    x = x.movedim(dim, 0) if dim else x
     if x.shape[0] < length:
         x = cresset.cat([x, x.new_zeros((length - x.shape[0], *x.shape[1:]))])
     return x.contiguous()
