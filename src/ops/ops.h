@@ -464,6 +464,7 @@ struct cr_op {
     cr_passes_fn passes; /* true: no check holds; or NULL */
     int warning_count;
     cr_warning *warnings;
+    cr_passes_fn silent; /* true: no warning comes; or NULL */
     int body_count;
     cr_rule *body[CR_MAX_RESULTS]; /* BODY: one for each result; IS, STEPS: the results */
     cr_op_fold fold;

@@ -137,6 +137,33 @@ static void compare_call(const cr_op *op, tally *t)
     cr_frame_drop(&f);
 }
 
+/* An entry is silent only where no warning has a text. */
+static void compare_warnings(const cr_op *op)
+{
+    drawn_call c = {0};
+
+    draw_call(&c, op);
+    for (int i = 0; op->silent && op->silent(c.arg) && i < op->warning_count; i++) {
+        cr_text text = {0};
+        OK(cr_op_print_warning(&text, op, i, c.arg));
+        EQ(text.len, 0);
+        cr_text_drop(&text);
+    }
+}
+
+TEST(conditions_of_warnings_as_c_agree_with_their_evaluation)
+{
+    int entries = 0;
+
+    OK(cr_tensor_start());
+    for (int i = 0; i < cr_ops_table_count(); i++) {
+        entries += cr_ops_at(i)->silent != NULL;
+        for (int k = 0; cr_ops_at(i)->silent && k < CALLS; k++)
+            compare_warnings(cr_ops_at(i));
+    }
+    CHECK(entries > 20);
+}
+
 TEST(rules_as_c_agree_with_their_evaluation)
 {
     tally all = {0};

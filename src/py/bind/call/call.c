@@ -339,7 +339,7 @@ static int warn_called(const cr_op *op, const cr_value *arg)
 static PyObject *told_results(const cr_op *op, const cr_value *arg, cr_value *result,
                               results_form how)
 {
-    if (CR_UNLIKELY(op->warning_count)) {
+    if (CR_UNLIKELY(op->warning_count) && !(op->silent && op->silent(arg))) {
         cr_recorder *paused = cr_recorder_pause();
         int done = warn_called(op, arg);
         cr_recorder_resume(paused);
