@@ -203,6 +203,7 @@ int cr_aot_load(cr_aot **out, const char *path, int threads)
 
     if (!out || !path)
         return cr_fail(CR_TYPE, "cr_aot_load(): '%s' must not be NULL", out ? "path" : "out");
+    *out = NULL;
     m = cr_alloc_zero(sizeof *m);
     if (!m)
         return CR_MEMORY;

@@ -12,7 +12,7 @@ import tempfile
 
 from .. import _C, Tensor, no_grad, zeros
 from .._size_expr import Expr
-from ..export._c_file import _check_memory, _Input, _kind, _recorded
+from ..export._c_file import _check_memory, _Input, _kind, _recorded, errors_name
 from ..export.exported_program import ExportedProgram
 from ..export.graph_signature import ConstantArgument, InputKind, OutputKind
 from ..utils._pytree import tree_flatten, treespec_dumps
@@ -121,6 +121,13 @@ def _results(program):
     return out
 
 
+def _numbers(program):
+    """[place, name, value] of arguments that are no tensors, and that every call must have."""
+    user = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    return [[i, spec.arg.name, spec.arg.value] for i, spec in enumerate(user)
+            if isinstance(spec.arg, ConstantArgument) and isinstance(spec.arg.value, (type(None), bool, int, float, str))]
+
+
 def _weights(program, inputs, kinds, places):
     """What load_constants() needs to know of each constant; None: it cannot be replaced."""
     by_name = {x.name: (x, kind, place) for x, kind, place in zip(inputs, kinds, places)}
@@ -143,7 +150,7 @@ def compile_and_package(program, path, settings):
     path = _checked_path(path)
     if settings.get("aot_inductor.output_path"):
         raise RuntimeError("Please pass in a package path to aot_inductor_compile() instead of setting the aot_inductor.output_path config.")
-    with config.patch(settings):
+    with config.patch(settings), errors_name("aoti_compile_and_package"):
         records = _package(program)
     folder = "archive" if isinstance(path, io.IOBase) else os.path.basename(path).removesuffix(".pt2")
     to = path.write if isinstance(path, io.IOBase) else os.fsencode(os.path.realpath(path))
@@ -180,6 +187,7 @@ def _printed(program, settings):
     text, weights, places = _C._aot_file(probes, kinds, symbol, low, high)
     flat = [i for i, x in enumerate(example) if isinstance(x, Tensor)]
     spec = {"in_spec": treespec_dumps(program.call_spec.in_spec, 1), "out_spec": treespec_dumps(program.call_spec.out_spec, 1),
-            "inputs": flat, "written": [i for i, (_, kind) in zip(flat, kinds) if kind == "written"], "results": _results(program),
+            "inputs": flat, "written": [k for k, (_, kind) in enumerate(kinds) if kind == "written"],
+            "numbers": _numbers(program), "results": _results(program),
             "metadata": {str(k): str(v) for k, v in settings.metadata.items()}, "weights": _weights(program, kept, kinds, places)}
     return text, weights, spec

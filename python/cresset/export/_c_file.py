@@ -1,11 +1,24 @@
 """to_c(): an exported program as one C99 file."""
 import re
+from contextlib import contextmanager
 
 from .. import Tensor, _C, enable_grad, float64, no_grad, ops, optim
 from ..autograd import grad
 from ..fx import Interpreter
 from ..utils._pytree import tree_flatten
 from .graph_signature import ConstantArgument, InputKind, OutputKind
+
+
+@contextmanager
+def errors_name(function):
+    """Errors of what to_c() and another function share name that function."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error)
+        if not text.startswith("to_c: "):
+            raise
+        raise ValueError(f"{function}: {text.removeprefix('to_c: ')}") from None
 
 
 class _Input:

@@ -1,19 +1,5 @@
 """to_rt(): an exported program as a file for the runtime (include/cresset_rt.h)."""
-from contextlib import contextmanager
-
-from ._c_file import _check, _check_memory, _inputs, _recorded
-
-
-@contextmanager
-def _as_to_rt():
-    """Errors of what to_c() and to_rt() share name to_rt()."""
-    try:
-        yield
-    except ValueError as error:
-        text = str(error)
-        if not text.startswith("to_c: "):
-            raise
-        raise ValueError("to_rt: " + text.removeprefix("to_c: ")) from None
+from ._c_file import _check, _check_memory, _inputs, _recorded, errors_name
 
 
 def _kind(x, written):
@@ -39,7 +25,7 @@ def to_rt(program, path=None, *, dtype=None, training=False):
         >>> len(torch.export.to_rt(program)) % 16
         0
     """
-    with _as_to_rt():
+    with errors_name("to_rt"):
         _check(program, "array", "model", dtype)
         inputs = _inputs(program, dtype)
         first = {id(x): x.value.clone() for x in inputs if x.is_tensor}

@@ -3,7 +3,7 @@ import json
 import os
 import tempfile
 
-from ... import _C, Tensor, no_grad, tensor
+from ... import _C, Tensor, no_grad, strided
 from ...export.exported_program import in_order
 from ...utils._pytree import tree_flatten, tree_unflatten, treespec_loads
 
@@ -20,18 +20,28 @@ class AOTICompiledModel:
 
     def __call__(self, *args, **kwargs):
         flat = tree_flatten(in_order(self._in_spec, args, kwargs))[0]
+        self._check_numbers(flat)
         with no_grad():
             inputs = [self._input(flat[i]) for i in self._spec["inputs"]]
-            found = self.loader.run([x.contiguous() for x in inputs])
-            for i, x in zip(self._spec["written"], (inputs[i] for i in self._spec["written"])):
-                if not x.is_contiguous():
-                    raise ValueError(f"argument {i} is written by the program and must be contiguous")
+            given = [x.contiguous() for x in inputs]
+            found = self.loader.run(given, self._spec["written"])
+            for k in self._spec["written"]:
+                if not inputs[k].is_contiguous():
+                    inputs[k].copy_(given[k])
         return tree_unflatten([found[i] if isinstance(i, int) else i[0] for i in self._spec["results"]], self._out_spec)
+
+    def _check_numbers(self, flat):
+        """Arguments that are no tensors are a part of the code."""
+        for i, name, value in self._spec["numbers"]:
+            if isinstance(flat[i], Tensor) or flat[i] != value:
+                raise ValueError(f"argument {name} must be {value!r}, as in the exported program, not {flat[i]!r}")
 
     @staticmethod
     def _input(x):
         if not isinstance(x, Tensor):
             raise TypeError(f"the program takes a tensor, not {type(x).__name__}")
+        if x.layout != strided or x.device.type != "cpu":
+            raise ValueError(f"the program takes strided tensors on the device cpu, not {x.layout} on {x.device}")
         return x.detach()
 
     def get_metadata(self):

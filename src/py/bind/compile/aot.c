@@ -46,7 +46,8 @@ typedef struct {
     int inputs, outputs;
 } aot_call;
 
-static bool take_input(cr_aot_value *out, PyObject *x)
+/* writes: the model writes the input. */
+static bool take_input(cr_aot_value *out, PyObject *x, bool writes)
 {
     char *at;
 
@@ -59,9 +60,10 @@ static bool take_input(cr_aot_value *out, PyObject *x)
         PyErr_SetString(PyExc_ValueError, "inputs are contiguous tensors on the host");
         return false;
     }
-    cr_status st = cr_reach(&at, t);
+    cr_status st = writes ? cr_reach_to_write(&at, t) : cr_reach(&at, t);
     if (st)
         return cr_py_raise(st) != NULL;
+    t->storage->version += writes;
     *out = (cr_aot_value){at, cr_dtype_name((cr_dtype)t->dtype), t->ndim, t->size};
     return true;
 }
@@ -91,14 +93,25 @@ static cr_status make_outputs(aot_call *c, const cr_aot *m)
     return CR_OK;
 }
 
-static PyObject *call_model(aot_call *c, cr_aot *m, PyObject *items)
+static bool take_inputs(aot_call *c, PyObject *items, PyObject *written)
+{
+    for (int k = 0; k < c->inputs; k++) {
+        PyObject *place = PyLong_FromLong(k);
+        int writes = place ? PySequence_Contains(written, place) : -1;
+        Py_XDECREF(place);
+        if (writes < 0 || !take_input(&c->in[k], PyTuple_GET_ITEM(items, k), writes))
+            return false;
+    }
+    return true;
+}
+
+static PyObject *call_model(aot_call *c, cr_aot *m, PyObject *items, PyObject *written)
 {
     cr_status st;
     PyObject *out;
 
-    for (int k = 0; k < c->inputs; k++)
-        if (!take_input(&c->in[k], PyTuple_GET_ITEM(items, k)))
-            return NULL;
+    if (!take_inputs(c, items, written))
+        return NULL;
     st = make_outputs(c, m);
     if (!st)
         CR_PY_UNLOCKED(st = (cr_status)cr_aot_run(m, c->in, c->inputs, c->out, c->outputs));
@@ -116,20 +129,23 @@ static PyObject *call_model(aot_call *c, cr_aot *m, PyObject *items)
     return out;
 }
 
-/* run(inputs) -> list of tensors */
-static PyObject *aot_run(PyObject *x, PyObject *given)
+/* run(inputs, written) -> list of tensors */
+static PyObject *aot_run(PyObject *x, PyObject *args)
 {
     cr_aot *m = ((aot_object *)x)->m;
-    PyObject *items = PySequence_Tuple(given), *out;
+    PyObject *given, *written, *items, *out;
     aot_call c = {.outputs = cr_aot_outputs(m)};
 
+    if (!PyArg_ParseTuple(args, "OO:run", &given, &written))
+        return NULL;
+    items = PySequence_Tuple(given);
     if (!items)
         return NULL;
     c.inputs = (int)PyTuple_GET_SIZE(items);
     c.in = PyMem_Calloc((size_t)c.inputs + 1, sizeof *c.in);
     c.out = PyMem_Calloc((size_t)c.outputs + 1, sizeof *c.out);
     c.made = PyMem_Calloc((size_t)c.outputs + 1, sizeof *c.made);
-    out = c.in && c.out && c.made ? call_model(&c, m, items) : PyErr_NoMemory();
+    out = c.in && c.out && c.made ? call_model(&c, m, items, written) : PyErr_NoMemory();
     for (int k = 0; c.made && k < c.outputs; k++)
         cr_drop(c.made[k]);
     PyMem_Free(c.in);
@@ -215,8 +231,9 @@ static PyObject *aot_set_weights(PyObject *x, PyObject *given)
 }
 
 static PyMethodDef aot_methods[] = {
-    {"run", aot_run, METH_O,
-     "run(inputs) -> list of tensors.  Inputs are contiguous tensors on the host."},
+    {"run", aot_run, METH_VARARGS,
+     "run(inputs, written) -> list of tensors.  Inputs are contiguous tensors on the host;\n"
+     "written: the numbers of those that the model writes."},
     {"weights", aot_weights, METH_NOARGS, "weights() -> bytes, a copy"},
     {"set_weights", aot_set_weights, METH_O,
      "set_weights(bytes): weights in the layout of weights(), which are copied."},
