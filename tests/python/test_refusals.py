@@ -162,3 +162,30 @@ def test_extremes_that_have_an_answer():
     assert all(m.view(torch.uint8).max() == 1 for m in many)
     nothing = F.linear(torch.zeros(3, 2, 0).transpose(0, 1), torch.zeros(5, 0))
     assert nothing.equal(torch.zeros(2, 3, 5))
+
+
+# the largest n whose numbers the dtype holds, and the text for the next n
+PERMUTED = [(torch.uint8, 256, "value cannot be converted to type uint8_t without overflow"),
+            (torch.int8, 128, "value cannot be converted to type int8_t without overflow"),
+            (torch.int16, 2**15, "value cannot be converted to type int16_t without overflow"),
+            (torch.float16, 2049, "n cannot be greater than 2049 for Half type.")]
+
+
+@pytest.mark.parametrize("dtype,most,text", PERMUTED)
+def test_permutations_fit_their_dtype(dtype, most, text):
+    numbers = torch.randperm(most, dtype=dtype)
+    assert torch.equal(numbers.to(torch.int64).sort().values, torch.arange(most))
+    for permuted in (lambda: torch.randperm(most + 1, dtype=dtype),
+                     lambda: torch.randperm(most + 1, out=torch.empty(0, dtype=dtype))):
+        with pytest.raises(RuntimeError) as raised:
+            permuted()
+        assert str(raised.value) == text
+
+
+@pytest.mark.parametrize("dtype,most,text", [
+    (torch.int32, 2**31, "value cannot be converted to type int without overflow"),
+    (torch.float32, 2**24 + 1, "n cannot be greater than 2^24+1 for Float type.")])
+def test_permutations_of_large_dtypes_are_refused_before_memory_is_taken(dtype, most, text):
+    with pytest.raises(RuntimeError) as raised:
+        torch.randperm(most + 1, dtype=dtype)
+    assert str(raised.value) == text
