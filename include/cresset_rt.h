@@ -1,7 +1,7 @@
 /* cresset_rt.h - runs programs that cresset.export.to_rt wrote.
  *
- * The runtime is C99 and needs of the C library its mathematics, memcpy, memset and memcmp.  It
- * allocates nothing and has no variables of its own: a cr_rt and all memory belong to the
+ * The runtime is C99 and calls only memcpy, memset, memcmp and functions of libm.  It
+ * allocates no memory and has no global variables: a cr_rt and all memory belong to the
  * caller.  Calls with different work memory, states and results may run at the same time. */
 #ifndef CRESSET_RT_H
 #define CRESSET_RT_H

@@ -29,7 +29,6 @@ void cr_c_address(cr_c_job *j, const char *address, bool written);
 /* static const int64_t name[] = {...}; in `body`. */
 void cr_c_integers(cr_text *out, const char *name, const int64_t *at, int64_t n,
                    int64_t factor);
-bool cr_c_is_dense(const cr_array *a);
 /* Copies an array to scratch memory, from its element `at` on, in row-major order. */
 void cr_c_dense(cr_c_job *j, const cr_array *a, int64_t at);
 /* Scratch memory has at least so many elements of 8 bytes; that of a thread, if threads share

@@ -96,39 +96,6 @@ static void indent(const kernel_job *k)
 
 /* --- axes --- */
 
-static bool is_same(const cr_sym *a, const cr_sym *b)
-{
-    return a && b &&
-           (a == b ||
-            (a->kind == CR_SYM_NAME && b->kind == CR_SYM_NAME && !strcmp(a->name, b->name)));
-}
-
-/* Whether a value depends on an axis that a reduction inside does not bind. */
-static bool uses_axis(const cr_expr *e, const cr_sym *axis)
-{
-    if (e->kind == CR_EXPR_REDUCE && is_same(e->axis.index, axis))
-        return false;
-    if (e->kind == CR_EXPR_INTEGER)
-        return cr_sym_uses(e->index[0], axis);
-    for (int d = 0; e->kind == CR_EXPR_LOAD && d < e->buffer->ndim; d++)
-        if (e->index[d] && cr_sym_uses(e->index[d], axis))
-            return true;
-    for (int i = 0; i < e->count; i++)
-        if (uses_axis(e->args[i], axis))
-            return true;
-    return false;
-}
-
-static int level_of(const cr_def *def, const cr_expr *e)
-{
-    int level = 0;
-
-    for (int a = 0; a < def->axes; a++)
-        if (uses_axis(e, def->axis[a].index))
-            level = a + 1;
-    return level;
-}
-
 static void open_loop(kernel_job *k, const cr_axis *a)
 {
     const char *i = a->index->name;
@@ -168,10 +135,10 @@ static void put_place(kernel_job *k, const cr_buffer *b, const cr_sym *const *in
         kernel_refuse(k, cr_dtype_name((cr_dtype)b->dtype));
     cr_text_printf(k->out, "*(%s%s *)(%svoid *)(p%d", qualified, type, qualified, n);
     for (int d = 0; d < b->ndim; d++) {
-        bool row = !k->nest->one_row && is_same(b->size[d], k->nest->row.extent);
+        bool row = !k->nest->one_row && cr_same_name(b->size[d], k->nest->row.extent);
         if (!index[d] || index[d]->kind != CR_SYM_NAME)
             kernel_refuse(k, "an index that is no axis");
-        if (!row && !is_same(b->size[d], k->nest->column.extent))
+        if (!row && !cr_same_name(b->size[d], k->nest->column.extent))
             kernel_refuse(k, "a dim that is neither rows nor columns");
         int64_t step = k->stride[2 * n + !row];
         if (step && !(row && k->one_row))
@@ -309,7 +276,7 @@ static void put_number(kernel_job *k, const cr_expr *e)
     cr_text_printf(k->out, "(%s)(", value_type(k, e));
     cr_sym_print(k->out, n);
     cr_text_put(k->out,
-                !k->nest->one_row && is_same(n, k->nest->row.index) ? " + first)" : ")");
+                !k->nest->one_row && cr_same_name(n, k->nest->row.index) ? " + first)" : ")");
 }
 
 /* Declares the values that an expression is made of, in order. */
@@ -475,7 +442,7 @@ static void put_reductions(kernel_job *k, const cr_def *def, int level)
 
     find_reductions(k, &found, def->value);
     for (size_t i = 0; i < found.len; i++)
-        if (level_of(def, found.at[i]) <= level && !k->done[found.at[i]->id])
+        if (cr_def_level(def, found.at[i]) <= level && !k->done[found.at[i]->id])
             put_reduction(k, found.at[i]);
 }
 

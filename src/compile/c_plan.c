@@ -336,18 +336,6 @@ static void put_factors(cr_c_job *j, int d, const double *count, int64_t places)
     cr_text_put(&j->body, places ? "};\n" : "1};\n");
 }
 
-bool cr_c_is_dense(const cr_array *a)
-{
-    int64_t next = 1;
-
-    for (int d = a->ndim - 1; d >= 0; d--) {
-        if (a->size[d] != 1 && a->stride[d] != next)
-            return false;
-        next *= a->size[d];
-    }
-    return true;
-}
-
 void cr_c_dense(cr_c_job *j, const cr_array *a, int64_t at)
 {
     int64_t stride[64], next = 1;
@@ -373,8 +361,8 @@ static void put_windows(cr_c_job *j, const cr_windows *c)
 {
     char name[16];
 
-    if (c->result.dtype != CR_F32 || c->shares || !cr_c_is_dense(&c->result) ||
-        (c->extreme && !cr_c_is_dense(&c->which)))
+    if (c->result.dtype != CR_F32 || c->shares || !cr_array_is_dense(&c->result) ||
+        (c->extreme && !cr_array_is_dense(&c->which)))
         refuse(j, "such windows");
     *(c->extreme ? &j->maxima : &j->averages) = true;
     for (int d = 0; d < 3; d++) {
@@ -388,7 +376,7 @@ static void put_windows(cr_c_job *j, const cr_windows *c)
         snprintf(name, sizeof name, "range%d", d);
         cr_c_integers(&j->body, name, a->start ? a->range : one, 3 * ranges, 1);
     }
-    if (!cr_c_is_dense(&c->from))
+    if (!cr_array_is_dense(&c->from))
         cr_c_dense(j, &c->from, 0);
     cr_text_printf(&j->body,
                    "        cv_%s(%lld, %lld, %lld, %lld, %lld, %lld, (float *)(void *)(",
@@ -402,7 +390,7 @@ static void put_windows(cr_c_job *j, const cr_windows *c)
         cr_c_address(j, c->which.data, true);
     }
     cr_text_put(&j->body, "), (const float *)(const void *)(");
-    if (cr_c_is_dense(&c->from))
+    if (cr_array_is_dense(&c->from))
         cr_c_address(j, c->from.data, false);
     else
         cr_text_put(&j->body, "scratch");

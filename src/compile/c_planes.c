@@ -40,7 +40,7 @@ static void put_operand(cr_c_job *j, const cr_array *a, int64_t at)
 
 static void copy_operand(cr_c_job *j, const cr_array *a, int64_t at)
 {
-    if (!cr_c_is_dense(a))
+    if (!cr_array_is_dense(a))
         cr_c_dense(j, a, at);
 }
 
@@ -76,7 +76,7 @@ static void put_weigh(cr_c_job *j, const cr_library *c, const cr_convolution *v)
     const char *t = suffix(j, c, v->out);
     const int64_t *n = v->number;
 
-    if (!cr_c_is_dense(v->w))
+    if (!cr_array_is_dense(v->w))
         cr_bail(j->s, CR_VALUE,
                 "to_c: the program calls %s whose result is not row-major, which "
                 "has no C99 form",
@@ -160,7 +160,7 @@ static void put_resample(cr_c_job *j, const cr_library *c, bool back)
     const char *t = suffix(j, c, from);
     int64_t at = u.in[0] * u.in[1] * u.out[2] + u.in[0] * u.out[1] * u.out[2];
 
-    if (!cr_c_is_dense(to))
+    if (!cr_array_is_dense(to))
         cr_bail(j->s, CR_VALUE,
                 "to_c: the program calls %s whose result is not row-major, which "
                 "has no C99 form",

@@ -80,7 +80,7 @@ static bool find_matrix(matrix *out, const cr_library *c)
             *out = (matrix){w, w->size[1], w->size[0], w->stride[1], w->stride[0]};
     } else if (c->args > 8 && !strcmp(c->entry, "convolution")) {
         const cr_array *w = &c->arg[1].array;
-        if (c->arg[8].i == 1 && !c->arg[6].i && cr_c_is_dense(w) && w->size[0] >= 4 &&
+        if (c->arg[8].i == 1 && !c->arg[6].i && cr_array_is_dense(w) && w->size[0] >= 4 &&
             places_of(&c->result[0]) < 16)
             *out = (matrix){w, w->stride[0], w->size[0], 1, w->stride[0]};
     }
@@ -283,7 +283,7 @@ static int64_t scratch_of(cr_c_job *j, const cr_convolution *c)
 /* An operand in row-major order: the array, or its copy in scratch memory from `at` on. */
 void cr_c_dense_pointer(cr_c_job *j, const cr_array *a, int64_t at)
 {
-    if (cr_c_is_dense(a))
+    if (cr_array_is_dense(a))
         cr_c_pointer(j, a->data, a->dtype, false);
     else
         cr_text_printf(&j->body, "(const %s *)(const void *)((unsigned char *)scratch + %lld)",
@@ -304,9 +304,9 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
     for (int d = 0; d < w->ndim; d++)
         items *= w->size[d];
     cr_c_scratch(j, at);
-    if (!cr_c_is_dense(w))
+    if (!cr_array_is_dense(w))
         cr_c_dense(j, w, at);
-    if (bias && !cr_c_is_dense(bias))
+    if (bias && !cr_array_is_dense(bias))
         cr_c_dense(j, bias, at + items);
     cr_text_printf(&j->body, "        cv_convolve%s_%s(&c, ", j->how->threads ? "_all" : "", t);
     cr_c_pointer(j, c->result[0].data, x->dtype, true);

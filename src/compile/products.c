@@ -217,3 +217,15 @@ bool cr_convolution_of(cr_convolution *out, const cr_library *c, const char **wh
         number(out, &c->arg[f->stride], c->arg[f->groups].i);
     return true;
 }
+
+bool cr_array_is_dense(const cr_array *a)
+{
+    int64_t next = 1;
+
+    for (int d = a->ndim - 1; d >= 0; d--) {
+        if (a->size[d] != 1 && a->stride[d] != next)
+            return false;
+        next *= a->size[d];
+    }
+    return true;
+}

@@ -86,18 +86,6 @@ static int64_t count_of(const cr_array *a)
     return n;
 }
 
-static bool is_dense(const cr_array *a)
-{
-    int64_t next = 1;
-
-    for (int d = a->ndim - 1; d >= 0; d--) {
-        if (a->size[d] != 1 && a->stride[d] != next)
-            return false;
-        next *= a->size[d];
-    }
-    return true;
-}
-
 /* --- moves --- */
 
 /* Steps in bytes along the dims of `to`; 0 where an array is broadcast. */
@@ -154,7 +142,7 @@ static void put_dense(cr_rt_job *j, const cr_array *a, int64_t to_at)
  * the buffers. */
 static int64_t dense_address(cr_rt_job *j, const cr_array *a, int64_t *used)
 {
-    if (is_dense(a))
+    if (cr_array_is_dense(a))
         return cr_rt_address(j, a->data, false);
     int64_t bytes = count_of(a) * (int64_t)cr_dtype_size((cr_dtype)a->dtype),
             at = (*used + 15) / 16 * 16;
@@ -247,8 +235,8 @@ static void put_windows(cr_rt_job *j, const cr_windows *c)
 
     for (int d = 0; d < 3; d++)
         places *= c->dim[d].start ? c->dim[d].size : 1;
-    if (c->result.dtype != CR_F32 || c->shares || c->out != places || !is_dense(&c->result) ||
-        (c->extreme && !is_dense(&c->which)))
+    if (c->result.dtype != CR_F32 || c->shares || c->out != places ||
+        !cr_array_is_dense(&c->result) || (c->extreme && !cr_array_is_dense(&c->which)))
         file_refuse(j, "such windows");
     if (!places || !c->planes)
         return;

@@ -119,19 +119,12 @@ static int64_t word_of(int dtype, cr_scalar v)
 
 /* --- axes --- */
 
-static bool is_same(const cr_sym *a, const cr_sym *b)
-{
-    return a && b &&
-           (a == b ||
-            (a->kind == CR_SYM_NAME && b->kind == CR_SYM_NAME && !strcmp(a->name, b->name)));
-}
-
 /* 0: rows, 1: columns. */
 static int axis_of(const kernel_job *k, const cr_sym *extent)
 {
-    if (!k->nest->one_row && is_same(extent, k->nest->row.extent))
+    if (!k->nest->one_row && cr_same_name(extent, k->nest->row.extent))
         return 0;
-    if (!is_same(extent, k->nest->column.extent))
+    if (!cr_same_name(extent, k->nest->column.extent))
         kernel_refuse(k, "a dim that is neither rows nor columns");
     return 1;
 }
@@ -139,32 +132,6 @@ static int axis_of(const kernel_job *k, const cr_sym *extent)
 static int64_t size_of(const kernel_job *k, int axis)
 {
     return axis == 0 && k->nest->one_row ? 1 : k->launch->size[axis];
-}
-
-/* Whether a value depends on an axis that a reduction inside does not bind. */
-static bool uses_axis(const cr_expr *e, const cr_sym *axis)
-{
-    if (e->kind == CR_EXPR_REDUCE && is_same(e->axis.index, axis))
-        return false;
-    if (e->kind == CR_EXPR_INTEGER)
-        return cr_sym_uses(e->index[0], axis);
-    for (int d = 0; e->kind == CR_EXPR_LOAD && d < e->buffer->ndim; d++)
-        if (e->index[d] && cr_sym_uses(e->index[d], axis))
-            return true;
-    for (int i = 0; i < e->count; i++)
-        if (uses_axis(e->args[i], axis))
-            return true;
-    return false;
-}
-
-static int level_of(const cr_def *def, const cr_expr *e)
-{
-    int level = 0;
-
-    for (int a = 0; a < def->axes; a++)
-        if (uses_axis(e, def->axis[a].index))
-            level = a + 1;
-    return level;
 }
 
 /* Whether a value is of no axis and no reduction. */
@@ -232,11 +199,12 @@ static int emit_integer(kernel_job *k, const cr_expr *e)
 
     if (n->kind == CR_SYM_INT) {
         d = emit_constant(k, CR_I64, n->integer);
-    } else if (is_same(n, k->nest->row.extent) || is_same(n, k->nest->column.extent)) {
+    } else if (cr_same_name(n, k->nest->row.extent) ||
+               cr_same_name(n, k->nest->column.extent)) {
         d = emit_constant(k, CR_I64, size_of(k, axis_of(k, n)));
     } else {
-        bool row = !k->nest->one_row && is_same(n, k->nest->row.index);
-        if (!row && !is_same(n, k->nest->column.index))
+        bool row = !k->nest->one_row && cr_same_name(n, k->nest->row.index);
+        if (!row && !cr_same_name(n, k->nest->column.index))
             kernel_refuse(k, "an integer that is no axis");
         d = new_register(k);
         emit(k, RT_INDEX, CR_I64, d, 0, 0, 0, !row);
@@ -327,7 +295,7 @@ static void spread(kernel_job *k, const cr_expr *e)
 /* Spreads the largest parts of a value that do not depend on an axis, before its loop. */
 static void prepare(kernel_job *k, const cr_expr *e, const cr_sym *axis)
 {
-    if (!uses_axis(e, axis)) {
+    if (!cr_expr_uses_axis(e, axis)) {
         spread(k, e);
         return;
     }
@@ -424,13 +392,13 @@ static void put_reductions(kernel_job *k, const cr_def *def, const cr_expr *e, i
 {
     for (int i = 0; i < e->count; i++)
         put_reductions(k, def, e->args[i], level);
-    if (e->kind == CR_EXPR_REDUCE && !k->narrow[e->id].at && level_of(def, e) <= level)
+    if (e->kind == CR_EXPR_REDUCE && !k->narrow[e->id].at && cr_def_level(def, e) <= level)
         put_reduction(k, e);
 }
 
 static bool has_reduction_at(const cr_def *def, const cr_expr *e, int level)
 {
-    if (e->kind == CR_EXPR_REDUCE && level_of(def, e) == level)
+    if (e->kind == CR_EXPR_REDUCE && cr_def_level(def, e) == level)
         return true;
     for (int i = 0; i < e->count; i++)
         if (has_reduction_at(def, e->args[i], level))

@@ -79,4 +79,11 @@ const cr_buffer *cr_nest_kept(const cr_nest *n, const cr_expr *e, int at);
 /* The program and its sweeps as text. */
 void cr_nest_print(cr_text *out, const cr_nest *n);
 
+/* Whether both are one expression, or names with one text; false of NULL. */
+bool cr_same_name(const cr_sym *a, const cr_sym *b);
+/* Whether a value depends on an axis that a reduction inside does not bind. */
+bool cr_expr_uses_axis(const cr_expr *e, const cr_sym *axis);
+/* The last axis of a definition that a value depends on, counted from 1; 0: none. */
+int cr_def_level(const cr_def *def, const cr_expr *e);
+
 #endif
