@@ -247,10 +247,18 @@ static const char *as_tensors(writer *w, value v)
                           atoi(v.c + strlen("arg[")), v.c, v.c));
 }
 
+/* Whether an argument's size or number of dims has been read. */
+static bool is_loaded(const writer *w, value v)
+{
+    return w->loaded >> atoi(v.c + strlen("arg[")) & 1;
+}
+
 static const char *dtype_of(writer *w, value v)
 {
     if (kind_of(v) == IS_TENSOR && !(v.param && (v.param->optional || v.param->number)))
-        return in_room(w, "%s.dtype", as_tensor(w, v));
+        return v.param && !is_loaded(w, v)
+                   ? given_by(w, IS_DTYPE, "cr_dtype", in_room(w, "rule_dtype(&%s", v.c)).c
+                   : in_room(w, "%s.dtype", as_tensor(w, v));
     if (v.param)
         return named(w, IS_DTYPE, "cr_dtype", in_room(w, "cr_value_dtype(&%s)", v.c)).c;
     return as_dtype(w, v);

@@ -39,6 +39,18 @@ static inline bool rule_argument(const cr_value *v, rule_tensor *out)
     return true;
 }
 
+/* For rules that read nothing else of a tensor. */
+static inline bool rule_dtype(const cr_value *v, cr_dtype *out)
+{
+    if (CR_LIKELY(v->tag == CR_TENSOR))
+        *out = (cr_dtype)v->t->dtype;
+    else if (v->tag == CR_VIEW)
+        *out = (cr_dtype)v->view->dtype;
+    else
+        return false;
+    return true;
+}
+
 static inline bool rule_truth(const cr_value *v, bool *out)
 {
     *out = v->tag != CR_NONE && v->i;

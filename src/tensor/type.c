@@ -403,7 +403,8 @@ static cr_scalar negative(cr_scalar s)
     return s;
 }
 
-static cr_status check_number(const cr_op *op, int i, cr_scalar s, cr_dtype compute)
+/* Whether the compute type holds the number. */
+static cr_status check_holds(const cr_op *op, int i, cr_scalar s, cr_dtype compute)
 {
     bool wide = op->rounds ? !(op->rounds >> i & 1) : op->fits == CR_FITS_WIDE;
 
@@ -413,28 +414,31 @@ static cr_status check_number(const cr_op *op, int i, cr_scalar s, cr_dtype comp
                                                                : compute);
 }
 
+static CR_NOINLINE cr_status check_number(const cr_op *op, int i, cr_scalar s, cr_dtype compute)
+{
+    if (op->factors >> i & 1)
+        CR_TRY(check_factor(op->param[i].name, s, compute, op->factors_real));
+    return check_holds(op, i, s, compute);
+}
+
 /* True for most numbers of most calls: small integers, and floats where float32 or a wider
  * dtype computes. */
-static inline bool fits_surely(cr_scalar s, cr_dtype compute)
+static inline bool fits_surely(const cr_scalar *s, cr_dtype compute)
 {
     const uint32_t wide = 1u << CR_F32 | 1u << CR_F64 | 1u << CR_C64 | 1u << CR_C128;
 
-    if (s.category == CR_CAT_FLOAT)
-        return (wide >> compute & 1) && fabs(s.d) <= (double)FLT_MAX;
-    return s.category <= CR_CAT_INT && (uint64_t)s.i <= INT8_MAX;
+    if (s->category == CR_CAT_INT)
+        return (uint64_t)s->i <= INT8_MAX;
+    return s->category == CR_CAT_FLOAT && (wide >> compute & 1) &&
+           fabs(s->d) <= (double)FLT_MAX;
 }
 
 cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype compute)
 {
     for (uint32_t mask = op->scalar_params; mask; mask &= mask - 1) {
         int i = CR_CTZ(mask);
-        cr_scalar s = arg[i].number;
-        if (arg[i].tag != CR_NUMBER)
-            continue;
-        if (op->factors >> i & 1)
-            CR_TRY(check_factor(op->param[i].name, s, compute, op->factors_real));
-        if (CR_UNLIKELY(!fits_surely(s, compute)))
-            CR_TRY(check_number(op, i, s, compute));
+        if (arg[i].tag == CR_NUMBER && CR_UNLIKELY(!fits_surely(&arg[i].number, compute)))
+            CR_TRY(check_number(op, i, arg[i].number, compute));
     }
     return CR_OK;
 }

@@ -316,10 +316,12 @@ static int warn_text(const cr_warning *w, bool *said, const cr_text *text)
                    : PyErr_WarnEx(PyExc_UserWarning, cr_text_str(text), 1);
 }
 
-/* Raises the entry's warnings (clause `warn`) after a call. */
-static int warn_called(const cr_op *op, const cr_value *arg)
+/* Raises the entry's warnings (clause `warn`) after a call.  A recording does not see that they
+ * are shown: later calls of its program do not warn again. */
+static CR_NOINLINE int warn_called(const cr_op *op, const cr_value *arg)
 {
     static bool said[CR_MOST_OPS][CR_MAX_WARNINGS];
+    cr_recorder *paused = cr_recorder_pause();
     int done = 0;
 
     for (int i = 0; i < op->warning_count && done == 0; i++) {
@@ -331,22 +333,18 @@ static int warn_called(const cr_op *op, const cr_value *arg)
             done = warn_text(&op->warnings[i], &said[op->index][i], &text);
         cr_text_drop(&text);
     }
+    cr_recorder_resume(paused);
     return done;
 }
 
-/* The results as Python objects, after the entry's warnings.  A recording does not see that
- * they are shown: later calls of its program do not warn again. */
-static PyObject *told_results(const cr_op *op, const cr_value *arg, cr_value *result,
-                              results_form how)
+/* The results as Python objects, after the entry's warnings. */
+CR_ALWAYS_INLINE PyObject *told_results(const cr_op *op, const cr_value *arg, cr_value *result,
+                                        results_form how)
 {
-    if (CR_UNLIKELY(op->warning_count) && !(op->silent && op->silent(arg))) {
-        cr_recorder *paused = cr_recorder_pause();
-        int done = warn_called(op, arg);
-        cr_recorder_resume(paused);
-        if (done < 0) {
-            cr_drop_values(result, op->result_count);
-            return NULL;
-        }
+    if (CR_UNLIKELY(op->warning_count) && !(op->silent && op->silent(arg)) &&
+        warn_called(op, arg) < 0) {
+        cr_drop_values(result, op->result_count);
+        return NULL;
     }
     return call_results(op, result, how);
 }
@@ -467,7 +465,7 @@ cr_status cr_py_ask_grad(cr_tensor *t)
     return cr_set_requires_grad(t, true);
 }
 
-static PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
+CR_ALWAYS_INLINE PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
 {
     cr_value result[CR_MAX_RESULTS];
     cr_status st;
@@ -494,6 +492,15 @@ static PyObject *call_shown(const cr_py_op *self)
     return self->shown ? self->shown : (PyObject *)(uintptr_t)self;
 }
 
+/* Calls the operator, or functions of the arguments' classes. */
+CR_ALWAYS_INLINE PyObject *call_bound(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a,
+                                      const cr_py_given *g)
+{
+    if (CR_UNLIKELY(a->overloaded_count > 0))
+        return cr_py_override_call(call_shown(self), a->overloaded, a->overloaded_count, g);
+    return call_run(self, s, a);
+}
+
 static int warn_of_old(const char *name, const cr_py_sig *old, const cr_py_sig *sig)
 {
     static bool said;
@@ -507,7 +514,7 @@ static int warn_of_old(const char *name, const cr_py_sig *old, const cr_py_sig *
 }
 
 /* A call that no signature takes: with numbers before tensors, or an error. */
-static PyObject *call_old(const cr_py_op *self, const cr_py_given *g)
+static CR_NOINLINE PyObject *call_old(const cr_py_op *self, const cr_py_given *g)
 {
     const char *name = PyUnicode_AsUTF8(self->name);
     cr_py_sig old;
@@ -519,10 +526,7 @@ static PyObject *call_old(const cr_py_op *self, const cr_py_given *g)
             cr_py_args_init(&a);
             cr_py_fit fit = cr_py_bind(&a, &old, g, self->method);
             if (fit == CR_PY_FITS && warn_of_old(name, &old, s) == 0)
-                out = a.overloaded_count > 0
-                          ? cr_py_override_call(call_shown(self), a.overloaded,
-                                                a.overloaded_count, g)
-                          : call_run(self, &old, &a);
+                out = call_bound(self, &old, &a, g);
             cr_py_args_drop(&a);
             if (fit != CR_PY_MISFIT)
                 return out;
@@ -557,9 +561,7 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
         cr_py_args_init(&a);
     }
     if (CR_LIKELY(fit == CR_PY_FITS))
-        out = CR_UNLIKELY(a.overloaded_count > 0)
-                  ? cr_py_override_call(call_shown(self), a.overloaded, a.overloaded_count, &g)
-                  : call_run(self, s, &a);
+        out = call_bound(self, s, &a, &g);
     else
         out = fit == CR_PY_RAISED ? NULL : call_old(self, &g);
     cr_py_args_drop(&a);
