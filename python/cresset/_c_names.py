@@ -19,7 +19,9 @@ _HOMES = {**dict.fromkeys(("_DistError", "_DistBackendError", "_DistNetworkError
           **dict.fromkeys((
               "_jit_pass_inline", "_jit_pass_cse", "_jit_pass_dce", "_jit_pass_constant_propagation", "_jit_pass_constant_pooling",
               "_jit_pass_peephole", "_jit_pass_peephole_list_idioms", "_jit_pass_constant_loop_unrolling", "_jit_pass_remove_mutation",
-              "_jit_pass_canonicalize", "_jit_pass_lint"), "jit._passes"),
+              "_jit_pass_canonicalize", "_jit_pass_lint", "_jit_pass_remove_dropout", "_jit_pass_fold_frozen_conv_bn",
+              "_jit_pass_fold_frozen_linear_bn", "_jit_pass_fold_frozen_conv_add_or_sub",
+              "_jit_pass_fold_frozen_conv_mul_or_div"), "jit._passes"),
           "_jit_clear_class_registry": "jit._state",
           **dict.fromkeys((
               "_jit_can_fuse_on_cpu", "_jit_can_fuse_on_gpu", "_jit_override_can_fuse_on_cpu", "_jit_override_can_fuse_on_gpu",

@@ -13,7 +13,8 @@ CR_MUST cr_status cr_sobject_freeze(cr_ivalue *out, const cr_ivalue *module,
                                     const char *const *kept, int count);
 
 /* Changes the methods of a module that is frozen and has not run: dropouts that do nothing go,
- * and batch norms behind convolutions become part of their weights, which changes rounding.
+ * and batch norms, sums and products behind layers become part of their weights, which changes
+ * rounding.
  * One thread may change the module's unit. */
 CR_MUST cr_status cr_sobject_optimize(const cr_ivalue *frozen);
 

@@ -514,7 +514,7 @@ void cr_spasses_freeze(cr_sgraph *g)
 void cr_spasses_optimize(cr_sgraph *g)
 {
     cr_spass_dropouts(g);
-    cr_spass_norms(g);
+    cr_spass_layers(g);
     cr_spasses_freeze(g);
 }
 

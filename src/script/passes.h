@@ -15,8 +15,8 @@ void cr_spasses_tidy(cr_sgraph *g);
 void cr_spasses_prepare(cr_sgraph *g);
 /* Of a frozen graph, whose equal nodes are computed once: results keep their bits. */
 void cr_spasses_freeze(cr_sgraph *g);
-/* The same without idle dropouts, and with batch norms in convolutions, which changes rounding.
- */
+/* The same without idle dropouts, and with batch norms, sums and products in the layers
+ * before them, which changes rounding. */
 void cr_spasses_optimize(cr_sgraph *g);
 
 /* Appends the graph after the passes of passes.def whose names `passes` has, with spaces
@@ -49,9 +49,13 @@ void cr_spass_peephole(cr_sgraph *g);
 void cr_spass_lists(cr_sgraph *g);
 /* Loops of at most 8 iterations with at most 32 nodes become their bodies (unroll.c). */
 void cr_spass_unroll(cr_sgraph *g);
-/* Dropouts that do nothing go; batch norms join the convolutions before them (optimize.c). */
+/* Dropouts that do nothing go (optimize.c). */
 void cr_spass_dropouts(cr_sgraph *g);
+/* Batch norms, and sums and products with constants, join the convolutions before them, norms
+ * also linear layers; `layers` does both, in the order of the nodes (optimize.c). */
 void cr_spass_norms(cr_sgraph *g);
+void cr_spass_terms(cr_sgraph *g);
+void cr_spass_layers(cr_sgraph *g);
 
 /* The constant of a value, in the session; false for kinds that can change or that constants
  * lack. */

@@ -159,45 +159,132 @@ def test_a_constant_without_dims_counts_as_a_number_where_torch_gives_one(counts
                 assert a.dtype == b.dtype and torch.equal(a, b), (i, c, a, b)
 
 
-@pytest.mark.parametrize("dims, bias, affine", [(2, False, True), (3, True, False)])
-def test_batch_norms_become_part_of_convolutions(dims, bias, affine):
-    conv, norm = getattr(nn, f"Conv{dims}d"), getattr(nn, f"BatchNorm{dims}d")
+def set_norm(norm):
+    """Statistics and parameters that differ by channel."""
+    with torch.no_grad():
+        for t in (norm.running_mean, norm.running_var, norm.weight, norm.bias):
+            if t is not None:
+                nn.init.uniform_(t, 0.5, 2)
+    return norm
+
+
+def programs_of(m, x):
+    return torch.jit.script(m.eval()), torch.jit.trace(m.eval(), x)
+
+
+def check_joined(m, x, kinds, optimized=True):
+    """Frozen programs lack nodes of these kinds, unless they must be exact, and have eager's results."""
+    want = m.eval()(x)
+    for program in programs_of(m, x):
+        exact = torch.jit.freeze(program, optimize_numerics=False)
+        assert torch.equal(exact(x), want) and all(exact.graph.findNode(kind) for kind in kinds if kind != "aten::dropout")
+        for joined in (torch.jit.freeze(program), torch.jit.optimize_for_inference(program)):
+            for kind in kinds:
+                assert bool(joined.graph.findNode(kind)) is not optimized, (kind, joined.graph)
+            torch.testing.assert_close(joined(x), want, rtol=1e-5, atol=1e-5)
+            again = torch.jit.load(io.BytesIO(joined.save_to_buffer()))
+            assert torch.equal(again(x), joined(x))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("kind, options", [
+    ("Conv", {"bias": False}), ("Conv", {"groups": 2}), ("Conv", {"padding": "same"}), ("Conv", {"padding": 1, "padding_mode": "circular"}),
+    ("ConvTranspose", {"groups": 2}), ("ConvTranspose", {"bias": False, "stride": 2, "output_padding": 1})])
+def test_batch_norms_become_part_of_convolutions(dims, kind, options):
     torch.manual_seed(0)
-    m, x = nn.Sequential(conv(4, 6, 3, bias=bias, groups=2), norm(6, affine=affine), nn.Dropout(0.5), nn.ReLU()), \
-        torch.randn(2, 4, *[5] * dims)
-    for _ in range(3):
-        m(x)
-    if affine:
-        nn.init.normal_(m[1].weight)
-        nn.init.normal_(m[1].bias)
-    program, want = torch.jit.script(m.eval()), m(x)
-    exact = torch.jit.freeze(program, optimize_numerics=False)
-    assert torch.equal(exact(x), want) and exact.graph.findNode("aten::batch_norm")
-    for joined in (torch.jit.freeze(program), torch.jit.optimize_for_inference(program)):
-        assert not joined.graph.findNode("aten::batch_norm") and not joined.graph.findNode("aten::dropout")
-        torch.testing.assert_close(joined(x), want, rtol=1e-5, atol=1e-5)
-        again = torch.jit.load(io.BytesIO(joined.save_to_buffer()))
-        assert torch.equal(again(x), joined(x))
+    affine = options.get("groups") is None
+    conv = getattr(nn, f"{kind}{dims}d")(4, 6, 3, **options)
+    norm = set_norm(getattr(nn, f"BatchNorm{dims}d")(6, affine=affine))
+    check_joined(nn.Sequential(conv, norm, nn.Dropout(0.5), nn.ReLU()), torch.randn(2, 4, *[5] * dims), ["aten::batch_norm", "aten::dropout"])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norms_become_part_of_linear_layers(bias, affine):
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.Linear(3, 5, bias=bias), set_norm(nn.BatchNorm1d(5, affine=affine)), nn.ReLU())
+    check_joined(m, torch.randn(4, 3), ["aten::batch_norm"])
 
 
 class Functional(nn.Module):
-    def __init__(self):
+    def __init__(self, layer):
         super().__init__()
-        self.conv, self.mean, self.var = nn.Conv2d(4, 4, 1), nn.Parameter(torch.arange(4.0)), nn.Parameter(torch.arange(1.0, 5.0))
+        self.layer, self.mean, self.var = layer, nn.Parameter(torch.arange(4.0)), nn.Parameter(torch.arange(1.0, 5.0))
 
     def forward(self, x):
-        return nn.functional.batch_norm(self.conv(x), self.mean, self.var)
+        return nn.functional.batch_norm(self.layer(x), self.mean, self.var)
 
 
-def test_norms_that_take_results_without_a_batch_stay():
-    line = nn.Sequential(nn.Conv1d(4, 4, 1), nn.BatchNorm1d(4))
-    nn.init.uniform_(line[1].running_mean)
-    for m, x in ((Functional(), torch.randn(4, 4, 4)), (line, torch.randn(4, 4))):
-        program = torch.jit.script(m.eval())
-        assert torch.equal(torch.jit.freeze(program)(x), m(x)) and torch.equal(torch.jit.freeze(program)(x[None]), m(x[None]))
-    m, x = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)).eval(), torch.randn(1, 4, 4, 4)
-    for frozen in (torch.jit.freeze(torch.jit.trace(m, x)), torch.jit.freeze(torch.jit.script(m))):
-        torch.testing.assert_close(frozen(x), m(x))
+@pytest.mark.parametrize("layer, size", [(nn.Conv1d, (2, 3, 5)), (nn.Conv2d, (2, 3, 5, 5)), (nn.ConvTranspose2d, (2, 3, 5, 5)),
+                                         (nn.Linear, (2, 3))])
+def test_functional_norms_become_part_of_layers(layer, size):
+    torch.manual_seed(0)
+    check_joined(Functional(layer(3, 4) if layer is nn.Linear else layer(3, 4, 2)), torch.randn(*size), ["aten::batch_norm"])
+
+
+def test_norms_with_statistics_of_the_batch_stay():
+    m = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False))
+    check_joined(m, torch.randn(2, 3, 3, 3), ["aten::batch_norm"], optimized=False)
+    m = nn.Sequential(nn.Linear(3, 4), set_norm(nn.BatchNorm1d(2)))
+    check_joined(m, torch.randn(5, 2, 3), ["aten::batch_norm"], optimized=False)
+
+
+def test_a_norm_of_another_dim_joins_a_linear_layer_where_all_channels_are_alike():
+    torch.manual_seed(0)
+    m, x = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm2d(4)).eval(), torch.randn(2, 4, 2, 3)
+    check_joined(m, x, ["aten::batch_norm"])
+    set_norm(m[1])
+    frozen = torch.jit.freeze(torch.jit.script(m))
+    assert frozen.graph.findNode("aten::batch_norm") and torch.equal(frozen(x), m(x))
+
+
+def test_channels_are_those_of_a_batch():
+    m = nn.Sequential(nn.Conv1d(4, 4, 1), set_norm(nn.BatchNorm1d(4))).eval()
+    x = torch.randn(4, 7)
+    torch.testing.assert_close(torch.jit.freeze(torch.jit.script(m))(x), m(x[None])[0])
+    m = nn.Sequential(nn.Conv2d(4, 4, 1), set_norm(nn.BatchNorm2d(4))).eval()
+    with pytest.raises(torch.jit.Error, match="expected 4D input"):
+        torch.jit.freeze(torch.jit.script(m))(torch.randn(4, 4, 4))
+
+
+def test_norms_of_lower_dtypes_keep_them():
+    m = nn.Sequential(nn.Conv2d(2, 3, 1, dtype=torch.bfloat16), set_norm(nn.BatchNorm2d(3))).eval()
+    x = torch.randn(1, 2, 3, 3).bfloat16()
+    frozen = torch.jit.freeze(torch.jit.script(m))
+    assert not frozen.graph.findNode("aten::batch_norm") and frozen(x).dtype == torch.bfloat16
+    torch.testing.assert_close(frozen(x), m(x), rtol=0.05, atol=0.05)
+
+
+class Term(nn.Module):
+    def __init__(self, layer, f, other):
+        super().__init__()
+        self.layer, self.f, self.other = layer, f, other
+
+    def forward(self, x):
+        return self.f(self.layer(x), self.other)
+
+
+@pytest.mark.parametrize("f", [torch.add, torch.sub, torch.mul, torch.div], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("other, joined", [
+    (3, True), (2.5, True), (torch.tensor(2.5), True), (torch.tensor([2]), True), (torch.rand(1, 6, 1, 1) + 1, True),
+    (torch.rand(1, 6, 1, 1).double() + 1, False), (torch.rand(6, 1, 1) + 1, False), (torch.rand(1, 1, 1, 4) + 1, False),
+    (torch.rand(2, 1, 1, 1) + 1, False)], ids=lambda x: str(tuple(x.shape)) if isinstance(x, torch.Tensor) else None)
+def test_terms_become_part_of_convolutions(f, other, joined):
+    torch.manual_seed(0)
+    for layer in (nn.Conv2d(4, 6, 2), nn.Conv2d(4, 6, 2, bias=False, groups=2), nn.ConvTranspose2d(4, 6, 2, padding=1, groups=2)):
+        check_joined(Term(layer, f, other), torch.randn(2, 4, 5, 5), [f"aten::{f.__name__}"], joined)
+
+
+def test_chains_of_norms_and_terms_are_joined():
+    class Chain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 4, 2, bias=False), set_norm(nn.BatchNorm2d(4))
+
+        def forward(self, x):
+            return torch.sub(self.norm(self.conv(x) * 2) + 3, 0.5, alpha=2) / 4
+    torch.manual_seed(0)
+    check_joined(Chain(), torch.randn(2, 3, 4, 4), ["aten::batch_norm", "aten::mul", "aten::add", "aten::sub", "aten::div"])
 
 
 def test_norms_of_values_that_others_read_stay():

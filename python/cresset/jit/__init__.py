@@ -226,8 +226,10 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
     """Returns a module in which attributes that nothing changes are constants of the program.
 
     Calls are in place, and branches that are not taken are gone.  `preserved_attrs` names attributes and methods that
-    stay; the others than `forward` are gone.  `optimize_numerics` joins batch norms that refuse
-    inputs without a batch (BatchNorm2d, BatchNorm3d) with the convolutions before them, which changes rounding.
+    stay; the others than `forward` are gone.  `optimize_numerics` joins batch norms with constant statistics with the
+    convolutions and linear layers before them, and sums and products with constants with the convolutions, which changes
+    rounding.  As in torch, channels are the second dim of a convolution's result, with or without a batch, and the last dim
+    of a linear layer's.
     """
     _deprecate("freeze")
     _need_script_module(mod, "Freezing")
@@ -244,7 +246,7 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
 
 
 def run_frozen_optimizations(mod, optimize_numerics=True, preserved_methods=None):
-    """Joins batch norms of a frozen module that has not run with the convolutions before them."""
+    """Joins batch norms, sums and products of a frozen module that has not run with the layers before them."""
     from . import _frontend
     with _frontend.attempt():
         if optimize_numerics:

@@ -3,7 +3,9 @@ function run as before."""
 
 _NAMES = {"_jit_pass_inline": "inline", "_jit_pass_cse": "common", "_jit_pass_dce": "dead", "_jit_pass_constant_propagation": "fold",
           "_jit_pass_constant_pooling": "pool", "_jit_pass_peephole": "peephole", "_jit_pass_peephole_list_idioms": "peephole",
-          "_jit_pass_constant_loop_unrolling": "unroll", "_jit_pass_remove_mutation": "lists"}
+          "_jit_pass_constant_loop_unrolling": "unroll", "_jit_pass_remove_mutation": "lists", "_jit_pass_remove_dropout": "dropouts",
+          "_jit_pass_fold_frozen_conv_bn": "norms", "_jit_pass_fold_frozen_linear_bn": "norms",
+          "_jit_pass_fold_frozen_conv_add_or_sub": "terms", "_jit_pass_fold_frozen_conv_mul_or_div": "terms"}
 
 
 def _pass(name):
