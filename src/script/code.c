@@ -605,7 +605,9 @@ static void code_tuple(const coder *c, cr_text *out, const cr_snode *n)
 static void code_expression(const coder *c, cr_text *out, const cr_snode *n)
 {
     switch ((cr_sprim)n->prim) {
-    case CR_SPRIM_CONSTANT: cr_scode_constant(out, n->value, c->how); break;
+    case CR_SPRIM_CONSTANT:
+        cr_scode_constant(out, cr_sconstant_now(c->s, n->value), c->how);
+        break;
     case CR_SPRIM_TUPLE_CONSTRUCT: code_tuple(c, out, n); break;
     case CR_SPRIM_TUPLE_INDEX:
         cr_text_printf(out, "(%s)[%s]", code_of(c, n->input[0]), code_of(c, n->input[1]));

@@ -69,6 +69,10 @@ static cr_status constant_enum(cr_ivalue *out, const cr_sconstant *c)
 /* On failure the caller drops *out, which is None or a value that is not complete. */
 static cr_status constant_make(cr_ivalue *out, const cr_sconstant *c)
 {
+    if (c->live) {
+        *out = cr_ivalue_keep(*c->live);
+        return CR_OK;
+    }
     switch (c->type->kind) {
     case CR_STYPE_INT: *out = cr_iv_int(c->i); return CR_OK;
     case CR_STYPE_BOOL: *out = cr_iv_bool(c->i != 0); return CR_OK;

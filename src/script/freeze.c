@@ -37,7 +37,10 @@ typedef struct {
     cr_session *s;
     cr_sunit *unit;
     frozen_list objects;
-    bool all_stay; /* an object is not known: every attribute stays */
+    bool all_stay;   /* an object is not known: every attribute stays */
+    bool parameters; /* parameters and buffers that are read stay */
+    bool trains;     /* these and the modes stay */
+    bool opening;    /* calls of known modules through interfaces will be in place */
     int graphs;
     cr_sgraph **graph;
     const cr_sfunction **method;
@@ -206,9 +209,42 @@ static void freeze_inside(freezer *f, const cr_snode *n)
     }
 }
 
+static bool freeze_is_inside(const cr_sblock *b, const cr_sblock *of)
+{
+    while (b && b != of)
+        b = b->by ? b->by->owner : NULL;
+    return b != NULL;
+}
+
+/* A call through an interface of a module that is known, while these become its own calls. */
+static bool freeze_is_opened(const freezer *f, const cr_snode *n)
+{
+    int object = f->opening ? f->object_of[n->input[0]->id] - 1 : -1;
+
+    return object >= 0 && n->prim == CR_SPRIM_CALL_METHOD &&
+           n->input[0]->type->kind == CR_STYPE_INTERFACE &&
+           cr_sclass_method(f->objects.at[object].object->type->cls, n->name);
+}
+
+/* Attributes that a forked block gets from outside stay, as in torch. */
+static void freeze_keep_forked(freezer *f, const cr_sblock *b, const cr_sblock *forked)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->input_count; i++) {
+            const cr_svalue *v = n->input[i];
+            if (!f->object_of[v->id] &&
+                !freeze_is_inside(v->by ? v->by->owner : v->block, forked))
+                freeze_keep_sites(f, v);
+        }
+        for (int i = 0; i < n->block_count; i++)
+            freeze_keep_forked(f, n->block[i], forked);
+    }
+}
+
 static void freeze_node(freezer *f, const cr_snode *n)
 {
     switch ((cr_sprim)n->prim) {
+    case CR_SPRIM_FORK: freeze_keep_forked(f, n->block[0], n->block[0]); break;
     case CR_SPRIM_GET_ATTR: freeze_get(f, n); return;
     case CR_SPRIM_SET_ATTR: freeze_set(f, n); return;
     case CR_SPRIM_OPERATOR: freeze_operator(f, n); return;
@@ -217,7 +253,7 @@ static void freeze_node(freezer *f, const cr_snode *n)
     case CR_SPRIM_INTERFACE_METHOD:
     case CR_SPRIM_ENTER:
     case CR_SPRIM_EXIT:
-        for (int i = 0; i < n->input_count; i++)
+        for (int i = 0; i < n->input_count && !freeze_is_opened(f, n); i++)
             freeze_keep_sites(f, n->input[i]);
         return;
     case CR_SPRIM_PYTHON: return; /* torch keeps no attribute for it */
@@ -381,15 +417,29 @@ static void freeze_keep_shared(freezer *f)
 
 /* --- constants --- */
 
-static bool freeze_constant(freezer *f, const cr_ivalue *v, const cr_stype *type,
-                            cr_sconstant *out);
+/* `unit` keeps what the constant refers to; NULL: the value does. */
+static bool freeze_constant(cr_session *s, cr_sunit *unit, const cr_ivalue *v,
+                            const cr_stype *type, cr_sconstant *out);
 
-static bool freeze_constant_items(freezer *f, const cr_ivalue *v, const cr_stype *type,
-                                  cr_sconstant *out)
+/* Whether the value has a tensor that requires a gradient, which constants do not. */
+static bool freeze_has_gradient(const cr_ivalue *v)
+{
+    bool found = v->kind == CR_IV_TENSOR && v->t->requires_grad;
+
+    for (size_t i = 0; (v->kind == CR_IV_LIST || v->kind == CR_IV_TUPLE) && i < v->list->len;
+         i++)
+        found |= freeze_has_gradient(&v->list->at[i]);
+    for (size_t i = 0; v->kind == CR_IV_DICT && i < v->dict->len; i++)
+        found |= freeze_has_gradient(&v->dict->at[i].value);
+    return found;
+}
+
+static bool freeze_constant_items(cr_session *s, cr_sunit *unit, const cr_ivalue *v,
+                                  const cr_stype *type, cr_sconstant *out)
 {
     bool dict = v->kind == CR_IV_DICT;
     size_t n = dict ? v->dict->len * 2 : v->list->len;
-    cr_sconstant *item = CR_NEW_N(f->s, cr_sconstant, n + 1);
+    cr_sconstant *item = CR_NEW_N(s, cr_sconstant, n + 1);
 
     for (size_t i = 0; i < n; i++) {
         const cr_ivalue *at = !dict   ? &v->list->at[i]
@@ -398,45 +448,67 @@ static bool freeze_constant_items(freezer *f, const cr_ivalue *v, const cr_stype
         const cr_stype *of = dict                           ? type->item[i % 2]
                              : type->kind == CR_STYPE_TUPLE ? type->item[i]
                                                             : type->item[0];
-        if (!freeze_constant(f, at, of, &item[i]))
+        if (!freeze_constant(s, unit, at, of, &item[i]))
             return false;
     }
     *out = (cr_sconstant){.type = type};
     out->count = (int)n;
     out->item = item;
+    if (unit && v->kind != CR_IV_TUPLE && !freeze_has_gradient(v))
+        out->live = cr_sunit_keep_value(unit, v);
     return true;
 }
 
-static bool freeze_constant_tensor(freezer *f, cr_tensor *t, cr_sconstant *out)
+static bool freeze_constant_tensor(cr_session *s, cr_sunit *unit, cr_tensor *t,
+                                   cr_sconstant *out)
 {
     cr_tensor *detached = NULL;
 
-    cr_session_check(f->s, cr_detached(&detached, t));
-    cr_sunit_keep_tensor(f->unit, detached);
+    *out = (cr_sconstant){.type = CR_STYPE_OF(TENSOR), .tensor = t};
+    if (!unit)
+        return true;
+    cr_session_check(s, cr_detached(&detached, t));
+    cr_sunit_keep_tensor(unit, detached);
     cr_drop(detached);
-    *out = (cr_sconstant){.type = CR_STYPE_OF(TENSOR), .tensor = detached};
+    out->tensor = detached;
     return true;
 }
 
-static bool freeze_constant(freezer *f, const cr_ivalue *v, const cr_stype *type,
-                            cr_sconstant *out)
+static bool freeze_constant(cr_session *s, cr_sunit *unit, const cr_ivalue *v,
+                            const cr_stype *type, cr_sconstant *out)
 {
     if (type->kind == CR_STYPE_OPTIONAL && v->kind != CR_IV_NONE)
         type = type->item[0];
     switch (v->kind) {
-    case CR_IV_TENSOR: return freeze_constant_tensor(f, v->t, out);
+    case CR_IV_TENSOR: return freeze_constant_tensor(s, unit, v->t, out);
     case CR_IV_LIST:
     case CR_IV_TUPLE:
     case CR_IV_DICT:
         return type->kind != CR_STYPE_ANY && type->kind != CR_STYPE_UNION &&
-               freeze_constant_items(f, v, type, out);
+               freeze_constant_items(s, unit, v, type, out);
     case CR_IV_ENUM:
         *out = (cr_sconstant){.type = type};
-        out->s = cr_session_text(f->s, v->member->name.string->at);
+        out->s = cr_session_text(s, v->member->name.string->at);
         out->len = v->member->name.string->len;
         return true;
-    default: return cr_sconstant_of(f->s, v, out);
+    default: return cr_sconstant_of(s, v, out);
     }
+}
+
+const cr_sconstant *cr_sconstant_now(cr_session *s, const cr_sconstant *c)
+{
+    cr_sconstant now;
+
+    if (!c->live || !freeze_constant(s, NULL, c->live, c->type, &now))
+        return c;
+    return cr_session_copy(s, &now, sizeof now);
+}
+
+/* Whether an attribute is read where it is, though nothing changes it. */
+static bool freeze_is_read(const freezer *f, const cr_sattribute *a)
+{
+    return ((f->parameters || f->trains) && (a->parameter || a->buffer)) ||
+           (f->trains && !strcmp(a->name, "training"));
 }
 
 /* Replaces reads of attributes that do not stay. */
@@ -452,9 +524,11 @@ static void freeze_replace(freezer *f, cr_sblock *b)
             continue;
         frozen *o = &f->objects.at[object];
         int slot = cr_sclass_attribute(o->object->type->cls, n->name);
-        if (o->stays[slot] || o->object->slot[slot].kind == CR_IV_OBJECT)
+        if (o->stays[slot] || o->object->slot[slot].kind == CR_IV_OBJECT ||
+            freeze_is_read(f, &o->object->type->cls->attribute[slot]))
             continue;
-        if (!freeze_constant(f, &o->object->slot[slot], n->output[0]->type, &value)) {
+        if (!freeze_constant(f->s, f->unit, &o->object->slot[slot], n->output[0]->type,
+                             &value)) {
             freeze_keep(f, object, slot);
             continue;
         }
@@ -478,6 +552,49 @@ static void freeze_mark_used(freezer *f, const cr_sblock *b)
         }
         for (int i = 0; i < n->block_count; i++)
             freeze_mark_used(f, n->block[i]);
+    }
+}
+
+/* Notes the objects that are still read; true: there are more than before. */
+static bool freeze_reach(freezer *f, bool *reached)
+{
+    bool more = false;
+
+    reached[0] = true;
+    for (size_t i = 0; i < f->objects.len; i++)
+        for (size_t k = 0; reached[i] && k < f->objects.at[i].object->len; k++) {
+            const frozen *o = &f->objects.at[i];
+            if (o->object->slot[k].kind != CR_IV_OBJECT || !(o->used[k] || o->stays[k]))
+                continue;
+            int inside = freeze_object(f, o->object->slot[k].object);
+            more |= !reached[inside];
+            reached[inside] = true;
+        }
+    return more;
+}
+
+/* Objects of one class have the same attributes, as in torch. */
+static void freeze_share_classes(freezer *f)
+{
+    bool *reached, more = true;
+
+    freeze_find_objects(f);
+    reached = CR_NEW_N(f->s, bool, f->objects.len + 1);
+    while (more) {
+        while (freeze_reach(f, reached)) {
+        }
+        more = false;
+        for (size_t i = 0; i < f->objects.len; i++)
+            for (size_t k = 0; reached[i] && k < f->objects.len; k++) {
+                frozen *a = &f->objects.at[i], *b = &f->objects.at[k];
+                if (i == k || !reached[k] || a->object->type->cls != b->object->type->cls)
+                    continue;
+                for (size_t slot = 0; slot < a->object->len; slot++) {
+                    bool kept = a->used[slot] || a->stays[slot] || (a->whole && i);
+                    more |= kept && !b->used[slot] && !b->stays[slot];
+                    b->used[slot] |= kept;
+                }
+            }
     }
 }
 
@@ -506,7 +623,8 @@ static void freeze_make_object(freezer *f, int object, cr_sclass *made, const in
         if (from->slot[slots[i]].kind == CR_IV_OBJECT) {
             int inside = freeze_object(f, from->slot[slots[i]].object);
             freeze_make(f, inside);
-            if (a.type->kind == CR_STYPE_CLASS)
+            if (a.type->kind == CR_STYPE_CLASS ||
+                (a.type->kind == CR_STYPE_INTERFACE && !f->objects.at[inside].whole))
                 a.type = f->objects.at[inside].made.object->type;
         }
         cr_sclass_add_attribute(made, a);
@@ -584,7 +702,7 @@ typedef struct {
     const cr_ivalue *module;
     const char *const *kept;
     int count;
-    freezer f;
+    freezer f; /* `parameters` is given */
 } freeze_job;
 
 static void freeze_keep_name(freezer *f, int object, const char *name)
@@ -620,6 +738,36 @@ static void freeze_keep_path(freezer *f, const char *path)
     freeze_keep_name(f, object, path);
 }
 
+/* Calls of known modules through interfaces become calls of their methods; true: one did. */
+static bool freeze_open_in(freezer *f, const cr_sblock *b)
+{
+    bool opened = false;
+
+    for (cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->block_count; i++)
+            opened |= freeze_open_in(f, n->block[i]);
+        if (!n->input_count || !freeze_is_opened(f, n))
+            continue;
+        n->input[0]->type = f->objects.at[f->object_of[n->input[0]->id] - 1].object->type;
+        opened = true;
+    }
+    return opened;
+}
+
+static void freeze_open_interfaces(freezer *f)
+{
+    bool opened = true;
+
+    f->opening = true;
+    for (int i = 0; i < f->graphs; i++)
+        for (opened = true; opened;) {
+            freeze_follow(f, i);
+            if ((opened = freeze_open_in(f, f->graph[i]->body)))
+                cr_spass_inline(f->graph[i]);
+        }
+    f->opening = false;
+}
+
 static void freeze_rounds(freezer *f)
 {
     for (int i = 0; i < f->graphs; i++) {
@@ -634,6 +782,7 @@ static void freeze_rounds(freezer *f)
         freeze_follow(f, i);
         freeze_replace(f, f->graph[i]->body);
         cr_spasses_tidy(f->graph[i]);
+        cr_spass_detached(f->graph[i]);
         cr_spasses_freeze(f->graph[i]);
     }
     for (int i = 0; i < f->graphs; i++) {
@@ -656,6 +805,7 @@ static void freeze_it(cr_session *s, void *context)
     freeze_job *j = context;
     freezer *f = &j->f;
     const cr_sclass *cls = j->module->object->type->cls;
+    int training;
 
     f->s = s;
     f->unit = cls->unit;
@@ -663,6 +813,9 @@ static void freeze_it(cr_session *s, void *context)
     f->method_of = CR_NEW_N(s, int, j->count + 1);
     f->graph = CR_NEW_N(s, cr_sgraph *, j->count + 1);
     freeze_object(f, j->module->object);
+    training = cr_sclass_attribute(cls, "training");
+    f->trains = training >= 0 && j->module->object->slot[training].kind == CR_IV_BOOL &&
+                j->module->object->slot[training].i;
     freeze_check_results(f, cr_sclass_method(cls, "forward"));
     if (cr_sclass_method(cls, "forward") || !j->count)
         freeze_keep_name(f, 0, "forward");
@@ -670,7 +823,9 @@ static void freeze_it(cr_session *s, void *context)
         freeze_keep_path(f, j->kept[i]);
     for (int i = 0; i < f->graphs; i++)
         f->graph[i] = cr_sgraph_inlined(s, f->method[i]);
+    freeze_open_interfaces(f);
     freeze_rounds(f);
+    freeze_share_classes(f);
     freeze_make(f, 0);
     for (int i = 0; i < f->graphs; i++) {
         freeze_follow(f, i);
@@ -680,9 +835,10 @@ static void freeze_it(cr_session *s, void *context)
 }
 
 cr_status cr_sobject_freeze(cr_ivalue *out, const cr_ivalue *module, const char *const *kept,
-                            int count)
+                            int count, bool parameters)
 {
-    freeze_job j = {.module = module, .kept = kept, .count = count};
+    freeze_job j = {
+        .module = module, .kept = kept, .count = count, .f = {.parameters = parameters}};
     cr_sunit *unit = module->object->type->cls->unit;
     cr_status st = cr_session_run(cr_sunit_session(unit), freeze_it, &j);
 

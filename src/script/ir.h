@@ -25,6 +25,9 @@ typedef struct cr_svalue cr_svalue;
 typedef struct cr_sconstant cr_sconstant;
 struct cr_sconstant {
     const cr_stype *type;
+    /* LIST, DICT: the value itself, which the unit holds and programs may change; the items are
+     * those that it had.  NULL: each run makes a value of the items. */
+    const struct cr_ivalue *live;
     union {
         int64_t i;   /* INT, BOOL */
         double d[2]; /* FLOAT, COMPLEX */

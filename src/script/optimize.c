@@ -4,6 +4,7 @@
  * result, also where the result has no batch, and of the last dim of a linear layer's. */
 #include "autograd/autograd.h"
 #include "entry.h"
+#include "script/alias.h"
 #include "script/freeze.h"
 #include "script/passes.h"
 #include <string.h>
@@ -30,6 +31,39 @@ static void optimize_dropouts(cr_sblock *b)
         for (int i = 0; i < n->block_count; i++)
             optimize_dropouts(n->block[i]);
         if (!optimize_is_idle(n))
+            continue;
+        cr_svalue_replace(b->graph, n->output[0], n->input[0]);
+        cr_snode_remove(n);
+    }
+}
+
+/* --- detached values --- */
+
+static bool optimize_is_named(const cr_snode *n, const char *name)
+{
+    return n->prim == CR_SPRIM_OPERATOR && !strcmp(n->schema->name, name);
+}
+
+/* Whether the block compares values by identity. */
+static bool optimize_compares_identity(const cr_sblock *b)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        if (optimize_is_named(n, "aten::__is__") || optimize_is_named(n, "aten::__isnot__"))
+            return true;
+        for (int i = 0; i < n->block_count; i++)
+            if (optimize_compares_identity(n->block[i]))
+                return true;
+    }
+    return false;
+}
+
+static void optimize_detached(const cr_salias *a, cr_sblock *b)
+{
+    for (cr_snode *n = b->first, *next; n; n = next) {
+        next = n->next;
+        for (int i = 0; i < n->block_count; i++)
+            optimize_detached(a, n->block[i]);
+        if (!optimize_is_named(n, "aten::detach") || cr_salias_is_changed(a, n->output[0]))
             continue;
         cr_svalue_replace(b->graph, n->output[0], n->input[0]);
         cr_snode_remove(n);
@@ -506,6 +540,12 @@ static void optimize_norm_or_term(cr_snode *n)
     bool norm = n->prim == CR_SPRIM_OPERATOR && n->schema->op == cr_entry.batch_norm;
 
     (norm ? optimize_norm : optimize_term)(n);
+}
+
+void cr_spass_detached(cr_sgraph *g)
+{
+    if (!optimize_compares_identity(g->body))
+        optimize_detached(cr_salias_find(g), g->body);
 }
 
 void cr_spass_dropouts(cr_sgraph *g) { optimize_dropouts(g->body); }

@@ -296,7 +296,7 @@ static const void *pool_identity(const cr_sconstant *c)
     case CR_STYPE_TENSOR: return c->tensor;
     case CR_STYPE_FUNCTION: return c->function;
     case CR_STYPE_CLASS: return c->object;
-    default: return NULL;
+    default: return c->live ? c->live->box : NULL;
     }
 }
 
@@ -306,6 +306,8 @@ static char *pool_key(cr_session *s, const cr_sconstant *c)
 
     cr_stype_print(&text, c->type);
     cr_text_printf(&text, " %p ", pool_identity(c));
+    for (int i = 0; c->type->kind == CR_STYPE_TUPLE && i < c->count; i++)
+        cr_text_printf(&text, "%p ", pool_identity(&c->item[i]));
     cr_sconstant_print(&text, c);
     return cr_session_take_text(s, &text);
 }

@@ -49,6 +49,8 @@ void cr_spass_peephole(cr_sgraph *g);
 void cr_spass_lists(cr_sgraph *g);
 /* Loops of at most 8 iterations with at most 32 nodes become their bodies (unroll.c). */
 void cr_spass_unroll(cr_sgraph *g);
+/* `detach` of values that nothing changes goes, as in torch: gradients pass (optimize.c). */
+void cr_spass_detached(cr_sgraph *g);
 /* Dropouts that do nothing go (optimize.c). */
 void cr_spass_dropouts(cr_sgraph *g);
 /* Batch norms, and sums and products with constants, join the convolutions before them, norms
@@ -60,6 +62,8 @@ void cr_spass_layers(cr_sgraph *g);
 /* The constant of a value, in the session; false for kinds that can change or that constants
  * lack. */
 bool cr_sconstant_of(cr_session *s, const cr_ivalue *v, cr_sconstant *out);
+/* The constant with the items that a live value has now, in the session (freeze.c). */
+const cr_sconstant *cr_sconstant_now(cr_session *s, const cr_sconstant *c);
 
 /* What kind of loop this is: printed as `for`, as `while`, or neither. */
 typedef enum { CR_SLOOP_FOR, CR_SLOOP_WHILE, CR_SLOOP_BOTH } cr_sloop_kind;

@@ -122,7 +122,7 @@ static void *compile_and_run(void *unused)
     cr_ivalue module = module_of_source(), frozen = cr_iv_none();
 
     write_and_read(&module);
-    OK(cr_sobject_freeze(&frozen, &module, NULL, 0));
+    OK(cr_sobject_freeze(&frozen, &module, NULL, 0, false));
     OK(cr_sobject_optimize(&frozen));
     run(&frozen);
     cr_iobject_clear(frozen.object);

@@ -1,6 +1,7 @@
 /* Compilation units: classes and functions by qualified name. */
 #include "script/unit.h"
 #include "base/map.h"
+#include "script/value.h"
 #include <stdatomic.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@ struct cr_sunit {
     cr_sclass **class_list;
     cr_sfunction **function_list;
     cr_tensor **tensor_list;
+    size_t value_count, value_cap;
+    cr_ivalue **value_list;
     void (*drop)(void *code);
     struct cr_sfile *files;
     const struct cr_senv *env;
@@ -48,6 +51,8 @@ void cr_sunit_release(cr_sunit *u)
         u->drop(u->function_list[i]->code);
     for (size_t i = 0; i < u->tensor_count; i++)
         cr_drop(u->tensor_list[i]);
+    for (size_t i = 0; i < u->value_count; i++)
+        cr_ivalue_drop(*u->value_list[i]);
     for (size_t i = 0; i < u->used_count; i++)
         cr_sunit_release(u->used_list[i]);
     cr_map_drop(&u->classes);
@@ -85,6 +90,15 @@ void cr_sunit_keep_tensor(cr_sunit *u, cr_tensor *t)
 {
     UNIT_PUSH(u, tensor, NULL);
     u->tensor_list[u->tensor_count - 1] = cr_keep(t);
+}
+
+const cr_ivalue *cr_sunit_keep_value(cr_sunit *u, const cr_ivalue *v)
+{
+    cr_ivalue *kept = CR_NEW(u->session, cr_ivalue);
+
+    UNIT_PUSH(u, value, kept);
+    *kept = cr_ivalue_keep(*v);
+    return kept;
 }
 
 cr_sclass *cr_sunit_class(const cr_sunit *u, const char *name)

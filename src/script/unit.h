@@ -70,6 +70,8 @@ cr_session *cr_sunit_session(cr_sunit *u);
 void cr_sunit_set_drop(cr_sunit *u, void (*drop)(void *code));
 /* Keeps a reference of a tensor until the unit is freed. */
 void cr_sunit_keep_tensor(cr_sunit *u, cr_tensor *t);
+/* The same for any value; where it is, until then. */
+const struct cr_ivalue *cr_sunit_keep_value(cr_sunit *u, const struct cr_ivalue *v);
 
 /* What names mean in functions of the unit that do not come from an archive (python.h); NULL:
  * they have no free names. */

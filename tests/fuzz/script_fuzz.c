@@ -447,7 +447,7 @@ static void use_object(const cr_ivalue *v, bool again)
         if (draw(2))
             call_method(v, cls->method[i]);
     }
-    if (again && cls->is_module && !cr_sobject_freeze(&frozen, v, NULL, 0)) {
+    if (again && cls->is_module && !cr_sobject_freeze(&frozen, v, NULL, 0, false)) {
         use_object(&frozen, false);
         cr_iobject_clear(frozen.object);
         cr_ivalue_drop(frozen);

@@ -351,3 +351,201 @@ def test_the_mode_of_a_frozen_module_is_pythons_own():
         m.training = False
         assert not m.training
     assert torch.jit.optimize_for_inference(torch.jit.script(Scale().eval())).eval()(x).tolist() == want
+
+
+class Held(nn.Module):
+    """Lists and dicts that only another method changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.same = {"x": 1}, [1, 2], {"k": [1, 2]}, [1, 2]
+        self.d = [torch.ones(2)]
+
+    def forward(self):
+        return self.a, self.b, self.c, self.d, self.same, self.b is self.same
+
+    @torch.jit.export
+    def change(self):
+        self.a["x"] += 1
+        self.b.append(5)
+        self.c["k"].append(7)
+        self.d.append(torch.zeros(1))
+
+
+def test_lists_and_dicts_of_a_frozen_module_are_those_of_the_original():
+    m = torch.jit.script(Held().eval())
+    f = torch.jit.freeze(m)
+    assert not {"a", "b", "c", "d", "same"} & names(f)
+    for _ in range(2):
+        m.change()
+        a, b, c, d, same, is_same = f()
+        want = m()
+        assert (a, b, c, same, is_same) == (*want[:3], [1, 2], False) and len(d) == len(want[3])
+    loaded = torch.jit.load(io.BytesIO(f.save_to_buffer()))
+    assert loaded()[:3] == ({"x": 3}, [1, 2, 5, 5], {"k": [1, 2, 7, 7]})
+
+
+def test_lists_of_parameters_are_constants_without_gradients():
+    class Weights(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = [torch.ones(2, requires_grad=True)]
+
+        def forward(self, x):
+            return x * self.w[0]
+    f = torch.jit.freeze(torch.jit.script(Weights().eval()))
+    assert not f(torch.ones(2)).requires_grad
+
+
+class Writer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = torch.tensor([1.0]), torch.tensor([2.0]), 3
+
+    def forward(self, x):
+        self.a[0] = 3.5
+        return self.a
+
+    @torch.jit.export
+    def other(self, x):
+        self.b[0] += 1
+        return self.a
+
+
+class Two(nn.Module):
+    def __init__(self, method):
+        super().__init__()
+        self.one, self.two, self.method = Writer(), Writer(), method
+
+    def forward(self, x):
+        if self.method:
+            return self.one(x) + self.two.other(x)
+        return self.one(x) + self.two.b
+
+
+def test_modules_of_one_class_keep_the_same_attributes():
+    for method in (True, False):
+        for preserved, kept in (([], {"a", "b"}), (["one"], {"a", "b", "c", "training"}), (["two"], {"a", "b", "c", "training"})):
+            f = torch.jit.freeze(torch.jit.script(Two(method).eval()), preserved)
+            for part in (f.one, f.two):
+                assert {name for name in ("a", "b", "c", "training") if part._c.hasattr(name)} == kept
+            x = torch.ones(1)
+            assert torch.equal(f(x), Two(method)(x))
+
+
+def test_attributes_that_a_fork_gets_stay():
+    @torch.jit.script
+    def double(x):
+        return x * 2
+
+    class Forks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.ones(2), torch.ones(2)
+
+        def forward(self, x):
+            later = torch.jit.fork(double, self.a)
+            return double(self.b) + torch.jit.wait(later) + x
+    f = torch.jit.freeze(torch.jit.script(Forks().eval()))
+    assert names(f) == {"a"} and f(torch.ones(2)).tolist() == [5, 5]
+
+
+def test_parameters_stay_in_a_module_that_trains_or_on_request():
+    program = torch.jit.script(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)))
+    trains = torch._C._freeze_module(program._c)
+    assert getattr(trains, "0").hasattr("weight") and getattr(trains, "1").hasattr("running_mean")
+    assert not trains.hasattr("training") and getattr(trains, "2").hasattr("training")
+    kept = torch._C._freeze_module(program.eval()._c, preserveParameters=True)
+    assert getattr(kept, "0").hasattr("weight") and getattr(kept, "1").hasattr("running_var") and not kept.hasattr("2")
+    x = torch.randn(4, 2)
+    assert torch.equal(kept.forward(x), program(x)) and kept.forward(x).requires_grad
+    frozen = torch._C._freeze_module(program._c)
+    assert not frozen.hasattr("0") and "GetAttr" not in str(frozen._get_method("forward").graph)
+    with pytest.raises(RuntimeError, match="Method 'nothing' is not defined"):
+        frozen._get_method("nothing")
+
+
+@torch.jit.interface
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n, self.w = 0, torch.full((2,), 3.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.n += 1
+        return x * self.w + self.n
+
+
+class Within(nn.Module):
+    inner: Layer
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Counting()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) - 1
+
+
+class Outside(nn.Module):
+    outer: Layer
+
+    def __init__(self, outer):
+        super().__init__()
+        self.outer = outer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(x)
+
+
+def test_calls_through_interfaces_are_in_place():
+    m, x = torch.jit.script(Outside(Within()).eval()), torch.ones(2)
+    f = torch.jit.freeze(m)
+    assert not f.graph.findNode("prim::CallMethod") and names(f.outer.inner) == {"n"}
+    assert [f(x).tolist() for _ in range(2)] == [[3, 3], [4, 4]]
+    again = torch.jit.load(io.BytesIO(f.save_to_buffer()))
+    assert again(x).tolist() == [5, 5] and f.outer.inner.n == 2
+
+
+def test_an_interface_that_is_set_is_refused_also_inside_one():
+    class Switches(nn.Module):
+        inner: Layer
+
+        def __init__(self):
+            super().__init__()
+            self.inner, self.other = Counting(), Counting()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.inner = self.other
+            return self.inner(x)
+    with pytest.raises(RuntimeError, match="Freezing does not support SetAttr on an interface type"):
+        torch.jit.freeze(torch.jit.script(Outside(Switches()).eval()))
+
+
+def test_detach_goes_where_nothing_tells_it():
+    class Detached(nn.Module):
+        def forward(self, x):
+            y = x.detach()
+            return y * y
+
+    class Compared(nn.Module):
+        def forward(self, x):
+            y = x.detach()
+            return x is y
+
+    class Written(nn.Module):
+        def forward(self, x):
+            y = x.detach()
+            y.add_(1)
+            return y * 2
+    x = torch.ones(2)
+    for kind, stays in ((Detached, False), (Compared, True), (Written, True)):
+        f = torch.jit.freeze(torch.jit.script(kind().eval()))
+        assert bool(f.graph.findNode("aten::detach")) is stays
+        want = kind()(x.clone())
+        assert torch.equal(f(x.clone()), want) if isinstance(want, torch.Tensor) else f(x) == want

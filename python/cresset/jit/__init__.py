@@ -238,7 +238,7 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
                            "Please call .eval() on your module before freezing.")
     from . import _frontend
     with _frontend.attempt():
-        made = mod._c.freeze(*(preserved_attrs or ()))
+        made = mod._c.freeze(False, *(preserved_attrs or ()))
         _frontend.share_original(made, [part._c for part in mod.modules() if _builtin_isinstance(part, ScriptModule)])
         if optimize_numerics:
             made.optimize()

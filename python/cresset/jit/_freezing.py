@@ -2,9 +2,10 @@
 
 
 def _freeze_module(module, preservedAttrs=(), freezeInterfaces=True, preserveParameters=False):
-    """Returns a program's module in which attributes that nothing changes are constants."""
+    """Returns a program's module in which attributes that nothing changes are constants.
+
+    Parameters and buffers stay with preserveParameters, and in a module that trains.
+    """
     from . import _frontend
-    if preserveParameters:
-        raise NotImplementedError("parameters of a module that is frozen are constants; preserveParameters is not implemented")
     with _frontend.attempt():
-        return module.freeze(*preservedAttrs)
+        return module.freeze(bool(preserveParameters), *preservedAttrs)

@@ -1475,21 +1475,26 @@ static PyObject *script_save(PyObject *self, PyObject *args)
     return made;
 }
 
-/* freeze(names): a module of the program with constants in place of its attributes. */
+/* freeze(parameters, *names): a module of the program with constants in place of its
+ * attributes, also of its parameters and buffers unless `parameters` is true. */
 static PyObject *script_freeze(PyObject *self, PyObject *args)
 {
-    Py_ssize_t n = PyTuple_GET_SIZE(args);
-    const char **names = PyMem_Calloc((size_t)n + 1, sizeof(*names));
+    Py_ssize_t n = PyTuple_GET_SIZE(args) - 1;
     PyObject *made = NULL;
+    const char **names;
     cr_ivalue v;
-    bool fits = names != NULL;
+    bool fits = true;
 
+    if (n < 0)
+        return PyErr_Format(PyExc_TypeError, "freeze() needs an argument");
+    names = PyMem_Calloc((size_t)n + 1, sizeof(*names));
     if (!names)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; fits && i < n; i++)
-        fits = (names[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(args, i))) != NULL;
+        fits = (names[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(args, i + 1))) != NULL;
     if (fits) {
-        cr_status st = cr_sobject_freeze(&v, &((script_object *)self)->value, names, (int)n);
+        cr_status st = cr_sobject_freeze(&v, &((script_object *)self)->value, names, (int)n,
+                                         PyTuple_GET_ITEM(args, 0) == Py_True);
         made = st ? cr_py_raise(st) : script_wrap(v);
         if (!st)
             cr_ivalue_drop(v);
@@ -1579,6 +1584,22 @@ static PyObject *script_has_method(PyObject *self, PyObject *arg)
                 : NULL;
 }
 
+/* A method by its name. */
+static PyObject *script_get_method(PyObject *self, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    PyObject *home, *method;
+
+    if (!name)
+        return NULL;
+    if (!cr_sclass_method(script_of(self)->type->cls, name))
+        return PyErr_Format(PyExc_RuntimeError, "Method '%s' is not defined.", name);
+    home = cr_py_import("jit._loaded");
+    method = home ? PyObject_CallMethod(home, "LoadedMethod", "OO", self, arg) : NULL;
+    Py_XDECREF(home);
+    return method;
+}
+
 static PyObject *script_copy(PyObject *self, PyObject *unused)
 {
     const cr_iobject *from = script_of(self);
@@ -1628,6 +1649,7 @@ static PyMethodDef script_object_methods[] = {
     {"methods", script_methods, METH_NOARGS, "Names of methods."},
     {"_method_names", script_methods, METH_NOARGS, "Names of methods."},
     {"_has_method", script_has_method, METH_O, "Whether the class has a method."},
+    {"_get_method", script_get_method, METH_O, "A method by its name."},
     {"hooks", script_hooks, METH_O, "Names of hooks: hooks(before forward)."},
     {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
     {"graph", script_graph, METH_O, "The graph of a method, as text."},
@@ -1703,10 +1725,11 @@ static int script_constant_items(PyObject *x, cr_sconstant *out)
     }
     if (PyList_Check(x) && !n)
         return 0;
+    *out = (cr_sconstant){.type = PyList_Check(x)
+                                      ? cr_stype_list(script_unit, type[0])
+                                      : cr_stype_tuple(script_unit, (int)n, type, NULL)};
     out->count = (int)n;
     out->item = item;
-    out->type = PyList_Check(x) ? cr_stype_list(script_unit, type[0])
-                                : cr_stype_tuple(script_unit, (int)n, type, NULL);
     return 1;
 }
 
