@@ -452,8 +452,8 @@ static cr_status refuse_missing(const call *c, const cr_op *op)
     for (int i = 0; i < op->param_count; i++)
         if (!op->param[i].has_default && !has_arg(c, op, i))
             cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "", param_name(&op->param[i]));
-    cr_status st = cr_fail(CR_TYPE, "%s() missing %d required positional arguments: %s",
-                           c->name, n, cr_text_str(&names));
+    cr_status st = cr_fail(CR_TYPE, "%s() missing %d required positional argument%s: %s",
+                           c->name, n, n == 1 ? "s" : "", cr_text_str(&names));
     cr_text_drop(&names);
     return st;
 }

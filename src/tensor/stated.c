@@ -307,7 +307,8 @@ static cr_status stated_sizes(stated *s)
     return CR_OK;
 }
 
-/* Divides the result's dims among the names of axes.  A result without dims has one axis. */
+/* Divides the result's dims among the names of axes.  A result without dims has one axis, but a
+ * pack of all dims has none. */
 static cr_status stated_axes(stated *s, const cr_view *out)
 {
     int left = out->ndim ? out->ndim : s->op->loop.axis_count > 0, open = -1, next = 0;
@@ -324,7 +325,7 @@ static cr_status stated_axes(stated *s, const cr_view *out)
         left -= s->count[i];
     }
     if (open >= 0)
-        s->count[open] = left > 0 ? left : 0;
+        s->count[open] = out->ndim && left > 0 ? left : 0;
     for (int i = 0; i < names; i++) {
         s->first[i] = next;
         next += s->count[i];

@@ -154,16 +154,17 @@ static cr_status refuse_dense(void)
                                "instead.");
 }
 
+static const char unlike_dense[] =
+    "add: expected 'self' and 'other' to have same size, but self "
+    "has size %s while other has size %s (FYI: dense-sparse "
+    "addition does not currently support broadcasting)";
+
 static cr_status check_add(const cr_tensor *self, const cr_tensor *other)
 {
     if (!cr_is_sparse(other) && cr_is_coo(self))
         return refuse_dense();
     if (!same_sizes(self, other) && !cr_is_sparse(self))
-        return refuse_sizes(
-            "add: expected 'self' and 'other' to have same size, but self has "
-            "size %s while other has size %s (FYI: dense-sparse addition does not "
-            "currently support broadcasting)",
-            self, other);
+        return refuse_sizes(unlike_dense, self, other);
     if (!same_sizes(self, other))
         return refuse_sizes("add: expected sizes of 'self' and 'other' to match, but %s != %s",
                             self, other);
@@ -182,7 +183,9 @@ cr_status cr_do_sparse_add(const cr_value *arg, cr_value *result)
     cr_dtype dtype;
     cr_steps s = {0};
 
-    if (arg[0].tag != CR_TENSOR || arg[1].tag != CR_TENSOR)
+    if (arg[0].tag != CR_TENSOR)
+        return refuse_sizes(unlike_dense, &(cr_tensor){0}, other);
+    if (arg[1].tag != CR_TENSOR)
         return refuse_dense();
     CR_TRY(cr_promote_values(&dtype, arg, 2));
     if (!cr_is_sparse(self))

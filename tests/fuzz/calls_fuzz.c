@@ -714,9 +714,11 @@ static bool preset_arg(cr_arg *out, const cr_param *p)
 {
     fuzz_shape s = {2, {3, 4}};
 
-    if (p->has_default || p->optional)
+    if (p->has_default)
         return false;
-    if (p->type == CR_T_TENSOR)
+    if (p->optional)
+        *out = (cr_arg){.kind = CR_ARG_NONE};
+    else if (p->type == CR_T_TENSOR)
         *out = (cr_arg){.kind = CR_ARG_TENSOR,
                         .t = tensor_of(s, named(p, "mask") ? CR_BOOL : common.dtype, 0)};
     else if (p->type == CR_T_TENSORS)

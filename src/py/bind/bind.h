@@ -260,6 +260,8 @@ typedef struct cr_py_sig {
      */
     const char *const *given;
     bool factory; /* requires_grad= and other factory keywords are allowed */
+    /* torch has overloads by which of the arguments are numbers, and takes no other calls */
+    bool by_numbers;
     struct cr_py_sig *next;
 } cr_py_sig;
 

@@ -9,10 +9,11 @@ typedef struct {
 } call;
 
 /* A signature as torch lists it: torch has several where an entry's clause `aten` says that
- * parameters are absent or have no default. */
+ * parameters are absent, have no default or are numbers. */
 typedef struct {
     const cr_py_sig *sig;
     uint32_t absent, required; /* bits of parameters */
+    uint32_t scalars;          /* tensors of the entry that are numbers */
     uint32_t moved;            /* numbers that are no keywords */
 } listed;
 
@@ -90,7 +91,10 @@ static void print_signature_param(cr_text *out, const listed *l, int i)
 {
     const cr_param *p = &l->sig->op->param[i];
 
-    cr_text_printf(out, "%s %s", cr_param_type_text(p), PyUnicode_AsUTF8(l->sig->name[i]));
+    if (l->scalars >> i & 1)
+        cr_text_printf(out, "Number %s", p->name);
+    else
+        cr_text_printf(out, "%s %s", cr_param_type_text(p), PyUnicode_AsUTF8(l->sig->name[i]));
     if (has_default(l, i)) {
         cr_text_put(out, " = ");
         print_default(out, p);
@@ -143,13 +147,17 @@ static void print_given(cr_text *out, const call *c)
 
 /* --- several signatures --- */
 
-static bool fits_param(const cr_py_sig *s, int param, PyObject *x)
+static bool fits_param(const listed *l, int param, PyObject *x)
 {
+    cr_param p = l->sig->op->param[param];
     cr_py_args a;
     cr_value v;
 
+    if (l->scalars >> param & 1)
+        p.type = CR_T_SCALAR;
+    p.number &= !l->sig->by_numbers;
     cr_py_args_init(&a);
-    cr_py_fit fit = cr_py_convert(&a, &s->op->param[param], x, &v);
+    cr_py_fit fit = cr_py_convert(&a, &p, x, &v);
     cr_py_args_drop(&a);
     if (!cr_py_forget_error())
         cr_py_raise_later();
@@ -199,7 +207,7 @@ static void print_wrong_types(cr_text *out, const call *c, const listed *l)
                 "\n      didn't match because some of the arguments have invalid types: (");
     for (int i = 0; i < n; i++) {
         PyObject *x = c->g->args[first + i];
-        bool good = first + i < s->positional && fits_param(s, s->order[first + i], x);
+        bool good = first + i < s->positional && fits_param(l, s->order[first + i], x);
         cr_text_put(out, i ? ", " : "");
         cr_text_put(out, good ? "" : "!");
         print_argument_type(out, x);
@@ -249,7 +257,12 @@ static PyObject *explain_many(const call *c, const listed *list, int count)
 
     cr_text_printf(&out, "%s() received an invalid combination of arguments - got ", c->name);
     print_given(&out, c);
-    cr_text_put(&out, ", but expected one of:\n");
+    cr_text_put(&out, ", but expected ");
+    if (count == 1) {
+        print_sig(&out, list);
+        return raise_text(&out);
+    }
+    cr_text_put(&out, "one of:\n");
     for (const listed *l = list; l < list + count; l++) {
         cr_text_put(&out, " * ");
         print_sig(&out, l);
@@ -307,8 +320,8 @@ static PyObject *raise_missing(const call *c, const listed *l)
         cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "",
                        PyUnicode_AsUTF8(s->name[s->order[k]]));
     }
-    cr_text_printf(&out, "%s() missing %d required positional arguments: %s", c->name, n,
-                   cr_text_str(&names));
+    cr_text_printf(&out, "%s() missing %d required positional argument%s: %s", c->name, n,
+                   n == 1 ? "s" : "", cr_text_str(&names)); /* torch's plural */
     cr_text_drop(&names);
     return raise_text(&out);
 }
@@ -404,23 +417,43 @@ static bool plausible(const call *c, const listed *l)
 {
     const cr_py_sig *s = l->sig;
     Py_ssize_t n = given_positional(c) + given_keywords(c);
-    int absent = __builtin_popcount(l->absent);
+    int absent = __builtin_popcount(l->absent), least = required_arguments(l);
     int most = s->op->param_count - absent - (s->self >= 0) + s->out + 3 * s->factory;
 
-    return n >= required_arguments(l) && (n <= most || s->varargs >= 0);
+    for (int i = 0; i < s->op->param_count; i++)
+        least += s->op->param[i].keyword_only && !has_default(l, i);
+    return n >= least && (n <= most || s->varargs >= 0);
+}
+
+/* Those with numbers follow those with tensors in their places. */
+static void list_by_numbers(listed *list, int count)
+{
+    for (int i = 1; i < count; i++)
+        for (int k = i; k > 0 && list[k].scalars < list[k - 1].scalars; k--) {
+            listed moved = list[k];
+            list[k] = list[k - 1];
+            list[k - 1] = moved;
+        }
 }
 
 /* Appends what torch lists for a signature.  Returns the new length. */
 static int list_signature(listed *list, int n, const cr_py_sig *s)
 {
-    const cr_op *op = s->op;
-    bool several = false;
+    const cr_op *op = s->op->inplace_of && s->by_numbers ? s->op->inplace_of : s->op;
+    bool several = s->by_numbers;
+    int from = n;
 
     for (int i = 0; i < op->aten.count; i++)
         several |= op->aten.list[i].absent != 0;
-    for (int i = 0; several && i < op->aten.count && n < LISTED_MOST; i++)
-        list[n++] = (listed){
-            .sig = s, .absent = op->aten.list[i].absent, .required = op->aten.list[i].required};
+    for (int i = 0; several && i < op->aten.count && n < LISTED_MOST; i++) {
+        const cr_overload *o = &op->aten.list[i];
+        if (s->self < 0 || !(o->scalars >> s->self & 1))
+            list[n++] = (listed){.sig = s,
+                                 .absent = o->absent,
+                                 .required = o->required,
+                                 .scalars = s->by_numbers ? o->scalars : 0};
+    }
+    list_by_numbers(list + from, n - from);
     if (!several && n < LISTED_MOST)
         list[n++] = (listed){.sig = s};
     return n;
@@ -436,7 +469,8 @@ PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_gi
 
     for (const cr_py_sig *s = chain; s; s = s->next)
         n = list_signature(list, n, s);
-    if (n == 1)
+    /* One signature, and none that torch hides. */
+    if (n == 1 && !cr_py_old_numbers(list->sig))
         return explain_one(&c, list);
     for (int i = 0; i < n; i++)
         if (plausible(&c, &list[i])) {

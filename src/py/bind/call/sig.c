@@ -55,6 +55,20 @@ static void order_params(cr_py_sig *s, bool method)
     s->varargs = (int8_t)(alone ? s->order[first] : -1);
 }
 
+/* Whether torch's Python has a signature for each of the entry's overloads of tensors and
+ * numbers.  It has one for all where tensors may be numbers (clause `aten`, as in `=other`). */
+static bool by_numbers(const cr_op *op)
+{
+    bool some = false;
+
+    for (int i = 0; i < op->aten.count; i++) {
+        if (op->aten.list[i].numbers)
+            return false;
+        some |= op->aten.list[i].scalars != 0;
+    }
+    return some;
+}
+
 static cr_py_sig *sig_new(const cr_op *op, bool method)
 {
     cr_py_sig *s = PyMem_Calloc(1, sizeof *s);
@@ -65,6 +79,7 @@ static cr_py_sig *sig_new(const cr_op *op, bool method)
     }
     s->op = op;
     s->out = (op->forms & CR_AS_OUT) && !method;
+    s->by_numbers = by_numbers(op->inplace_of ? op->inplace_of : op);
     s->factory = is_factory(op);
     s->device =
         (int8_t)(s->factory && !op->tensor_params ? cr_op_find_param(op, "device") : -1);
@@ -80,6 +95,7 @@ cr_py_sig *cr_py_sig_one(const cr_op *op)
 
     if (s) {
         s->out = false; /* the overload that writes to tensors is another */
+        s->by_numbers = false;
         s->overload = true;
     }
     return s;
@@ -90,7 +106,7 @@ cr_py_sig *cr_py_sig_out(const cr_op *op, const cr_out_overload *o)
     cr_py_sig *s = sig_new(op, false);
 
     if (s) {
-        s->out = s->factory = false;
+        s->out = s->factory = s->by_numbers = false;
         s->overload = true;
         s->given = o->given;
     }
@@ -358,6 +374,27 @@ static void bind_dtype_of_out(cr_py_args *a, const cr_py_sig *s, uint32_t have)
         a->value[p] = cr_of_dtype((cr_dtype)cr_py_tensor_of(a->out)->dtype);
 }
 
+/* Refuses the first number in a call whose numbers are those of no overload. */
+static cr_py_fit check_numbers(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g)
+{
+    const cr_op *op = s->op->inplace_of ? s->op->inplace_of : s->op;
+    uint32_t numbers = 0;
+    int first;
+
+    for (int i = 0; i < op->param_count; i++)
+        numbers |= (uint32_t)(op->param[i].number && a->value[i].tag == CR_NUMBER) << i;
+    if (!numbers)
+        return CR_PY_FITS;
+    for (int i = 0; i < op->aten.count; i++)
+        if (!(numbers & ~op->aten.list[i].scalars))
+            return CR_PY_FITS;
+    first = (int)CR_CTZ(numbers);
+    for (int k = 0; k < g->count && k < s->positional; k++)
+        if (s->order[k] == first)
+            return arg_misfit(a, first, k + 1, g->args[k]);
+    return arg_misfit(a, first, 0, Py_None);
+}
+
 cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bool method)
 {
     uint32_t have = 0;
@@ -388,6 +425,8 @@ cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bo
     if (CR_UNLIKELY(s->given != NULL) && (fit = check_given(a, s)) != CR_PY_FITS)
         return fit;
     fit = bind_defaults(a, s, have);
+    if (s->by_numbers && fit == CR_PY_FITS)
+        fit = check_numbers(a, s, g);
     if (CR_UNLIKELY(a->out != NULL))
         bind_dtype_of_out(a, s, have);
     if (CR_UNLIKELY(s->device >= 0) && fit == CR_PY_FITS && !cr_is_host(cr_thread.device) &&

@@ -1,0 +1,112 @@
+"""Calls that no signature takes, and calls that the operators refuse: torch's classes and texts."""
+import pytest
+
+import cresset as torch
+
+F = torch.nn.functional
+T = torch.tensor([1., 2.])
+ADD = "(Tensor input, Tensor other, *, Number alpha = 1, Tensor out = None)"
+EQ = " * (Tensor input, Tensor other, *, Tensor out = None)\n * (Tensor input, Number other, *, Tensor out = None)\n"
+
+
+def by_numbers():
+    """Names of functions with an overload for tensors and one whose last argument is a number."""
+    for name in dir(torch.ops.aten):
+        op = getattr(torch.ops.aten, name)
+        if not name.endswith("_") and hasattr(torch, name) and {"Tensor", "Scalar"} <= set(getattr(op, "overloads", list)()):
+            first = [op.Tensor._schema.arguments[i].type for i in range(2)] if len(op.Tensor._schema.arguments) == 2 else []
+            if [str(t) for t in first] == ["Tensor", "Tensor"]:
+                yield name
+
+
+NUMBERS_ARE_TENSORS = {"div", "divide", "true_divide", "floor_divide", "mul", "multiply", "sub", "subtract"}
+
+
+@pytest.mark.parametrize("name", sorted(by_numbers()))
+def test_a_function_of_two_numbers(name):
+    function = getattr(torch, name)
+    assert isinstance(function(T.int(), 2), torch.Tensor)
+    if name in NUMBERS_ARE_TENSORS:
+        assert isinstance(function(3, 2), torch.Tensor)
+        return
+    with pytest.raises(TypeError, match=rf"^{name}\(\) received an invalid combination of arguments - got \(int, int\), but expected one of:"):
+        function(3, 2)
+
+
+def test_there_are_functions_of_two_numbers():
+    assert {"eq", "lt", "remainder", "fmod", "bitwise_and", "copysign", "div"} <= set(by_numbers())
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: torch.add(), f"add() received an invalid combination of arguments - got (), but expected {ADD}"),
+    (lambda: torch.add("a"), f"add() received an invalid combination of arguments - got (str), but expected {ADD}"),
+    (lambda: torch.add("a", "b"), "add(): argument 'input' (position 1) must be Tensor, not str"),
+    (lambda: torch.add("a", "b", "c"), "add() takes 2 positional arguments but 3 were given"),
+    (lambda: torch.eq(3, T), f"eq() received an invalid combination of arguments - got (int, Tensor), but expected one of:\n{EQ}"),
+    (lambda: torch.eq(T, "a"), f"eq() received an invalid combination of arguments - got (Tensor, str), but expected one of:\n{EQ}"),
+    (lambda: torch.pow(3, 2), "pow() received an invalid combination of arguments - got (int, int), but expected one of:\n"
+     " * (Tensor input, Tensor exponent, *, Tensor out = None)\n * (Number self, Tensor exponent, *, Tensor out = None)\n"
+     " * (Tensor input, Number exponent, *, Tensor out = None)\n"),
+    (lambda: T.eq("a"), "eq() received an invalid combination of arguments - got (str), but expected one of:\n"
+     " * (Tensor other)\n      didn't match because some of the arguments have invalid types: (!str!)\n"
+     " * (Number other)\n      didn't match because some of the arguments have invalid types: (!str!)\n"),
+    (lambda: T.add_(), "add_() received an invalid combination of arguments - got (), but expected (Tensor other, *, Number alpha = 1)"),
+    (lambda: torch.div("a", "b"), "div(): argument 'input' (position 1) must be Tensor, not str"),
+    (lambda: torch.argsort("a"), "argsort(): argument 'input' (position 1) must be Tensor, not str"),
+    (lambda: torch.allclose(), 'allclose() missing 2 required positional argument: "input", "other"'),
+    (lambda: torch.neg(), 'neg() missing 1 required positional arguments: "input"'),
+], ids=range(13))
+def test_calls_that_no_signature_takes(call, text):
+    with pytest.raises(TypeError) as raised:
+        call()
+    assert str(raised.value) == text
+
+
+SPARSE = torch.ones(2).to_sparse()
+DENSE = "add: expected 'self' and 'other' to have same size, but self has size [] while other has size [2] " \
+        "(FYI: dense-sparse addition does not currently support broadcasting)"
+USE_DENSE = "add(sparse, dense) is not supported. Use add(dense, sparse) instead."
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: SPARSE - 3, USE_DENSE), (lambda: SPARSE + 3, USE_DENSE), (lambda: SPARSE.clone().sub_(3), USE_DENSE),
+    (lambda: 3 - SPARSE, DENSE), (lambda: torch.add(3, SPARSE), DENSE), (lambda: torch.sub(3, SPARSE), DENSE),
+    (lambda: torch.affine_grid_generator(torch.ones(1, 2, 3), [1, 2], False),
+     "AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs."),
+    (lambda: torch.affine_grid_generator(torch.ones(2, 2, 3), [1, 2, 3, 3], False),
+     "Expected size for first two dimensions of batch2 tensor to be: [1, 3] but got: [2, 3]."),
+    (lambda: torch.native_group_norm(torch.ones(2, 4), None, None, 2, 4, 1, 0, 0.1), "Expected num groups to be greater than 0, got 0"),
+    (lambda: torch.native_group_norm(torch.ones(2, 4), None, None, 3, 4, 1, 2, 0.1),
+     "Expected X.numel() == N * C * HxW to be true, but got false.  (Could this error message be improved?  If so, "
+     "please report an enhancement request to PyTorch.)"),
+    (lambda: torch.floor_divide(3, 0), "ZeroDivisionError"),
+    (lambda: F.scaled_dot_product_attention(torch.ones(1, 2, 3, 4), torch.ones(1, 3, 3, 4), torch.ones(1, 3, 3, 4), enable_gqa=True),
+     "Number of heads in key and value must divide the number of heads in "),
+    (lambda: F.scaled_dot_product_attention(torch.ones(1, 2, 3, 4), torch.ones(1, 0, 3, 4), torch.ones(1, 0, 3, 4), enable_gqa=True),
+     "Number of heads in key and value must divide the number of heads in "),
+], ids=range(13))
+def test_calls_that_operators_refuse(call, text):
+    with pytest.raises(RuntimeError) as raised:
+        call()
+    assert str(raised.value) == text
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "fft2", "irfftn"])
+@pytest.mark.parametrize("dtype", [torch.float8_e5m2, torch.float8_e4m3fn, torch.bfloat16])
+def test_transforms_refuse_short_types(name, dtype):
+    with pytest.raises(RuntimeError, match="^Unsupported dtype (Float8_e5m2|Float8_e4m3fn|BFloat16)$"):
+        getattr(torch.fft, name)(torch.ones(4, 4).to(dtype))
+
+
+def test_a_tensor_without_dims_is_padded_by_nothing():
+    x = torch.tensor(3., requires_grad=True)
+    y = F.pad(x, [], value=7.)
+    y.backward()
+    assert y.shape == () and y.item() == 3 and x.grad.item() == 1
+
+
+@pytest.mark.parametrize("keys, values", [(2, 4), (4, 2), (1, 2), (2, 1)])
+def test_keys_and_values_are_repeated_by_their_own_heads(keys, values):
+    q, k, v = (torch.randn(2, heads, 3, 4) for heads in (4, keys, values))
+    want = F.scaled_dot_product_attention(q, k.repeat_interleave(4 // keys, 1), v.repeat_interleave(4 // values, 1))
+    assert torch.allclose(F.scaled_dot_product_attention(q, k, v, enable_gqa=True), want, atol=1e-6)
