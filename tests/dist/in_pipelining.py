@@ -224,6 +224,28 @@ class Nothing(nn.Module):
         return x * 2
 
 
+def _with_messages(schedule, order, path, rank, x, y):
+    """The same lists with messages, whole parameters and reductions as actions, through a file."""
+    whole, file = schedule.pipeline_order_with_comms, os.path.join(path, f"whole{rank}.csv")
+    assert [a for a in whole[0] if a.is_compute_op] == order[0] and Action.from_str("0SEND_F1") in whole[0]
+    schedule._dump_csv(file, format="compute_comms")
+    raises(ValueError, "Expected compute-only schedule but found communication action", lambda: schedule._load_csv(file))
+    params = [p for stage in schedule._stages for p in stage.submod.parameters()]
+    before = [p.grad for p in params]
+    for p in params:
+        p.grad = None
+    schedule._load_csv(file, format="compute_comms")
+    assert schedule.pipeline_order == order and schedule.pipeline_order_with_comms == whole
+    schedule.step(*((x,) if rank == 0 else ()), target=y if rank else None, losses=[] if rank else None)
+    torch.testing.assert_close([p.grad for p in params], before)
+    lost = {0: [a for a in whole[0] if str(a) != "0SEND_F1"], 1: whole[1]}
+    raises(ValueError, "rank 0: the messages of the schedule are not those of its computations: missing ['0SEND_F1'], unexpected []",
+           lambda: schedule._prepare_schedule_with_comms(lost, format="compute_comms"))
+    late = {0: whole[0], 1: sorted(whole[1], key=lambda a: str(a) == "1RECV_F0")}
+    raises(ValueError, "Schedule is not progressing", lambda: schedule._prepare_schedule_with_comms(late, format="compute_comms"))
+    schedule._prepare_schedule_with_comms(order)
+
+
 def lists(rank, size):
     """Lists of a program run and are kept in files; sizes that differ, stages without parameters, specs of parts."""
     path, x, y = os.environ["RANKS_FOLDER"], torch.randn(4, 8), torch.zeros(4, dtype=torch.int64)
@@ -246,6 +268,7 @@ def lists(rank, size):
         same.load_state_dict(linear.state_dict())
         nn.functional.cross_entropy(same(x * 4) * 2, y).backward()  # of the stages 0 to 3: twice, twice, the layer, twice
         torch.testing.assert_close(linear.weight.grad, same.weight.grad)
+    _with_messages(schedule, order, path, rank, x, y)
     cycle = {0: order[0][1:2] + order[0][:1] + order[0][2:], 1: order[1]}
     raises(RuntimeError, "the schedule has a cycle: rank 0 waits at 2F0 for 1F0; rank 1 waits at 1F0 for 0F0",
            lambda: schedule._prepare_schedule_with_comms(cycle))

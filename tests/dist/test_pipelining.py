@@ -4,10 +4,14 @@ from collections import Counter
 
 import pytest
 
+import cresset as torch
 import cresset.distributed as dist
 import ranks
 from cresset import tensor
-from cresset.distributed.pipelining._actions import (Kind, check, fifo_order, interleaved_order, one_f_one_b_order, stage_ranks, v_order)
+from cresset import nn
+from cresset.distributed.pipelining import schedules
+from cresset.distributed.pipelining._backward import stage_backward, stage_backward_input, stage_backward_weight
+from cresset.distributed.pipelining._actions import (Action, Kind, check, fifo_order, interleaved_order, one_f_one_b_order, stage_ranks, v_order)
 from cresset.distributed.pipelining.microbatch import TensorChunkSpec, merge_chunks, split_args_kwargs_into_chunks
 
 BACKENDS = [b for b in ("gloo", "mpi") if dist.is_backend_available(b)]
@@ -92,3 +96,58 @@ def test_lists_are_checked_under_the_names_of_torch():
     assert _validate_schedule(order, pp_group_size=2, num_stages=2, num_microbatches=1) == {0: 0, 1: 1}
     with pytest.raises(AssertionError, match="incorrect number of ranks - expected 3, actual 2"):
         _validate_schedule(order, 3, 3, 1)
+
+
+def _actions(text):
+    return [Action.from_str(word) if word != "-" else None for word in text.split()]
+
+
+def _text(actions):
+    return " ".join("-" if a is None else str(a) for a in actions)
+
+
+def test_actions_have_texts():
+    for text in "1F0 2I1 0W3 10B12 1UNSHARD 3RESHARD 2SEND_B2 1RECV_F1 0RECV_B0 4SEND_F9 2REDUCE_GRAD".split():
+        assert str(Action.from_str(text)) == text
+    assert Action.from_str("1UNSHARD") == (1, schedules.UNSHARD, None) and Action.from_str("  ") is None
+    for text in ("1", "F0", "1X0", "1SEND0", "-1F0"):
+        with pytest.raises(RuntimeError, match="Invalid action string"):
+            Action.from_str(text)
+
+
+def test_lists_get_what_is_around_computation():
+    assert _text(schedules._add_unshard_reshard(_actions("0F0 1F0 - 2F0 0F1"), 2)) == \
+        "0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 1RESHARD 0UNSHARD 2F0 2RESHARD 0F1 0RESHARD"
+    assert _text(schedules._add_reduce_grad(_actions("0F0 0F1 0B0 - 0I1 0W1"), 2)) == "0F0 0F1 0B0 0I1 0W1 0REDUCE_GRAD"
+    assert _text(schedules._merge_bw(_actions("0I0 - 0W0 0I1 1W0 0W1"))) == "0B0 0I1 1W0 0W1"
+    made = schedules._add_send_recv({0: _actions("0F0 - 0B0 0B1"), 1: _actions("- 1F0 1I0 1W0 1B1")}, lambda s: s, 2)
+    assert {r: _text(a) for r, a in made.items()} == {0: "0F0 0SEND_F0 0RECV_B0 0B0 0RECV_B1 0B1",
+                                                     1: "1RECV_F0 1F0 1I0 1SEND_B0 1W0 1B1 1SEND_B1"}
+    ran = schedules._simulate_comms_compute(made, lambda s: s, 2)
+    assert {r: _text(a) for r, a in ran.items()} == {0: "0F0 0SEND_F0 - - 0RECV_B0 0B0 - 0RECV_B1 0B1",
+                                                    1: "- 1RECV_F0 1F0 1I0 1SEND_B0 1W0 1B1 1SEND_B1"}
+    own = schedules._add_send_recv({0: _actions("0F0 1F0 1B0 0B0")}, lambda s: 0, 2)
+    assert _text(own[0]) == "0F0 1F0 1B0 0B0"
+    with pytest.raises(AssertionError, match=r"Malformed compute schedule, can't schedule sends/recvs(.|\n)*rank=1 next action= 1F0"):
+        schedules._add_send_recv({0: _actions("0B0"), 1: _actions("1F0")}, lambda s: s, 2)
+    with pytest.raises(ValueError, match="Schedule is not progressing"):
+        schedules._simulate_comms_compute({0: _actions("0F0"), 1: _actions("1F0")}, lambda s: s, 2)
+    assert schedules._format_pipeline_order({0: _actions("0F0 0F1"), 1: _actions("- 1F0")}, 1) == \
+        "        Rank 0 Rank 1\nStep 0: 0F0          \nStep 1: 0F1    1F0    <-- ERROR HERE\n"
+
+
+def test_backward_of_a_stage_in_halves():
+    torch.manual_seed(0)
+    stage, x = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)), torch.randn(5, 4, requires_grad=True)
+    g = torch.randn(5, 2)
+    whole = torch.autograd.grad(stage(x), [x, *stage.parameters()], g)
+    made, groups = stage_backward_input([stage(x)], [g], [x, 3], stage.parameters())
+    assert made[1] is None and all(p.grad is None for p in stage.parameters())
+    torch.testing.assert_close([made[0], x.grad, *stage_backward_weight(stage.parameters(), groups)], [whole[0], *whole])
+    x.grad, made = None, None
+    for p in stage.parameters():
+        p.grad = None
+    made = stage_backward((stage(x), None), (g, None), [x])
+    torch.testing.assert_close([made[0], *(p.grad for p in stage.parameters())], [*whole])
+    with pytest.raises(AssertionError, match="len"):
+        stage_backward((stage(x), stage(x)), (g,), [x])

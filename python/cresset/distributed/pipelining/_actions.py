@@ -1,7 +1,7 @@
 """Schedules as data: for each rank the list of its actions, in order.
 
 An action is a forward (F), a backward (B), or one of a backward's two halves: the gradients of a stage's inputs (I), which the stage
-before waits for, and those of its parameters (W), which nothing waits for.  check() counts the actions and runs the lists without
+before waits for, and those of its parameters (W), which nothing waits for.  The other kinds are those of _lowering.py.  check() counts the actions and runs the lists without
 computing: a rank whose next action waits for one that never comes is a cycle, and the schedule is refused.
 """
 import re
@@ -13,32 +13,45 @@ __all__ = ["Action", "Kind", "check", "fifo_order", "interleaved_order", "one_f_
 
 
 class Kind(str, Enum):
-    """What an action computes."""
+    """What an action does."""
 
     FORWARD = "F"
     BACKWARD_INPUT = "I"
     BACKWARD_WEIGHT = "W"
+    UNSHARD = "UNSHARD"
+    RESHARD = "RESHARD"
+    SEND_F = "SEND_F"
+    RECV_F = "RECV_F"
+    SEND_B = "SEND_B"
+    RECV_B = "RECV_B"
     FULL_BACKWARD = "B"
+    REDUCE_GRAD = "REDUCE_GRAD"
 
     def __str__(self):
         return self.value
 
 
 F, I, W, B = Kind.FORWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.FULL_BACKWARD  # noqa: E741
-_TEXT = re.compile(r"(\d+)([FIWB])(\d+)")
+_TEXT = re.compile(rf"(\d+)({'|'.join(kind.value for kind in Kind)})(\d*)")
 
 
 class Action(NamedTuple):
-    """A kind of computation of a stage on a part of the batch; printed and read as 2F0."""
+    """What a stage does with a part of the batch, or with its parameters; printed and read as 2F0 or 2UNSHARD."""
 
     stage_index: int
     computation_type: Kind
     microbatch_index: Optional[int] = None
 
     def __repr__(self):
-        return f"{self.stage_index}{self.computation_type.value}{self.microbatch_index}"
+        part = "" if self.microbatch_index is None else self.microbatch_index
+        return f"{self.stage_index}{self.computation_type.value}{part}"
 
     __str__ = __repr__
+
+    @property
+    def is_compute_op(self):
+        """Whether this is a forward, a backward or a half of one."""
+        return self.computation_type in (F, B, I, W)
 
     @staticmethod
     def from_str(action_string):
@@ -49,7 +62,7 @@ class Action(NamedTuple):
         found = _TEXT.fullmatch(text)
         if found is None:
             raise RuntimeError(f"Invalid action string: {text}, should be formatted as [stage][action type][(microbatch)] e.g. 2F0")
-        return Action(int(found[1]), Kind(found[2]), int(found[3]))
+        return Action(int(found[1]), Kind(found[2]), int(found[3]) if found[3] else None)
 
 
 # --- where stages are ---------------------------------------------------------------------------------------------
@@ -167,15 +180,17 @@ def _satisfied(need, done):
     return need.computation_type is B and Action(need.stage_index, I, need.microbatch_index) in done
 
 
-def table_of(order):
-    """Returns the lists of all ranks as columns of a text."""
+def table_of(order, error_step=None):
+    """Returns the lists of all ranks as columns of a text, with a mark at the row of an error."""
     ranks = sorted(order)
     length = max((len(order[r]) for r in ranks), default=0)
-    rows = [[f"Step {k}:", *(str(order[r][k]) if k < len(order[r]) and order[r][k] is not None else "" for r in ranks)]
+    digits = len(str(max(length - 1, 0)))
+    rows = [[f"Step {k:0{digits}}:", *(str(order[r][k]) if k < len(order[r]) and order[r][k] is not None else "" for r in ranks)]
             for k in range(length)]
-    rows.insert(0, ["", *(f"Rank {r}" for r in ranks)])
+    rows.insert(0, [" " * (6 + digits), *(f"Rank {r}" for r in ranks)])
     widths = [max(len(row[k]) for row in rows) for k in range(len(ranks) + 1)]
-    return "\n".join(" ".join(t.ljust(w) for t, w in zip(row, widths)).rstrip() for row in rows)
+    return "".join(" ".join(t.ljust(w) for t, w in zip(row, widths)) + (" <-- ERROR HERE" if k - 1 == error_step else "") + "\n"
+                   for k, row in enumerate(rows))
 
 
 def _count(order, ranks, stages, count):

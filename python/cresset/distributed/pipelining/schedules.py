@@ -3,9 +3,12 @@ import csv
 
 import cresset
 
+from ..fsdp import FSDPModule
 from ._actions import (Action, Kind, check, fifo_order, interleaved_order, one_f_one_b_order, stage_ranks, table_of, v_order)
+from ._lowering import add_reduce_grad, add_send_recv, add_unshard_reshard, check_messages, computations, merge_halves, simulate
 from ._mail import Mail
 from .microbatch import TensorChunkSpec, _split_tensor, merge_chunks, split_args_kwargs_into_chunks
+from .stage import PipelineStage
 
 __all__ = ["PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleDualPipeV", "ScheduleGPipe",
            "ScheduleInterleaved1F1B", "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "get_schedule_class"]
@@ -26,7 +29,7 @@ class _PipelineSchedule:
         for stage in stages:
             stage.stage_index_to_group_rank = self.stage_index_to_group_rank
         self._has_backward = loss_fn is not None
-        self.pipeline_order, self._mail = {}, None
+        self.pipeline_order, self._whole_order, self._mail = {}, None, None
         order = self._order()
         if order is not None:
             self._prepare_schedule_with_comms(order)
@@ -40,16 +43,39 @@ class _PipelineSchedule:
 
     # --- lists ---
     def _prepare_schedule_with_comms(self, actions, format="compute_only"):
-        """Takes the lists of all ranks, and checks them."""
-        if format != "compute_only":
+        """Takes the lists of all ranks, and checks them: computations alone, or ("compute_comms") all actions (_lowering.py)."""
+        if format not in ("compute_only", "compute_comms"):
             raise NotImplementedError(f"{format=} is not implemented")
-        where = check(actions, self.pp_group_size, self._num_stages, self._n_microbatches)
+        for r, row in actions.items() if format == "compute_only" else ():
+            for k, a in enumerate(row):
+                if isinstance(a, Action) and not a.is_compute_op:
+                    raise ValueError(f"Expected compute-only schedule but found communication action '{a}' at rank {r}, position {k}. "
+                                     "Communication actions (e.g. SEND_F, RECV_F, etc.) should not be present when "
+                                     "format='compute_only'.")
+        order = actions if format == "compute_only" else {r: computations(row) for r, row in actions.items()}
+        where = check(order, self.pp_group_size, self._num_stages, self._n_microbatches)
+        if format == "compute_comms":
+            check_messages(actions, where, self._num_stages)
+        self._check_own(where)
+        self.pipeline_order, self.stage_index_to_group_rank = order, where
+        self._whole_order, self._mail = actions if format == "compute_comms" else None, None
+
+    def _check_own(self, where):
+        """Raises for lists that have this rank's stages elsewhere; a program's own classes of stages know their places themselves."""
+        if not all(isinstance(stage, PipelineStage) for stage in self._stages):
+            return
         own = {stage.stage_index for stage in self._stages}
         for s, r in where.items():
             if (r == self.rank) != (s in own):
                 raise ValueError(f"the schedule has stage {s} at rank {r}, but rank {self.rank} has the stages {sorted(own)}")
-        self.pipeline_order, self.stage_index_to_group_rank = actions, where
-        self._mail = Mail(self._stages[0].group, self._stages[0].device, actions, where, self.rank)
+
+    @property
+    def pipeline_order_with_comms(self):
+        """The lists with all actions: those that the program gave, or those that follow from the computations."""
+        if self._whole_order is None and self.pipeline_order:
+            added = {r: add_reduce_grad(add_unshard_reshard(row), self._n_microbatches) for r, row in self.pipeline_order.items()}
+            return add_send_recv(added, self.stage_index_to_group_rank.__getitem__, self._num_stages)
+        return self._whole_order or {}
 
     def _load_csv(self, filename, format="compute_only"):
         """Reads the lists of a file: a line for each rank."""
@@ -59,10 +85,11 @@ class _PipelineSchedule:
 
     def _dump_csv(self, filename, format="compute_only"):
         """Writes them."""
-        if format != "compute_only":
+        if format not in ("compute_only", "compute_comms"):
             raise NotImplementedError(f"{format=} is not implemented")
+        order = self.pipeline_order if format == "compute_only" else self.pipeline_order_with_comms
         with open(filename, "w", newline="") as file:
-            csv.writer(file).writerows(["" if a is None else str(a) for a in self.pipeline_order[r]] for r in sorted(self.pipeline_order))
+            csv.writer(file).writerows(["" if a is None else str(a) for a in order[r]] for r in sorted(order))
 
     # --- steps ---
     def step(self, *args, target=None, losses=None, return_outputs=True, loss_kwargs=None, **kwargs):
@@ -99,19 +126,24 @@ class _PipelineSchedule:
         return arg_mbs or [()] * self._n_microbatches, kwarg_mbs or [{}] * self._n_microbatches
 
     def _step_microbatches(self, arg_mbs=None, kwarg_mbs=None, target_mbs=None, losses=None, return_outputs=True, loss_kwargs=None):
-        if self._mail is None:
+        if not self.pipeline_order:
             raise AssertionError("Must call _prepare_schedule_with_comms() before calling _step_microbatches()")
+        if self._mail is None:
+            first = self._stages[0]
+            self._mail = Mail(first.group, first.device, self.pipeline_order, self.stage_index_to_group_rank, self.rank)
         arg_mbs, kwarg_mbs = self._check_inputs(arg_mbs, kwarg_mbs, target_mbs, losses)
         stages, mail = {stage.stage_index: stage for stage in self._stages}, self._mail
         for stage in self._stages:
             stage.clear_runtime_states()
             stage.has_backward = self._has_backward
         mail.begin(self._has_backward)
-        found, actions = {}, [a for a in self.pipeline_order[self.rank] if a is not None]
+        found, actions, reduced = {}, [a for a in (self._whole_order or self.pipeline_order)[self.rank] if a is not None], set()
         final = {a.stage_index: k for k, a in enumerate(actions) if a.computation_type in (Kind.FULL_BACKWARD, Kind.BACKWARD_WEIGHT)}
         for k, action in enumerate(actions):
             stage, m = stages[action.stage_index], action.microbatch_index
-            if action.computation_type is Kind.FORWARD:
+            if not action.is_compute_op:
+                self._beside(stage, action.computation_type, reduced)
+            elif action.computation_type is Kind.FORWARD:
                 self._forward(stage, m, arg_mbs[m], kwarg_mbs[m])
                 if stage.is_last and self._loss_fn is not None and target_mbs is not None:
                     found[m] = self._loss_fn(stage.output_chunks[m], target_mbs[m], **(loss_kwargs or {}))
@@ -121,12 +153,23 @@ class _PipelineSchedule:
                 self._backward(stage, action, found.get(m), final[stage.stage_index] == k)
         mail.end()
         for stage in self._stages if self._has_backward else ():
-            stage.reduce_grads()
+            if stage not in reduced:
+                stage.reduce_grads()
             stage.scale_grads(self._n_microbatches if self.scale_grads else 1)
         if losses is not None and any(stage.is_last for stage in self._stages):
             if len(found) != self._n_microbatches:
                 raise RuntimeError(f"Expecting {self._n_microbatches} losses but got {len(found)}")
             losses[:] = [found[m] for m in range(self._n_microbatches)]
+
+    def _beside(self, stage, kind, reduced):
+        """Does an action that computes nothing.  Messages go when the tensors are there: their places in the list were checked."""
+        if kind in (Kind.UNSHARD, Kind.RESHARD):
+            for module in stage.submod.modules():
+                if isinstance(module, FSDPModule):
+                    module.unshard() if kind is Kind.UNSHARD else module.reshard()
+        elif kind is Kind.REDUCE_GRAD and self._has_backward:  # fully_shard has reduced them in the last backward
+            stage.reduce_grads()
+            reduced.add(stage)
 
     def _forward(self, stage, m, args, kwargs):
         args = args if stage.is_first else self._mail.take(True, stage.stage_index, m)
@@ -236,12 +279,27 @@ class ScheduleDualPipeV(_ScheduleV):
         return super()._order()
 
 
+# --- torch's names ---
+
 _Action, _ComputationType = Action, Kind
+F = FORWARD = Kind.FORWARD
+I = BACKWARD_INPUT = Kind.BACKWARD_INPUT  # noqa: E741
+W = BACKWARD_WEIGHT = Kind.BACKWARD_WEIGHT
+B = FULL_BACKWARD = Kind.FULL_BACKWARD
+UNSHARD, RESHARD, REDUCE_GRAD = Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD
+SEND_F, RECV_F, SEND_B, RECV_B = Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B
+_add_unshard_reshard, _add_reduce_grad, _merge_bw = add_unshard_reshard, add_reduce_grad, merge_halves
+_add_send_recv, _simulate_comms_compute = add_send_recv, simulate
 
 
 def _validate_schedule(actions, pp_group_size, num_stages, num_microbatches):
     """Checks the lists of all ranks; returns {stage: rank}."""
     return check(actions, pp_group_size, num_stages, num_microbatches)
+
+
+def _format_pipeline_order(pipeline_order, error_step_number=None):
+    """Returns the lists as a text of columns."""
+    return table_of(pipeline_order, error_step_number)
 
 
 def get_schedule_class(schedule_name):

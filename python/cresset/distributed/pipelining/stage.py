@@ -18,7 +18,11 @@ def _facts(x):
     return tuple(x.shape), x.dtype
 
 
-class PipelineStage:
+class _PipelineStageBase:
+    """The base of classes of stages; a class of a program may place its stages itself."""
+
+
+class PipelineStage(_PipelineStageBase):
     """Layers, and their place in the pipeline.  Inputs and outputs of a stage that other stages send or get are tensors, one or a
     tuple; with `input_args` and `output_args` their sizes and dtypes are checked."""
 
