@@ -17,9 +17,9 @@ static int simulate_usage(void)
           "           [--pipeline N --parts N --schedule gpipe|1f1b|interleaved [--chunks N]]\n"
           "           [--actions FILE] [--svg FILE]\n"
           "A line for each number of ranks: the time of a step, of its computation, of calls\n"
-          "that computation does not hide, and of waits for other stages; memory of a rank;\n"
-          "and the part of the speed of single ranks that is left.  docs/sharding.md has the\n"
-          "formats.\n",
+          "that computation does not hide, of waits for the host and for other stages; memory\n"
+          "of a rank; and the part of the speed of single ranks that is left.\n"
+          "docs/sharding.md has the formats.\n",
           stderr);
     return 2;
 }
@@ -98,10 +98,11 @@ static cr_status load_schedule(cr_sim_schedule *out, const options *o)
 
 static void print_row(const cr_sim_result *r, const cr_sim_how *how, double alone)
 {
-    printf("%6d %5d %6d %8d %10.3f %10.3f %10.3f %6.1f %10.3f %9.3f%c %7.1f\n", how->ranks,
-           how->ranks / how->tensor / how->pipeline, how->tensor, how->pipeline,
+    printf("%6d %5d %6d %8d %10.3f %10.3f %10.3f %6.1f %8.3f %10.3f %9.3f%c %7.1f\n",
+           how->ranks, how->ranks / how->tensor / how->pipeline, how->tensor, how->pipeline,
            r->seconds * 1e3, r->compute * 1e3, r->exposed * 1e3, 100 * r->exposed / r->seconds,
-           r->idle * 1e3, r->memory / 1e9, r->fits ? ' ' : '!', 100 * alone / r->seconds);
+           r->host * 1e3, r->idle * 1e3, r->memory / 1e9, r->fits ? ' ' : '!',
+           100 * alone / r->seconds);
 }
 
 static cr_status draw(const cr_sim_result *r, const options *o, const char *step, int ranks)
@@ -135,7 +136,8 @@ static cr_status time_alone(double *out, const cr_sim_step *step, const cr_sim_m
 static cr_status rows(const options *o, const cr_sim_step *step, const cr_sim_machine *m,
                       const cr_sim_schedule *schedule)
 {
-    puts(" ranks  data tensor pipeline    step ms compute ms exposed ms      %    idle ms "
+    puts(" ranks  data tensor pipeline    step ms compute ms exposed ms      %  host ms    "
+         "idle ms "
          "memory GB   speed %");
     for (const char *at = o->ranks; *at;) {
         char *end;

@@ -10,7 +10,7 @@ typedef struct {
     double *to;
 } field;
 
-enum { WORDS = 16, LINE = 512 };
+enum { WORDS = 24, LINE = 512 };
 
 static cr_status bad_line(const char *file, int line, const char *why, const char *what)
 {
@@ -65,7 +65,7 @@ static cr_status read_lines(const reader *r, const char *text)
         while (n < WORDS && (w = strtok_r(rest, " \t\r", &rest)))
             word[n++] = w;
         if (n == WORDS && (w = strtok_r(rest, " \t\r", &rest)))
-            return bad_line(r->file, line, "the line has more than 16 words:", w);
+            return bad_line(r->file, line, "the line has more than 24 words:", w);
         if (n)
             CR_TRY(r->line(r->context, line, word, n));
         text += len + (text[len] == '\n');
@@ -86,11 +86,10 @@ static void take_name(char *out, size_t size, const char *name)
 static cr_status step_unit(cr_sim_step *s, int line, char **word, int n)
 {
     cr_sim_unit u = {.name = ""};
-    const field f[] = {{"parameters", &u.parameters},
-                       {"flops", &u.flops},
-                       {"moved", &u.moved},
-                       {"saved", &u.saved},
-                       {"output", &u.output}};
+    const field f[] = {{"parameters", &u.parameters}, {"flops", &u.flops},
+                       {"moved", &u.moved},           {"saved", &u.saved},
+                       {"output", &u.output},         {"tensors", &u.tensors},
+                       {"buffers", &u.buffers},       {"commands", &u.commands}};
 
     if (n < 2)
         return bad_line("step", line, "a unit has no name", "");
@@ -104,12 +103,19 @@ static cr_status step_unit(cr_sim_step *s, int line, char **word, int n)
     return CR_OK;
 }
 
+static cr_status step_times(double *times, int line, char **word, int n)
+{
+    const field f[] = {{"forward", &times[CR_SIM_FORWARD]},
+                       {"backward", &times[CR_SIM_BACKWARD]},
+                       {"update", &times[CR_SIM_UPDATE]}};
+
+    return read_fields("step", line, word + 1, n - 1, f, (int)CR_LEN(f));
+}
+
 static cr_status step_line(void *context, int line, char **word, int n)
 {
     cr_sim_step *s = context;
     const field numbers[] = {{"states", &s->states}, {"element", &s->element}};
-    const field times[] = {
-        {"forward", &s->forward}, {"backward", &s->backward}, {"update", &s->update}};
 
     if (!strcmp(word[0], "step")) {
         take_name(s->name, sizeof s->name, n > 1 ? word[1] : "");
@@ -118,7 +124,9 @@ static cr_status step_line(void *context, int line, char **word, int n)
     if (!strcmp(word[0], "unit"))
         return step_unit(s, line, word, n);
     if (!strcmp(word[0], "measured"))
-        return read_fields("step", line, word + 1, n - 1, times, (int)CR_LEN(times));
+        return step_times(s->measured, line, word, n);
+    if (!strcmp(word[0], "host"))
+        return step_times(s->host, line, word, n);
     return read_fields("step", line, word, n, numbers, (int)CR_LEN(numbers));
 }
 
@@ -144,6 +152,16 @@ void cr_sim_step_drop(cr_sim_step *s)
 
 /* --- machines --- */
 
+/* The index of a word of a list, or its length. */
+static size_t find_word(const char *const *list, size_t count, const char *word)
+{
+    size_t k = 0;
+
+    while (k < count && strcmp(list[k], word))
+        k++;
+    return k;
+}
+
 static cr_status machine_link(cr_sim_machine *m, int line, char **word, int n)
 {
     cr_sim_link *l = &m->link[m->links];
@@ -167,11 +185,9 @@ static cr_status machine_point(cr_sim_machine *m, int line, char **word, int n)
     static const char *const calls[] = {"all_reduce", "all_gather", "reduce_scatter"};
     cr_sim_point p = {.ranks = 2};
     const field f[] = {{"ranks", &p.ranks}, {"bytes", &p.bytes}, {"seconds", &p.seconds}};
-    size_t k = 0;
+    size_t k = n > 1 ? find_word(calls, CR_LEN(calls), word[1]) : CR_LEN(calls);
 
-    while (n > 1 && k < CR_LEN(calls) && strcmp(word[1], calls[k]))
-        k++;
-    if (n < 2 || k == CR_LEN(calls))
+    if (k == CR_LEN(calls))
         return bad_line("machine", line, "there is no call", n > 1 ? word[1] : "");
     p.call = (cr_sim_call)k;
     CR_TRY(read_fields("machine", line, word + 2, n - 2, f, (int)CR_LEN(f)));
@@ -196,14 +212,35 @@ static cr_status machine_point(cr_sim_machine *m, int line, char **word, int n)
     return CR_OK;
 }
 
+static cr_status machine_host(cr_sim_machine *m, int line, char **word, int n)
+{
+    static const char *const data[] = {[CR_SIM_DDP] = "ddp", [CR_SIM_FSDP] = "fsdp"};
+    static const char *const phases[] = {[CR_SIM_FORWARD] = "forward",
+                                         [CR_SIM_BACKWARD] = "backward",
+                                         [CR_SIM_UPDATE] = "update"};
+    size_t d = n > 1 ? find_word(data, CR_LEN(data), word[1]) : CR_LEN(data);
+    size_t p = n > 2 ? find_word(phases, CR_LEN(phases), word[2]) : CR_LEN(phases);
+
+    if (d == CR_LEN(data))
+        return bad_line("machine", line, "ddp or fsdp is expected after host, not",
+                        n > 1 ? word[1] : "");
+    if (p == CR_LEN(phases))
+        return bad_line("machine", line, "forward, backward or update is expected, not",
+                        n > 2 ? word[2] : "");
+    cr_sim_host *h = &m->host[d][p];
+    const field f[] = {
+        {"unit", &h->unit}, {"tensor", &h->tensor}, {"buffer", &h->buffer}, {"byte", &h->byte}};
+    return read_fields("machine", line, word + 3, n - 3, f, (int)CR_LEN(f));
+}
+
 static cr_status machine_line(void *context, int line, char **word, int n)
 {
     cr_sim_machine *m = context;
-    double blocking = m->blocking;
-    const field f[] = {{"flops", &m->flops},       {"memory", &m->memory},
-                       {"capacity", &m->capacity}, {"share", &m->share},
-                       {"unit", &m->unit},         {"bucket", &m->bucket},
-                       {"blocking", &blocking},    {"first_bucket", &m->first_bucket}};
+    double blocking = m->blocking, device = m->device;
+    const field f[] = {
+        {"flops", &m->flops},    {"memory", &m->memory}, {"capacity", &m->capacity},
+        {"share", &m->share},    {"device", &device},    {"command", &m->command},
+        {"blocking", &blocking}, {"bucket", &m->bucket}, {"first_bucket", &m->first_bucket}};
 
     if (!strcmp(word[0], "machine")) {
         take_name(m->name, sizeof m->name, n > 1 ? word[1] : "");
@@ -213,8 +250,11 @@ static cr_status machine_line(void *context, int line, char **word, int n)
         return machine_link(m, line, word, n);
     if (!strcmp(word[0], "call"))
         return machine_point(m, line, word, n);
+    if (!strcmp(word[0], "host"))
+        return machine_host(m, line, word, n);
     CR_TRY(read_fields("machine", line, word, n, f, (int)CR_LEN(f)));
     m->blocking = blocking > 0;
+    m->device = device > 0;
     if (m->share >= 1)
         return bad_line("machine", line, "the share of calls must be below 1:", word[0]);
     return CR_OK;

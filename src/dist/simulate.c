@@ -3,14 +3,19 @@
  * An action of a rank starts when the action before it has ended and those of other stages that
  * it needs have sent their results.  Inside of it the units of the stage follow each other.  A
  * call between ranks starts when the rank's last call has ended; while one is in progress the
- * rank computes slower by the machine's `share`. */
+ * rank computes slower by the machine's `share`.
+ *
+ * The host issues commands and calls in the order of the program.  A device begins a unit when
+ * the host has begun to issue it, and ends it no earlier than the host does; a call starts when
+ * it has been issued.  Without a device the host computes, so its work delays computation. */
 #include "dist/simulate.h"
 #include "base/memory.h"
 #include <string.h>
 
 typedef struct {
     double compute, calls; /* when the last one ends */
-    double busy, exposed, idle;
+    double host;           /* when it has issued the last command, where a device computes */
+    double busy, exposed, hosted, idle;
     double bucket; /* bytes of gradients that wait for their call */
     bool full;     /* the first bucket has started */
     int next;      /* of its actions */
@@ -31,6 +36,7 @@ typedef struct {
     cr_sim_schedule alone; /* one stage, one part */
     int data, parts;
     double forward_scale, backward_scale;
+    double commands; /* of all units */
     rank_clock *rank;
     stage_state *stage;
     double *done; /* by kind, stage and part: the end of an action, or -1 */
@@ -56,10 +62,16 @@ static void find_scales(simulation *x)
 {
     double all = 0;
 
-    for (int k = 0; k < x->step->units; k++)
+    const double *measured = x->step->measured;
+
+    for (int k = 0; k < x->step->units; k++) {
         all += unit_work(x, k);
-    x->forward_scale = all > 0 && x->step->forward > 0 ? x->step->forward / all : 1;
-    x->backward_scale = all > 0 && x->step->backward > 0 ? x->step->backward / all : 2;
+        x->commands += x->step->unit[k].commands;
+    }
+    x->forward_scale =
+        all > 0 && measured[CR_SIM_FORWARD] > 0 ? measured[CR_SIM_FORWARD] / all : 1;
+    x->backward_scale =
+        all > 0 && measured[CR_SIM_BACKWARD] > 0 ? measured[CR_SIM_BACKWARD] / all : 2;
 }
 
 static double unit_bytes(const simulation *x, int k)
@@ -126,6 +138,80 @@ static void wait_until(rank_clock *c, double time)
     }
 }
 
+/* --- the host --- */
+
+/* The host works for `seconds` on something else than computation. */
+static void host_works(const simulation *x, rank_clock *c, double seconds)
+{
+    if (x->m->device) {
+        c->host += seconds;
+        return;
+    }
+    c->compute += seconds;
+    c->hosted += seconds;
+}
+
+static void wait_for_host(rank_clock *c)
+{
+    if (c->host > c->compute) {
+        c->hosted += c->host - c->compute;
+        c->compute = c->host;
+    }
+}
+
+/* The time in which the host issues the commands of a unit for one part of the batch. */
+static double issue_time(const simulation *x, int k, cr_sim_phase phase)
+{
+    double all = x->step->host[phase];
+
+    if (!(all > 0))
+        all = x->m->command * x->commands * (phase == CR_SIM_BACKWARD ? 2 : 1);
+    return all *
+           (x->commands > 0 ? x->step->unit[k].commands / x->commands : 1. / x->step->units);
+}
+
+/* A unit is issued, and computed for `work` seconds. */
+static void run_unit(const simulation *x, rank_clock *c, int k, cr_sim_phase phase, double work)
+{
+    if (x->m->device) {
+        wait_for_host(c);
+        c->host += issue_time(x, k, phase);
+    }
+    advance(x, c, work);
+    wait_for_host(c);
+}
+
+/* What the classes of data parallel ranks add for a unit; `first` of those of a pass. */
+static void add_host(const simulation *x, rank_clock *c, int k, cr_sim_phase phase, bool first)
+{
+    const cr_sim_host *h = &x->m->host[x->how->data][phase];
+    const cr_sim_unit *u = &x->step->unit[k];
+    double bytes = unit_bytes(x, k);
+    bool unit = x->how->data == CR_SIM_FSDP ? bytes > 0 : first;
+
+    if (x->data > 1)
+        host_works(x, c,
+                   h->unit * unit + h->tensor * u->tensors + h->buffer * u->buffers +
+                       h->byte * bytes);
+}
+
+/* A device copies parameters or gradients between their tensors and the memory of a call; on
+ * hosts these copies are among the bytes of cr_sim_host. */
+static void copy_bytes(const simulation *x, rank_clock *c, double bytes)
+{
+    if (x->m->device)
+        advance(x, c, 2 * bytes / x->m->memory);
+}
+
+/* --- calls --- */
+
+static double call_start(const rank_clock *c)
+{
+    double from = c->calls > c->compute ? c->calls : c->compute;
+
+    return from > c->host ? from : c->host;
+}
+
 /* Starts a call of the data parallel ranks. */
 static cr_status start_call(simulation *x, int rank, char kind, cr_sim_action a, double bytes)
 {
@@ -133,7 +219,7 @@ static cr_status start_call(simulation *x, int rank, char kind, cr_sim_action a,
                                         ['R' - 'G'] = CR_SIM_ALL_REDUCE,
                                         ['S' - 'G'] = CR_SIM_REDUCE_SCATTER};
     rank_clock *c = &x->rank[rank];
-    double from = c->calls > c->compute ? c->calls : c->compute;
+    double from = call_start(c);
 
     a.kind = kind;
     c->calls = from + cr_sim_call_time(x->m, calls[kind - 'G'], x->data,
@@ -149,7 +235,7 @@ static cr_status add_results(simulation *x, int rank, cr_sim_action a, int k)
 
     if (x->how->tensor == 1 || !(u->flops > 0))
         return CR_OK;
-    double from = c->calls > c->compute ? c->calls : c->compute;
+    double from = call_start(c);
     a.kind = 'R';
     c->calls = from + 2 * cr_sim_call_time(x->m, CR_SIM_ALL_REDUCE, x->how->tensor, 1,
                                            u->output / x->parts);
@@ -167,11 +253,14 @@ static cr_status forward(simulation *x, int rank, cr_sim_action a)
 
     for (int k = t->first; k < t->first + t->units; k++) {
         double work = unit_work(x, k) * x->forward_scale / x->parts / x->how->tensor;
+        if (!t->forwards)
+            add_host(x, c, k, CR_SIM_FORWARD, k == t->first);
         if (shards(x) && !t->forwards && unit_bytes(x, k) > 0) {
             CR_TRY(start_call(x, rank, 'G', a, unit_bytes(x, k)));
-            wait_until(c, c->calls + x->m->unit);
+            wait_until(c, c->calls);
+            copy_bytes(x, c, unit_bytes(x, k));
         }
-        advance(x, c, work);
+        run_unit(x, c, k, CR_SIM_FORWARD, work);
         CR_TRY(add_results(x, rank, a, k));
     }
     return CR_OK;
@@ -185,11 +274,14 @@ static cr_status reduce(simulation *x, int rank, cr_sim_action a, int k, bool la
 
     if (x->data == 1)
         return CR_OK;
+    add_host(x, c, k, CR_SIM_BACKWARD, last);
+    copy_bytes(x, c, bytes);
     if (shards(x)) {
         if (!(bytes > 0))
             return CR_OK;
         CR_TRY(start_call(x, rank, 'S', a, bytes));
-        wait_until(c, (x->m->blocking ? c->calls : c->compute) + x->m->unit);
+        if (x->m->blocking)
+            wait_until(c, c->calls);
         return CR_OK;
     }
     c->bucket += bytes;
@@ -228,7 +320,7 @@ static cr_status backward(simulation *x, int rank, cr_sim_action a)
         wait_until(c, ready);
         CR_TRY(gather_again(x, rank, a, k - 1));
         ready = c->calls;
-        advance(x, c, work);
+        run_unit(x, c, k, CR_SIM_BACKWARD, work);
         if (a.kind != 'W')
             CR_TRY(add_results(x, rank, a, k));
         if (ends)
@@ -346,20 +438,39 @@ static double parameters_of(const simulation *x, int rank)
     return n;
 }
 
+/* The optimizer's step is issued; averages have been copied back to the gradients before. */
+static void issue_update(const simulation *x, int rank)
+{
+    rank_clock *c = &x->rank[rank];
+
+    if (x->data > 1 && !shards(x))
+        copy_bytes(x, c, parameters_of(x, rank) * x->step->element);
+    for (int s = 0; s < x->schedule->stages; s++)
+        for (int k = 0; x->stage[s].rank == rank && k < x->stage[s].units; k++)
+            add_host(x, c, x->stage[s].first + k, CR_SIM_UPDATE, !k);
+    if (x->m->device) {
+        wait_for_host(c);
+        c->host += x->step->host[CR_SIM_UPDATE];
+    }
+}
+
 static cr_status update(simulation *x, int rank)
 {
     rank_clock *c = &x->rank[rank];
     double n = parameters_of(x, rank) / (shards(x) ? x->data : 1), all = 0;
+    double measured = x->step->measured[CR_SIM_UPDATE];
 
     for (int k = 0; k < x->step->units; k++)
         all += x->step->unit[k].parameters;
-    double took = x->step->update > 0 && all > 0
-                      ? x->step->update * n / all
+    double took = measured > 0 && all > 0
+                      ? measured * n / all
                       : n * x->step->element * (3 + 2 * x->step->states) / x->m->memory;
     wait_until(c, c->calls);
+    issue_update(x, rank);
     double from = c->compute;
     c->compute += took;
     c->busy += took;
+    wait_for_host(c);
     return note(x, rank, CR_SIM_COMPUTES, from, c->compute, (cr_sim_action){.kind = 'U'});
 }
 
@@ -395,6 +506,7 @@ static cr_status finish(simulation *x)
     }
     x->out.compute = longest->busy;
     x->out.exposed = longest->exposed;
+    x->out.host = longest->hosted;
     x->out.idle = longest->idle + x->out.seconds - longest->compute;
     x->out.fits = !(x->m->capacity > 0) || x->out.memory <= x->m->capacity;
     return CR_OK;

@@ -4,8 +4,9 @@
  *
  * A step is a list of units (layers), each with its floating point operations, the bytes that
  * it moves, its parameters and what it saves for backward.  Each rank has a clock for
- * computing and one for its calls between ranks; nothing is computed.  docs/sharding.md has
- * the formats of both files.  Times are in seconds, sizes in bytes. */
+ * computing, one for its calls between ranks, and one for the host that issues both where a
+ * device computes; nothing is computed.  docs/sharding.md has the formats of both files.  Times
+ * are in seconds, sizes in bytes. */
 #ifndef CR_DIST_SIMULATE_H
 #define CR_DIST_SIMULATE_H
 
@@ -14,18 +15,23 @@
 #include <stdint.h>
 
 /* --- the files --- */
+typedef enum { CR_SIM_FORWARD, CR_SIM_BACKWARD, CR_SIM_UPDATE, CR_SIM_PHASES } cr_sim_phase;
+typedef enum { CR_SIM_DDP, CR_SIM_FSDP } cr_sim_data;
+
 typedef struct {
     char name[48];
     /* of the forward pass of the whole batch: operations, bytes read and written, bytes saved
-     * for backward, bytes of the result; `parameters` is a number */
-    double parameters, flops, moved, saved, output;
+     * for backward, bytes of the result; `parameters` is a number, of `tensors` parameters;
+     * `commands` are the operators that the host calls */
+    double parameters, flops, moved, saved, output, tensors, buffers, commands;
 } cr_sim_unit;
 
 typedef struct {
     char name[48];
-    double states, element;           /* numbers a parameter that the optimizer keeps; bytes */
-    double forward, backward, update; /* measured in one process; 0: not measured */
-    cr_sim_unit *unit;                /* owned */
+    double states, element;         /* numbers a parameter that the optimizer keeps; bytes */
+    double measured[CR_SIM_PHASES]; /* in one process; 0: not measured */
+    double host[CR_SIM_PHASES];     /* in which the host issues the commands; 0: likewise */
+    cr_sim_unit *unit;              /* owned */
     int units;
 } cr_sim_step;
 
@@ -42,13 +48,21 @@ typedef struct {
     double ranks, bytes, seconds;
 } cr_sim_point;
 
+/* The host's time for the classes of data parallel ranks: for each unit (fully_shard) or pass
+ * (DistributedDataParallel), for each parameter and buffer, and for each byte of parameters. */
+typedef struct {
+    double unit, tensor, buffer, byte;
+} cr_sim_host;
+
 typedef struct {
     char name[48];
     double flops, memory, capacity; /* of a rank, for each second; bytes of its memory */
     double share;                   /* the part of a rank's speed that calls in progress take */
-    double unit; /* time that a sharded unit takes beside its calls, for each pass */
-    double bucket, first_bucket; /* bytes of DistributedDataParallel's buckets */
-    bool blocking;               /* gradients of a sharded unit are reduced before the next */
+    bool device;    /* a device computes what the host issues; otherwise the host computes */
+    double command; /* in which the host issues a command */
+    cr_sim_host host[2][CR_SIM_PHASES]; /* by cr_sim_data */
+    double bucket, first_bucket;        /* bytes of DistributedDataParallel's buckets */
+    bool blocking; /* gradients of a sharded unit are reduced before the next */
     cr_sim_link link[8];
     int links;
     cr_sim_point *point; /* owned; by call, ascending bytes */
@@ -92,8 +106,6 @@ CR_MUST cr_status cr_sim_schedule_read(cr_sim_schedule *out, const char *text);
 void cr_sim_schedule_drop(cr_sim_schedule *s);
 
 /* --- the simulation --- */
-typedef enum { CR_SIM_DDP, CR_SIM_FSDP } cr_sim_data;
-
 typedef struct {
     int ranks, tensor, pipeline;     /* ranks = data parallel * pipeline * tensor */
     cr_sim_data data;                /* what data parallel ranks do with parameters */
@@ -115,6 +127,7 @@ typedef struct {
     double compute; /* of the rank that computes longest */
     double
         exposed;   /* the time that this rank waits for calls, or computes slower beside them */
+    double host;   /* the time that it waits for its host, or the host does not compute */
     double idle;   /* the time that it waits for other stages */
     double memory; /* the most bytes of a rank */
     bool fits;     /* in the machine's memory */

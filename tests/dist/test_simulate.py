@@ -43,7 +43,7 @@ def simulate(tmp_path):
             assert out.returncode == 1 and fails in out.stderr, out
             return None
         assert out.returncode == 0, out
-        return [dict(zip(("ranks", "data", "tensor", "pipeline", "step", "compute", "exposed", "percent", "idle", "memory", "speed"),
+        return [dict(zip(("ranks", "data", "tensor", "pipeline", "step", "compute", "exposed", "percent", "host", "idle", "memory", "speed"),
                          (float(w.rstrip("!")) for w in line.split()))) for line in out.stdout.splitlines()[1:]]
     return run
 
@@ -64,11 +64,41 @@ def test_sharded(simulate):
     assert two["memory"] == round((4 * 4e6 / 2 * 4 + 2 * 2 * 4e6 + 4e6) / 1e9, 3)
     held, = simulate("--ranks", 2, "--data", "fsdp", machine=MACHINE.replace("blocking 0", "blocking 1"))
     assert held["step"] > two["step"]
-    slow, = simulate("--ranks", 2, "--data", "fsdp", machine=MACHINE + "unit 1e-3\n")
+    slow, = simulate("--ranks", 2, "--data", "fsdp", machine=MACHINE + "host fsdp forward unit 1e-3\nhost fsdp backward unit 1e-3\n")
     assert slow["step"] == pytest.approx(two["step"] + 8, abs=.6)
     assert simulate("--ranks", 2, machine=MACHINE + "share 0.5\n")[0]["step"] > 12.5
     assert simulate("--ranks", 2, machine=MACHINE + "call all_reduce ranks 2 bytes 1e6 seconds 1e-3\n"
                     "call all_reduce ranks 2 bytes 9e6 seconds 2e-3\n")[0]["exposed"] == 1.375
+
+
+def test_the_host_of_a_device(simulate):
+    device = MACHINE + "device 1\n"
+    assert simulate("--ranks", 1, machine=device)[0]["step"] == 12
+    # forward: 2 ms of the host for each unit, of 1 ms; backward: 1 ms for 2 ms, so the device is the slower one
+    row, = simulate("--ranks", 1, machine=device, step=STEP + "host forward 0.008 backward 0.004 update 0\n")
+    assert row["step"] == 16 and row["host"] == 4 and row["compute"] == 12
+    # commands of 1 ms, two in forward and twice as many in backward: the host is always the slower one
+    many = STEP.replace("output 1e6", "output 1e6 tensors 1 commands 2")
+    row, = simulate("--ranks", 1, machine=device + "command 1e-3\n", step=many)
+    assert row["step"] == 24 and row["host"] == 12
+    # a call starts when the host has issued it: the four of forward at 1, 2, 3 and 4 ms
+    row, = simulate("--ranks", 2, "--data", "fsdp", machine=device + "host fsdp forward unit 1e-3\n")
+    assert row["step"] == simulate("--ranks", 2, "--data", "fsdp", machine=device)[0]["step"] + 1
+    row, = simulate("--ranks", 2, "--data", "fsdp", machine=device + "host fsdp update tensor 5e-3\n", step=many)
+    assert row["step"] == 20 and row["host"] > 6
+
+
+def test_hosts_that_compute(simulate):
+    named = STEP.replace("output 1e6", "output 1e6 tensors 2")
+    row, = simulate("--ranks", 2, machine=MACHINE + "host ddp backward tensor 5e-4\n", step=named)
+    assert row["step"] == 16.5 and row["host"] == 4 and row["exposed"] == .5
+    row, = simulate("--ranks", 2, machine=MACHINE + "host ddp forward unit 1e-3\n", step=named)
+    assert row["step"] == 13.5
+    row, = simulate("--ranks", 2, machine=MACHINE + "host ddp forward byte 1e-9\n", step=named)
+    assert row["step"] == 12.5 + 4 * 4
+    row, = simulate("--ranks", 2, machine=MACHINE + "host ddp forward buffer 1e-3\n", step=named.replace("tensors 2", "buffers 3"))
+    assert row["step"] == 12.5 + 4 * 3
+    assert simulate("--ranks", 1, machine=MACHINE + "host ddp forward unit 1\nhost fsdp forward unit 1\n")[0]["step"] == 12
 
 
 def test_times_that_were_measured(simulate):
@@ -118,7 +148,7 @@ def test_refusals(simulate, tmp_path):
     simulate("--ranks", 2, "--pipeline", 65536, "--tensor", 65536, fails="2 ranks are not a multiple of 4294967296")
     again = MACHINE + 2 * "call all_reduce ranks 2 bytes 10 seconds 1\n"
     simulate(machine=again, fails="other bytes and the same ranks as before are expected for 'all_reduce'")
-    simulate(machine=MACHINE + 9 * "share 0 " + "\n", fails="the line has more than 16 words: 'share'")
+    simulate(machine=MACHINE + 13 * "share 0 " + "\n", fails="the line has more than 24 words: 'share'")
     simulate("--pipeline", 8, fails="the step has 4 units, fewer than the 8 stages")
     simulate("--pipeline", 2, "--schedule", "zigzag", fails="no schedule is called 'zigzag': gpipe, 1f1b or interleaved")
     simulate("--pipeline", 2, "--chunks", 2, fails="schedule 1f1b has one stage a rank, not 2")
@@ -135,6 +165,8 @@ def test_refusals(simulate, tmp_path):
         simulate(step=step, fails=why)
     for machine, why in ((MACHINE + "link ranks 4 latency 0 bandwidth 1\n", "joins no more ranks than the one before"),
                          (MACHINE + "call gather\n", "there is no call 'gather'"), (MACHINE + "share 1\n", "must be below 1"),
+                         (MACHINE + "host zero forward unit 1\n", "ddp or fsdp is expected after host, not 'zero'"),
+                         (MACHINE + "host ddp sideways unit 1\n", "forward, backward or update is expected, not 'sideways'"),
                          ("flops 1\n", "the machine file needs flops, memory and a link")):
         simulate(machine=machine, fails=why)
 
@@ -144,7 +176,7 @@ def test_a_recorded_step(simulate, tmp_path):
     assert list(units_of(net)) == ["0", "1", "2.0"]
     text = record(net, lambda y: y.sum(), (torch.ones(2, 8),), tmp_path / "net.txt", repeats=0)
     assert text == (tmp_path / "net.txt").read_text()
-    assert "unit 0 parameters 144 flops 512 " in text and "unit 2.0 parameters 68 flops 256 " in text and "states 1\n" in text
+    assert "unit 0 parameters 144 flops 512 " in text and "tensors 2 buffers 0 commands " in text and "unit 2.0 parameters 68 flops 256 " in text and "states 1\n" in text
     assert "measured" not in text and "measured forward" in record(net, lambda y: y.sum(), (torch.ones(2, 8),), repeats=1)
     assert simulate("--ranks", 2, step=text)[0]["exposed"] >= 0
 
@@ -153,7 +185,7 @@ def test_a_machine_is_measured(simulate, tmp_path):
     result = ranks.run(HERE, "calibrated", 2, "gloo" if torch.distributed.is_gloo_available() else "mpi", FILE=str(tmp_path / "m.txt"))
     assert result.codes == [0, 0], result
     text = (tmp_path / "m.txt").read_text()
-    assert text.count("call all_reduce ranks 2 bytes") == 5 and "link ranks 2 " in text
+    assert text.count("call all_reduce ranks 2 bytes") == 5 and "link ranks 2 " in text and text.count("\nhost ") == 6
     for call in ("all_reduce", "all_gather", "reduce_scatter"):
         times = [float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"call {call} ")]
         assert len(times) == 5 and times == sorted(times)

@@ -11,6 +11,7 @@ import cresset
 
 from ..autograd.graph import saved_tensors_hooks
 from ..utils._pytree import tree_leaves
+from ..utils._python_dispatch import TorchDispatchMode
 from ..utils.flop_counter import FlopCounterMode
 from . import distributed_c10d as dist
 
@@ -37,7 +38,20 @@ def _bytes(value):
 
 class _Unit:
     def __init__(self):
-        self.flops = self.saved = self.inputs = self.output = 0
+        self.flops = self.saved = self.inputs = self.output = self.commands = 0
+
+
+class _Commands(TorchDispatchMode):
+    """Counts the operators of units."""
+
+    def __init__(self, watch):
+        super().__init__()
+        self.watch = watch
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if self.watch.open:
+            self.watch.open[0].commands += 1
+        return func(*args, **(kwargs or {}))
 
 
 class _Watch:
@@ -76,27 +90,67 @@ def _ended(device):
         cresset.cuda.synchronize()
 
 
-def step_times(model, loss_of, inputs, optimizer, repeats):
-    """Returns the shortest times of forward, backward and update, after three steps that are not timed."""
+def _shortest_step(steps, device, group):
+    """Returns the times of the phases of the shortest step; with a group, of the slowest rank in each phase."""
+    if group is not None and dist.get_world_size(group) > 1:
+        every = cresset.tensor(steps, dtype=cresset.float64, device=device)
+        dist.all_reduce(every, dist.ReduceOp.MAX, group=group)
+        steps = every.tolist()
+    return min(steps, key=sum)
+
+
+def step_times(model, loss_of, inputs, optimizer, repeats, group=None):
+    """Returns the times of forward, backward and update of the shortest step, after three steps that are not timed; on a GPU those of its
+    work, then those in which the host issues it.  Each kind is three numbers.  With a group all its ranks begin a step together, and the
+    slowest one counts."""
     device = next(iter(model.parameters())).device
-    found = [[], [], []]
-    for k in range(repeats + 3):
-        optimizer.zero_grad()
+
+    def steps():
+        yield lambda: kept.append(loss_of(model(*inputs)))
+        yield lambda: kept.pop().backward()
+        yield optimizer.step
+    kept, found = [], []
+    for _ in range(repeats + 3):
+        _ended(device)
+        if group is not None:
+            dist.barrier(group)
         at = [time.perf_counter()]
-        loss = loss_of(model(*inputs))
-        for step in (lambda: None, loss.backward, optimizer.step):
+        optimizer.zero_grad()
+        for step in steps():
             step()
-            _ended(device)
             at.append(time.perf_counter())
-        if k >= 3:
-            for times, a, b in zip(found, at, at[1:]):
-                times.append(b - a)
-    return [min(times) for times in found]
+        found.append([b - a for a, b in zip(at, at[1:])])
+        _ended(device)
+    host = _shortest_step(found[3:], device, group)
+    if device.type != "cuda":
+        return [host]
+    return [_shortest_step(_device_times(steps, optimizer, device, repeats, sum(host)), device, group), host]
 
 
-def measured(forward, backward, update):
-    """Returns the line of a step file with times."""
-    return f"measured forward {forward:.9g} backward {backward:.9g} update {update:.9g}"
+def _device_times(steps, optimizer, device, repeats, host):
+    """Returns the times of a GPU's work.  It begins when the host has issued all of it: the GPU computes products until then."""
+    a, found = cresset.zeros(4096, 4096, device=device), []
+    one = _shortest(lambda: a @ a, device, together=False)
+    for _ in range(repeats):
+        optimizer.zero_grad()
+        _ended(device)
+        for _ in range(2 + int(1.5 * host / one)):
+            a @ a
+        events = [cresset.cuda.Event(enable_timing=True) for _ in range(4)]
+        events[0].record()
+        for step, event in zip(steps(), events[1:]):
+            step()
+            event.record()
+        _ended(device)
+        found.append([x.elapsed_time(y) / 1e3 for x, y in zip(events, events[1:])])
+    return found
+
+
+def measured(times, host=None):
+    """Returns the lines of a step file with times."""
+    lines = [("measured", times)] + ([("host", host)] if host else [])
+    return "\n".join(f"{word} forward {forward:.9g} backward {backward:.9g} update {update:.9g}"
+                     for word, (forward, backward, update) in lines)
 
 
 def record(model, loss_of, inputs, path=None, units=None, optimizer=None, states=None, repeats=10):
@@ -115,7 +169,7 @@ def record(model, loss_of, inputs, path=None, units=None, optimizer=None, states
     optimizer = cresset.optim.SGD(parameters, lr=0.01, momentum=0.9) if optimizer is None else optimizer
     watch = _Watch(units, parameters)
     try:
-        with saved_tensors_hooks(watch.keep, lambda t: t), FlopCounterMode(display=False) as counter:
+        with saved_tensors_hooks(watch.keep, lambda t: t), FlopCounterMode(display=False) as counter, _Commands(watch):
             loss = loss_of(model(*inputs))
     finally:
         watch.remove()
@@ -133,13 +187,17 @@ def record(model, loss_of, inputs, path=None, units=None, optimizer=None, states
     counts = counter.get_flop_counts()
     for name, unit in watch.found.items():
         unit.flops = sum(counts.get(f"{type(model).__name__}.{name}", {}).values())
-        count = sum(p.numel() for k, p in own[name].items() if k not in seen)
+        fresh = [p for k, p in own[name].items() if k not in seen]
+        count, tensors = sum(p.numel() for p in fresh), len(fresh)
         seen |= set(own[name])
         moved = count * element + unit.inputs + unit.output + 2 * unit.saved
-        lines.append(f"unit {name} parameters {count} flops {unit.flops} moved {moved} saved {unit.saved} output {unit.output}")
-    rest = sum(p.numel() for p in parameters if id(p) not in seen)
+        buffers = len({id(b) for b in units[name].buffers()})
+        lines.append(f"unit {name} parameters {count} flops {unit.flops} moved {moved} saved {unit.saved} output {unit.output} "
+                     f"tensors {tensors} buffers {buffers} commands {unit.commands}")
+    rest = [p for p in parameters if id(p) not in seen]
     if rest:
-        lines.append(f"unit rest parameters {rest} flops 0 moved {rest * element} saved 0 output 0")
+        count = sum(p.numel() for p in rest)
+        lines.append(f"unit rest parameters {count} flops 0 moved {count * element} saved 0 output 0 tensors {len(rest)} commands 0")
     text = "\n".join(lines) + "\n"
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:
@@ -213,35 +271,70 @@ def _share(device, group):
     return min(0.9, max(0., 1 - alone / min(took[2:])))
 
 
-def _unit_time(device, group, ranks):
-    """Returns the time that a sharded unit adds to a pass, beside its calls: half of what forward and backward take longer."""
+def _command_time(device):
+    """Returns the time in which the host issues an operator."""
+    x, found = cresset.ones(16, device=device), []
+    for _ in range(9):
+        _ended(device)
+        start = time.perf_counter()
+        for _ in range(100):
+            x.add_(1)
+        found.append((time.perf_counter() - start) / 100)
+    return min(found)
+
+
+class _Divided:
+    """A net of equal layers, as it is and under a class of data parallel ranks, and what the class adds to the host's time."""
+
+    units, repeats = 6, 12
+
+    def __init__(self, how, wide, layers, device, mesh, group, buffers=0):
+        from ..nn.parallel import DistributedDataParallel
+        from .fsdp import fully_shard
+        self.group, self.x = group, cresset.ones(4, wide, device=device)
+        plain, divided = (cresset.nn.Sequential(*[cresset.nn.Sequential(*[cresset.nn.Linear(wide, wide) for _ in range(layers)])
+                                                  for _ in range(self.units)]).to(device) for _ in range(2))
+        for net in (plain, divided):
+            for k in range(buffers):
+                net.register_buffer(f"buffer{k}", cresset.zeros(64, device=device))
+        self.tensors, self.bytes = len(list(plain.parameters())), sum(p.numel() * p.element_size() for p in plain.parameters())
+        if how == "ddp":
+            divided = DistributedDataParallel(divided, process_group=mesh.get_group())
+        else:
+            for unit in (*divided, divided):  # the root keeps whole parameters, of which it has none: those of units are freed
+                fully_shard(unit, mesh=mesh)
+        self.nets = [(net, cresset.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)) for net in (plain, divided)]
+
+    def added(self):
+        """Returns what is added to forward, backward and update, at the slowest rank of the group; the nets take turns."""
+        times = [[], []]
+        for _ in range(self.repeats):
+            for (net, optimizer), kept in zip(self.nets, times):
+                kept += step_times(net, lambda y: y.sum(), (self.x,), optimizer, 1, self.group)[-1:]
+        return [max(0., min(d) - min(p)) for p, d in zip(zip(*times[0]), zip(*times[1]))]
+
+
+def _host_times(device, group):
+    """Yields the lines of what DistributedDataParallel and fully_shard add to the host's time.
+
+    Three nets differ in the number of parameters and in their bytes: small layers, three times as many, and large ones.  Where the host
+    waits for calls, their groups have this rank alone; the fourth net has buffers, which rank 0 sends in each forward."""
     from .device_mesh import DeviceMesh
-    from .fsdp import fully_shard
-    mesh = DeviceMesh.from_group(group, device.type)
-    count, wide = 6, 64
-
-    def made():
-        return cresset.nn.Sequential(*[cresset.nn.Linear(wide, wide) for _ in range(count)]).to(device)
-    plain, divided, x = made(), made(), cresset.ones(4, wide, device=device)
-    for layer in divided:
-        fully_shard(layer, mesh=mesh)
-
-    def step(net):
-        net(x).sum().backward()
-    times = {name: _shortest(lambda net=net: step(net), device, 15) for name, net in (("plain", plain), ("divided", divided))}
-    each = (wide + 1) * wide * 4
-    calls = 2 * _shortest(lambda: _gather(each, device, group, ranks), device) + _shortest(lambda: _scatter(each, device, group, ranks), device)
-    return max(0., ((times["divided"] - times["plain"]) / count - calls) / 2)
-
-
-def _gather(bytes_, device, group, ranks):
-    part = cresset.ones(bytes_ // 4 // ranks, device=device)
-    dist.all_gather_into_tensor(part.new_empty(part.numel() * ranks), part, group=group)
-
-
-def _scatter(bytes_, device, group, ranks):
-    part = cresset.ones(bytes_ // 4 // ranks, device=device)
-    dist.reduce_scatter_tensor(part, part.new_ones(part.numel() * ranks), group=group)
+    alone = group if device.type == "cuda" else dist.new_group([dist.get_rank()], use_local_synchronization=True)
+    mesh, whole, buffers = DeviceMesh.from_group(alone, device.type), DeviceMesh.from_group(group, device.type), 24
+    for how in ("ddp", "fsdp"):
+        nets = [_Divided(how, wide, layers, device, mesh, group) for wide, layers in ((64, 1), (64, 3), (768, 1))]
+        small, many, large = nets
+        each = 0.
+        if how == "ddp":
+            every = [_Divided(how, 64, 1, device, whole, group, n).added()[0] for n in (0, buffers)]
+            each = max(0., every[1] - every[0]) / buffers
+        for phase, a, b, c in zip(("forward", "backward", "update"), *(net.added() for net in nets)):
+            byte = max(0., c - a) / (large.bytes - small.bytes)
+            tensor = max(0., b - a - byte * (many.bytes - small.bytes)) / (many.tensors - small.tensors)
+            rest = max(0., a - tensor * small.tensors - byte * small.bytes)
+            yield (f"host {how} {phase} unit {rest / (1 if how == 'ddp' else small.units):.6g} tensor {tensor:.6g} "
+                   f"buffer {each if phase == 'forward' else 0:.6g} byte {byte:.6g}")
 
 
 def calibrate(path=None, group=None, device=None, name="measured"):
@@ -252,14 +345,16 @@ def calibrate(path=None, group=None, device=None, name="measured"):
     flops, memory = _speeds(device)
     calls = _undisturbed(list(_call_times(device, group, ranks))) if ranks > 1 else []
     capacity = cresset.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
-    lines = [f"machine {name}", f"flops {flops:.6g}", f"memory {memory:.6g}", f"capacity {capacity}",
-             f"blocking {int(device.type == 'cpu')}"]
+    lines = [f"machine {name}", f"flops {flops:.6g}", f"memory {memory:.6g}", f"capacity {capacity}", "blocking 1",
+             f"device {int(device.type != 'cpu')}", f"command {_command_time(device):.6g}"]
     latency, bandwidth = 0., memory
     if calls:
         small, large = calls[0][2], calls[-3][2]
         latency = small / (2 * (ranks - 1))
         bandwidth = 2 * (ranks - 1) / ranks * (calls[-3][1] - calls[0][1]) / max(large - small, 1e-9)
-        lines += [f"share {_share(device, group):.4g}", f"unit {_unit_time(device, group, ranks):.6g}"]
+        lines += [f"share {_share(device, group):.4g}", *_host_times(device, group)]
+        if device.type == "cpu":  # pieces of buckets (reducer.h)
+            lines.append(f"bucket {ranks * (2 << 20)}")
     lines += [f"link ranks {max(ranks, 2)} latency {latency:.6g} bandwidth {bandwidth:.6g}",
               f"link ranks 65536 latency {latency:.6g} bandwidth {bandwidth:.6g}"]
     lines += [f"call {call} ranks {ranks} bytes {bytes_} seconds {seconds:.6g}" for call, bytes_, seconds in calls]
