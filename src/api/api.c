@@ -6,7 +6,6 @@
 #include "autograd/print.h"
 #include "base/parallel.h"
 #include "device/device.h"
-#include "io/png.h"
 #include "io/safetensors.h"
 #include "num/generator.h"
 #include <string.h>

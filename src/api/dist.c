@@ -3,7 +3,6 @@
 #include "base/env.h"
 #include "comm/named.h"
 #include "dist/reducer.h"
-#include "io/png.h"
 #include "io/safetensors.h"
 #include "nn/nn.h"
 #include "tensor/tensor.h"

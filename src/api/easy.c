@@ -7,7 +7,6 @@
 #include "base/env.h"
 #include "base/map.h"
 #include "device/generators.h"
-#include "io/png.h"
 #include "io/safetensors.h"
 #include "nn/nn.h"
 #include "script/value.h"

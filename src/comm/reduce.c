@@ -2,7 +2,6 @@
  * once for each pair of ranks.  bool adds by "or" and multiplies by "and". */
 #include "comm/reduce.h"
 #include "num/convert.h"
-#include <string.h>
 
 const char *cr_reduce_name(cr_reduce_op op)
 {

@@ -4,7 +4,6 @@
  * rank whose process has ended or is stopped is named as such. */
 #include "comm/group_impl.h"
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { STORE_MS = 300, COLLECT_MS = 700, PLACE_BYTES = 800, NAMED_RANKS = 16 };

@@ -1,7 +1,6 @@
 /* Waits that a program can end. */
 #include "comm/wait.h"
 #include "base/clock.h"
-#include <stddef.h>
 #include <unistd.h>
 
 bool (*cr_wait_hook)(void);

@@ -1,7 +1,6 @@
 /* Logs graphs and groups: the topics graph, aot, fusion and code of CR_LOG. */
 #include "base/log.h"
 #include "compile/compile.h"
-#include <string.h>
 
 void cr_show_graph(const char *topic, const char *title, const cr_graph *g)
 {

@@ -1,6 +1,5 @@
 /* Functions of one half by tables; the kernel is in emit/table.cuh. */
 #include "jit/cuda_table.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"

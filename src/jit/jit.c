@@ -15,7 +15,6 @@
 #include "jit/jit.h"
 #include "base/clock.h"
 #include "base/env.h"
-#include "base/isa.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/thread.h"

@@ -1,7 +1,6 @@
 /* Expressions. */
 #include "script/compile.h"
 #include "base/map.h"
-#include "script/execute.h"
 #include "script/lex.h"
 #include <errno.h>
 #include <stdlib.h>

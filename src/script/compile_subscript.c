@@ -1,6 +1,5 @@
 /* Subscripts: items of tensors, lists, dicts, tuples, text and modules. */
 #include "script/compile.h"
-#include "script/execute.h"
 #include <string.h>
 
 /* The bounds of a slice: start, stop and step, NULL where absent; the range of the subscript.

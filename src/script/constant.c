@@ -1,9 +1,6 @@
 /* Values of constants, of text, and tests of types. */
 #include "script/archive.h"
 #include "script/execute_impl.h"
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- constants --- */

@@ -1,5 +1,4 @@
 /* The functions of cresset_backend.h, which backends outside the library call. */
-#include "base/log.h"
 #include "base/object.h"
 #include "jit/entry.h"
 #include "num/convert.h"

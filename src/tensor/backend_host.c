@@ -3,7 +3,6 @@
 #include "emit/emit.h"
 #include "num/view.h"
 #include "space/space.h"
-#include "tensor/internal.h"
 
 size_t cr_element_size(int dtype) { return cr_dtype_size((cr_dtype)dtype); }
 

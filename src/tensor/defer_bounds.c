@@ -4,7 +4,6 @@
  * made, so that an error is raised at its line.  Those of a derivative are not read. */
 #include "kern/move.h"
 #include "tensor/geometry.h"
-#include "tensor/internal.h"
 #include "tensor/trace.h"
 
 bool cr_defer_has_bounds(const cr_op *op) { return op->defer.within || op->loop.index_count; }

@@ -4,7 +4,6 @@
  * owns is freed after its last use, as eager execution frees it.  A result of a call that
  * failed keeps the error, and raises it whenever it is read. */
 #include "tensor/geometry.h"
-#include "tensor/internal.h"
 #include "tensor/sparse.h"
 #include "tensor/trace.h"
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* Sparse tensors: matrix products. */
 #include "whole/sparse_impl.h"
-#include <string.h>
 
 /* The dtypes that the product is computed in: halves as float. */
 static cr_dtype wide(cr_dtype t) { return t == CR_F16 || t == CR_BF16 ? CR_F32 : t; }

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/recent.h"
 #include "device/cuda/cuda.h"
-#include "kern/cuda/product.h"
 #include <stdatomic.h>
 
 enum {

@@ -9,7 +9,6 @@
 #include "device/cuda/driver.h"
 #include "device/device.h"
 #include "kern/cpu/each_job.h"
-#include "kern/cuda/commands.h"
 #include "kern/cuda/entries.h"
 #include "kern/cuda/product.h"
 #include "num/dtype.h"

@@ -12,7 +12,6 @@
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/walk.h"
-#include "kern/move.h"
 #include <stdatomic.h>
 
 /* Reading. */

@@ -5,7 +5,6 @@
  * handler chooses the kernel and makes the node of the backward pass. */
 #include "graph/graph.h"
 #include "py/bind/bind.h"
-#include <string.h>
 
 static PyObject *custom_handlers; /* {index of the record: handler} */
 

@@ -5,7 +5,6 @@
 #include "py/bind/compile/deferred.h"
 #include "autograd/autograd.h"
 #include "base/clock.h"
-#include "compile/compile.h"
 #include "tensor/defer.h"
 
 enum { FIRST = 4, SOON = 16, LATE = 1024 };
