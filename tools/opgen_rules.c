@@ -572,10 +572,12 @@ static value write_range(writer *w, const cr_rule *r)
 static value write_index(writer *w, const cr_rule *r)
 {
     value v = write_rule(w, r->args[0]);
-    bool tensors = kind_of(v) == IS_TENSORS;
-    const char *list = tensors ? as_tensors(w, v) : as_list(w, v);
+    bool tensors = kind_of(v) == IS_TENSORS, reals = v.param && v.param->type == CR_T_FLOATS;
+    const char *list = reals ? "" : tensors ? as_tensors(w, v) : as_list(w, v);
     const char *i = as_int(w, write_rule(w, r->args[1]));
 
+    if (reals)
+        return given_by(w, IS_REAL, "double", in_room(w, "rule_real_at(&%s, %s", v.c, i));
     if (tensors)
         return given_by(w, IS_TENSOR, "rule_tensor", in_room(w, "rule_item(%s, %s", list, i));
     return given_by(w, IS_INT, "int64_t", in_room(w, "rule_at(%s, %s", list, i));
@@ -767,6 +769,20 @@ static value write_list_function(writer *w, const cr_rule *r)
                             list));
 }
 
+static value write_greatest(writer *w, const cr_rule *r)
+{
+    const char *list = as_list(w, write_rule(w, r->args[0]));
+
+    return named(w, IS_INT, "int64_t", in_room(w, "cr_greatest(%s.at, %s.n)", list, list));
+}
+
+static value write_integer(writer *w, const cr_rule *r)
+{
+    const char *x = as_real(w, write_rule(w, r->args[0]));
+
+    return named(w, IS_INT, "int64_t", in_room(w, "cr_integer_of(%s)", x));
+}
+
 static value write_search(writer *w, const cr_rule *r)
 {
     const char *x = as_int(w, write_rule(w, r->args[1])), *at, *list;
@@ -815,6 +831,8 @@ static value write_call(writer *w, const cr_rule *r)
     case CR_BUILTIN_first: return write_search(w, r);
     case CR_BUILTIN_product:
     case CR_BUILTIN_total: return write_list_function(w, r);
+    case CR_BUILTIN_greatest: return write_greatest(w, r);
+    case CR_BUILTIN_integer: return write_integer(w, r);
     case CR_BUILTIN_reduced: return write_reduced(w, r);
     case CR_BUILTIN_result_size: return write_result_size(w, r->args[0]);
     case CR_BUILTIN_is_complex:

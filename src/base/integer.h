@@ -39,6 +39,22 @@ static inline int cr_digits(int64_t n)
     return digits;
 }
 
+/* The largest of n integers and 0. */
+static inline int64_t cr_greatest(const int64_t *list, int64_t n)
+{
+    int64_t most = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = cr_most(most, list[i]);
+    return most;
+}
+
+/* The number without its fraction; 0 if int64 does not hold it. */
+static inline int64_t cr_integer_of(double d)
+{
+    return d >= -0x1p63 && d < 0x1p63 ? (int64_t)d : 0;
+}
+
 /* The quotient rounded down; `b` is not 0. */
 static inline int64_t cr_floor_div(int64_t a, int64_t b)
 {

@@ -532,6 +532,7 @@ static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, 
                 return int_overflow(f, n, v[0].ints[i]);
         *out = cr_of_int(n);
         return CR_OK;
+    case CR_BUILTIN_greatest: *out = cr_of_int(cr_greatest(v[0].ints, v[0].len)); return CR_OK;
     case CR_BUILTIN_wrap:
         CR_TRY(cr_wrap_dim(&n, v[0].i, v[1].i));
         *out = cr_of_int(n);
@@ -724,8 +725,10 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_first:
     case CR_BUILTIN_product:
     case CR_BUILTIN_total:
+    case CR_BUILTIN_greatest:
     case CR_BUILTIN_wrap:
     case CR_BUILTIN_wraps: return builtin_list(f, r, v, out);
+    case CR_BUILTIN_integer: *out = cr_of_int(cr_integer_of(real_of(v))); return CR_OK;
     case CR_BUILTIN_dims:
     case CR_BUILTIN_along:
     case CR_BUILTIN_numel:

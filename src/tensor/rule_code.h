@@ -128,6 +128,14 @@ CR_ALWAYS_INLINE bool rule_at(rule_list list, int64_t i, int64_t *out)
     return true;
 }
 
+static inline bool rule_real_at(const cr_value *v, int64_t i, double *out)
+{
+    if (v->tag != CR_FLOATS || i < 0 || i >= v->len)
+        return false;
+    *out = v->floats[i];
+    return true;
+}
+
 static inline bool rule_item(rule_tensors list, int64_t i, rule_tensor *out)
 {
     return i >= -list.n && i < list.n && rule_argument(&list.at[i < 0 ? i + list.n : i], out);
