@@ -1,6 +1,8 @@
 /* Copies and conversions. */
 #include "device/facts.h"
+#include "tensor/geometry.h"
 #include "whole/whole_impl.h"
+#include <string.h>
 
 static cr_status copy_to_result(cr_value *result, const cr_tensor *t, cr_dtype dtype,
                                 cr_device device, int64_t format)
@@ -199,4 +201,19 @@ cr_status cr_do_copy(const cr_value *arg, cr_value *result)
     CR_TRY(cr_check_shared(to, from, true));
     CR_TRY(cr_copy_tensor(to, from));
     return cr_give_changed(result, to);
+}
+
+/* (self, like): self or, where it shares `like`'s memory or has other strides than those of
+ * `like`'s memory format, a copy that has them. */
+cr_status cr_do_in_format_of(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *t = arg[0].t;
+    const cr_tensor *like = arg[1].t;
+    int64_t stride[CR_MAX_DIMS], format = cr_suggested_format(like);
+
+    CR_TRY(cr_format_strides(format, t->ndim, t->size, stride));
+    if (t->storage == like->storage || memcmp(t->stride, stride, t->ndim * sizeof *stride))
+        return cr_call_given(result, cr_entry.clone,
+                             (cr_value[]){arg[0], {.tag = CR_FORMAT_VAL, .i = format}}, 2);
+    return cr_give(result, t);
 }
