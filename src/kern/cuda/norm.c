@@ -256,14 +256,20 @@ static double number_of(const cr_given *g)
     return g->kind == CR_GIVEN_INT ? (double)g->i : g->d;
 }
 
+/* (input, weight, bias, ...) */
+static bool norm_begin_forward(norm *t, int device, const cr_given *arg, const cr_array *result)
+{
+    return norm_begin(t, device, &arg[0].array, result) &&
+           norm_list(t, &t->c.weight, &t->param, &arg[1]) &&
+           norm_list(t, &t->c.bias, &t->param, &arg[2]);
+}
+
 /* (input, weight, bias, eps) -> out, mean, invstd, var */
 const char *cr_cuda_batch_norm(int device, const cr_given *arg, const cr_array *result)
 {
     norm t;
 
-    if (!norm_begin(&t, device, &arg[0].array, &result[0]) ||
-        !norm_list(&t, &t.c.weight, &t.param, &arg[1]) ||
-        !norm_list(&t, &t.c.bias, &t.param, &arg[2]))
+    if (!norm_begin_forward(&t, device, arg, result))
         return cr_command_declines;
     t.c.training = 1;
     t.c.eps = number_of(&arg[3]);
@@ -284,9 +290,7 @@ const char *cr_cuda_batch_norm_given(int device, const cr_given *arg, const cr_a
 {
     norm t;
 
-    if (!norm_begin(&t, device, &arg[0].array, &result[0]) ||
-        !norm_list(&t, &t.c.weight, &t.param, &arg[1]) ||
-        !norm_list(&t, &t.c.bias, &t.param, &arg[2]) ||
+    if (!norm_begin_forward(&t, device, arg, result) ||
         !norm_list(&t, &t.c.given_mean, &t.given, &arg[3]) ||
         !norm_list(&t, &t.c.given_var, &t.given, &arg[4]))
         return cr_command_declines;

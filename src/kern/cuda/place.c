@@ -141,36 +141,38 @@ static void place_add_dim(cr_space *s, const cr_indexed *x, int d)
     step[INDEX] = x->index ? x->index_stride[d] * (x->is32 ? 4 : 8) : 0;
 }
 
-/* The dims of entries; false when there is no room for them. */
-static bool place_set_dims(place_call *c, cr_space *s)
+/* Merges dims; false when there is no room for them.  Returns the number of positions in *n;
+ * `step` has an array for each operand, or NULL. */
+static bool place_merge(cr_space *s, int64_t *ndim, int64_t *n, int64_t *size,
+                        int64_t *const *step)
 {
     cr_space_merge(s, 0);
     if (s->ndim > PLACE_DIMS)
         return false;
-    c->ndim = s->ndim;
-    c->n = cr_space_count(s, s->ndim);
+    *ndim = s->ndim;
+    *n = cr_space_count(s, s->ndim);
     for (int d = 0; d < s->ndim; d++) {
-        c->size[d] = s->dim[d].size;
-        c->dense_step[d] = s->dim[d].step[DENSE];
-        c->table_step[d] = s->dim[d].step[TABLE];
-        c->index_step[d] = s->dim[d].step[INDEX];
+        size[d] = s->dim[d].size;
+        for (int k = 0; k < s->operands; k++)
+            if (step[k])
+                step[k][d] = s->dim[d].step[k];
     }
     return true;
 }
 
+/* The dims of entries. */
+static bool place_set_dims(place_call *c, cr_space *s)
+{
+    int64_t *step[] = {c->dense_step, c->table_step, c->index_step};
+
+    return place_merge(s, &c->ndim, &c->n, c->size, step);
+}
+
 static bool place_set_columns(place_call *c, cr_space *s)
 {
-    cr_space_merge(s, 0);
-    if (s->ndim > PLACE_DIMS)
-        return false;
-    c->cdim = s->ndim;
-    c->columns = cr_space_count(s, s->ndim);
-    for (int d = 0; d < s->ndim; d++) {
-        c->csize[d] = s->dim[d].size;
-        c->cdense_step[d] = s->dim[d].step[DENSE];
-        c->ctable_step[d] = s->dim[d].step[TABLE];
-    }
-    return true;
+    int64_t *step[] = {c->cdense_step, c->ctable_step, NULL};
+
+    return place_merge(s, &c->cdim, &c->columns, c->csize, step);
 }
 
 /* The array whose elements the indices number. */
@@ -182,18 +184,9 @@ static bool place_set_numbered(place_call *c, const cr_array *a)
     if (!a)
         return true;
     cr_space_start(&s, 1);
-    c->extent = 1;
-    for (int d = 0; d < a->ndim; d++) {
+    for (int d = 0; d < a->ndim; d++)
         *cr_space_add(&s, a->size[d], d) = a->stride[d] * c->item;
-        c->extent *= a->size[d];
-    }
-    cr_space_merge(&s, 0);
-    c->numbered = s.ndim;
-    for (int d = 0; d < s.ndim && d < PLACE_DIMS; d++) {
-        c->nsize[d] = s.dim[d].size;
-        c->nstep[d] = s.dim[d].step[0];
-    }
-    return s.ndim <= PLACE_DIMS;
+    return place_merge(&s, &c->numbered, &c->extent, c->nsize, &(int64_t *){c->nstep});
 }
 
 static bool place_begin(place_call *c, const cr_indexed *x)

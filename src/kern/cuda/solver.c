@@ -16,51 +16,27 @@
 #include <string.h>
 
 typedef struct {
-#define CR_CUSOLVER(field, s, d, c, z, arguments) int(*field[4]) arguments;
-#define CR_CUSOLVER_ONE(field, symbol, arguments) int(*field) arguments;
-#define CR_CUBLAS(field, s, d, c, z, arguments)
-#define CR_CUBLAS_ONE(field, symbol, arguments)
+#define CR_TYPED_CALL(field, s, d, c, z, arguments) int(*field[4]) arguments;
+#define CR_CALL(field, symbol, arguments)           int(*field) arguments;
 #include "kern/cuda/cusolver.def"
-#undef CR_CUSOLVER
-#undef CR_CUSOLVER_ONE
-#undef CR_CUBLAS
-#undef CR_CUBLAS_ONE
 } solver_table;
 
 typedef struct {
-#define CR_CUSOLVER(field, s, d, c, z, arguments)
-#define CR_CUSOLVER_ONE(field, symbol, arguments)
-#define CR_CUBLAS(field, s, d, c, z, arguments) int(*field[4]) arguments;
-#define CR_CUBLAS_ONE(field, symbol, arguments) int(*field) arguments;
-#include "kern/cuda/cusolver.def"
-#undef CR_CUSOLVER
-#undef CR_CUSOLVER_ONE
-#undef CR_CUBLAS
-#undef CR_CUBLAS_ONE
+#define CR_TYPED_CALL(field, s, d, c, z, arguments) int(*field[4]) arguments;
+#define CR_CALL(field, symbol, arguments)           int(*field) arguments;
+#include "kern/cuda/cublas_solver.def"
 } blas_table;
 
 static const char *const solver_names[] = {
-#define CR_CUSOLVER(field, s, d, c, z, arguments) #s, #d, #c, #z,
-#define CR_CUSOLVER_ONE(field, symbol, arguments) #symbol,
-#define CR_CUBLAS(field, s, d, c, z, arguments)
-#define CR_CUBLAS_ONE(field, symbol, arguments)
+#define CR_TYPED_CALL(field, s, d, c, z, arguments) #s, #d, #c, #z,
+#define CR_CALL(field, symbol, arguments)           #symbol,
 #include "kern/cuda/cusolver.def"
-#undef CR_CUSOLVER
-#undef CR_CUSOLVER_ONE
-#undef CR_CUBLAS
-#undef CR_CUBLAS_ONE
 };
 
 static const char *const blas_names[] = {
-#define CR_CUSOLVER(field, s, d, c, z, arguments)
-#define CR_CUSOLVER_ONE(field, symbol, arguments)
-#define CR_CUBLAS(field, s, d, c, z, arguments) #s, #d, #c, #z,
-#define CR_CUBLAS_ONE(field, symbol, arguments) #symbol,
-#include "kern/cuda/cusolver.def"
-#undef CR_CUSOLVER
-#undef CR_CUSOLVER_ONE
-#undef CR_CUBLAS
-#undef CR_CUBLAS_ONE
+#define CR_TYPED_CALL(field, s, d, c, z, arguments) #s, #d, #c, #z,
+#define CR_CALL(field, symbol, arguments)           #symbol,
+#include "kern/cuda/cublas_solver.def"
 };
 
 /* The general eigenvalue problem, which older versions lack. */

@@ -144,7 +144,20 @@ typedef struct {
     }
 CR_FLOAT_TYPES(ROUND)
 
+/* The least and the greatest number, or NaN after one. */
+#define RANGE(suffix)                                                                          \
+    static void range_##suffix(histogram *h, const char *p)                                    \
+    {                                                                                          \
+        h->low = h->high = h->n ? (double)load_##suffix(p) : 0;                                \
+        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                       \
+            double x = (double)load_##suffix(p);                                               \
+            h->low = x < h->low || x != x ? x : h->low;                                        \
+            h->high = x > h->high || x != x ? x : h->high;                                     \
+        }                                                                                      \
+    }
+
 #define COUNT(suffix)                                                                          \
+    RANGE(suffix)                                                                              \
     static void count_##suffix(const histogram *h, const char *p)                              \
     {                                                                                          \
         wide_##suffix low = round_##suffix((wide_##suffix)h->low);                             \
@@ -160,20 +173,12 @@ CR_FLOAT_TYPES(ROUND)
             bin = (int64_t)round_##suffix(x / span);                                           \
             h->count[bin < 0 ? 0 : bin < h->bins ? bin : h->bins - 1]++; /* NaN: the first */  \
         }                                                                                      \
-    }                                                                                          \
-    static void range_##suffix(histogram *h, const char *p)                                    \
-    {                                                                                          \
-        h->low = h->high = h->n ? (double)load_##suffix(p) : 0;                                \
-        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                       \
-            double x = (double)load_##suffix(p);                                               \
-            h->low = x < h->low || x != x ? x : h->low;                                        \
-            h->high = x > h->high || x != x ? x : h->high;                                     \
-        }                                                                                      \
     }
 CR_FLOAT_TYPES(COUNT)
 
 /* Integers, which torch counts on CUDA only. */
 #define COUNT_INTEGERS(suffix)                                                                 \
+    RANGE(suffix)                                                                              \
     static void count_##suffix(const histogram *h, const char *p)                              \
     {                                                                                          \
         int64_t low = (int64_t)h->low, high = (int64_t)h->high;                                \
@@ -183,15 +188,6 @@ CR_FLOAT_TYPES(COUNT)
                 continue;                                                                      \
             int64_t bin = CR_WRAP_MUL(CR_WRAP_SUB(x, low), h->bins) / (high - low);            \
             h->count[bin < 0 ? 0 : bin < h->bins ? bin : h->bins - 1]++;                       \
-        }                                                                                      \
-    }                                                                                          \
-    static void range_##suffix(histogram *h, const char *p)                                    \
-    {                                                                                          \
-        h->low = h->high = h->n ? (double)load_##suffix(p) : 0;                                \
-        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                       \
-            double x = (double)load_##suffix(p);                                               \
-            h->low = x < h->low ? x : h->low;                                                  \
-            h->high = x > h->high ? x : h->high;                                               \
         }                                                                                      \
     }
 COUNT_INTEGERS(u8)

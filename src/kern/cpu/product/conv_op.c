@@ -58,33 +58,22 @@ static void conv_arrays_drop(arrays *a)
     cr_dense_drop(&a->y);
 }
 
-static cr_status output(const cr_view *x, const cr_view *w, const cr_view *bias,
-                        const cr_value *step, int64_t groups, const cr_view *out)
+/* `to_x`: the transposed convolution of `from`, which is y. */
+static cr_status convolve(const cr_view *from, const cr_view *w, const cr_view *bias,
+                          const cr_value *step, int64_t groups, const cr_view *out, bool to_x)
 {
-    cr_conv c = problem(x, w, out, step, groups);
+    const cr_view *x = to_x ? NULL : from, *y = to_x ? from : NULL;
+    cr_conv c = problem(to_x ? out : x, w, to_x ? y : out, step, groups);
+    cr_status (*run)(const cr_conv *, cr_dtype, char *, char *, char *, char *) =
+        to_x ? cr_conv_to_x : cr_conv_to_y;
     arrays a = {{0}, {0}, {0}, {0}};
     cr_status st;
 
     if (!cr_view_numel(out))
         return CR_OK;
-    CR_GO(conv_arrays_load(&a, x, w, bias, NULL));
-    CR_GO(cr_conv_to_y(&c, (cr_dtype)out->dtype, a.x.data, a.w.data, a.bias.data, out->data));
-done:
-    conv_arrays_drop(&a);
-    return st;
-}
-
-static cr_status input(const cr_view *y, const cr_view *w, const cr_view *bias,
-                       const cr_value *step, int64_t groups, const cr_view *out)
-{
-    cr_conv c = problem(out, w, y, step, groups);
-    arrays a = {{0}, {0}, {0}, {0}};
-    cr_status st;
-
-    if (!cr_view_numel(out))
-        return CR_OK;
-    CR_GO(conv_arrays_load(&a, NULL, w, bias, y));
-    CR_GO(cr_conv_to_x(&c, (cr_dtype)out->dtype, a.y.data, a.w.data, a.bias.data, out->data));
+    CR_GO(conv_arrays_load(&a, x, w, bias, y));
+    CR_GO(run(&c, (cr_dtype)out->dtype, to_x ? a.y.data : a.x.data, a.w.data, a.bias.data,
+              out->data));
 done:
     conv_arrays_drop(&a);
     return st;
@@ -95,21 +84,19 @@ cr_status cr_kern_convolution(const cr_value *arg, cr_view *out)
 {
     const cr_view *bias = arg[2].tag == CR_VIEW ? arg[2].view : NULL;
 
-    if (arg[6].i)
-        return input(arg[0].view, arg[1].view, bias, arg + 3, arg[8].i, out);
-    return output(arg[0].view, arg[1].view, bias, arg + 3, arg[8].i, out);
+    return convolve(arg[0].view, arg[1].view, bias, arg + 3, arg[8].i, out, arg[6].i != 0);
 }
 
 /* (input, weight, output_size, stride, padding, dilation, groups) */
 cr_status cr_kern_conv_output(const cr_value *arg, cr_view *out)
 {
-    return output(arg[0].view, arg[1].view, NULL, arg + 3, arg[6].i, out);
+    return convolve(arg[0].view, arg[1].view, NULL, arg + 3, arg[6].i, out, false);
 }
 
 /* (grad_output, weight, input_size, stride, padding, dilation, groups) */
 cr_status cr_kern_conv_input_grad(const cr_value *arg, cr_view *out)
 {
-    return input(arg[0].view, arg[1].view, NULL, arg + 3, arg[6].i, out);
+    return convolve(arg[0].view, arg[1].view, NULL, arg + 3, arg[6].i, out, true);
 }
 
 /* (grad_output, input, weight_size, stride, padding, dilation, groups) */

@@ -80,16 +80,25 @@ cr_status cr_kern_addmm(const cr_value *arg, cr_view *out)
 }
 
 /* One product for each index of the first dimension. */
-static cr_status batched(const cr_view *a, const cr_view *b, const cr_view *out,
-                         cr_scalar alpha, cr_scalar beta)
+/* The product of the first matrices of two batches. */
+static cr_gemm first_product(const cr_view *a, const cr_view *b, const cr_view *out,
+                             cr_scalar alpha, cr_scalar beta)
 {
     cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->size[1], b->size[2], a->size[2]);
-    cr_gemm_batch w; /* not initialized: a space is long */
 
     g.a = last_matrix(a);
     g.b = last_matrix(b);
     g.c = dense_rows(out, g.n);
     set_factors(&g, alpha, beta);
+    return g;
+}
+
+static cr_status batched(const cr_view *a, const cr_view *b, const cr_view *out,
+                         cr_scalar alpha, cr_scalar beta)
+{
+    cr_gemm g = first_product(a, b, out, alpha, beta);
+    cr_gemm_batch w; /* not initialized: a space is long */
+
     cr_gemm_batch_start(&w, &g);
     cr_gemm_batch_add(&w, a->size[0], a->stride[0], b->stride[0], g.m * g.n);
     return cr_gemm_batch_run(&w);
@@ -114,13 +123,9 @@ cr_status cr_kern_addbmm(const cr_value *arg, cr_view *out)
     const cr_view *a = arg[1].view, *b = arg[2].view;
     cr_scalar beta = scalar_factor(&arg[3]);
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
-    cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->size[1], b->size[2], a->size[2]);
+    cr_gemm g = first_product(a, b, out, scalar_factor(&arg[4]), beta);
 
     put_term(out, arg[0].view, beta);
-    g.a = last_matrix(a);
-    g.b = last_matrix(b);
-    g.c = dense_rows(out, g.n);
-    set_factors(&g, scalar_factor(&arg[4]), beta);
     if (a->size[0] == 0) {
         g.k = 0;
         return cr_gemm_run(&g);
