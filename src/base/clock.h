@@ -14,6 +14,15 @@ static inline double cr_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The same in nanoseconds. */
+static inline int64_t cr_nanoseconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* The moment `ms` from now, for waits by CLOCK_MONOTONIC. */
 static inline struct timespec cr_moment_after(int64_t ms)
 {

@@ -13,13 +13,13 @@
  * sleep on a futex.  libgomp's threads spin for milliseconds, in which the processor is lost to
  * the thread that they wait for when programs share processors. */
 #include "base/workers.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -62,19 +62,11 @@ static void workers_futex(atomic_uint *word, int operation, unsigned value)
     syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
-static int64_t workers_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Spins until *word differs from `value`.  False when it did not within the time, or when the
  * threads of a library need the processors. */
 static bool changes_soon(const atomic_uint *word, unsigned value, int64_t nanoseconds)
 {
-    int64_t end = workers_now() + nanoseconds;
+    int64_t end = cr_nanoseconds() + nanoseconds;
 
     do {
         if (atomic_load(&foreign))
@@ -84,7 +76,7 @@ static bool changes_soon(const atomic_uint *word, unsigned value, int64_t nanose
                 return true;
             CR_RELAX();
         }
-    } while (workers_now() < end);
+    } while (cr_nanoseconds() < end);
     return false;
 }
 

@@ -304,25 +304,14 @@ static void declare(kernel_job *k, const cr_expr *e)
 
 /* --- reductions --- */
 
-/* Whether the operand lies along its axis in memory: such a fold has the order of rows. */
-static bool lies_along(const cr_expr *e, const cr_sym *axis)
-{
-    if (e->kind == CR_EXPR_LOAD)
-        return e->buffer->ndim && cr_sym_uses(e->index[e->buffer->ndim - 1], axis);
-    for (int i = 0; i < e->count; i++)
-        if (lies_along(e->args[i], axis))
-            return true;
-    return false;
-}
-
 static void put_ordered(kernel_job *k, const cr_expr *e)
 {
     const char *i = e->axis.index->name, *type = value_type(k, e);
     char name[64];
 
     snprintf(name, sizeof name, "cv_fold_%s_%s_%s",
-             lies_along(e->args[0], e->axis.index) ? "row" : "column", cr_fn_infos[e->fn].name,
-             suffix_of((cr_dtype)e->dtype));
+             cr_expr_lies_along(e->args[0], e->axis.index) ? "row" : "column",
+             cr_fn_infos[e->fn].name, suffix_of((cr_dtype)e->dtype));
     if (!cr_c_need(k->words, name))
         kernel_refuse(k, "such a reduction");
     open_loop(k, &e->axis);

@@ -315,17 +315,6 @@ static void prepare_free(kernel_job *k, const cr_expr *e)
 
 /* --- reductions --- */
 
-/* Whether the operand lies along its axis in memory: such a fold has the order of rows. */
-static bool lies_along(const cr_expr *e, const cr_sym *axis)
-{
-    if (e->kind == CR_EXPR_LOAD)
-        return e->buffer->ndim && cr_sym_uses(e->index[e->buffer->ndim - 1], axis);
-    for (int i = 0; i < e->count; i++)
-        if (lies_along(e->args[i], axis))
-            return true;
-    return false;
-}
-
 static int open_operand(kernel_job *k, const cr_expr *e)
 {
     prepare(k, e->args[0], e->axis.index);
@@ -336,7 +325,7 @@ static int open_operand(kernel_job *k, const cr_expr *e)
 static int put_ordered(kernel_job *k, const cr_expr *e)
 {
     int axis = axis_of(k, e->axis.extent), v = open_operand(k, e), d = new_register(k);
-    bool column = !lies_along(e->args[0], e->axis.index);
+    bool column = !cr_expr_lies_along(e->args[0], e->axis.index);
 
     emit(k, RT_PUT, e->dtype, 0, v, axis, 0, 0);
     close_loop(k);

@@ -23,58 +23,23 @@ typedef struct {
 static cr_status cut_short(void) { return cr_fail(CR_UNPICKLING, "pickle data was truncated"); }
 
 /* Bytes of an instruction's fixed arguments. */
-static unsigned fixed(unsigned op)
-{
-    switch (op) {
-    case 'K':
-    case 'h':
-    case 'q':
-    case 0x80:
-    case 0x82: return 1;
-    case 'M':
-    case 0x83: return 2;
-    case 'J':
-    case 'j':
-    case 'r':
-    case 0x84: return 4;
-    case 'G':
-    case 0x95: return 8;
-    default: return 0;
-    }
-}
-
+static const uint8_t fixed[256] = {
+    ['K'] = 1, ['h'] = 1, ['q'] = 1, [0x80] = 1, [0x82] = 1, ['M'] = 2, [0x83] = 2,
+    ['J'] = 4, ['j'] = 4, ['r'] = 4, [0x84] = 4, ['G'] = 8,  [0x95] = 8};
 /* Width of an instruction's length field; 0 without one. */
-static unsigned length_bytes(unsigned op)
-{
-    switch (op) {
-    case 'U':
-    case 'C':
-    case 0x8C:
-    case 0x8A: return 1;
-    case 'X':
-    case 'T':
-    case 'B':
-    case 0x8B: return 4;
-    case 0x8D:
-    case 0x8E:
-    case 0x96: return 8;
-    default: return 0;
-    }
-}
-
-static unsigned lines(unsigned op)
-{
-    if (op == 'c' || op == 'i')
-        return 2;
-    return op && strchr("FILSVgpP", (int)op) ? 1 : 0;
-}
+static const uint8_t length_bytes[256] = {
+    ['U'] = 1, ['C'] = 1,  [0x8C] = 1, [0x8A] = 1, ['X'] = 4, ['T'] = 4,
+    ['B'] = 4, [0x8B] = 4, [0x8D] = 8, [0x8E] = 8, [0x96] = 8};
+/* Lines that follow it. */
+static const uint8_t lines[256] = {['c'] = 2, ['i'] = 2, ['F'] = 1, ['I'] = 1, ['L'] = 1,
+                                   ['S'] = 1, ['V'] = 1, ['g'] = 1, ['p'] = 1, ['P'] = 1};
 
 /* *out: the position after the instruction at r->at. */
 static cr_status renamer_find_end(const renamer *r, const unsigned char **out)
 {
-    unsigned op = *r->at, width = length_bytes(op);
+    unsigned op = *r->at, width = length_bytes[op];
     const unsigned char *p = r->at + 1;
-    uint64_t n = fixed(op);
+    uint64_t n = fixed[op];
 
     if (width > (size_t)(r->end - p))
         return cut_short();
@@ -83,7 +48,7 @@ static cr_status renamer_find_end(const renamer *r, const unsigned char **out)
     if (n > (uint64_t)(r->end - p))
         return cut_short();
     p += n;
-    for (unsigned i = lines(op); i > 0; i--) {
+    for (unsigned i = lines[op]; i > 0; i--) {
         p = p < r->end ? memchr(p, '\n', (size_t)(r->end - p)) : NULL;
         if (!p++)
             return cut_short();
@@ -162,7 +127,7 @@ static uint64_t renamer_argument(const unsigned char *p, unsigned n)
 
 static cr_status renamer_note(renamer *r, const unsigned char *end)
 {
-    unsigned op = *r->at, width = length_bytes(op);
+    unsigned op = *r->at, width = length_bytes[op];
     const unsigned char *p = r->at + 1;
     string none = {0};
 

@@ -33,3 +33,13 @@ int cr_def_level(const cr_def *def, const cr_expr *e)
             level = a + 1;
     return level;
 }
+
+bool cr_expr_lies_along(const cr_expr *e, const cr_sym *axis)
+{
+    if (e->kind == CR_EXPR_LOAD)
+        return e->buffer->ndim && cr_sym_uses(e->index[e->buffer->ndim - 1], axis);
+    for (int i = 0; i < e->count; i++)
+        if (cr_expr_lies_along(e->args[i], axis))
+            return true;
+    return false;
+}

@@ -83,6 +83,8 @@ void cr_nest_print(cr_text *out, const cr_nest *n);
 bool cr_same_name(const cr_sym *a, const cr_sym *b);
 /* Whether a value depends on an axis that a reduction inside does not bind. */
 bool cr_expr_uses_axis(const cr_expr *e, const cr_sym *axis);
+/* Whether an operand lies along the axis in memory: a fold of it has the order of rows. */
+bool cr_expr_lies_along(const cr_expr *e, const cr_sym *axis);
 /* The last axis of a definition that a value depends on, counted from 1; 0: none. */
 int cr_def_level(const cr_def *def, const cr_expr *e);
 

@@ -151,24 +151,15 @@ static cr_tensor *recurrent_state(cr_steps *w, const recurrent_call *c, cr_tenso
     return t;
 }
 
-static const cr_op *recurrent_operator(const cr_module *m)
+static const cr_op *recurrent_operator(const cr_module *m, bool packed)
 {
     if (!strcmp(m->kind, "LSTM"))
-        return cr_entry.lstm_input;
+        return packed ? cr_entry.lstm_data : cr_entry.lstm_input;
     if (!strcmp(m->kind, "GRU"))
-        return cr_entry.gru_input;
-    return strcmp(nn_arg(m, "nonlinearity").s, "relu") ? cr_entry.rnn_tanh_input
-                                                       : cr_entry.rnn_relu_input;
-}
-
-static const cr_op *recurrent_packed_operator(const cr_module *m)
-{
-    if (!strcmp(m->kind, "LSTM"))
-        return cr_entry.lstm_data;
-    if (!strcmp(m->kind, "GRU"))
-        return cr_entry.gru_data;
-    return strcmp(nn_arg(m, "nonlinearity").s, "relu") ? cr_entry.rnn_tanh_data
-                                                       : cr_entry.rnn_relu_data;
+        return packed ? cr_entry.gru_data : cr_entry.gru_input;
+    if (!strcmp(nn_arg(m, "nonlinearity").s, "relu"))
+        return packed ? cr_entry.rnn_relu_data : cr_entry.rnn_relu_input;
+    return packed ? cr_entry.rnn_tanh_data : cr_entry.rnn_tanh_input;
 }
 
 /* Calls the operator, that of packed sequences with the sizes of their batches: result[0] is
@@ -194,11 +185,10 @@ static void recurrent_run(cr_steps *w, const recurrent_call *c, cr_tensor *x, cr
                       cr_of_bool(m->training),
                       nn_arg(m, "bidirectional"),
                       cr_of_bool(c->first)};
-    if (sizes)
-        cr_step_all(w, result, recurrent_packed_operator(m), (int)CR_LEN(arg) - 1, arg);
-    arg[1] = arg[0];
     if (!sizes)
-        cr_step_all(w, result, recurrent_operator(m), (int)CR_LEN(arg) - 1, arg + 1);
+        arg[1] = arg[0];
+    cr_step_all(w, result, recurrent_operator(m, sizes != NULL), (int)CR_LEN(arg) - 1,
+                sizes ? arg : arg + 1);
     cr_arena_drop(&arena);
 }
 

@@ -616,5 +616,7 @@ void cr_rule_print(cr_text *out, const cr_rule *rule);
 void cr_clause_put(cr_text *out, cr_clause_text text);
 /* The name of a parameter's type in messages: "tuple of ints". */
 const char *cr_param_type_text(const cr_param *p);
+/* The schema's name of a type; of the items' type where it is a list. */
+const char *cr_schema_type(unsigned type, bool *list);
 
 #endif

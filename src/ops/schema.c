@@ -260,7 +260,7 @@ cr_status schema_parse(lexer *x, cr_op *op)
     return x->kind == TOKEN_END ? CR_OK : lex_error(x, "the schema has text after its results");
 }
 
-static const char *type_text(unsigned type, bool *list)
+const char *cr_schema_type(unsigned type, bool *list)
 {
     for (size_t i = 0; i < CR_LEN(types); i++) {
         *list = types[i].many == type && types[i].one != type;
@@ -299,7 +299,7 @@ static void print_param_type(cr_text *out, unsigned type, char alias, bool writt
 {
     bool list;
 
-    cr_text_put(out, type_text(type, &list));
+    cr_text_put(out, cr_schema_type(type, &list));
     if (alias)
         cr_text_printf(out, "(%c%s)", alias, written ? "!" : "");
 }
@@ -308,7 +308,7 @@ static void print_param(cr_text *out, const cr_param *p)
 {
     bool list;
 
-    type_text(p->type, &list);
+    cr_schema_type(p->type, &list);
     print_param_type(out, p->type, p->alias, p->written);
     if (list && p->item_optional)
         cr_text_put(out, "?");
@@ -342,7 +342,7 @@ static void print_results(cr_text *out, const cr_op *op)
         bool list;
         cr_text_put(out, i ? ", " : "");
         print_param_type(out, r->type, r->alias, r->written);
-        type_text(r->type, &list);
+        cr_schema_type(r->type, &list);
         cr_text_put(out, list ? "[]" : "");
         if (*r->name && !(op->forms & CR_AS_COPIED))
             cr_text_printf(out, " %s", r->name);

@@ -1,18 +1,10 @@
 /* The events of a profile.  The running events of a thread form a stack through `parent`. */
 #include "tensor/profile.h"
+#include "base/clock.h"
 #include "tensor/defer.h"
 #include <string.h>
-#include <time.h>
 
 static CR_THREAD cr_profile *profile;
-
-static int64_t profile_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static int64_t profile_memory(void)
 {
@@ -44,7 +36,7 @@ cr_profile *cr_profile_stop(void)
     profile = NULL;
     while (p && p->open >= 0) {
         cr_profile_event *e = &p->events.at[p->open];
-        e->end = profile_now();
+        e->end = cr_nanoseconds();
         e->memory_end = profile_memory();
         p->open = e->parent;
     }
@@ -79,7 +71,7 @@ static int32_t profile_open(cr_profile_kind kind, const char *name, int64_t sequ
                                                .inputs = p->inputs.len,
                                                .memory = profile_memory()}));
     p->open = index;
-    p->events.at[index].start = profile_now();
+    p->events.at[index].start = cr_nanoseconds();
     return index;
 }
 
@@ -95,7 +87,7 @@ int32_t cr_profile_enter(cr_profile_kind kind, const char *name, int64_t sequenc
 /* The profile may have ended, or another may have started, since the event was entered. */
 void cr_profile_leave(int32_t event)
 {
-    int64_t now = profile_now();
+    int64_t now = cr_nanoseconds();
 
     if (!profile || event < 0 || (size_t)event >= profile->events.len)
         return;

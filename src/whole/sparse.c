@@ -385,6 +385,16 @@ cr_status cr_do_row_indices(const cr_value *arg, cr_value *result)
 
 /* --- copies --- */
 
+cr_status cr_steps_give_sparse(cr_steps *s, cr_value *result, int layout, int ndim,
+                               const int64_t *size, const cr_sparse *parts)
+{
+    cr_tensor *made = NULL;
+
+    if (!s->st)
+        cr_step_fail(s, cr_sparse_new(&made, (cr_layout_kind)layout, ndim, size, parts));
+    return cr_steps_give(s, result, s->st ? NULL : cr_step_own(s, made));
+}
+
 /* A tensor with the indices of `t` and other values. */
 static cr_status with_values(cr_value *result, const cr_tensor *t, cr_tensor *values)
 {
@@ -424,7 +434,6 @@ static cr_status with_parts(cr_value *result, const cr_tensor *t, const cr_op *o
                             cr_value *arg)
 {
     cr_sparse parts = *cr_sparse_of(t);
-    cr_tensor *made = NULL;
     cr_steps s = {0};
 
     arg[0] = T(parts.indices);
@@ -435,12 +444,7 @@ static cr_status with_parts(cr_value *result, const cr_tensor *t, const cr_op *o
     }
     arg[0] = T(parts.values);
     parts.values = cr_step(&s, op, n, arg);
-    if (!s.st)
-        cr_step_fail(&s,
-                     cr_sparse_new(&made, (cr_layout_kind)t->layout, t->ndim, t->size, &parts));
-    if (!s.st)
-        cr_step_own(&s, made);
-    return cr_steps_give(&s, result, made);
+    return cr_steps_give_sparse(&s, result, t->layout, t->ndim, t->size, &parts);
 }
 
 cr_status cr_do_sparse_clone(const cr_value *arg, cr_value *result)
@@ -553,19 +557,13 @@ static cr_status give_no_blocks(cr_value *result, cr_tensor *t, cr_dtype dtype)
 {
     const cr_sparse *p = cr_sparse_of(t);
     cr_steps s = {0};
-    cr_tensor *made = NULL;
     cr_sparse parts = {.compressed = CR_STEP(&s, zeros_like, T(p->compressed)),
                        .indices = CR_STEP(&s, narrow, T(p->indices), I(0), I(0), I(0)),
                        .values = CR_STEP(&s, narrow, T(p->values), I(0), I(0), I(0))};
 
     parts.indices = CR_STEP(&s, clone, T(parts.indices));
     parts.values = CR_STEP(&s, _to_copy, T(parts.values), cr_of_dtype(dtype));
-    if (!s.st)
-        cr_step_fail(&s,
-                     cr_sparse_new(&made, (cr_layout_kind)t->layout, t->ndim, t->size, &parts));
-    if (!s.st)
-        cr_step_own(&s, made);
-    return cr_steps_give(&s, result, made);
+    return cr_steps_give_sparse(&s, result, t->layout, t->ndim, t->size, &parts);
 }
 
 static cr_status become_empty(cr_value *result, cr_tensor *self, int ndim, const int64_t *size,

@@ -148,7 +148,7 @@ static cr_status block_of_values(int64_t *block, const cr_tensor *values, int64_
 /* compressed_indices, plain_indices, values, size, layout, check */
 cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
 {
-    cr_tensor *compressed = arg[0].t, *plain = arg[1].t, *values = arg[2].t, *made = NULL;
+    cr_tensor *compressed = arg[0].t, *plain = arg[1].t, *values = arg[2].t;
     bool csr = cr_by_rows((int)arg[4].i), blocked = layout_blocked(arg[4].i);
     int64_t size[CR_MAX_DIMS], ndim = values->ndim + (blocked ? -1 : 1), block[2];
     cr_steps s = {0};
@@ -184,12 +184,7 @@ cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
     if (arg[5].i)
         check_compressed(&s, compressed, plain, csr, size[csr] / block[csr]);
     cr_sparse parts = {.compressed = compressed, .indices = plain, .values = values};
-    if (!s.st)
-        cr_step_fail(&s,
-                     cr_sparse_new(&made, (cr_layout_kind)arg[4].i, (int)ndim, size, &parts));
-    if (!s.st)
-        cr_step_own(&s, made);
-    return cr_steps_give(&s, result, made);
+    return cr_steps_give_sparse(&s, result, (int)arg[4].i, (int)ndim, size, &parts);
 }
 
 /* --- coalescing --- */

@@ -49,6 +49,9 @@ cr_tensor *cr_step_as_layout(cr_steps *s, cr_tensor *made, const cr_tensor *like
 int64_t cr_step_product(cr_steps *s, int n, const int64_t *size);
 /* Whether two sparse tensors of one layout have the same tensor of indices. */
 bool cr_same_indices(const cr_tensor *a, const cr_tensor *b);
+/* Ends the steps; the result of the entry is a tensor of these parts. */
+CR_MUST cr_status cr_steps_give_sparse(cr_steps *s, cr_value *result, int layout, int ndim,
+                                       const int64_t *size, const cr_sparse *parts);
 /* CR_RUNTIME unless `t` has a sparse layout; `name` is that of the entry. */
 CR_MUST cr_status cr_expect_sparse(const char *name, const cr_tensor *t);
 /* CR_RUNTIME in torch's words unless `t` is a COO tensor. */

@@ -32,7 +32,6 @@ static cr_status give_swapped(cr_value *result, const cr_tensor *t)
                                     [CR_LAYOUT_BSC] = CR_LAYOUT_BSR};
     int64_t size[CR_MAX_DIMS];
     cr_sparse parts = *cr_sparse_of(t);
-    cr_tensor *made = NULL;
     cr_steps s = {0};
 
     memcpy(size, t->size, (size_t)t->ndim * sizeof *size);
@@ -40,12 +39,7 @@ static cr_status give_swapped(cr_value *result, const cr_tensor *t)
     size[1] = t->size[0];
     if (cr_is_blocked(t))
         parts.values = CR_STEP(&s, transpose_int, T(parts.values), I(1), I(2));
-    if (!s.st)
-        cr_step_fail(
-            &s, cr_sparse_new(&made, (cr_layout_kind)other[t->layout], t->ndim, size, &parts));
-    if (!s.st)
-        cr_step_own(&s, made);
-    return cr_steps_give(&s, result, made);
+    return cr_steps_give_sparse(&s, result, other[t->layout], t->ndim, size, &parts);
 }
 
 /* self, dim0, dim1 */

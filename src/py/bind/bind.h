@@ -350,7 +350,7 @@ PyObject *cr_py_given_args(const cr_py_given *g);
 PyObject *cr_py_given_kwargs(const cr_py_given *g);
 
 /* The schema's name of a type, as in "Tensor[]". */
-const char *cr_py_schema_type(unsigned type);
+PyObject *cr_py_schema_type(unsigned type);
 /* A list of (name, type) of the results (overload.c). */
 PyObject *cr_py_op_results(const cr_op *op);
 /* An entry of the table as a dict (table.c). */

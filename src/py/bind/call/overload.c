@@ -26,7 +26,7 @@ PyObject *cr_py_op_results(const cr_op *op)
     for (int i = 0; out && i < op->result_count; i++)
         cr_py_put_item(
             &out, i,
-            Py_BuildValue("(ss)", op->result[i].name, cr_py_schema_type(op->result[i].type)));
+            Py_BuildValue("(sN)", op->result[i].name, cr_py_schema_type(op->result[i].type)));
     return out;
 }
 

@@ -3,25 +3,12 @@
 #include "py/bind/bind.h"
 #include <string.h>
 
-const char *cr_py_schema_type(unsigned type)
+PyObject *cr_py_schema_type(unsigned type)
 {
-    static const char *const names[] = {[CR_T_TENSOR] = "Tensor",
-                                        [CR_T_TENSORS] = "Tensor[]",
-                                        [CR_T_SCALAR] = "Scalar",
-                                        [CR_T_SCALARS] = "Scalar[]",
-                                        [CR_T_INT] = "int",
-                                        [CR_T_INTS] = "int[]",
-                                        [CR_T_FLOAT] = "float",
-                                        [CR_T_FLOATS] = "float[]",
-                                        [CR_T_BOOL] = "bool",
-                                        [CR_T_BOOLS] = "bool[]",
-                                        [CR_T_STRING] = "str",
-                                        [CR_T_DTYPE] = "ScalarType",
-                                        [CR_T_LAYOUT] = "Layout",
-                                        [CR_T_DEVICE] = "Device",
-                                        [CR_T_FORMAT] = "MemoryFormat",
-                                        [CR_T_GENERATOR] = "Generator"};
-    return names[type];
+    bool list;
+    const char *name = cr_schema_type(type, &list);
+
+    return PyUnicode_FromFormat("%s%s", name, list ? "[]" : "");
 }
 
 static PyObject *ints_list(const cr_value *v)
@@ -66,7 +53,7 @@ static PyObject *param_object(const cr_op *op, int i)
     if (!preset)
         return NULL;
     made = Py_BuildValue(
-        "{s:s,s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
+        "{s:s,s:N,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
         cr_py_schema_type(p->type), "fits", param_fits(op, i), "factor",
         op->factors >> i & 1 ? Py_True : Py_False, "optional", p->optional ? Py_True : Py_False,
         "keyword_only", p->keyword_only ? Py_True : Py_False, "number",
