@@ -110,6 +110,12 @@ static cr_status storage_entry(const cr_zip_entry **out, const cr_checkpoint *c,
     return st;
 }
 
+/* TorchScript archives have storages without bytes. */
+static bool storage_is_meta(const cr_pickle_storage *s)
+{
+    return s->location && !strcmp(s->location, "meta");
+}
+
 static cr_status find_records(cr_checkpoint *c)
 {
     const cr_zip_entry *e;
@@ -119,6 +125,8 @@ static cr_status find_records(cr_checkpoint *c)
         if (s->root >= 0)
             continue;
         CR_TRY(storage_entry(&e, c, s->key));
+        if (storage_is_meta(s) && !e->size)
+            continue;
         if (e->size != s->bytes)
             return cr_fail(
                 CR_RUNTIME,
@@ -488,6 +496,8 @@ cr_status cr_checkpoint_storage(cr_storage **out, const cr_checkpoint *c, size_t
 
     if (s->root >= 0)
         return checkpoint_part(out, root, s);
+    if (storage_is_meta(s))
+        return cr_storage_new(out, CR_META_DEVICE, s->bytes);
     if (bytes && s->bytes && (uintptr_t)bytes % 16 == 0)
         return shared_storage(out, c, i, bytes);
     return copied_storage(out, c, i);

@@ -177,7 +177,8 @@ static void alias_node(cr_salias *a, const cr_snode *n)
     case CR_SPRIM_IF:
     case CR_SPRIM_LOOP: alias_inside(a, n); return;
     case CR_SPRIM_CONSTANT:
-    case CR_SPRIM_GET_ATTR: alias_share_outside(a, n->output, n->output_count); return;
+    case CR_SPRIM_GET_ATTR:
+    case CR_SPRIM_MODULE_INDEX: alias_share_outside(a, n->output, n->output_count); return;
     case CR_SPRIM_LIST_CONSTRUCT:
     case CR_SPRIM_TUPLE_CONSTRUCT:
     case CR_SPRIM_DICT_CONSTRUCT:

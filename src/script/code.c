@@ -61,7 +61,8 @@ static bool code_can_be_inside(const coder *c, const cr_svalue *v)
         return false;
     if (u.node && u.node->prim == CR_SPRIM_LOOP && u.offset >= 2)
         return false;
-    return n->prim != CR_SPRIM_IS_INSTANCE && n->prim != CR_SPRIM_ENTER;
+    return n->prim != CR_SPRIM_IS_INSTANCE && n->prim != CR_SPRIM_ENTER &&
+           n->prim != CR_SPRIM_MODULE_INDEX;
 }
 
 static const cr_snode *code_before(const cr_snode *n)
@@ -785,6 +786,16 @@ static void code_unpack(coder *c, const cr_snode *n)
     cr_text_printf(c->out, "%s\n", code_of(c, n->input[0]));
 }
 
+/* value : T = modules[key] */
+static void code_module_index(coder *c, const cr_snode *n)
+{
+    code_name_all(c, n->output, 1);
+    code_indent(c);
+    cr_text_printf(c->out, "%s : ", code_of(c, n->output[0]));
+    code_annotate(c, c->out, n->output[0]->type);
+    cr_text_printf(c->out, " = %s[%s]\n", code_of(c, n->input[0]), code_of(c, n->input[1]));
+}
+
 static void code_node(coder *c, const cr_snode *n, bool constants)
 {
     if (!constants && code_is_constant(n))
@@ -799,6 +810,7 @@ static void code_node(coder *c, const cr_snode *n, bool constants)
         cr_text_printf(c->out, "%s.%s = %s\n", code_of(c, n->input[0]), n->name,
                        code_of(c, n->input[1]));
         break;
+    case CR_SPRIM_MODULE_INDEX: code_module_index(c, n); break;
     case CR_SPRIM_FORK: code_fork(c, n); break;
     case CR_SPRIM_ENTER: code_enter(c, n); break;
     case CR_SPRIM_EXIT: code_exit(c, n); break;

@@ -355,7 +355,8 @@ static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hi
 
     for (int i = 0; i < a->count; i++) {
         if (!a->at[i])
-            define_refuse(c, "NotSupportedError", a->range,
+            define_refuse(c, "NotSupportedError",
+                          (cr_srange){a->range.source, a->range.start, a->range.start + 1},
                           "Dict expansion (e.g. `{**dict}`) is not supported");
         v[i] = compile_value(c, a->at[i], dict ? dict->item[i % 2] : NULL);
     }
@@ -424,7 +425,8 @@ static cr_svalue *contains_module(compiler *c, cr_svalue *self, const cr_svalue 
     bool found = false;
 
     if (!c->env || self->type->kind != CR_STYPE_CLASS || !self->type->cls->is_module || !key ||
-        key->type->kind != CR_STYPE_STR)
+        key->type->kind != CR_STYPE_STR ||
+        compile_method(c, self->type->cls, "__contains__", range))
         return NULL;
     t = define_member(c, self, self->type->cls, "keys", range);
     for (int i = 0; t && t->kind == TERM_ITEMS && i < t->count; i++) {
@@ -764,6 +766,31 @@ static cr_dtype cast_dtype(const char *name)
     return CR_DTYPE_NONE;
 }
 
+/* The name or the value of a member of an enum; those of a known member are constants. */
+static cr_svalue *enum_part(compiler *c, cr_svalue *v, bool is_name, cr_srange range)
+{
+    const cr_sconstant *member = cr_svalue_constant(v);
+    const cr_sclass *cls = v->type->cls;
+
+    if (c->env && member && is_name)
+        return compile_string(c, member->s, member->len, range);
+    if (c->env && member)
+        return compile_constant(c, cr_sclass_constant_value(cls, member->s), range);
+    return compile_construct(c, is_name ? CR_SPRIM_ENUM_NAME : CR_SPRIM_ENUM_VALUE,
+                             is_name ? CR_STYPE_OF(STR) : cls->base, 1, &v, range);
+}
+
+/* Whether a schema has a parameter `self` that takes the value. */
+static bool method_takes(compiler *c, const cr_sschemas *all, const cr_svalue *v)
+{
+    for (size_t i = 0; i < all->len; i++)
+        for (int k = 0; k < all->at[i]->param_count; k++)
+            if (!strcmp(all->at[i]->param[k].name, "self") &&
+                compile_takes(c, all->at[i]->param[k].type, v->type))
+                return true;
+    return false;
+}
+
 static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_srange range)
 {
     const cr_sschemas *all;
@@ -776,10 +803,7 @@ static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_sra
         (v->type->kind == CR_STYPE_TUPLE && v->type->cls))
         return object_attribute(c, v, name, range);
     if (v->type->kind == CR_STYPE_ENUM && (!strcmp(name, "name") || !strcmp(name, "value")))
-        return compile_term_value(
-            c, compile_construct(c, *name == 'n' ? CR_SPRIM_ENUM_NAME : CR_SPRIM_ENUM_VALUE,
-                                 *name == 'n' ? CR_STYPE_OF(STR) : v->type->cls->base, 1, &v,
-                                 range));
+        return compile_term_value(c, enum_part(c, v, *name == 'n', range));
     for (int i = 0; v->type->kind == CR_STYPE_TUPLE && i < v->type->count; i++)
         if (cr_stype_field(v->type, i) && !strcmp(cr_stype_field(v->type, i), name))
             return compile_term_value(
@@ -796,7 +820,7 @@ static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_sra
         return t;
     cr_session_check(c->s, cr_soperators(&all, t->name));
     if ((!all->len && !import_operator(c, t->name, false, 0)) ||
-        (c->env && cr_stype_is_subtype(v->type, CR_STYPE_OF(NUMBER))))
+        (c->env && all->len && !method_takes(c, all, v)))
         cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object has no attribute or method '%s'.",
                        cr_stype_annotation(v->type), name);
     return t;
@@ -804,14 +828,10 @@ static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_sra
 
 static term *enum_member(compiler *c, const cr_stype *type, const cr_sast *a)
 {
-    cr_sconstant value = {.type = type};
+    cr_sconstant value = cr_sclass_member(type->cls, a->text);
 
-    for (size_t i = 0; i < type->cls->constant_count; i++)
-        if (!strcmp(type->cls->constant[i].name, a->text)) {
-            value.s = type->cls->constant[i].name;
-            value.len = a->len;
-            return compile_term_value(c, compile_constant(c, &value, a->range));
-        }
+    if (value.s)
+        return compile_term_value(c, compile_constant(c, &value, a->range));
     cr_srange_bail(c->s, CR_RUNTIME, a->range, "Enum<%s>' has no attribute '%s'",
                    type->cls->name, a->text);
 }
@@ -1207,7 +1227,9 @@ static term *call_magic(compiler *c, const term *t, const arguments *args, cr_sr
 
     if (args->len != 1 || !v || t->self || v->type->kind != CR_STYPE_CLASS)
         return NULL;
-    term *modules = strcmp(t->name, "aten::len") ? NULL : compile_modules(c, v, range);
+    bool counts =
+        !strcmp(t->name, "aten::len") && !compile_method(c, v->type->cls, "__len__", range);
+    term *modules = counts ? compile_modules(c, v, range) : NULL;
     if (modules && modules->kind == TERM_ITEMS)
         return compile_term_value(c, compile_int(c, modules->count, range));
     for (size_t i = 0; i < CR_LEN(names); i++)
@@ -1233,6 +1255,9 @@ static term *cast_call(compiler *c, const term *t, cr_srange range)
 static term *call_operator(compiler *c, term *t, const arguments *args, cr_srange range)
 {
     arguments all = {0};
+
+    if (c->env && !strcmp(t->name, "prim::Print") && args->len && args->at[args->len - 1].name)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "print doesn't accept any keyword arguments");
 
     if (!strcmp(t->name, "prim::abs") && args->len &&
         args->at[0].value->type->kind == CR_STYPE_TENSOR)
@@ -1341,6 +1366,9 @@ static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange r
     }
     if (t->kind == TERM_PYTHON && define_exception(c, t, range))
         cr_srange_bail(c->s, CR_RUNTIME, range, "exception message cannot be used as a value");
+    f = t->kind == TERM_PYTHON ? define_called(c, t, (int)args->len, range) : NULL;
+    if (f)
+        return compile_term_value(c, compile_call(c, f, NULL, args, range));
     f = call_method_of(c, t, range);
     if (f)
         return compile_term_value(c, call_object(c, f, t->value, args, range));
@@ -1498,7 +1526,7 @@ term *compile_term(compiler *c, const cr_sast *a, const cr_stype *hint)
     case CR_SAST_ATTRIBUTE: t = compile_attribute(c, a); break;
     case CR_SAST_CALL: t = compile_apply(c, a, hint); break;
     case CR_SAST_SUBSCRIPT:
-        t = compile_items_subscript(c, a);
+        t = compile_items_subscript(c, a, hint);
         t = t ? t : compile_term_value(c, compile_plain(c, a, hint));
         break;
     default: t = compile_term_value(c, compile_plain(c, a, hint));

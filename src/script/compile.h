@@ -125,6 +125,8 @@ cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arg
 /* The value as one of this type, when conversions that every call makes allow it. */
 cr_svalue *compile_convert(compiler *c, cr_svalue *v, const cr_stype *to, bool implicit,
                            cr_srange range);
+/* Whether a parameter of type `formal` takes a value of type `actual` as it is. */
+bool compile_takes(compiler *c, const cr_stype *formal, const cr_stype *actual);
 /* The values of a named tuple's fields. */
 cr_svalue **compile_fields(compiler *c, const cr_sclass *cls, const arguments *args,
                            cr_srange range);
@@ -176,8 +178,9 @@ term *compile_modules(compiler *c, cr_svalue *v, cr_srange range);
 
 /* --- subscripts (compile_subscript.c) --- */
 cr_svalue *compile_subscript(compiler *c, const cr_sast *a);
-/* An item of a module's list that is known when it is compiled; NULL for other subscripts. */
-term *compile_items_subscript(compiler *c, const cr_sast *a);
+/* An item of a module's list that is known when it is compiled, or one of the interface that
+ * `hint` is; NULL for other subscripts. */
+term *compile_items_subscript(compiler *c, const cr_sast *a, const cr_stype *hint);
 /* x[i] = value of a tensor. */
 void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value);
 /* x[i] += value of a tensor: `name` is the operator in place. */
@@ -231,6 +234,8 @@ cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range);
 /* NULL: the name means nothing there. */
 term *define_name(compiler *c, const char *name, cr_srange range);
 term *define_attribute(compiler *c, const term *object, const char *name, cr_srange range);
+/* The function that a call of an object means; NULL: it cannot be called. */
+cr_sfunction *define_called(compiler *c, const term *object, int count, cr_srange range);
 /* The function of a CHOICE that a call with these arguments means. */
 term *define_choose(compiler *c, const term *choice, const arguments *args, cr_srange range);
 /* The qualified name of an exception's class, "builtins.ValueError"; NULL for other objects. */

@@ -179,7 +179,7 @@ static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v, cr_sr
                            ? "need %d values to unpack but found only %d"
                            : "too many values to unpack: need %d but found %d",
                        target->count, v->type->count);
-    if (c->env && v->by && v->by->prim == CR_SPRIM_TUPLE_CONSTRUCT) {
+    if (c->env && v->by && v->by->prim == CR_SPRIM_TUPLE_CONSTRUCT && !v->name) {
         assign_parts(c, target, v->by->input, v->by->input_count, star);
         return;
     }

@@ -60,7 +60,7 @@ void compile_assume(compiler *c, const facts *f, cr_srange range)
 {
     for (size_t i = 0; f && i < f->len; i++) {
         term *now = compile_variable(c, f->at[i].name)->now;
-        if (!now || now->kind != TERM_VALUE || cr_stype_equal(now->value->type, f->at[i].type))
+        if (!now || now->kind != TERM_VALUE)
             continue;
         cr_svalue *v =
             compile_construct(c, CR_SPRIM_UNCHECKED_CAST, f->at[i].type, 1, &now->value, range);
@@ -205,8 +205,12 @@ static condition *condition_instance(compiler *c, const cr_sast *a)
     instance_types(c, a->at[2], &types);
     yes = instance_members(c, v->type, &types, true);
     no = instance_members(c, v->type, &types, false);
-    if (c->env && v->type->kind != CR_STYPE_ANY && (!yes || !no))
-        return condition_known(c, yes != NULL, a->range);
+    if (c->env && v->type->kind != CR_STYPE_ANY && (!yes || !no)) {
+        made = condition_known(c, yes != NULL, a->range);
+        if (a->at[1]->kind == CR_SAST_NAME)
+            fact_add(c, yes ? made->yes : made->no, a->at[1]->text, yes ? yes : no);
+        return made;
+    }
     n = cr_snode_new(c->block, CR_SPRIM_IS_INSTANCE, a->range);
     cr_snode_input(n, v);
     instance_sort(c, &types);
@@ -219,7 +223,7 @@ static condition *condition_instance(compiler *c, const cr_sast *a)
         yes = types.len == 1 ? types.at[0] : cr_stype_union(c->unit, (int)types.len, types.at);
     if (yes)
         fact_add(c, made->yes, a->at[1]->text, yes);
-    if (no && v->type->kind != CR_STYPE_ANY)
+    if (no)
         fact_add(c, made->no, a->at[1]->text, no);
     return made;
 }

@@ -363,14 +363,15 @@ typedef struct looping {
     bool *deleted; /* of each carried variable: there is a way out of the body without it */
     cr_sblock *outer;
     size_t mark;
-    cr_svalue *trip;
+    cr_svalue *trip, *go;     /* go: the constant condition of a `for`, made before it */
     const cr_sast *condition; /* of a `while` */
     struct looping *around;
 } looping;
 
 static looping loop_enter(compiler *c, const cr_sast *a, cr_svalue *most, cr_svalue *go)
 {
-    looping l = {.carried = loop_carried(c, a), .outer = c->block, .mark = c->log.len};
+    looping l = {
+        .carried = loop_carried(c, a), .outer = c->block, .mark = c->log.len, .go = go};
     cr_sblock *b;
 
     l.deleted = CR_NEW_N(c->s, bool, l.carried.len + 1);
@@ -454,18 +455,18 @@ static cr_svalue *constant_true(compiler *c, cr_srange range)
 }
 
 /* The loop's condition after an iteration. */
-static cr_svalue *loop_condition(compiler *c, const looping *l, cr_srange range)
+static cr_svalue *loop_condition(compiler *c, const looping *l)
 {
-    return l->condition ? compile_truth(c, l->condition) : constant_true(c, range);
+    return l->condition ? compile_truth(c, l->condition) : l->go;
 }
 
-static void loop_body(compiler *c, looping *l, const cr_sast *body, cr_srange range)
+static void loop_body(compiler *c, looping *l, const cr_sast *body)
 {
     l->around = c->loop;
     c->loop = l;
     compile_statements(c, body->at, body->count);
     c->loop = l->around;
-    loop_leave(c, l, loop_condition(c, l, range));
+    loop_leave(c, l, loop_condition(c, l));
 }
 
 static void compile_while(compiler *c, const cr_sast *a)
@@ -477,7 +478,7 @@ static void compile_while(compiler *c, const cr_sast *a)
     most = compile_literal(c, INT64_MAX, a->range);
     l = loop_enter(c, a, most, compile_truth(c, a->at[0]));
     l.condition = a->at[0];
-    loop_body(c, &l, a->at[1], a->range);
+    loop_body(c, &l, a->at[1]);
 }
 
 /* break and continue: a node with the condition and the carried values. */
@@ -491,7 +492,7 @@ static flow compile_leave_loop(compiler *c, const cr_sast *a)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "SyntaxError: '%s' outside loop",
                        stop ? "break" : "continue");
     go = stop ? compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(BOOL)}, a->range)
-              : loop_condition(c, c->loop, a->range);
+              : loop_condition(c, c->loop);
     n = cr_snode_new(c->block, CR_SPRIM_CONTINUATION, a->range);
     cr_snode_input(n, go);
     for (size_t i = 0; i < c->loop->carried.len; i++)
@@ -517,8 +518,9 @@ static const char *iterable_call(compiler *c, const cr_sast *over)
 /* A list, a range, or several that go together. */
 typedef struct iteration iteration;
 struct iteration {
-    cr_svalue *most, *start, *step, *list;
-    bool counts; /* enumerate: the number of the item comes first */
+    cr_svalue *list;               /* or NULL */
+    cr_svalue *start, *end, *step; /* of a range; start NULL: 0, in steps of 1 */
+    bool counts; /* enumerate: the number of the item, of this range, comes first */
     term *items; /* known when compiled */
     int parts;   /* zip, enumerate */
     iteration *part;
@@ -542,13 +544,12 @@ static iteration iterate_range(compiler *c, const cr_sast *over)
                            cr_stype_annotation(arg[i]->type), i);
     }
     if (n == 1) {
-        it.most = arg[0];
+        it.end = arg[0];
         return it;
     }
     it.start = arg[0];
+    it.end = arg[1];
     it.step = n == 3 ? arg[2] : compile_int(c, 1, over->range);
-    it.most = compile_one(c, "aten::__range_length", over->range, 3,
-                          (cr_svalue *[]){it.start, arg[1], it.step});
     return it;
 }
 
@@ -574,12 +575,11 @@ static term *iterate_fewest(compiler *c, const iteration *it, cr_srange range)
 static iteration iterate_parts(compiler *c, const cr_sast *over, bool counts, cr_srange range)
 {
     iteration it = {.counts = counts, .parts = over->count - 1};
-    cr_svalue **most;
-    int n = 0;
 
     if (counts && it.parts == 2) {
         it.start = compile_convert(c, compile_value(c, over->at[2], NULL), CR_STYPE_OF(INT),
                                    true, over->range);
+        it.step = compile_int(c, 1, over->range);
         it.parts = 1;
     }
     if (it.parts < 1 || (counts && it.parts != 1))
@@ -587,23 +587,46 @@ static iteration iterate_parts(compiler *c, const cr_sast *over, bool counts, cr
                        counts ? "enumerate" : "zip",
                        counts ? "1 or 2 arguments" : "at least 1 argument");
     it.part = CR_NEW_N(c->s, iteration, it.parts);
-    most = CR_NEW_N(c->s, cr_svalue *, it.parts + 1);
     for (int i = 0; i < it.parts; i++)
         it.part[i] = iterate_over(c, over->at[1 + i], range);
     it.items = iterate_fewest(c, &it, range);
     if (counts)
-        most[n++] = compile_literal(c, INT64_MAX, over->range);
-    for (int i = 0; i < it.parts; i++)
-        if (it.part[i].most)
-            most[n++] = it.part[i].most;
-    it.most = n ? most[0] : NULL;
-    if (n > 1 && !it.items) {
-        cr_svalue *list =
-            compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
-                              cr_stype_list(c->unit, CR_STYPE_OF(INT)), n, most, range);
-        it.most = compile_one(c, "prim::min", range, 1, &list);
-    }
+        it.end = compile_literal(c, INT64_MAX, over->range);
     return it;
+}
+
+typedef struct {
+    size_t len, cap;
+    cr_svalue **at;
+} lengths;
+
+/* The lengths of all lists and ranges that go together. */
+static void iterate_lengths(compiler *c, const iteration *it, cr_srange range, lengths *out)
+{
+    cr_svalue *bounds[] = {it->start, it->end, it->step}, *list = it->list, *n = it->end;
+
+    if (list)
+        n = compile_one(c, "aten::len", range, 1, &list);
+    else if (it->start)
+        n = compile_one(c, "aten::__range_length", range, 3, bounds);
+    if (n)
+        CR_PUSH(c->s, out, n);
+    for (int i = 0; i < it->parts; i++)
+        iterate_lengths(c, &it->part[i], range, out);
+}
+
+/* The number of iterations. */
+static cr_svalue *iterate_most(compiler *c, const iteration *it, cr_srange range)
+{
+    const cr_stype *type = cr_stype_list(c->unit, CR_STYPE_OF(INT));
+    lengths all = {0};
+    cr_svalue *list;
+
+    iterate_lengths(c, it, range, &all);
+    if (all.len == 1)
+        return all.at[0];
+    list = compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, type, (int)all.len, all.at, range);
+    return compile_one(c, "prim::min", range, 1, &list);
 }
 
 /* The members of an enum: a constant list. */
@@ -652,7 +675,6 @@ static iteration iterate_value(compiler *c, term *t, cr_srange range)
              type->kind != CR_STYPE_STR)
         cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object is not iterable",
                        cr_stype_annotation(type));
-    it.most = compile_one(c, "aten::len", range, 1, &it.list);
     return it;
 }
 
@@ -680,8 +702,11 @@ static term *iterate_together(compiler *c, const iteration *it, cr_svalue *trip,
     made->items = CR_NEW_N(c->s, term *, it->parts + 1);
     if (it->counts) {
         cr_svalue *number = it->items ? compile_literal(c, i, range) : trip;
-        if (it->start)
+        if (it->start && it->items)
             number = compile_one(c, "aten::add", range, 2, (cr_svalue *[]){number, it->start});
+        else if (it->start)
+            number = compile_one(c, "aten::__derive_index", range, 3,
+                                 (cr_svalue *[]){number, it->start, it->step});
         made->items[made->count++] = compile_term_value(c, number);
     }
     for (int k = 0; k < it->parts; k++)
@@ -725,7 +750,7 @@ static void comprehension_check(compiler *c, const loop_work *w, const cr_stype 
                                 const cr_stype *value)
 {
     if (key->kind == CR_STYPE_UNION)
-        cr_srange_bail(c->s, CR_RUNTIME, w->element->range,
+        cr_srange_bail(c->s, CR_RUNTIME, w->loop->range,
                        "Dicts may only contain homogeneous keys, but the type of the first "
                        "generated key was %s",
                        cr_stype_annotation(key));
@@ -817,7 +842,8 @@ static flow loop_over(compiler *c, const iteration *it, loop_work *w)
 
     if (it->items)
         return loop_unrolled(c, it, w);
-    l = loop_enter(c, w->loop, it->most, constant_true(c, w->loop->range));
+    l = loop_enter(c, w->loop, iterate_most(c, it, w->loop->range),
+                   constant_true(c, w->loop->range));
     l.condition = NULL;
     l.around = c->loop;
     item = iterate_item(c, it, l.trip, 0, w->loop->range);
@@ -825,7 +851,7 @@ static flow loop_over(compiler *c, const iteration *it, loop_work *w)
     c->loop = w->body ? &l : c->loop;
     loop_work_run(c, w);
     c->loop = l.around;
-    loop_leave(c, &l, constant_true(c, w->loop->range));
+    loop_leave(c, &l, l.go);
     return FLOW_ON;
 }
 
@@ -1196,8 +1222,8 @@ static void compile_delete(compiler *c, const cr_sast *a)
                 "not supported (see https://github.com/pytorch/pytorch/issues/31430)");
         if (target->kind != CR_SAST_SUBSCRIPT || target->count != 2)
             cr_srange_bail(c->s, CR_RUNTIME, target->range,
-                           "'del' statements are only supported for deleting list or dict "
-                           "items");
+                           "del statements are only supported for deleting list and dict "
+                           "items and variables");
         cr_svalue *object = compile_value(c, target->at[0], NULL);
         cr_svalue *at = compile_value(c, target->at[1], NULL);
         if (object->type->kind == CR_STYPE_CLASS &&
@@ -1371,6 +1397,24 @@ static flow compile_statements(compiler *c, cr_sast *const *at, int count)
     return f;
 }
 
+/* A method that @classmethod marks: programs call it on objects, and its first name is the
+ * class. */
+static bool is_of_class(const compiler *c, const cr_sast *def)
+{
+    for (int i = 3; c->env && c->function->owner && i < def->count; i++)
+        if (def->at[i]->kind == CR_SAST_NAME && !strcmp(def->at[i]->text, "classmethod"))
+            return true;
+    return false;
+}
+
+static term *class_term(compiler *c)
+{
+    term *t = CR_NEW(c->s, term);
+
+    *t = (term){.kind = TERM_CLASS, .type = c->function->owner->type};
+    return t;
+}
+
 void compile_body(compiler *c, const cr_sast *def)
 {
     const cr_sast *body = def->at[2];
@@ -1378,7 +1422,9 @@ void compile_body(compiler *c, const cr_sast *def)
     for (int i = 0; i < c->function->schema.param_count; i++) {
         const cr_sparam *p = &c->function->schema.param[i];
         cr_svalue *v = cr_sblock_input(c->graph->body, p->name, p->type);
-        compile_set(c, p->name, compile_term_value(c, v), def->range);
+        compile_set(c, p->name,
+                    !i && is_of_class(c, def) ? class_term(c) : compile_term_value(c, v),
+                    def->range);
     }
     if (compile_statements(c, body->at, body->count) == FLOW_ON)
         body_end(c, def);

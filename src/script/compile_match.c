@@ -93,6 +93,15 @@ static const cr_stype *match_replace(compiler *c, const match_vars *vars,
     }
 }
 
+bool compile_takes(compiler *c, const cr_stype *formal, const cr_stype *actual)
+{
+    match_vars vars = {0};
+    const cr_stype *to =
+        match_type(c, &vars, formal, actual) ? match_replace(c, &vars, formal) : NULL;
+
+    return to && cr_stype_is_subtype(actual, to);
+}
+
 /* --- conversions --- */
 
 cr_svalue *compile_construct(compiler *c, cr_sprim prim, const cr_stype *type, int count,

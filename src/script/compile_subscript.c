@@ -353,30 +353,30 @@ static bool is_literal(const cr_sast *a)
            (a->kind == CR_SAST_UNARY && a->at[0]->kind == CR_SAST_NUMBER);
 }
 
-term *compile_items_subscript(compiler *c, const cr_sast *a)
+/* modules[key] of a key that is not known: every module inside must be of the interface. */
+static term *items_by_interface(compiler *c, cr_svalue *self, const cr_sast *a,
+                                const cr_stype *interface)
 {
-    bool of_dict = false;
-    term *t;
-    int64_t i;
+    const cr_sclass *cls = self->type->cls;
+    cr_svalue *both[] = {self, compile_value(c, a->at[1], NULL)};
+    cr_text why = {0};
 
-    if (a->kind != CR_SAST_SUBSCRIPT || a->count != 2 || !c->env ||
-        a->at[0]->kind != CR_SAST_ATTRIBUTE)
-        return NULL;
-    t = compile_term(c, a->at[0], NULL);
-    if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS &&
-        t->value->type->cls->is_module && a->at[1]->kind == CR_SAST_STRING)
-        return items_named(c, t->value, a);
-    if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS) {
-        term *keys = t->value->type->cls->is_module
-                         ? define_member(c, t->value, t->value->type->cls, "keys", a->range)
-                         : NULL;
-        of_dict = keys && keys->kind == TERM_ITEMS;
-        t = compile_modules(c, t->value, a->range);
+    for (size_t i = 0; i < cls->attribute_count; i++) {
+        const cr_stype *inner = cls->attribute[i].type;
+        if (inner->kind != CR_STYPE_CLASS || !inner->cls->is_module ||
+            cr_stype_is_subtype(inner, interface))
+            continue;
+        cr_stype_print_misfit(&why, inner, interface);
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "Attribute %s is not of annotated type %s: %s", cls->attribute[i].name,
+                       cr_stype_annotation(interface), cr_session_take_text(c->s, &why));
     }
-    if (!t || t->kind != TERM_ITEMS)
-        return NULL;
-    if (a->at[1]->kind == CR_SAST_SLICE)
-        return items_slice(c, t, a->at[1]);
+    return compile_term_value(
+        c, compile_construct(c, CR_SPRIM_MODULE_INDEX, interface, 2, both, a->range));
+}
+
+static CR_NORETURN void items_refuse(compiler *c, const cr_sast *a, bool of_dict)
+{
     if (of_dict)
         cr_srange_bail(
             c->s, CR_RUNTIME, a->range,
@@ -384,17 +384,57 @@ term *compile_items_subscript(compiler *c, const cr_sast *a)
             "with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail "
             "because i is not a literal. Enumeration of ModuleDict is supported, e.g. "
             "'for k, v in self.items(): out = v(inp)'");
-    if (!is_literal(a->at[1]) || !constant_int(compile_value(c, a->at[1], NULL), &i))
-        cr_srange_bail(
-            c->s, CR_RUNTIME, a->range,
-            "Expected integer literal for index but got a variable or non-integer. "
-            "ModuleList/Sequential indexing is only supported with integer literals. For "
-            "example, 'i = 4; self.layers[i](x)' will fail because i is not a literal. "
-            "Enumeration is supported, e.g. 'for index, v in enumerate(self): out = v(inp)'");
+    cr_srange_bail(
+        c->s, CR_RUNTIME, a->range,
+        "Expected integer literal for index but got a variable or non-integer. "
+        "ModuleList/Sequential indexing is only supported with integer literals. For "
+        "example, 'i = 4; self.layers[i](x)' will fail because i is not a literal. "
+        "Enumeration is supported, e.g. 'for index, v in enumerate(self): out = v(inp)'");
+}
+
+/* Item `a` of these items, by a literal or a slice. */
+static term *items_at(compiler *c, const term *t, const cr_sast *a, bool of_dict)
+{
+    int64_t i;
+
+    if (a->at[1]->kind == CR_SAST_SLICE)
+        return items_slice(c, t, a->at[1]);
+    if (of_dict || !is_literal(a->at[1]) || !constant_int(compile_value(c, a->at[1], NULL), &i))
+        items_refuse(c, a, of_dict);
     if (i < -t->count || i >= t->count)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "Index %lld out of range of length %d",
                        (long long)i, t->count);
     return t->items[i < 0 ? i + t->count : i];
+}
+
+term *compile_items_subscript(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    bool literal, of_interface = hint && hint->kind == CR_STYPE_INTERFACE;
+    cr_svalue *self;
+    term *t, *keys;
+
+    if (a->kind != CR_SAST_SUBSCRIPT || a->count != 2 || (!c->env && !of_interface) ||
+        (a->at[0]->kind != CR_SAST_ATTRIBUTE && a->at[0]->kind != CR_SAST_NAME))
+        return NULL;
+    t = compile_term(c, a->at[0], NULL);
+    self = t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS &&
+                   t->value->type->cls->is_module
+               ? t->value
+               : NULL;
+    literal = a->at[1]->kind == CR_SAST_STRING || a->at[1]->kind == CR_SAST_SLICE ||
+              is_literal(a->at[1]);
+    if (self && of_interface && !literal)
+        return items_by_interface(c, self, a, hint);
+    if (!c->env)
+        return NULL;
+    if (self && a->at[1]->kind == CR_SAST_STRING)
+        return items_named(c, self, a);
+    if (t->kind == TERM_VALUE && !self)
+        return NULL;
+    keys = self ? define_member(c, self, self->type->cls, "keys", a->range) : NULL;
+    t = self ? compile_modules(c, self, a->range) : t;
+    return t && t->kind == TERM_ITEMS ? items_at(c, t, a, keys && keys->kind == TERM_ITEMS)
+                                      : NULL;
 }
 
 /* x[a:b] of anything but a tensor. */

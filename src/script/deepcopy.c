@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "entry.h"
+#include "script/execute.h"
 #include "script/unit.h"
 #include "script/value.h"
 
@@ -123,9 +124,31 @@ done:
     return st;
 }
 
+/* Gives the copy the state of the original, which both then share, as in torch. */
+static cr_status copy_state(cr_iobject *from, cr_sfunction *get, cr_sfunction *set,
+                            cr_ivalue *to)
+{
+    cr_ivalue original = {.kind = CR_IV_OBJECT, .object = from}, result = cr_iv_none();
+    cr_ivalue args[] = {*to, cr_iv_none()};
+    cr_status st;
+
+    CR_GO(cr_sfunction_run(&args[1], get, &original, 1, NULL));
+    CR_GO(cr_sfunction_run(&result, set, args, 2, NULL));
+done:
+    cr_ivalue_drop(args[1]);
+    cr_ivalue_drop(result);
+    return st;
+}
+
+/* An object whose class has `__getstate__` and `__setstate__` is copied by these. */
 static cr_status copy_object(copier *c, cr_iobject *from, cr_ivalue *to)
 {
+    cr_sfunction *get = cr_sclass_method(from->type->cls, "__getstate__");
+    cr_sfunction *set = cr_sclass_method(from->type->cls, "__setstate__");
+
     CR_TRY(cr_iobject_new(to, from->type, from->unit, from->len));
+    if (get && set)
+        return copy_state(from, get, set, to);
     for (size_t i = from->len; i-- > 0;) {
         CR_TRY(copy_later(c, cr_islot_get(&from->slot[i]), &to->object->slot[i]));
     }

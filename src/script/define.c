@@ -37,11 +37,30 @@ static term *define_known(compiler *c, const cr_sname *n, cr_srange range)
     return t;
 }
 
+/* The member of an enum with this qualified name. */
+static cr_sconstant define_enum_member(compiler *c, const char *name, cr_srange range)
+{
+    const char *dot = strrchr(name, '.');
+    char *owner = cr_arena_text(&c->s->keep, name, (size_t)(dot - name));
+    cr_sclass *cls;
+
+    if (!owner)
+        cr_session_check(c->s, CR_MEMORY);
+    cls = cr_sunit_class(c->unit, owner);
+    if (!cls)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "class '%s' is not defined", owner);
+    return cr_sclass_member(cls, dot + 1);
+}
+
 static term *define_term(compiler *c, const cr_sname *n, cr_srange range)
 {
+    cr_sconstant member;
     term *t;
 
     switch ((cr_sname_kind)n->kind) {
+    case CR_SNAME_MEMBER:
+        member = define_enum_member(c, n->name, range);
+        return compile_term_value(c, compile_constant(c, &member, range));
     case CR_SNAME_CONSTANT: return compile_term_value(c, compile_constant(c, &n->value, range));
     case CR_SNAME_OPERATOR:
     case CR_SNAME_SPECIAL:
@@ -89,6 +108,17 @@ term *define_attribute(compiler *c, const term *object, const char *name, cr_sra
     if (!t)
         cr_srange_bail(c->s, CR_RUNTIME, range, "object has no attribute %s", name);
     return t;
+}
+
+cr_sfunction *define_called(compiler *c, const term *object, int count, cr_srange range)
+{
+    cr_sname n = {0};
+    term *t;
+
+    define_ask(c, range);
+    cr_session_check(c->s, c->env->call(object->handle, count, &n));
+    t = define_term(c, &n, range);
+    return t && t->kind == TERM_FUNCTION ? t->function : NULL;
 }
 
 /* An attribute that is a constant of this type. */
@@ -153,6 +183,18 @@ static cr_svalue *define_get(compiler *c, cr_svalue *self, const char *name, cr_
     return cr_snode_output(n, name, self->type->cls->attribute[slot].type);
 }
 
+/* "a.b": attribute b of attribute a; ".": self. */
+static cr_svalue *define_get_path(compiler *c, cr_svalue *self, const char *path,
+                                  cr_srange range)
+{
+    char *at = cr_session_text(c->s, path), *name;
+
+    while ((name = strsep(&at, ".")) != NULL)
+        if (*name)
+            self = define_get(c, self, name, range);
+    return self;
+}
+
 static term *define_key(compiler *c, const char *name, cr_srange range)
 {
     cr_sconstant value = {.type = CR_STYPE_OF(STR)};
@@ -162,8 +204,8 @@ static term *define_key(compiler *c, const char *name, cr_srange range)
     return compile_term_value(c, compile_constant(c, &value, range));
 }
 
-/* "0 1 2": the list of these attributes of self; "keys 0 1 2": of their names; "items 0 1 2":
- * of pairs of both. */
+/* "0 1 a.b": the list of these attributes of self; "keys 0 1 a.b": of their names;
+ * "items 0 1 a.b": of pairs of both. */
 static term *define_items(compiler *c, cr_svalue *self, const char *names, cr_srange range)
 {
     term *t = define_new(c, TERM_ITEMS), *pair;
@@ -177,10 +219,10 @@ static term *define_items(compiler *c, cr_svalue *self, const char *names, cr_sr
         pair = define_new(c, TERM_ITEMS);
         pair->items = CR_NEW_N(c->s, term *, 2);
         if (keys || pairs)
-            pair->items[pair->count++] = define_key(c, word, range);
+            pair->items[pair->count++] = define_key(c, strcmp(word, ".") ? word : "", range);
         if (!keys)
             pair->items[pair->count++] =
-                compile_term_value(c, define_get(c, self, word, range));
+                compile_term_value(c, define_get_path(c, self, word, range));
         t->items[t->count++] = pairs ? pair : pair->items[0];
     }
     return t;
@@ -301,6 +343,9 @@ const cr_sconstant *define_constant(compiler *c, const cr_sast *a)
     cr_sname n = {0};
 
     cr_session_check(c->s, c->env->value(define_function(c), define_text(c, a), &n));
+    if (n.kind == CR_SNAME_MEMBER)
+        n = (cr_sname){.kind = CR_SNAME_CONSTANT,
+                       .value = define_enum_member(c, n.name, a->range)};
     if (n.kind != CR_SNAME_CONSTANT)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "the value is not a constant");
     return cr_session_copy(c->s, &n.value, sizeof n.value);

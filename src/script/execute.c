@@ -19,6 +19,7 @@
 #include "script/passes.h"
 #include "script/seen.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Graphs with more values run as they are: passes look at the readers of a value in all nodes.
@@ -655,6 +656,25 @@ static cr_status exec_get_attribute(exec_frame *f, const exec_step *s)
     return CR_OK;
 }
 
+/* modules[key] of a type that all modules inside have. */
+static cr_status exec_module_index(exec_frame *f, const exec_step *s)
+{
+    const cr_ivalue *self = exec_in(f, s, 0), *key = exec_in(f, s, 1);
+    char number[24];
+    int slot;
+
+    if (self->kind != CR_IV_OBJECT)
+        return exec_wrong_kind("object", self);
+    snprintf(number, sizeof number, "%lld", (long long)key->i);
+    const char *name = key->kind == CR_IV_STRING ? key->string->at : number;
+    slot = cr_sclass_attribute(self->object->type->cls, name);
+    if (slot < 0 || (size_t)slot >= self->object->len)
+        return cr_fail(CR_RUNTIME, "%s does not have a field with name '%s'",
+                       cr_stype_annotation(self->object->type), name);
+    exec_set(f, s->out[0], cr_islot_get(&self->object->slot[slot]));
+    return CR_OK;
+}
+
 static cr_status exec_set_attribute(exec_frame *f, const exec_step *s)
 {
     cr_ivalue *slot;
@@ -973,6 +993,7 @@ static cr_status exec_step_run(exec_frame *f, const exec_step *s)
     case CR_SPRIM_LOOP: return exec_loop(f, s);
     case CR_SPRIM_GET_ATTR: return exec_get_attribute(f, s);
     case CR_SPRIM_SET_ATTR: return exec_set_attribute(f, s);
+    case CR_SPRIM_MODULE_INDEX: return exec_module_index(f, s);
     case CR_SPRIM_CALL_METHOD:
     case CR_SPRIM_INTERFACE_METHOD: return exec_method(f, s);
     case CR_SPRIM_CALL_FUNCTION: return exec_function(f, s, 1);

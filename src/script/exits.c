@@ -44,11 +44,11 @@ static cr_svalue *exit_bool(exits *x, bool b)
     return cr_sgraph_constant_first(x->g, value);
 }
 
-/* A value of the type that is never read. */
+/* A value of the type that is never read; as in torch, equal types of two values have two. */
 static cr_svalue *exit_blank_of(exits *x, const cr_stype *type)
 {
     for (size_t i = 0; i < x->blanks.len; i++)
-        if (cr_stype_equal(x->blanks.at[i].type, type))
+        if (x->blanks.at[i].type == type)
             return x->blanks.at[i].value;
     cr_svalue *v = cr_sgraph_blank_first(x->g, type);
     CR_PUSH(x->s, &x->blanks, ((exit_blank){type, v}));
@@ -309,7 +309,7 @@ static void exits_of_kind(cr_sgraph *g, cr_sprim kind)
 {
     exits x = {.g = g, .s = g->session, .kind = kind};
 
-    x.throws = cr_sgraph_blank_first(g, CR_STYPE_OF(BOOL));
+    x.throws = exit_blank_of(&x, CR_STYPE_OF(BOOL));
     x.no = exit_bool(&x, false);
     x.yes = exit_bool(&x, true);
     exit_block(&x, g->body);

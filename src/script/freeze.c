@@ -251,6 +251,7 @@ static void freeze_node(freezer *f, const cr_snode *n)
     case CR_SPRIM_CALL_METHOD:
     case CR_SPRIM_CALL_FUNCTION:
     case CR_SPRIM_INTERFACE_METHOD:
+    case CR_SPRIM_MODULE_INDEX:
     case CR_SPRIM_ENTER:
     case CR_SPRIM_EXIT:
         for (int i = 0; i < n->input_count && !freeze_is_opened(f, n); i++)

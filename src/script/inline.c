@@ -47,6 +47,24 @@ static void inline_call(cr_snode *call, const cr_sgraph *callee)
 
 static void inline_in(cr_sblock *b, inlined **all);
 
+/* Attributes of type None are constants in callees, as in torch. */
+static void inline_nones(cr_sblock *b)
+{
+    cr_sgraph *g = b->graph;
+
+    for (cr_snode *n = b->first, *next; n; n = next) {
+        next = n->next;
+        for (int i = 0; i < n->block_count; i++)
+            inline_nones(n->block[i]);
+        if (n->prim != CR_SPRIM_GET_ATTR || n->output[0]->type->kind != CR_STYPE_NONE)
+            continue;
+        cr_sconstant *none = CR_NEW(g->session, cr_sconstant);
+        none->type = CR_STYPE_OF(NONE);
+        cr_svalue_replace(g, n->output[0], cr_sgraph_constant_first(g, none));
+        cr_snode_remove(n);
+    }
+}
+
 /* The callee's graph without calls, with the passes that torch runs before it inserts it. */
 static const cr_sgraph *inline_graph(cr_session *s, const cr_sfunction *f, inlined **all)
 {
@@ -58,6 +76,7 @@ static const cr_sgraph *inline_graph(cr_session *s, const cr_sfunction *f, inlin
         return one->graph;
     cr_sgraph *g = cr_sgraph_copy(s, f->graph);
     inline_in(g->body, all);
+    inline_nones(g->body);
     cr_spass_propagate(g);
     cr_spass_pool(g);
     one = CR_NEW(s, inlined);

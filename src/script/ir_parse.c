@@ -524,6 +524,7 @@ static bool gparse_check_kind(const cr_snode *n, const gparse_list *outs)
     case CR_SPRIM_CONSTANT: return one && !n->input_count;
     case CR_SPRIM_GET_ATTR: return one && n->input_count == 1 && n->name;
     case CR_SPRIM_SET_ATTR: return n->input_count == 2 && n->name;
+    case CR_SPRIM_MODULE_INDEX: return one && n->input_count == 2;
     case CR_SPRIM_CALL_METHOD: return n->input_count && n->name;
     case CR_SPRIM_LIST_CONSTRUCT: return one && outs->type[0]->kind == CR_STYPE_LIST;
     case CR_SPRIM_DICT_CONSTRUCT: return one && outs->type[0]->kind == CR_STYPE_DICT;

@@ -18,8 +18,9 @@ typedef enum {
     CR_SNAME_OBJECT,     /* handle: its attributes are asked for */
     CR_SNAME_ATTRIBUTES, /* name: attributes of self, separated by spaces: a list of them */
     CR_SNAME_REFUSED,    /* name: why it cannot be used */
-    CR_SNAME_CHOICE      /* handle: its attributes if_true and if_false are functions; arg_name,
+    CR_SNAME_CHOICE,     /* handle: its attributes if_true and if_false are functions; arg_name,
                             index and default are those of the argument that chooses */
+    CR_SNAME_MEMBER      /* name: qualified, of a member of a defined enum */
 } cr_sname_kind;
 
 typedef struct {
@@ -34,6 +35,8 @@ typedef struct cr_senv {
     /* The name in the function with the qualified name `function`. */
     cr_status (*name)(const char *function, const char *name, cr_sname *out);
     cr_status (*attribute)(int64_t handle, const char *name, cr_sname *out);
+    /* The function that a call of the object with `count` arguments means. */
+    cr_status (*call)(int64_t handle, int count, cr_sname *out);
     /* A member of the class that is no attribute, method or constant of it yet. */
     cr_status (*member)(const char *cls, const char *name, cr_sname *out);
     /* The value of an expression's text in the function, for defaults. */

@@ -510,6 +510,8 @@ static cr_status save_storage_bytes(saver *s, cr_tensor *t, unsigned number)
     char name[64], *bytes = NULL;
 
     snprintf(name, sizeof name, "%s/%u", s->folder, number);
+    if (!cr_has_bytes(t->device))
+        return cr_zip_add(&s->zip, name, "", 0);
     CR_TRY(cr_reach_storage(&bytes, t->storage));
     return cr_zip_add(&s->zip, name, bytes ? bytes : "", t->storage->size);
 }
@@ -538,9 +540,11 @@ static void save_ints(saver *s, const int64_t *at, int n)
     save_byte(s, 't');
 }
 
-static cr_status save_host_tensor(saver *s, cr_tensor *t)
+/* A tensor on the host, or on meta. */
+static cr_status save_near_tensor(saver *s, cr_tensor *t)
 {
     const cr_dtype_info *info = &cr_dtype_infos[t->dtype];
+    const char *place = cr_has_bytes(t->device) ? "cpu" : "meta";
     char key[16], kind[64];
     unsigned number;
 
@@ -552,7 +556,7 @@ static cr_status save_host_tensor(saver *s, cr_tensor *t)
     save_text(s, "storage", 7);
     save_global(s, "torch", kind);
     save_text(s, key, strlen(key));
-    save_text(s, "cpu", 3);
+    save_text(s, place, strlen(place));
     save_int(s, (int64_t)(t->storage->size / info->size));
     cr_text_put(&s->pickle, "tQ");
     save_int(s, t->offset);
@@ -571,8 +575,6 @@ static cr_status save_check_tensor(const cr_tensor *t)
                        "tensors of layout torch.%s cannot be saved in "
                        "TorchScript archives",
                        cr_layout_names[t->layout]);
-    if (!cr_has_bytes(t->device))
-        return cr_fail(CR_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
     return CR_OK;
 }
 
@@ -583,8 +585,11 @@ static cr_status save_tensor(saver *s, cr_tensor *t)
     if (save_recall(s, t))
         return CR_OK;
     CR_TRY(save_check_tensor(t));
-    CR_TRY(cr_tensor_on_host(&here, t));
-    cr_status st = save_host_tensor(s, here);
+    if (cr_has_bytes(t->device))
+        CR_TRY(cr_tensor_on_host(&here, t));
+    else
+        here = cr_keep(t);
+    cr_status st = save_near_tensor(s, here);
     cr_drop(here);
     return st ? st : save_remember(s, t);
 }

@@ -255,6 +255,18 @@ void cr_sclass_note_set(cr_sclass *c, int slot)
     __atomic_store_n(&c->attribute[slot].is_set, true, __ATOMIC_RELAXED);
 }
 
+cr_sconstant cr_sclass_member(const cr_sclass *c, const char *name)
+{
+    cr_sconstant value = {.type = c->type};
+
+    for (size_t i = 0; i < c->constant_count; i++)
+        if (!strcmp(c->constant[i].name, name)) {
+            value.s = c->constant[i].name;
+            value.len = strlen(value.s);
+        }
+    return value;
+}
+
 const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *name)
 {
     for (size_t i = 0; i < c->constant_count; i++)

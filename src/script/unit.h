@@ -113,6 +113,8 @@ int cr_sclass_attribute(const cr_sclass *c, const char *name);
 bool cr_sclass_sets(const cr_sclass *c, int slot);
 void cr_sclass_note_set(cr_sclass *c, int slot);
 const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *name);
+/* The member of an enum: a constant without a name if there is none. */
+cr_sconstant cr_sclass_member(const cr_sclass *c, const char *name);
 cr_sfunction *cr_sclass_method(const cr_sclass *c, const char *name);
 
 /* Where an archive's code comes from.  `read` gives the text of a qualifier

@@ -223,7 +223,8 @@ void cr_iobject_clear(cr_iobject *o);
 
 /* A copy of the value and of all that it holds.  What several places of the value hold has one
  * copy, tensors by identity: two tensors that share memory have copies that do not.  Leaves
- * stay leaves. */
+ * stay leaves.  `__getstate__` and `__setstate__` of a class copy its objects, whose copies
+ * share what the state holds. */
 CR_MUST cr_status cr_ivalue_deepcopy(cr_ivalue *out, const cr_ivalue *v);
 
 /* The hash of a key, of the kinds that dicts allow. */

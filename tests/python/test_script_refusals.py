@@ -383,3 +383,99 @@ def test_words_with_too_few_arguments_are_refused(name, given):
         given = "x, x, x, x, x"
     with pytest.raises(RuntimeError):
         torch.jit.CompilationUnit(f"def f(x):\n    y = {name}({given})\n    return x\n")
+
+
+# --- attributes and arguments of an interface; objects that are called ---
+
+@torch.jit.interface
+class TwoMethods:
+    def one(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+    def two(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class OneMethod(object):
+    def __init__(self):
+        pass
+
+    def one(self, x):
+        return x
+
+
+class PlainObject:
+    pass
+
+
+class HoldsTwoMethods(nn.Module):
+    part: TwoMethods
+
+    def __init__(self, part):
+        super().__init__()
+        self.part = part
+
+    def forward(self, x):
+        return self.part.two(x)
+
+
+ASSIGNING = ("Assigning the object .* to an interface fails because the value is not a TorchScript compatible type, did you forget "
+             "toturn it into a user defined TorchScript class\\?")
+
+
+@pytest.mark.parametrize("part, text", [
+    (OneMethod, "is not compatible with interface .*TwoMethods\nClass '.*OneMethod .*' does not have method 'two' but '.*TwoMethods' does"),
+    (PlainObject(), ASSIGNING), (3, ASSIGNING)])
+def test_attributes_of_an_interface_have_its_methods(part, text):
+    part = torch.jit.script(part)() if part is OneMethod else part
+    with pytest.raises(RuntimeError, match=f"Could not cast attribute 'part' to type .*TwoMethods: .*{text}"):
+        torch.jit.script(HoldsTwoMethods(part))
+
+
+def test_arguments_of_an_interface_are_compiled_objects():
+    @torch.jit.script
+    def use(part: TwoMethods, x):
+        return part.two(x)
+    for part in (3, PlainObject()):
+        with pytest.raises(RuntimeError, match=f"^{ASSIGNING}$"):
+            use(part, torch.ones(1))
+
+
+class TypedAttributes(nn.Module):
+    n: int
+    l: List[int]
+    t: torch.Tensor
+
+    def __init__(self, **values):
+        super().__init__()
+        self.n, self.l, self.t = 1, [1], torch.ones(1)
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def forward(self):
+        return self.n
+
+
+@pytest.mark.parametrize("values, text", [
+    ({"n": "x"}, "'n' to type int: Unable to cast Python instance of type <class 'str'>"),
+    ({"l": ["x"]}, "'l' to type List\\[int\\]: Unable to cast Python instance of type <class 'list'>"),
+    ({"t": 3}, "'t' to type Tensor: Unable to cast 3 to Tensor")])
+def test_attributes_of_another_type_are_refused_with_the_reason(values, text):
+    with pytest.raises(RuntimeError, match=f"Could not cast attribute {text}"):
+        torch.jit.script(TypedAttributes(**values))
+
+
+def test_modules_that_are_no_part_of_the_caller_are_called_by_python():
+    linear, scripted = nn.Linear(2, 2), torch.jit.script(nn.ReLU())
+
+    def f(x):
+        return linear(x)
+
+    def g(x):
+        return scripted(x)
+    made, x = torch.jit.script(f), torch.ones(1, 2)
+    assert "^<python_value>()(x)" in made.code and torch.equal(made(x), linear(x))
+    with pytest.raises(RuntimeError, match="Cannot call a ScriptModule that is not a submodule of the caller"):
+        torch.jit.script(g)
+    with pytest.raises(RuntimeError, match="could not|Could not"):
+        made.save("no.pt")

@@ -1,4 +1,5 @@
 """Objects and modules with `__getstate__` and `__setstate__`: archives have the state that the first returns."""
+import copy
 import io
 from typing import Any, Dict, List, Tuple
 
@@ -294,3 +295,110 @@ def test_setstate_without_annotations_needs_getstate():
 
     with pytest.raises(RuntimeError, match="`__setstate__` defined but not `__getstate__`. You must have both"):
         torch.jit.script(Alone())
+
+
+# --- copies ---
+
+class Copied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n, self.seen, self.w = 3, [1], nn.Parameter(torch.ones(2))
+
+    @torch.jit.export
+    def __getstate__(self) -> Tuple[int, List[int], torch.Tensor, bool]:
+        return self.n, self.seen, self.w, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[int, List[int], torch.Tensor, bool]):
+        assert state[0] < 6, "too many copies"
+        self.n, self.seen, self.w, self.training = state[0] + 1, state[1], state[2], state[3]
+
+    def forward(self, x: int) -> int:
+        return x + self.n
+
+    @torch.jit.export
+    def see(self, x: int):
+        self.seen.append(x)
+
+
+class HoldsCopied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = Copied()
+        self.b = self.a
+
+    def forward(self, x: int) -> int:
+        return self.a(x) * 100 + self.b(x)
+
+
+def test_deep_copies_are_made_by_the_state_which_they_share():
+    m = torch.jit.script(Copied())
+    made = copy.deepcopy(m)
+    assert (m.n, made.n, copy.deepcopy(made).n) == (3, 4, 5)
+    assert made.w.data_ptr() == m.w.data_ptr()
+    m.see(7)
+    assert made.seen == [1, 7]
+
+
+def test_modules_inside_are_copied_by_their_states():
+    m = torch.jit.script(HoldsCopied())
+    assert m(0) == 303 and copy.deepcopy(m)(0) == 404 and copy.deepcopy(copy.deepcopy(m))(0) == 505
+
+
+def test_a_state_that_is_refused_makes_no_copy():
+    m = torch.jit.script(HoldsCopied())
+    for _ in range(3):
+        m = copy.deepcopy(m)
+    with pytest.raises(torch.jit.Error, match="AssertionError: too many copies"):
+        copy.deepcopy(m)
+
+
+def test_methods_of_states_are_those_of_the_program():
+    m = torch.jit.script(Copied())
+    assert m.__getstate__.schema.name == "__getstate__" and len(m.__setstate__.schema.arguments) == 2
+    assert m.__getstate__() == (3, [1], m.w, True)
+
+
+class Sized(nn.Module):
+    def forward(self, x: int) -> int:
+        return x
+
+    @torch.jit.export
+    def __len__(self) -> int:
+        return 7
+
+    @torch.jit.export
+    def __contains__(self, x: int) -> bool:
+        return x == 7
+
+    @torch.jit.export
+    def __getitem__(self, x: int) -> int:
+        return x + 1
+
+
+def test_python_calls_methods_of_containers_that_a_program_has():
+    m = torch.jit.script(Sized())
+    assert (len(m), 7 in m, 8 in m, m[3]) == (7, True, False, 4)
+
+
+# --- tensors without bytes ---
+
+class OnMeta(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.far = nn.Linear(2, 3, device="meta")
+        self.near = nn.Linear(3, 4)
+        self.register_buffer("part", torch.randn(4, device="meta", dtype=torch.float64)[1:3])
+
+    def forward(self, x):
+        return self.near(self.far(x))
+
+
+@pytest.mark.parametrize("place", [None, "cpu"])
+def test_archives_keep_tensors_on_meta(place):
+    made = torch.jit.load(io.BytesIO(torch.jit.script(OnMeta()).save_to_buffer()), map_location=place)
+    known = {n: (p.device.type, tuple(p.shape), p.dtype) for n, p in [*made.named_parameters(), *made.named_buffers()]}
+    assert known == {"far.weight": ("meta", (3, 2), torch.float32), "far.bias": ("meta", (3,), torch.float32),
+                     "near.weight": ("cpu", (4, 3), torch.float32), "near.bias": ("cpu", (4,), torch.float32),
+                     "part": ("meta", (2,), torch.float64)}
+    assert made.far.weight.requires_grad and made.part.stride() == (1,)

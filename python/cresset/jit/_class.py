@@ -64,8 +64,6 @@ def _define_function(cls, qualified, name, value, names):
     if isinstance(value, staticmethod):
         _frontend._statics[qualified, name] = _frontend.define(fn, names=names)
         return None
-    if isinstance(value, classmethod):
-        return None
     return _frontend.define(fn, qualified, name, names)
 
 

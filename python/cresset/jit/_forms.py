@@ -144,11 +144,19 @@ def method_of(cls, name):
 
 
 def unused(fn):
-    """A function with the parameters of `fn` that raises."""
-    names = list(inspect.signature(fn).parameters)
-    source = f"def {fn.__name__}({', '.join(names)}):\n    raise RuntimeError('This Python function is annotated to " \
-             "be ignored and cannot be run')\n"
-    return Form(fn.__name__, fn.__module__, source, 1, inspect.getsourcefile(fn))
+    """A function with the parameters of `fn`, of any type, that raises."""
+    import ast
+    import textwrap
+    lines, line = inspect.getsourcelines(fn)
+    node = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    node.args.vararg = node.args.kwarg = None
+    for arg in node.args.args[1:] + node.args.kwonlyargs:
+        arg.annotation = ast.Name("Any")
+    node.body = ast.parse("raise RuntimeError('Cannot call @unused methods')").body
+    line += node.lineno - 1
+    node.decorator_list = []
+    names = {**fn.__globals__, **inspect.getclosurevars(fn).nonlocals, "Any": Any}
+    return Form(fn.__name__, fn.__module__, ast.unparse(node) + "\n", line, inspect.getsourcefile(fn), names)
 
 
 class ClassForm:

@@ -320,9 +320,9 @@ def describe(obj):
         for full in (f"aten::_sparse_{obj.__name__}", f"aten::sparse_{obj.__name__}"):
             if _C._script_has_operator(full):
                 return "operator", full
+    if isinstance(obj, enum.Enum):
+        return "member", f"{define_enum(type(obj))}.{obj.name}"
     if obj is None or isinstance(obj, (bool, int, float, complex, str, cresset.dtype, cresset.device)):
-        if isinstance(obj, enum.Enum):
-            return "object", _handle(obj)
         return "constant", obj
     if isinstance(obj, (cresset.layout, cresset.memory_format)):
         return "constant", _number_of(obj)
@@ -358,9 +358,6 @@ def describe(obj):
     wrapped = getattr(obj, "__wrapped__", None)
     if isinstance(wrapped, types.FunctionType):
         return _describe_function(wrapped)
-    called = getattr(type(obj), "__call__", None)
-    if getattr(called, "_torchscript_modifier", "").startswith(("ignore", "unused")) and _hashable(obj):
-        return "function", define_python(types.MethodType(called, obj))
     return "object", _handle(obj)
 
 
@@ -383,7 +380,7 @@ def _define_overloads(fn, overloads):
     """Defines a function once for each declaration; returns the name of the first."""
     if fn not in _functions:
         base = qualified_name(fn)
-        names = [define(form, qualified=f"{base}__{i}") for i, form in enumerate(overloads)]
+        names = [define(form, qualified=free_name(base) if i else base) for i, form in enumerate(overloads)]
         join_overloads(names)
         _functions[fn] = names[0]
     return _functions[fn]
@@ -409,7 +406,7 @@ def define_python(fn, qualified=None, owner=None, called=None):
     def text_of(name):
         hint = hints.get(name, cresset.Tensor)
         return annotation(scope.evaluate(hint) if isinstance(hint, str) else hint)
-    params = [name for name, p in signature.parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    params = list(signature.parameters)
     typed = [p if owner is not None and p is params[0] else f"{p}: {text_of(p)}" for p in params]
     source = f"def {fn.__name__}({', '.join(typed)}) -> {text_of('return')}:\n    pass\n"
     form = _forms.Form(fn.__name__, fn.__module__, source, 1, inspect.getsourcefile(getattr(fn, "__func__", fn)),
@@ -418,6 +415,27 @@ def define_python(fn, qualified=None, owner=None, called=None):
     _functions[key] = define(form, owner, qualified.rpartition(".")[2], qualified=qualified)
     dropped = getattr(fn, "_torchscript_modifier", "").startswith("unused")
     _C._script_call_python(qualified, None if dropped else called or fn)
+    return qualified
+
+
+def define_called(obj, count):
+    """Defines the call of an object of Python with `count` arguments; returns its qualified name.  Without annotations all
+    are tensors."""
+    key = "called", _handle(obj), count
+    if key in _functions:
+        return _functions[key]
+    call = type(obj).__call__
+    hints, scope = getattr(call, "__annotations__", {}), _Scope(call) if isinstance(call, types.FunctionType) else None
+
+    def text_of(name):
+        hint = hints.get(name, cresset.Tensor)
+        return annotation(scope.evaluate(hint) if isinstance(hint, str) else hint)
+    names = list(inspect.signature(obj).parameters) if hints else [f"argument_{i}" for i in range(count)]
+    source = f"def called({', '.join(f'{n}: {text_of(n)}' for n in names)}) -> {text_of('return')}:\n    pass\n"
+    form = _forms.Form("called", __name__, source, 1, globals={**vars(typing), "torch": cresset})
+    qualified = free_name("__torch__.<python_value>")
+    _functions[key] = define(form, qualified=qualified)
+    _C._script_call_python(qualified, obj)
     return qualified
 
 
@@ -549,6 +567,8 @@ def annotation(t):
         return f"Tuple[{', '.join(map(annotation, inner))}]"
     if origin is typing.Final:
         return annotation(inner[0])
+    if t is cresset.jit.Future:
+        raise RuntimeError("Attempted to use Future without a contained type. Please add a contained type, e.g. Future[int]")
     if isinstance(origin, type) and origin.__name__.endswith("Future"):
         return f"Future[{annotation(inner[0])}]"
     if isinstance(t, type) and issubclass(t, enum.Enum):
@@ -584,6 +604,15 @@ def _on_name(function, name):
     if isinstance(obj, (int, float, complex, str, tuple, list, dict, set)) and not isinstance(obj, enum.Enum):
         return "refused", _CLOSED_OVER.format(type(obj).__name__)
     return describe(obj)
+
+
+def _on_call(handle, count):
+    obj = _objects[handle]
+    if isinstance(obj, cresset.jit.ScriptModule):
+        return "refused", "Cannot call a ScriptModule that is not a submodule of the caller"
+    if isinstance(obj, (type, types.ModuleType)) or not callable(obj):
+        return None
+    return "function", define_called(obj, count)
 
 
 def _on_attribute(handle, name):
@@ -640,7 +669,7 @@ def _class_attribute(qualified, name):
 def _on_value(function, text):
     value = _scopes[function].evaluate(text)
     described = describe(value)
-    return described if described and described[0] == "constant" else None
+    return described if described and described[0] in ("constant", "member") else None
 
 
 def _on_type(function, text):

@@ -166,8 +166,9 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         if not _frontend.has_original(object):
             _frontend.share_original(object, inner)
         made["_method_names"] = frozenset(object.methods())
-        if "forward" in made["_method_names"]:
-            made["forward"] = LoadedMethod(object, "forward")
+        for name in ("forward", "__getstate__", "__setstate__"):
+            if name in made["_method_names"]:
+                made[name] = LoadedMethod(object, name)
         for name in object.hooks(True):
             Module.register_forward_pre_hook(self, _pre_hook(object, name))
         for name in object.hooks(False):
@@ -276,17 +277,20 @@ class ScriptModule(Module, metaclass=_CompilesItself):
             raise NotImplementedError
         return list(self._modules.values())
 
+    def _has(self, method):
+        return method in self.__dict__.get("_method_names", ())
+
     def __len__(self):
-        return len(self._items())
+        return self._c.call("__len__", ()) if self._has("__len__") else len(self._items())
 
     def __iter__(self):
-        return iter(self._items())
+        return self._c.call("__iter__", ()) if self._has("__iter__") else iter(self._items())
 
     def __getitem__(self, key):
-        return self._items()[key]
+        return self._c.call("__getitem__", (key,)) if self._has("__getitem__") else self._items()[key]
 
     def __contains__(self, item):
-        return item in self._items()
+        return self._c.call("__contains__", (item,)) if self._has("__contains__") else item in self._items()
 
     def __bool__(self):
         return True
@@ -389,7 +393,7 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
             given = _extra_files[name]
             _extra_files[name] = records.get(name, given.encode() if isinstance(given, str) else given)
     module = LoadedModule(object)
-    return module if map_location is None else module.to(map_location)
+    return module if map_location is None else module._apply(lambda t: t if t.is_meta else t.to(map_location))
 
 
 def import_ir_module(cu, file, map_location=None, extra_files=None, restore_shapes=False):

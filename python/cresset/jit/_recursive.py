@@ -267,10 +267,48 @@ def _called_with_module(fn, cls, constants):
     return call
 
 
+def _paths(module, prefix=""):
+    """The paths of the modules inside, each before those that it holds."""
+    for name, child in module._modules.items():
+        if child is not None:
+            yield prefix + name
+            yield from _paths(child, f"{prefix}{name}.")
+
+
+def _members_inside(module, name):
+    """What children(), modules(), their named forms and named_buffers() give: attributes, or pairs."""
+    hints = _annotations(type(module))
+    if any(getattr(hints.get(n), "__torch_script_interface__", False) for n in module._modules):
+        return "refused", f"Could not compile {name}() because module is an interface type. Please file issue."
+    names = [n for n, child in module._modules.items() if child is not None]
+    if name == "named_buffers":
+        names = [n for n, b in module._buffers.items() if b is not None]
+    elif name.endswith("modules"):
+        names = [".", *_paths(module)]
+    return "attributes", ("items " if name.startswith("named_") else "") + " ".join(names)
+
+
+def _length_or_contents(cls, module, name):
+    """The methods __len__ and __contains__ that containers of modules have in programs."""
+    if name == "__contains__" and not isinstance(module, ModuleDict):
+        return None
+    if f"{cls}.{name}" not in _frontend._scopes:
+        source = f"def __len__(self):\n   return {len(module._modules)}\n"
+        if name == "__contains__":
+            keys = list(module._modules)
+            source = f"def __contains__(self, key: str):\n   return {f'key in {keys}' if keys else False}\n"
+        _frontend.define(_forms.Form(name, __name__, source, 1, "<string>", {}), cls, name)
+    return "function", f"{cls}.{name}"
+
+
 def member(cls, module, name):
     """A member of a module's class that the compiler asks for."""
-    if name in ("children", "named_children") and not _overrides(module, name):
-        return "attributes", ("items " if name == "named_children" else "") + " ".join(module._modules)
+    if name.removeprefix("named_") in ("children", "modules") or name == "named_buffers":
+        if not _overrides(module, name):
+            return _members_inside(module, name)
+    if name in ("__len__", "__contains__") and isinstance(module, (ModuleList, Sequential, ModuleDict)) and \
+            not _overrides(module, name):
+        return _length_or_contents(cls, module, name)
     if name in ("__iter__", "keys", "values", "items") and not _overrides(module, name):
         if isinstance(module, (ModuleList, Sequential)) and name == "__iter__":
             return "attributes", " ".join(module._modules)
@@ -281,7 +319,7 @@ def member(cls, module, name):
             return "attributes", {"__iter__": "keys ", "keys": "keys ", "values": "", "items": "items "}[name] + names
     if name == "_flat_weights" and isinstance(module, RNNBase):
         return "attributes", " ".join(name for names in module._all_weights for name in names)
-    if name == "__iter__":
+    if name == "__iter__" or name in ("__len__", "__contains__") and not _overrides(module, name):
         return None
     if name in vars(module) and callable(vars(module)[name]):
         try:

@@ -1074,6 +1074,724 @@ def f(n: int):
     ("def f(s: str):\n    return float(s)\n", ["'1.5x'", "'1e999'", "' 2.5'"]),
     ("def f(x: float):\n    return str(x), str([x])\n",
      ["1e17", "123456789012345678.0", "9e18", "1e19", "-1e18", "-3.0", "0.0", "-9.9e15"]),
+    ("""
+class Color(Enum):
+    RED = 1
+    GREEN = 2
+chosen = Color.GREEN
+def f(x: Color, y: Color = Color.RED):
+    return chosen, chosen == x, chosen.value, chosen.name, y.name, x.value + y.value
+""", ["0"]),
+    ("""
+class Color(Enum):
+    RED = 'r'
+    GREEN = 'g'
+def f(name: str):
+    table: Dict[str, Color] = {'a': Color.RED}
+    table['b'] = Color.GREEN
+    found = Color.RED
+    for key in table.keys():
+        if key == name:
+            found = table[key]
+    return found.value, len(table), found == Color.GREEN
+""", ["'a'", "'b'", "'c'"]),
+    ("""
+class Level(Enum):
+    LOW = 1
+    HIGH = 5
+def f(n: int):
+    names: List[str] = []
+    for level in Level:
+        if level.value > n:
+            names.append(level.name)
+    return names
+""", ["0", "3", "9"]),
+    ("""
+class Scaled:
+    def __init__(self, a: int):
+        self.a: int = a
+    @classmethod
+    def create(cls, a: int) -> 'Scaled':
+        return cls(a * 2)
+    @classmethod
+    def combine(cls, a: int, b: int = 3) -> int:
+        return a * b
+    @staticmethod
+    def half(a: int) -> int:
+        return a // 2
+def f(a: int):
+    x = Scaled(a)
+    return x.create(a + 1).a + x.combine(2) - Scaled.half(a)
+""", ["1", "10"]),
+    ("""
+class Counted(nn.ModuleList):
+    def __len__(self):
+        return 7
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own = Counted([nn.ReLU()])
+        self.plain = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+        self.named = nn.ModuleDict({'a': nn.ReLU(), 'b': nn.Tanh()})
+        self.empty = nn.ModuleDict()
+    def forward(self, x, key: str):
+        return len(self.own), len(self.plain), len(self.named), 'a' in self.named, key in self.named, key in self.empty
+""", ["torch.ones(1), 'b'", "torch.ones(1), 'z'"]),
+    ("""
+@torch.jit.interface
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+class Other(nn.Module):
+    def forward(self, x: int) -> int:
+        return x
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.named = nn.ModuleDict({'other': Other()})
+    def forward(self, x, key: str):
+        layer: Layer = self.named[key]
+        return layer.forward(x)
+""", []),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(2, 2)
+        self.rest = nn.Sequential(nn.ReLU(), nn.BatchNorm1d(2))
+    def forward(self, x):
+        names: List[str] = []
+        for name, module in self.named_modules():
+            names.append(name)
+        n = 0
+        for module in self.modules():
+            n += 1
+        total = 0.0
+        for name, buffer in self.rest[1].named_buffers():
+            total += float(buffer.sum())
+        return names, n, total
+""", ["torch.ones(1, 2)"]),
+    ("""
+class M(nn.ModuleDict):
+    def __init__(self):
+        super().__init__({'a': nn.ReLU(), 'b': nn.Tanh()})
+    def forward(self, x):
+        for name, layer in self.items():
+            x = layer(x) + len(name)
+        return self['a'](x) - self['b'](x)
+""", ["torch.ones(1)"]),
+    ("""
+class Base:
+    def __init__(self, n: int):
+        self.n = n
+    def twice(self) -> int:
+        return self.n * 2
+@torch.jit.script
+class Other:
+    def __init__(self, n: int):
+        self.n = n
+    def twice(self) -> int:
+        return self.n * 3
+    def __lt__(self, other: 'Other') -> bool:
+        return self.n < other.n
+    def __len__(self) -> int:
+        return self.n
+    def __contains__(self, x: int) -> bool:
+        return x < self.n
+    def __getitem__(self, i: int) -> int:
+        return self.n + i
+    def __setitem__(self, i: int, v: int):
+        self.n = i + v
+def f(n: int):
+    a, b = Other(n), Other(n + 1)
+    a[1] = 5
+    return a < b, len(a), 3 in b, b[2], a.twice(), Base(n).twice()
+""", ["1", "9"]),
+    ("""
+class Node:
+    def __init__(self, value: int, label: Optional[str]):
+        self.value = value
+        self.label = label
+        self.seen: List[int] = []
+    @property
+    def double(self) -> int:
+        return self.value * 2
+    @double.setter
+    def double(self, v: int):
+        self.value = v // 2
+    def visit(self, i: int) -> 'Node':
+        self.seen.append(i)
+        return self
+def f(n: int):
+    node = Node(n, None)
+    node.double = node.double + 6
+    node.visit(1).visit(2)
+    label = node.label
+    if label is None:
+        node.label = 'set'
+    else:
+        node.label = label + '!'
+    return node.value, node.double, node.seen, node.label
+""", ["1"]),
+    ("""
+class Stack:
+    def __init__(self):
+        self.items: List[Tuple[int, str]] = []
+    def push(self, n: int, s: str) -> None:
+        self.items.append((n, s))
+    def pop(self) -> Tuple[int, str]:
+        if len(self.items) == 0:
+            raise ValueError('pop from an empty stack')
+        return self.items.pop()
+def f(n: int):
+    s = Stack()
+    for i in range(n):
+        s.push(i, str(i) * 2)
+    a, b = s.pop()
+    return a, b, len(s.items)
+""", ["3", "0"]),
+    ("""
+class Point(NamedTuple):
+    x: int
+    y: Optional[float]
+    tags: List[str]
+def f(n: int, y: Optional[float]):
+    p = Point(n, y, ['a'])
+    p.tags.append('b')
+    q = Point(p.x + 1, None, p.tags)
+    a, b, c = q
+    z = p.y
+    return p.tags, a, b is None, z if z is not None else -1.0, len(p), p[0] + q[0]
+""", ["1, 2.5", "1, None"]),
+    ("""
+def f(words: List[str]):
+    groups: Dict[int, List[str]] = {}
+    for word in words:
+        n = len(word)
+        if n not in groups:
+            groups[n] = []
+        groups[n].append(word)
+    keys = sorted(groups.keys())
+    return groups, keys, [len(groups[k]) for k in keys]
+""", ["['a', 'bb', 'c', 'dd', 'eee']", "[]"]),
+    ("""
+def f(n: int):
+    table = {'a': {'x': 1}, 'b': {'w': 0}}
+    table['b']['y'] = n
+    inner = table['a']
+    inner['z'] = n + 1
+    total = 0
+    for name, part in table.items():
+        for key, value in part.items():
+            total += value
+    del table['a']['x']
+    return table, total, table.get('c') is None, table['a'].pop('z'), list(table['a'].keys())
+""", ["5"]),
+    ("""
+def f(l: List[int]):
+    a = l
+    b = l[:]
+    a.append(10)
+    b.extend([1, 2])
+    a[0] = -1
+    l.reverse()
+    b.insert(1, 99)
+    b.remove(1)
+    last = b.pop()
+    first = b.pop(0)
+    return a, b, l, last, first, a is l, b == l, l.index(10), l.count(-1)
+""", ["[5, 6]", "[1, 1, 1]"]),
+    ("""
+def f(l: List[int], n: int):
+    return l[::2], l[::-1] if False else l[1:-1], l[n:], l[:n], l[-n:], l[1:100:3], l[5:2]
+""", ["[0, 1, 2, 3, 4, 5, 6], 2", "[], 1"]),
+    ("""
+def f(l: List[Tuple[int, str]]):
+    l.sort()
+    names = [name for _, name in l]
+    numbers = [number * 2 for number, _ in l]
+    return names, numbers, max(numbers), min(numbers), sum(numbers)
+""", ["[(2, 'b'), (1, 'z'), (2, 'a')]"]),
+    ("""
+def f(l: List[float], m: List[str]):
+    l.sort(reverse=True)
+    out: List[str] = []
+    for i, (x, s) in enumerate(zip(l, m)):
+        out.append(f'{i}:{s}={x}')
+    for i, s in enumerate(m, 5):
+        out.append(str(i) + s)
+    for s in reversed(m) if False else m:
+        out.append(s)
+    return out, sorted(l)
+""", ["[1.5, 0.25, 3.0], ['a', 'b']"]),
+    ("""
+def f(n: int):
+    grid = [[0 for j in range(n)] for i in range(n)]
+    for i in range(n):
+        for j in range(i, n):
+            grid[i][j] = i * j
+    flat: List[int] = []
+    for row in grid:
+        flat += row
+    return grid, flat, [sum(row) for row in grid]
+""", ["3", "0"]),
+    ("""
+def f(d: Dict[str, List[float]]):
+    best = ''
+    most = -1.0
+    for name, values in d.items():
+        for v in values:
+            if v > most:
+                best, most = name, v
+    d.update({'new': [most]})
+    d.setdefault('other', []).append(1.0)
+    return best, most, d
+""", ["{'a': [1.0, 5.0], 'b': [2.0]}", "{'a': [0.5]}"]),
+    ("""
+def f(s: str):
+    parts = s.split(',')
+    trimmed = [p.strip() for p in parts]
+    joined = '|'.join(trimmed)
+    return joined, s.partition(','), s.rpartition(','), s.find('b', 2), s.rfind('a'), s.swapcase(), s.expandtabs(2)
+""", ["'a, b,aB'", "''"]),
+    ("""
+def f(a: int, b: float, s: str, t: bool):
+    return ('{} {} {}'.format(a, b, s), f'{a}-{b}-{s}-{t}', '%d %f %s %g' % (a, b, s, b), 'x' + str(a) + str(b) + str(t),
+            '{}{{}}'.format(a))
+""", ["3, 2.5, 'z', True", "-1, 1e20, '', False"]),
+    ("""
+def f(s: str):
+    n = 0
+    out = ''
+    for c in s:
+        if c.isdigit():
+            n = n * 10 + int(c)
+        elif c in 'aeiou':
+            out += c.upper()
+        elif c == ' ':
+            continue
+        else:
+            out = c + out
+    return n, out, s[::2], s[-3:], s[1:3] * 2, s < 'm', s == s.lower()
+""", ["'ab 1c2 e'", "'xyz'"]),
+    ("""
+def f(s: str, n: int):
+    return s.center(n, '*'), s.ljust(n, '.'), s.rjust(n, '-'), s.zfill(n), s.title(), s.isidentifier(), s.isprintable(), s.replace('a', 'o', 1)
+""", ["'banana', 10", "'ab cd', 3"]),
+    ("""
+def f(n: int):
+    i = 0
+    found = -1
+    while True:
+        i += 1
+        if i % 7 == 0:
+            found = i
+            break
+        if i > n:
+            break
+        j = 0
+        while j < i:
+            j += 2
+            if j == 6:
+                continue
+            found += 1
+    return i, found
+""", ["3", "20"]),
+    ("""
+def f(l: List[List[int]], x: int):
+    for i, row in enumerate(l):
+        for j, y in enumerate(row):
+            if y == x:
+                return i, j
+            if y < 0:
+                break
+        if len(row) == 0:
+            return -2, i
+    return -1, -1
+""", ["[[1, 2], [3, 4]], 4", "[[1], []], 9", "[[-1, 5], [5]], 5"]),
+    ("""
+def f(x: int) -> Tuple[str, Optional[int]]:
+    if x < 0:
+        return 'negative', None
+    elif x == 0:
+        return 'zero', 0
+    y = x
+    while y > 10:
+        y = y // 2
+        if y == 13:
+            raise RuntimeError(f'unlucky {x}')
+    return 'positive', y
+""", ["-1", "0", "5", "99", "26", "52"]),
+    ("""
+def f(x: Optional[int], y: Optional[int]):
+    if x is not None and y is not None:
+        return x + y
+    if x is None and y is None:
+        return 0
+    if x is None:
+        assert y is not None
+        return y
+    return x
+""", ["1, 2", "None, None", "None, 3", "4, None"]),
+    ("""
+def f(t: Tuple[Optional[int], Optional[str]]):
+    a, b = t
+    n = a if a is not None else -1
+    s = b if b is not None else 'none'
+    if t[0] is None:
+        n -= 1
+    return n, s, (a, b), t[1] is None
+""", ["(1, None)", "(None, 'x')"]),
+    ("""
+def f(x, n: int):
+    y = torch.zeros_like(x)
+    for i in range(n):
+        if i % 2 == 0:
+            z = x + i
+        else:
+            z = x - i
+        y += z
+        if bool((y > 10).any()):
+            return y, i
+    else_value = y.sum()
+    return else_value, n
+""", ["torch.ones(3), 3", "torch.ones(3) * 9, 4"]),
+    ("""
+def f(x: Union[int, str, List[int]]):
+    if isinstance(x, int):
+        return x * 2
+    elif isinstance(x, str):
+        return len(x)
+    else:
+        assert isinstance(x, List[int])
+        return sum(x)
+""", ["3", "'abc'", "[1, 2]"]),
+    ("""
+def f(x: Any):
+    if isinstance(x, (int, float)):
+        return 'number'
+    if isinstance(x, str):
+        return 'text ' + x
+    if torch.jit.isinstance(x, List[int]):
+        return 'list ' + str(len(x))
+    if isinstance(x, torch.Tensor):
+        return 'tensor ' + str(x.dim())
+    return 'other'
+""", ["1", "'a'", "[1]", "torch.ones(2, 2)", "None", "(1, 2)"]),
+    ("""
+def f(n: int):
+    try_value = 0
+    if n > 0:
+        a = 1
+        if n > 5:
+            b = a + n
+        else:
+            b = -n
+    else:
+        a, b = 7, 8
+    c = a if n % 2 else b
+    assert n != 4, f'four is {n}'
+    return a, b, c, not (a < b) or a == 1, a < b < c
+""", ["3", "9", "-2", "4"]),
+    ("""
+class Problem(Exception):
+    def __init__(self, text: str):
+        super().__init__(text)
+def f(n: int):
+    if n == 0:
+        raise Problem('nothing to do')
+    if n == 1:
+        raise ValueError('bad', n)
+    if n == 2:
+        raise IndexError
+    if n == 3:
+        raise NotImplementedError('later')
+    return n
+""", ["0", "1", "2", "3", "4"]),
+    ("""
+class M(nn.Module):
+    scale: Final[float]
+    names: Final[List[str]]
+    __constants__ = ['depth']
+    def __init__(self):
+        super().__init__()
+        self.scale = 2.5
+        self.names = ['a', 'b']
+        self.depth = 3
+        self.count = 0
+        self.history: List[int] = []
+        self.table: Dict[str, int] = {'k': 1}
+        self.maybe: Optional[int] = None
+    def forward(self, x):
+        self.count += 1
+        self.history.append(self.count * self.depth)
+        self.table[self.names[0]] = self.count
+        m = self.maybe
+        if m is None:
+            self.maybe = 5
+        else:
+            self.maybe = m + 1
+        return x * self.scale, self.history, self.table, self.maybe
+""", ["torch.ones(1)", "torch.ones(1)"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        nn.init.ones_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+    @property
+    def size(self) -> int:
+        return self.linear.weight.size(0)
+    @torch.jit.ignore
+    def shown(self, x: int) -> str:
+        return 'seen ' + str(x)
+    @torch.jit.unused
+    def never(self, x):
+        return [y for y in x if y]
+    @torch.jit.export
+    def helper(self, x, times: int = 2):
+        for _ in range(times):
+            x = self.linear(x)
+        return x
+    def forward(self, x):
+        return self.helper(x, 2), self.helper(x, times=1), self.size, self.shown(self.size)
+""", ["torch.ones(1, 2)"]),
+    ("""
+def doubled(self, inputs: Tuple[torch.Tensor]) -> Tuple[torch.Tensor]:
+    return (inputs[0] * 2,)
+def shifted(self, inputs: Tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+    return output + 1
+class Inner(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+        self.inner.register_forward_pre_hook(doubled)
+        self.inner.register_forward_hook(shifted)
+    def forward(self, x):
+        return self.inner(x)
+""", ["torch.ones(2)"]),
+    ("""
+@torch.jit.interface
+class Shape(nn.Module):
+    def area(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+class Square(nn.Module):
+    def area(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x
+class M(nn.Module):
+    shape: Shape
+    def __init__(self):
+        super().__init__()
+        self.shape = Square()
+    def use(self, s: Shape, x):
+        return s.area(x)
+    def forward(self, x):
+        return self.shape.area(x) + self.use(self.shape, x)
+""", ["torch.ones(2) * 3"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(2, 2, bias=i % 2 == 0) for i in range(3)])
+        for p in self.parameters():
+            nn.init.constant_(p, 0.5)
+        self.acts = nn.ModuleDict({'relu': nn.ReLU(), 'tanh': nn.Tanh()})
+        self.weights = nn.ParameterList([nn.Parameter(torch.ones(1) * i) for i in range(2)])
+        self.more = nn.ParameterList([nn.Parameter(torch.ones(1) * i) for i in range(3)])
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            x = layer(x)
+            if i == 1:
+                x = self.acts['relu'](x)
+        for layer, w in zip(self.layers, self.more):
+            x = layer(x) * w
+        for name, act in self.acts.items():
+            x = act(x)
+        return x, len(self.layers), [k for k in self.acts.keys()]
+""", ["torch.ones(1, 2)"]),
+    ("""
+class Inner(nn.Module):
+    def __init__(self, n: int):
+        super().__init__()
+        self.n = n
+    @torch.jit.export
+    def extra(self, x: int) -> int:
+        return x + self.n
+    def forward(self, x: int) -> int:
+        return x * self.n
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = Inner(2)
+        self.b = Inner(3)
+    def forward(self, x: int):
+        self.a.n = 10
+        return self.a(x), self.b(x), self.a.extra(x), hasattr(self, 'a'), hasattr(self.a, 'm'), getattr(self.b, 'n')
+""", ["4"]),
+    ("""
+def helper(x, scale: float = 2.0, shift: int = 1):
+    return x * scale + shift
+def f(x):
+    return helper(x), helper(x, 3.0), helper(x, shift=5), helper(x=x, scale=0.5, shift=0)
+""", ["torch.ones(2)"]),
+    ("""
+def apply(fn_name: str, x: float) -> float:
+    if fn_name == 'sin':
+        return math.sin(x)
+    return math.pow(x, 2.0) + math.floor(x) + math.fmod(x, 2.0)
+def f(x: float):
+    return apply('sin', x), apply('other', x), math.inf > x, math.isnan(x - x), divmod(7, 2), round(x, 1), int(x), pow(2, 3)
+""", ["1.25", "-2.75"]),
+    ("""
+def outer(x: List[torch.Tensor]) -> Tuple[torch.Tensor, int]:
+    total = torch.zeros(1)
+    for t in x:
+        total = total + t.sum()
+    return total, len(x)
+def f(x):
+    parts = x.split(2)
+    total, n = outer(list(parts))
+    first, *rest = parts
+    return total, n, first, len(rest)
+""", ["torch.arange(5.0)"]),
+    ("""
+def f(x, idx: List[int], mask: Optional[torch.Tensor] = None):
+    y = x[idx]
+    if mask is not None:
+        y = y.masked_fill(mask, 0.0)
+    y[0] = 5
+    y[:, 1] += 2
+    y[..., -1] *= 3
+    return y, x[:, None, 1:].shape, x[-1, ::2], x.unsqueeze(0)[0, 0]
+""", ["torch.arange(6.0).view(3, 2), [2, 0]"]),
+    ("""
+def f(x, y: int):
+    with torch.no_grad():
+        z = x * y
+        if y > 2:
+            return z, z.requires_grad
+    w = x + y
+    return w, w.requires_grad
+""", ["torch.ones(1), 1", "torch.ones(1), 3"]),
+    ("""
+def f(d: Dict[int, float], keys: List[int]):
+    out = {k: d[k] * 2 for k in keys}
+    pairs = [(k, v) for k, v in d.items()]
+    return out, pairs, dict(d), len(d), list(d.values()), {str(k): k for k in keys}
+""", ["{1: 0.5, 2: 1.5}, [2, 1]", "{}, []"]),
+    ("""
+@torch.jit._overload
+def pick(x: int) -> int:
+    ...
+@torch.jit._overload
+def pick(x: str) -> str:
+    ...
+def pick(x):
+    return x + x
+def f(n: int, s: str):
+    return pick(n), pick(s)
+""", ["2, 'ab'"]),
+    ("""
+def f(x, a: int, b: float, c: complex):
+    return a + b, b * c, a ** 2, a ** -1, a / 2, a // 2, -a % 5, a & 6 | 1, a << 2, ~a, abs(-b), c.real, c.imag, a == b, bool(a)
+""", ["torch.ones(1), 3, 2.5, 1 + 2j"]),
+    ("""
+def f(a: bool, b: bool, n: int):
+    return a and n > 1 or b, not a, a == b, a != b, a & b, a | b, a ^ b, int(a) + n, float(b), str(a), n if a else -n
+""", ["True, False, 2", "False, True, 0"]),
+    ("""
+def f(x):
+    a = x
+    a += 1
+    b = x.view(-1)
+    b[0] = 100
+    c = a.clone()
+    c.mul_(2)
+    l = [x, x]
+    l[0].add_(1)
+    return a is x, x, c, l[1], l[0] is l[1]
+""", ["torch.zeros(2)"]),
+    ("""
+def f(x: int, y):
+    a = [[x], [1, 2]]
+    b: Dict[str, Optional[torch.Tensor]] = {'k': None}
+    b['m'] = y
+    return a, b
+""", []),
+    ("""
+def f(x: int, y):
+    a = [[x], [1, 2]]
+    b: Dict[str, Optional[torch.Tensor]] = {'k': None}
+    b['m'] = y
+    t = b['m']
+    assert t is not None
+    c: Optional[List[int]] = [x] if x > 1 else None
+    return a, t + 1, c is None, b['k'] is None
+""", ["1, torch.ones(1)", "2, torch.ones(1)"]),
+    ("""
+def f(n: int) -> int:
+    total = 0
+    for i in range(n, 0, -2):
+        for j in [1, 2, 3]:
+            if j == 2:
+                continue
+            if i == 4:
+                break
+            total += i * j
+        else_taken = total
+    return total
+""", ["9", "4"]),
+    ("""
+def f(x):
+    n, m = x.shape
+    a = x.size()
+    s = 0
+    for d in a:
+        s += d
+    y = x.reshape(m, -1) if n > 1 else x
+    k, v = y.max(dim=1)
+    return s, k, v, x.numel(), list(x.shape), a[0] * a[-1], torch.jit.annotate(List[int], x[0].long().tolist())
+""", ["torch.arange(6.0).view(2, 3)", "torch.ones(1, 2)"]),
+    ("def f(x: int):\n    y = x.bit_length()\n    return y\n", []),
+    ("def f(x: Any):\n    return x.t\n", []),
+    ("def f(l: List[int]):\n    return l.find(1)\n", []),
+    ("def f(s: str):\n    return s.append('a')\n", []),
+    ("def f(x: Optional[torch.Tensor]):\n    return x.sum()\n", []),
+    ("def f(d: Dict[str, int]):\n    return d.has_key('a')\n", []),
+    ("def f(x: int):\n    if x > 1:\n        y = 1\n    return y\n", []),
+    ("def f(x: int) -> str:\n    for i in range(x):\n        return i\n    return 'a'\n", []),
+    ("def f(x: int):\n    for i in [2, 3], 4:\n        x += i\n    return x\n", []),
+    ("def f(x: int):\n    l = [1, 'a']\n    return l\n", []),
+    ("def f(t: Tuple[int, str], i: int):\n    return t[i]\n", []),
+    ("def f(t: Tuple[int, str]):\n    return t[2]\n", []),
+    ("def f(x: int):\n    a, b, c = (x, x)\n    return a\n", []),
+    ("def f(x):\n    del x.foo\n    return x\n", []),
+    ("def f(x: int):\n    with x:\n        return x\n", []),
+    ("def f(x: int):\n    x.y = 3\n    return x\n", []),
+    ("def g(x: int, y: str) -> int:\n    return x\ndef f(x: int):\n    return g(x, x)\n", []),
+    ("def g(x: int, y: str) -> int:\n    return x\ndef f(x: int):\n    return g(x, z=x)\n", []),
+    ("def f(x: int):\n    return [i for i in x]\n", []),
+    ("def f(x: int):\n    while 'a':\n        x += 1\n    return x\n", []),
+    ("def f(x: Dict[str, int]):\n    return {**x}\n", []),
+    ("def f(x: int):\n    return lambda y: x\n", []),
+    ("def f(x: int):\n    try:\n        return x\n    except ValueError:\n        return 0\n", []),
+    ("def f(*args):\n    return args[0]\n", []),
+    ("def f(x: List[torch.jit.Future]):\n    return x\n", []),
+    ("class K:\n    def __init__(self):\n        self.a = 1\n    def g(self):\n        self.b = 2\ndef f(x: int):\n    return K().a\n", []),
+    ("class K:\n    def __init__(self):\n        self.a = 1\ndef f(x: int):\n    return K().b\n", []),
+    ("class A:\n    def __init__(self):\n        self.a = 1\nclass B(A):\n    def g(self):\n        return self.a\ndef f(x: int):\n    return B().g()\n", []),
+    ("class M(nn.Module):\n    def forward(self, x):\n        return self.missing(x)\n", []),
+    ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.layers = nn.ModuleList([nn.ReLU()])\n    def forward(self, x, i: int):\n        return self.layers[i](x)\n", []),
+    ("layer = torch.jit.script(nn.ReLU())\ndef f(x):\n    return layer(x)\n", []),
+    ("def f(x: int):\n    return undefined_name + x\n", []),
+    ("def f(x: int):\n    return torch.no_such_function(x)\n", []),
+    ("def f(x: int):\n    print('a', x, sep='')\n    return x\n", []),
+    ("def f(x: Union[int, str]):\n    d = {x: 1}\n    return d\n", []),
+    ("def f(x: Union[int, str]):\n    return {i: 1 for i in [x]}\n", []),
 ]
 
 HEAD = """import math

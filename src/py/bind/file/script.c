@@ -621,17 +621,17 @@ static void script_put_misfit(cr_text *out, const cr_stype *found, const cr_styp
     cr_stype_print_misfit(out, found, type);
 }
 
+static void script_put_cast(cr_text *out, const char *name, const cr_stype *type, PyObject *x);
+
 static void script_refuse_attribute(const cr_sattribute *a, PyObject *x)
 {
-    const cr_stype *found = x ? script_type_behind(x) : NULL;
     cr_text text = {0};
 
-    cr_text_printf(&text, "Could not cast attribute '%s' to type %s", a->name,
-                   cr_stype_annotation(a->type));
-    if (found && a->type->kind == CR_STYPE_INTERFACE) {
-        cr_text_put(&text, ": ");
-        script_put_misfit(&text, found, a->type);
-    }
+    if (x)
+        script_put_cast(&text, a->name, a->type, x);
+    else
+        cr_text_printf(&text, "Could not cast attribute '%s' to type %s", a->name,
+                       cr_stype_annotation(a->type));
     PyErr_SetString(PyExc_RuntimeError, cr_text_str(&text));
     cr_text_drop(&text);
 }
@@ -865,7 +865,11 @@ static PyObject *script_interface_text(const cr_stype *want, PyObject *x)
     found = found ? found : script_class_of(x);
     PyErr_Clear();
     if (!found)
-        return NULL;
+        return PyUnicode_FromFormat(
+            "Assigning the object %R to an interface fails because the value is not a "
+            "TorchScript compatible type, did you forget toturn it into a user defined "
+            "TorchScript class?",
+            x);
     cr_text_printf(
         &text, "Cast error details: Object of type %s is not compatible with interface %s\n",
         cr_stype_annotation(found), want->cls->name);
@@ -999,7 +1003,15 @@ static int script_refuse_type(const cr_sfunction *f, int i, PyObject *x)
                      : "",
             i, x);
     Py_XDECREF(name);
-    return script_refuse_with(f, "\n", text, script_cast_text(type, x));
+    PyObject *why = script_cast_text(type, x);
+    if (why && type->kind == CR_STYPE_INTERFACE && !script_type_behind(x) &&
+        !script_class_of(x)) { /* torch's error is this text alone */
+        PyErr_SetObject(PyExc_RuntimeError, why);
+        Py_DECREF(why);
+        Py_XDECREF(text);
+        return -1;
+    }
+    return script_refuse_with(f, "\n", text, why);
 }
 
 /* The number of parameters that take positional arguments, without the first `self`. */
@@ -1794,7 +1806,7 @@ static cr_status script_answer(PyObject *answer, cr_sname *out)
 {
     static const char *const kinds[] = {"none",     "constant", "operator", "special",
                                         "function", "class",    "object",   "attributes",
-                                        "refused",  "choice"};
+                                        "refused",  "choice",   "member"};
     const char *kind;
     PyObject *payload;
     int done = 1;
@@ -1840,6 +1852,12 @@ static cr_status script_env_attribute(int64_t handle, const char *name, cr_sname
         out);
 }
 
+static cr_status script_env_call(int64_t handle, int count, cr_sname *out)
+{
+    return script_answer(
+        PyObject_CallMethod(script_frontend, "_on_call", "Li", (long long)handle, count), out);
+}
+
 static cr_status script_env_member(const char *cls, const char *name, cr_sname *out)
 {
     return script_answer(PyObject_CallMethod(script_frontend, "_on_member", "ss", cls, name),
@@ -1874,6 +1892,7 @@ static cr_status script_env_refuse(const char *kind, const char *text)
 
 static const cr_senv script_env = {.name = script_env_name,
                                    .attribute = script_env_attribute,
+                                   .call = script_env_call,
                                    .member = script_env_member,
                                    .value = script_env_value,
                                    .refuse = script_env_refuse,
