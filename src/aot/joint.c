@@ -70,7 +70,7 @@ static cr_status check_gradient(const replay *x, int k)
  * may vary. */
 static cr_status joint_fake_cotangent(cr_tensor **out, const cr_graph *g, const cr_tensor *t)
 {
-    bool plain = t->contiguous || g->numbers.list.len || !cr_is_dense(t);
+    bool plain = g->numbers.list.len || !cr_is_dense(t);
 
     return cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
                                  t->size, plain ? NULL : t->stride);

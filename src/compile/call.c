@@ -777,12 +777,12 @@ static cr_status load_saved(call_node *n, cr_tensor **out)
     return CR_OK;
 }
 
-/* *out is g with these strides; NULL: row-major. */
+/* *out is g with these strides, but for dims of size 1; NULL: row-major. */
 static cr_status with_strides(cr_tensor **out, cr_tensor *g, const int64_t *stride)
 {
     cr_value arg[CR_MAX_ARGS], result;
 
-    if (stride ? !memcmp(g->stride, stride, g->ndim * sizeof *stride) : g->contiguous) {
+    if (stride ? cr_tensor_has_strides(g, stride) : g->contiguous) {
         *out = cr_keep(g);
         return CR_OK;
     }

@@ -263,6 +263,26 @@ static cr_status run_step_profiled(const machine *m, const cr_step *s, size_t *n
     return st;
 }
 
+/* Gives a result eager's strides in dims of size 1: steps that compute it in another way than
+ * eager calls may have left others.  Inputs and constants keep theirs. */
+static void show_output(const machine *m, uint32_t k, cr_tensor *t)
+{
+    const cr_gtype *type = m->sizes->shown[k];
+    int64_t dense[CR_MAX_DIMS];
+    const int64_t *stride = type && type->stride ? type->stride : dense;
+
+    if (!type || !t || !cr_tensor_is_of(t, type))
+        return;
+    if (!type->stride)
+        cr_row_major(type->ndim, type->size, dense);
+    if (!memcmp(t->stride, stride, t->ndim * sizeof *stride))
+        return;
+    for (uint32_t i = 0; i < m->p->first_made; i++)
+        if (m->slot[i] == t)
+            return;
+    memcpy(t->stride, stride, t->ndim * sizeof *stride);
+}
+
 /* Offers outputs of a step to the taker, in the caller's state. */
 static cr_status offer(const machine *m, const cr_step *s)
 {
@@ -275,6 +295,7 @@ static cr_status offer(const machine *m, const cr_step *s)
     cr_thread.no_grad = m->no_grad;
     for (uint32_t k = 0; k < s->earlies && !st; k++) {
         cr_tensor **t = &m->slot[m->p->output[s->early[k]]];
+        show_output(m, s->early[k], *t);
         if (*t)
             st = m->taker->give(m->taker->context, s->early[k], t);
     }
@@ -315,6 +336,7 @@ static void give_outputs(const machine *m, cr_tensor **output)
     for (uint32_t i = 0; i < p->outputs; i++) {
         uint32_t slot = p->output[i];
         output[i] = slot == CR_NO_SLOT ? NULL : m->slot[slot];
+        show_output(m, i, output[i]);
         if (p->output_moves[i])
             m->slot[slot] = NULL;
         else

@@ -329,6 +329,17 @@ static void add_outputs(cr_program_steps *p)
             b->output[i].tag == CR_TENSOR ? cr_program_value(p, b->output[i].value) : NULL;
 }
 
+const cr_gtype *cr_shown_type(const cr_graph *g, uint32_t k)
+{
+    const cr_garg *a = &g->body->output[k];
+    const cr_gtype *t = a->tag == CR_TENSOR && a->value->by ? &a->value->type : NULL;
+
+    for (int d = 0; t && t->known && t->exact && d < t->ndim; d++)
+        if (t->size[d] <= 1)
+            return t;
+    return NULL;
+}
+
 /* Fills the sizes for which the plan was made. */
 static void tell_sizes(cr_program_steps *p)
 {
@@ -337,6 +348,9 @@ static void tell_sizes(cr_program_steps *p)
     z->input = CR_NEW_N(p->s, const cr_gtype *, p->inputs);
     for (uint32_t i = 0; i < p->inputs; i++)
         z->input[i] = &p->g->input[i]->type;
+    z->shown = CR_NEW_N(p->s, const cr_gtype *, p->outputs);
+    for (uint32_t k = 0; k < p->outputs; k++)
+        z->shown[k] = cr_shown_type(p->g, k);
     z->step = CR_NEW_N(p->s, cr_step_sizes, p->steps.len);
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];

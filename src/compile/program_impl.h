@@ -108,6 +108,7 @@ typedef struct {
 typedef struct cr_sized_steps {
     cr_session session; /* empty if the plan owns the data */
     const cr_gtype **input;
+    const cr_gtype **shown; /* by output: the type whose strides the run gives it, or NULL */
     cr_step_sizes *step;
     /* of a program for other sizes: */
     const cr_gtype **type; /* by class of the values (cr_gsizes) */
@@ -190,6 +191,10 @@ int cr_program_threads(const cr_program *p);
 CR_MUST cr_status cr_program_plan_for(cr_program_steps **out, cr_program *p, int threads);
 /* The plan and the sizes of a program for other sizes, for the calling thread. */
 CR_MUST cr_status cr_program_sizes(const cr_sized_steps **out, cr_program *p);
+
+/* The type of output k if its strides may differ from a computed tensor's in dims of size 1;
+ * else NULL. */
+const cr_gtype *cr_shown_type(const cr_graph *g, uint32_t k);
 
 /* Moves steps with large results down to their first readers; bails. */
 void cr_program_order(cr_program_steps *p);

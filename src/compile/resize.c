@@ -266,6 +266,10 @@ static void sizer_inputs(cr_session *s, sizer *y)
     y->z->input = CR_NEW_N(s, const cr_gtype *, p->inputs);
     for (uint32_t i = 0; i < p->inputs; i++)
         y->z->input[i] = y->z->type[resizer_class(y->x, p->g->input[i])];
+    y->z->shown = CR_NEW_N(s, const cr_gtype *, p->outputs);
+    for (uint32_t k = 0; k < p->outputs; k++)
+        if (cr_shown_type(p->g, k))
+            y->z->shown[k] = y->z->type[resizer_class(y->x, p->g->body->output[k].value)];
 }
 
 static void sizer_copy(cr_session *s, void *context)

@@ -1212,8 +1212,10 @@ static void end_graph(walk *x)
     for (size_t i = 0; i < x->changed.len; i++)
         copy_back(x, x->changed.at[i]);
     for (int k = 0; k < b->output_count; k++)
-        if (b->output[k].tag == CR_TENSOR)
+        if (b->output[k].tag == CR_TENSOR) {
             out[k] = cr_garg_value(graph_output(x, k));
+            cr_gvalue_show(x->s, out[k].value, &b->output[k].value->type);
+        }
     cr_gblock_return(x->out, x->out->body, out, b->output_count);
 }
 

@@ -265,6 +265,39 @@ cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t)
     return type;
 }
 
+/* Whether the types have the same sizes, and the same strides in dims of more than one
+ * element. */
+static bool types_agree(const cr_gtype *a, const cr_gtype *b)
+{
+    int64_t dense[CR_MAX_DIMS];
+    const int64_t *x = a->stride ? a->stride : dense, *y = b->stride ? b->stride : dense;
+
+    if (!a->known || !b->known || a->ndim != b->ndim ||
+        (a->ndim && memcmp(a->size, b->size, a->ndim * sizeof *a->size)))
+        return false;
+    cr_row_major(a->ndim, a->size, dense);
+    for (int d = 0; d < a->ndim; d++)
+        if (a->size[d] > 1 && x[d] != y[d])
+            return false;
+    return true;
+}
+
+void cr_gvalue_show(cr_session *s, cr_gvalue *v, const cr_gtype *as)
+{
+    if (!v->by || !types_agree(&v->type, as))
+        return;
+    v->type.exact = true;
+    v->type.stride =
+        as->stride ? cr_session_copy(s, as->stride, as->ndim * sizeof *as->stride) : NULL;
+}
+
+void cr_gvalue_show_as(cr_session *s, cr_gvalue *v, const cr_tensor *t)
+{
+    cr_gtype type = cr_gtype_of_input(s, t);
+
+    cr_gvalue_show(s, v, &type);
+}
+
 /* --- arguments --- */
 
 static cr_gvalue *mapped(cr_gvalue *v, cr_gvalue_map map, void *context)

@@ -29,6 +29,7 @@ typedef struct cr_gvalue cr_gvalue;
 /* The type of a tensor; nothing is known unless `known` is set. */
 typedef struct {
     bool known, requires_grad;
+    bool exact; /* strides of dims of size 1, too, are eager's: of results of the graph */
     uint8_t dtype, ndim;
     cr_device device;
     const int64_t *size, *stride; /* stride NULL: row-major */
@@ -181,6 +182,10 @@ cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t);
 /* The same with strides, unless they are those of a new tensor: strides of dims of size 1
  * cannot be inferred from the graph, and views and results of calls may pass them on. */
 cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t);
+/* Gives a value that is a result of the graph the strides of `as` in dims of size 1, too, which
+ * a program of the graph gives the tensor.  Values of other sizes and strides stay. */
+void cr_gvalue_show(cr_session *s, cr_gvalue *v, const cr_gtype *as);
+void cr_gvalue_show_as(cr_session *s, cr_gvalue *v, const cr_tensor *t);
 /* A tensor of the type, which must be known, without bytes. */
 CR_MUST cr_status cr_gtype_fake(cr_tensor **out, const cr_gtype *t);
 /* A copy of an argument in the graph's session; `map(context, value)` gives the values. */

@@ -304,9 +304,12 @@ static void make(cr_session *s, void *context)
         make_input(x, i);
     for (size_t i = 0; i < b->len; i++)
         make_node(x, b->at[i]);
-    for (int i = 0; i < b->output_count; i++)
+    for (int i = 0; i < b->output_count; i++) {
         out[i] = b->output[i].tag == CR_TENSOR ? cr_garg_value(x->now[b->output[i].value->id])
                                                : b->output[i];
+        if (b->output[i].tag == CR_TENSOR && x->fake[b->output[i].value->id])
+            cr_gvalue_show_as(x->s, out[i].value, x->fake[b->output[i].value->id]);
+    }
     cr_gblock_return(x->to, x->to->body, out, b->output_count);
     copy_numbers(x);
 }

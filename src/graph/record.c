@@ -1277,6 +1277,8 @@ static void record_finish(cr_session *s, void *context)
             v->type.requires_grad != x->output[i]->requires_grad)
             cr_bail(s, CR_RUNTIME,
                     "a tensor that the call made is made a leaf with a gradient in it");
+        if (v)
+            cr_gvalue_show_as(s, v, x->output[i]);
         out[i] = cr_garg_value(v);
     }
     cr_gblock_return(x->r->g, x->r->g->body, out, x->n);
