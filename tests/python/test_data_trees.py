@@ -60,10 +60,31 @@ def test_a_container_class_is_registered_once():
 def test_wrong_trees_are_refused():
     with pytest.raises(ValueError, match="has length 1 but the spec refers to a pytree that"):
         trees.tree_unflatten([1], trees.tree_structure([1, 2]))
-    with pytest.raises(ValueError, match="Type mismatch; expected <class 'list'>"):
+    with pytest.raises(ValueError, match="Node type mismatch; expected <class 'list'>"):
         trees.tree_map(lambda a, b: a, [1], (1,))
     with pytest.raises(ValueError, match="Node arity mismatch; expected 1, but got 2."):
         trees.tree_map(lambda a, b: a, [1], [1, 2])
+
+
+@pytest.mark.parametrize("first", [dict, OrderedDict, lambda x: defaultdict(int, x)])
+@pytest.mark.parametrize("second", [dict, OrderedDict, lambda x: defaultdict(str, x)])
+def test_dicts_of_all_kinds_match_by_their_keys(first, second):
+    a, b = first({"x": 1, "y": 2}), second({"y": 10, "x": 20})
+    out = trees.tree_map(lambda u, v: (u, v), a, b)
+    assert type(out) is type(a) and out == {"x": (1, 20), "y": (2, 10)}
+    with pytest.raises(ValueError, match=r"Node keys mismatch; missing key\(s\): {'y'}; extra key\(s\): {'z'}\.$"):
+        trees.tree_map(lambda u, v: u, a, second({"x": 1, "z": 2}))
+    with pytest.raises(ValueError, match="Node arity mismatch; expected 2, but got 1."):
+        trees.tree_map(lambda u, v: u, a, second({"x": 1}))
+
+
+def test_other_nodes_match_by_type_and_context():
+    left, right = namedtuple("P", "x"), namedtuple("Q", "x")
+    assert trees.tree_map(lambda u, v: u + v, deque([1]), deque([2], 5)) == deque([3])
+    with pytest.raises(ValueError, match="Node context mismatch for node type <function namedtuple.*; expected .*P'>, but got .*Q'>"):
+        trees.tree_map(lambda u, v: u, left(1), right(1))
+    with pytest.raises(ValueError, match="Node type mismatch; expected <class 'dict'>, but got <class 'int'>"):
+        trees.tree_map(lambda u, v: u, {"a": 1}, 3)
 
 
 # --- names that libraries use, and specs as text ---

@@ -264,6 +264,8 @@ _add(OrderedDict, _dict_flatten, _ordereddict_unflatten, _dict_flatten_with_keys
 _add(defaultdict, _defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys)
 _add(deque, _deque_flatten, _deque_unflatten, _deque_flatten_with_keys)
 _add(namedtuple, _namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys)
+_BUILTIN = frozenset(SUPPORTED_NODES)
+_DICTS = frozenset((dict, OrderedDict, defaultdict))
 
 
 def is_namedtuple_class(cls):
@@ -393,18 +395,31 @@ class TreeSpec:
         if self.type is None:
             out.append(tree)
             return
-        if _node_type(tree) is not self.type:
-            raise ValueError(f"Type mismatch; expected {self.type!r}, but got {type(tree)!r}.")
-        children, context = SUPPORTED_NODES[self.type].flatten_fn(tree)
-        if self.type in (dict, OrderedDict) and context != self.context:
-            if set(context) != set(self.context):
-                raise ValueError(f"Node keys mismatch; expected {self.context}, got {context}.")
-            children = [tree[key] for key in self.context]
+        kind = _get_node_type(tree)
+        dicts = self.type in _DICTS and kind in _DICTS  # which match each other
+        if kind is not self.type and not dicts:
+            raise ValueError(f"{'Node type' if self.type in _BUILTIN else 'Type'} mismatch; expected {self.type!r}, "
+                             f"but got {kind!r}.")
+        children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
         if len(children) != self.num_children:
-            raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got "
-                             f"{len(children)}.")
+            raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got {len(children)}.")
+        if dicts:
+            children = self._in_order(tree)
+        elif context != self.context and kind is not deque:
+            what = f"node type {kind!r}; expected {self.context!r}, but got {context!r}" if kind in _BUILTIN else \
+                f"custom node type {kind!r}"
+            raise ValueError(f"Node context mismatch for {what}.")
         for spec, child in zip(self.children_specs, children):
             spec._collect(child, out)
+
+    def _in_order(self, items):
+        """The values of a dict in the order of this spec's keys."""
+        wanted = self.context[1] if self.type is defaultdict else self.context
+        missing, extra = set(wanted) - set(items), set(items) - set(wanted)
+        if missing or extra:
+            raise ValueError("Node keys mismatch" + (f"; missing key(s): {missing}" if missing else "") +
+                             (f"; extra key(s): {extra}" if extra else "") + ".")
+        return [items[key] for key in wanted]
 
 
 class LeafSpec(TreeSpec):
