@@ -146,7 +146,13 @@ def _set_fake(operator, function):
 # --- definitions of single operators ---
 
 def define(qualname, schema=None, *, lib=None, tags=()):
-    """Defines "ns::name" with the schema "(Tensor x) -> Tensor"."""
+    """Defines "ns::name" with the schema "(Tensor x) -> Tensor".
+
+    define(library, "name(Tensor x) -> Tensor") decorates the kernel of all devices.
+    """
+    if isinstance(qualname, Library):
+        name = qualname.define(schema)
+        return lambda function: qualname.impl(name, function) or function
     if not isinstance(qualname, str):
         raise ValueError(f"define(qualname, schema): expected qualname to be instance of str, got {type(qualname)}")
     if "::" not in qualname:
@@ -162,7 +168,12 @@ _DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "meta": "Meta", "def
 
 
 def impl(qualname, types, func=None, *, lib=None):
-    """Registers a kernel for kinds of devices ("cpu", or "default" for all) or dispatch keys."""
+    """Registers a kernel for kinds of devices ("cpu", or "default" for all) or dispatch keys.
+
+    impl(library, "name", key="") decorates a kernel of an operator of the library's namespace.
+    """
+    if isinstance(qualname, Library):
+        return lambda function: qualname.impl(types, function, func or "") or function
     kinds = (types,) if isinstance(types, str) else tuple(types)
 
     def register(function):

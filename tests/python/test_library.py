@@ -310,3 +310,19 @@ def test_an_operator_s_own_batches():
     for got, want in zip(torch.vmap(two, in_dims=(0, None))(x, y), (x + 1, x - 1)):
         assert torch.equal(got, want)
     assert seen == [(2, (0, None))]
+
+
+def test_functions_of_the_library_module_take_a_library():
+    with torch.library._scoped_library("tl_forms", "FRAGMENT") as lib:
+        @torch.library.define(lib, "twice(Tensor x) -> Tensor")
+        def twice(x):
+            return x * 2
+        lib.define("thrice(Tensor x) -> Tensor")
+
+        @torch.library.impl(lib, "thrice", "Meta")
+        @torch.library.impl(lib, "thrice", "CPU")
+        def thrice(x):
+            return x * 3
+        x = torch.ones(2)
+        assert torch.equal(torch.ops.tl_forms.twice(x), twice(x)) and torch.equal(torch.ops.tl_forms.thrice(x), thrice(x))
+        assert torch.ops.tl_forms.thrice(x.to("meta")).is_meta
