@@ -645,3 +645,22 @@ def test_a_module_gets_a_class_with_another_first_base():
     assert m(1) == -4
     type(m).__call__ = lambda self, x: "mine"
     assert m(1) == "mine" and Plus()(1) == 2
+
+
+def test_lazy_modules_are_sized_by_keyword_arguments_too():
+    class Sum(nn.modules.lazy.LazyModuleMixin, nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.UninitializedParameter()
+
+        def initialize_parameters(self, x, *, y):
+            if self.has_uninitialized_params():
+                self.weight.materialize((x.shape[-1], y.shape[-1]))
+                with torch.no_grad():
+                    self.weight.fill_(1.)
+
+        def forward(self, x, *, y):
+            return x @ self.weight + y
+    net = Sum()
+    assert torch.equal(net(torch.ones(2, 3), y=torch.ones(4)), torch.full((2, 4), 4.))
+    assert net.weight.shape == (3, 4) and not net.has_uninitialized_params()

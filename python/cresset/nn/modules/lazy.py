@@ -23,7 +23,7 @@ class LazyModuleMixin(Module.__base__):  # the same base, so that objects may ch
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._infer_handle = self.register_forward_pre_hook(_infer)
+        self._infer_handle = self.register_forward_pre_hook(_infer, with_kwargs=True)
 
     def initialize_parameters(self, *args, **kwargs):
         raise NotImplementedError("initialize_parameters is not implemented for "
@@ -51,8 +51,8 @@ class LazyModuleMixin(Module.__base__):  # the same base, so that objects may ch
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def _infer(module, inputs):
-    module.initialize_parameters(*inputs)
+def _infer(module, inputs, kwargs):
+    module.initialize_parameters(*inputs, **kwargs)
     if module.has_uninitialized_params():
         raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
     module._infer_handle.remove()
