@@ -139,6 +139,19 @@ def test_export_keeps_arguments_and_results():
         torch._dynamo.export(lambda x: x * x.sum().item())(torch.ones(2))
 
 
+@pytest.mark.parametrize("f", [lambda x: torch.ones(5 * x.shape[0]), lambda x: torch.split(x, x.shape[0] // 2)[0],
+                               lambda x: x.reshape(-1).sum() + x.size(1)])
+def test_sizes_of_exported_arguments_may_vary(f):
+    gm, _ = torch._dynamo.export(f, aten_graph=True)(torch.randn(4, 6))
+    for sizes in ((6, 6), (8, 3), (4, 6)):
+        x = torch.randn(sizes)
+        assert torch.equal(gm(x), f(x))
+    for fixed in ({"tracing_mode": "real"}, {"assume_static_by_default": True}):
+        gm, _ = torch._dynamo.export(f, **fixed)(torch.ones(4, 6))
+        assert torch.equal(gm(torch.ones(4, 6)), f(torch.ones(4, 6)))
+        assert not any("size" in str(node.target) for node in gm.graph.nodes)
+
+
 def test_random_numbers_with_strides():
     x = rand_strided((2, 3), (1, 4), torch.float64)
     assert x.shape == (2, 3) and x.stride() == (1, 4) and x.dtype == torch.float64

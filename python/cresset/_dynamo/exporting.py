@@ -15,12 +15,16 @@ class ExportResult(NamedTuple):
     guards: list
 
 
-def export(f, *extra_args, aten_graph=False, assume_static_by_default=False, same_signature=True, **extra_kwargs):
+def export(f, *extra_args, aten_graph=False, tracing_mode="symbolic", assume_static_by_default=False, same_signature=True,
+           **extra_kwargs):
     """export(f)(*args) returns (graph_module, guards): f is one graph, or Unsupported is raised.
 
     graph_module takes f's arguments, all of them by position, and returns f's results.  Tensors that f
-    does not get as arguments are its attributes.  Sizes and numbers are those of the call.
+    does not get as arguments are its attributes.  Numbers are those of the call.  Sizes of arguments may differ in
+    later calls, unless tracing_mode is not "symbolic" or assume_static_by_default is set.
     """
+    symbolic = tracing_mode == "symbolic" and not assume_static_by_default
+
     def inner(*args, **kwargs):
         kept = []
 
@@ -28,7 +32,7 @@ def export(f, *extra_args, aten_graph=False, assume_static_by_default=False, sam
             kept.append((module, example_inputs))
             return module.forward
         target = getattr(getattr(f, "_compiled_forward", f), "_torchdynamo_orig_callable", f)
-        compiled = compile_function(target, keep, "export", True, False)
+        compiled = compile_function(target, keep, "export", True, symbolic)
         for _ in range(3):  # the first call may make state that later calls read
             out = compiled(*args, **kwargs)
             if kept:
