@@ -25,6 +25,7 @@ enum {
     SMALL = 32768, /* smaller parts are copied, to be sent with one call */
     PARTS_MOST = 1 << 20,
     CONNECT_MS = 1000,
+    HELLO_MS = 3000, /* a connection that has not said who it is by then is closed */
     SEND_MS = 60000
 };
 
@@ -56,6 +57,7 @@ typedef struct inlet {
     uint32_t part; /* that is being read */
     char *at;      /* the next byte's place */
     size_t left;   /* bytes until the stage is complete */
+    double limit;  /* of the hello */
     bool gone;
 } inlet;
 
@@ -63,6 +65,7 @@ typedef struct inlet {
 typedef struct {
     watch watch;
     int rank;
+    bool forgotten;       /* another process may have the rank; of the agent's lock */
     pthread_mutex_t lock; /* of a message's bytes */
     int fd;               /* -1: not connected */
     _Atomic bool lost;
@@ -72,7 +75,9 @@ typedef struct pending {
     struct pending *next;
     uint64_t id;
     int to;
+    const peer *peer; /* NULL: this agent itself */
     double limit;
+    cr_message *end; /* the LATE or LOST message: a request ends without memory, too */
 } pending;
 
 typedef struct {
@@ -177,21 +182,36 @@ void cr_agent_next(cr_agent *a, bool requests, cr_message **out, int *waiting)
 }
 
 /* --- requests without a reply; the lock is held --- */
-static cr_status pending_add(cr_agent *a, int to, uint64_t id, int64_t timeout_ms)
+static void pending_drop(pending *p)
+{
+    cr_message_drop(p->end);
+    cr_free(p);
+}
+
+static cr_status pending_add(cr_agent *a, int to, const peer *asked, uint64_t id,
+                             int64_t timeout_ms)
 {
     pending *p = cr_alloc_zero(sizeof *p), **bucket = &a->bucket[id % BUCKETS];
+    cr_message *end = message_new(CR_MESSAGE_LOST, to, id, 0);
     uint64_t one = 1;
 
-    if (!p)
+    if (!p || !end) {
+        cr_message_drop(end);
+        cr_free(p);
         return CR_MEMORY;
-    *p = (pending){*bucket, id, to,
-                   timeout_ms ? cr_seconds() + 1e-3 * (double)timeout_ms : (double)INFINITY};
+    }
+    *p = (pending){*bucket,
+                   id,
+                   to,
+                   asked,
+                   timeout_ms ? cr_seconds() + 1e-3 * (double)timeout_ms : (double)INFINITY,
+                   end};
     *bucket = p;
     if (p->limit < a->soonest) {
         a->soonest = p->limit;
         if (write(a->wake, &one, sizeof one) < 0) {
             *bucket = p->next; /* no message comes */
-            cr_free(p);
+            pending_drop(p);
             return cr_fail(CR_NETWORK, "eventfd: %s", strerror(errno));
         }
     }
@@ -204,14 +224,15 @@ static bool pending_take(cr_agent *a, int to, uint64_t id)
         if ((*link)->id == id && (*link)->to == to) {
             pending *p = *link;
             *link = p->next;
-            cr_free(p);
+            pending_drop(p);
             return true;
         }
     return false;
 }
 
-/* Ends the requests to process `lost` (-1: none), and those whose limit has passed. */
-static void pending_end(cr_agent *a, int lost)
+/* Ends the requests to agent `lost` (NULL: none), those to any agent of rank `from` (-1: none),
+ * and those whose limit has passed. */
+static void pending_end(cr_agent *a, const peer *lost, int from)
 {
     double now = cr_seconds();
 
@@ -220,18 +241,15 @@ static void pending_end(cr_agent *a, int lost)
         for (pending **link = &a->bucket[i]; *link;) {
             pending *p = *link;
             bool late = p->limit <= now;
-            cr_message *m =
-                late || p->to == lost
-                    ? message_new(late ? CR_MESSAGE_LATE : CR_MESSAGE_LOST, p->to, p->id, 0)
-                    : NULL;
-            if (!m) { /* without memory the request is ended in the next round */
+            if (!late && p->to != from && (!lost || p->peer != lost)) {
                 a->soonest = p->limit < a->soonest ? p->limit : a->soonest;
                 link = &p->next;
                 continue;
             }
+            p->end->kind = late ? CR_MESSAGE_LATE : CR_MESSAGE_LOST;
+            queue_put(a, p->end);
             *link = p->next;
             cr_free(p);
-            queue_put(a, m);
         }
 }
 
@@ -272,7 +290,7 @@ static void inlet_refuse(cr_agent *a, inlet *c)
 {
     c->gone = true;
     pthread_mutex_lock(&a->lock);
-    pending_end(a, c->from);
+    pending_end(a, NULL, c->from);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -375,6 +393,7 @@ static bool agent_accept(cr_agent *a)
     c->fd = fd;
     c->next = a->inlets;
     a->inlets = c;
+    c->limit = cr_seconds() + 1e-3 * HELLO_MS;
     inlet_expect(c, READ_HELLO, &c->hello, sizeof c->hello);
     if (epoll_ctl(a->poll, EPOLL_CTL_ADD, fd, &e))
         c->gone = true;
@@ -396,7 +415,7 @@ static void peer_end(cr_agent *a, peer *p)
     epoll_ctl(a->poll, EPOLL_CTL_DEL, p->fd, NULL);
     shutdown(p->fd, SHUT_RDWR);
     pthread_mutex_lock(&a->lock);
-    pending_end(a, p->rank);
+    pending_end(a, p, -1);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -415,13 +434,29 @@ static void agent_handle(cr_agent *a, watch *w)
     }
 }
 
+/* Ends connections that have not said who they are in time.  Returns the next limit. */
+static double end_silent(cr_agent *a)
+{
+    double now = cr_seconds(), soonest = (double)INFINITY;
+
+    for (inlet *c = a->inlets; c; c = c->next) {
+        if (c->stage != READ_HELLO)
+            continue;
+        c->gone |= c->limit <= now;
+        soonest = fmin(soonest, c->gone ? now : c->limit);
+    }
+    return soonest;
+}
+
 /* Milliseconds until the next limit, -1 without one; -2: the agent has ended. */
 static int agent_tick(cr_agent *a)
 {
+    double silent = end_silent(a);
+
     pthread_mutex_lock(&a->lock);
     if (a->soonest <= cr_seconds())
-        pending_end(a, -1);
-    double ms = 1e3 * (a->soonest - cr_seconds());
+        pending_end(a, NULL, -1);
+    double ms = 1e3 * (fmin(a->soonest, silent) - cr_seconds());
     int wait = a->ended ? -2 : ms > 1e6 ? -1 : ms < 0 ? 0 : (int)ms + 1;
     pthread_mutex_unlock(&a->lock);
     return wait;
@@ -462,7 +497,7 @@ static cr_status peer_of(peer **out, cr_agent *a, int rank)
 
     pthread_mutex_lock(&a->lock);
     for (size_t i = 0; i < a->peers.len && !p; i++)
-        if (a->peers.at[i]->rank == rank)
+        if (a->peers.at[i]->rank == rank && !a->peers.at[i]->forgotten)
             p = a->peers.at[i];
     if (a->ended)
         st = agent_ended();
@@ -589,39 +624,45 @@ static cr_status peer_lost(const peer *p)
                    p->rank);
 }
 
-static cr_status agent_send(cr_agent *a, int to, cr_message_kind kind, uint64_t id,
-                            const cr_bytes *part, uint32_t parts)
+/* `p` NULL: to this agent itself. */
+static cr_status agent_send(cr_agent *a, peer *p, head h, const cr_bytes *part)
 {
-    peer *p = NULL;
     cr_message *m = NULL;
 
-    if (parts > PARTS_MOST)
-        return cr_fail(CR_VALUE, "a message has at most %d parts, not %u", PARTS_MOST, parts);
-    if (to == a->rank) {
-        CR_TRY(message_copy(&m, kind, to, id, part, parts));
+    if (!p) {
+        CR_TRY(message_copy(&m, (cr_message_kind)h.kind, a->rank, h.id, part, h.parts));
         agent_deliver(a, m);
         return CR_OK;
     }
-    CR_TRY(peer_of(&p, a, to));
     pthread_mutex_lock(&p->lock);
     cr_status st = p->lost ? peer_lost(p) : p->fd < 0 ? peer_connect(a, p) : CR_OK;
     if (!st)
-        st = peer_send(p, (head){id, (uint32_t)kind, parts}, part);
+        st = peer_send(p, h, part);
     if (st && p->lost)
         st = peer_lost(p);
     pthread_mutex_unlock(&p->lock);
     return st;
 }
 
+static cr_status agent_find(peer **out, cr_agent *a, int to, uint32_t parts)
+{
+    if (parts > PARTS_MOST)
+        return cr_fail(CR_VALUE, "a message has at most %d parts, not %u", PARTS_MOST, parts);
+    return to == a->rank ? CR_OK : peer_of(out, a, to);
+}
+
 cr_status cr_agent_ask(cr_agent *a, cr_message_kind kind, int to, uint64_t id,
                        int64_t timeout_ms, const cr_bytes *part, uint32_t parts)
 {
+    peer *p = NULL;
+
+    CR_TRY(agent_find(&p, a, to, parts));
     pthread_mutex_lock(&a->lock);
-    cr_status st = a->ended ? agent_ended() : pending_add(a, to, id, timeout_ms);
+    cr_status st = a->ended ? agent_ended() : pending_add(a, to, p, id, timeout_ms);
     pthread_mutex_unlock(&a->lock);
     if (st)
         return st;
-    st = agent_send(a, to, kind, id, part, parts);
+    st = agent_send(a, p, (head){id, (uint32_t)kind, parts}, part);
     if (!st)
         return CR_OK;
     pthread_mutex_lock(&a->lock);
@@ -632,7 +673,10 @@ cr_status cr_agent_ask(cr_agent *a, cr_message_kind kind, int to, uint64_t id,
 
 cr_status cr_agent_reply(cr_agent *a, int to, uint64_t id, const cr_bytes *part, uint32_t parts)
 {
-    return agent_send(a, to, CR_MESSAGE_REPLY, id, part, parts);
+    peer *p = NULL;
+
+    CR_TRY(agent_find(&p, a, to, parts));
+    return agent_send(a, p, (head){id, CR_MESSAGE_REPLY, parts}, part);
 }
 
 /* The old socket is closed with the agent: a sender may hold it. */
@@ -641,7 +685,7 @@ void cr_agent_forget(cr_agent *a, int rank)
     pthread_mutex_lock(&a->lock);
     for (size_t i = 0; i < a->peers.len; i++)
         if (a->peers.at[i]->rank == rank)
-            a->peers.at[i]->rank = -1;
+            a->peers.at[i]->forgotten = true;
     pthread_mutex_unlock(&a->lock);
 }
 

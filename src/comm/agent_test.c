@@ -1,6 +1,7 @@
 /* Promises of agents: each request ends once, and no bytes of a connection reach other memory.
  */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/test.h"
 #include "base/thread.h"
 #include "comm/agent.h"
@@ -133,6 +134,36 @@ TEST(a_process_that_ends_loses_its_requests)
     two_end(&t);
 }
 
+TEST(requests_to_a_forgotten_process_are_lost_with_it_and_others_stay)
+{
+    two t = two_agents();
+    cr_agent *old = t.at[1];
+
+    ask(t.at[0], 1, 1, 0);
+    cr_agent_forget(t.at[0], 1);
+    OK(cr_agent_new(&t.at[1], t.store, 1, "127.0.0.1"));
+    ask(t.at[0], 1, 2, 0);
+    cr_agent_free(old);
+    ends_as(t.at[0], CR_MESSAGE_LOST, 1);
+    ends_as(t.at[1], CR_MESSAGE_REQUEST, 2);
+    reply(t.at[1], 0, 2);
+    ends_as(t.at[0], CR_MESSAGE_REPLY, 2);
+    two_end(&t);
+}
+
+TEST(a_request_is_lost_without_memory_for_the_message)
+{
+    two t = two_agents();
+
+    ask(t.at[0], 1, 1, 0);
+    cr_fail_alloc_after(1);
+    cr_agent_free(t.at[1]);
+    ends_as(t.at[0], CR_MESSAGE_LOST, 1);
+    cr_fail_alloc_after(0);
+    t.at[1] = NULL;
+    two_end(&t);
+}
+
 TEST(a_reply_that_was_sent_before_the_end_arrives)
 {
     for (int i = 0; i < 40; i++) {
@@ -164,18 +195,25 @@ typedef struct {
     uint32_t kind, parts;
 } head;
 
-/* A connection to agent 1 by a program of this test. */
-static int stranger(two *t, uint64_t rank, bool knows)
+static address address_of(two *t)
 {
     cr_text entry = {0};
     address to;
-    hello hi = {.rank = rank};
-    int fd = -1;
 
     OK(cr_store_get(t->store, "agent/1", 1000, &entry));
     EQ(entry.len, sizeof to);
     memcpy(&to, entry.at, sizeof to);
     cr_text_drop(&entry);
+    return to;
+}
+
+/* A connection to agent 1 by a program of this test. */
+static int stranger(two *t, uint64_t rank, bool knows)
+{
+    address to = address_of(t);
+    hello hi = {.rank = rank};
+    int fd = -1;
+
     memcpy(hi.secret, to.secret, SECRET);
     hi.secret[SECRET - 1] = (char)(hi.secret[SECRET - 1] ^ !knows);
     OK(cr_net_connect(&fd, to.host, to.port, 1000));
@@ -207,6 +245,22 @@ TEST(processes_without_the_secret_or_a_rank_are_refused)
     refused(stranger(&t, UINT64_MAX, true));
     refused(stranger(&t, (uint64_t)1 << 31, true));
     works(&t, 1);
+    two_end(&t);
+}
+
+TEST(connections_that_do_not_say_who_they_are_are_closed)
+{
+    two t = two_agents();
+    address to = address_of(&t);
+    int fd[2] = {-1, -1};
+
+    for (int i = 0; i < 2; i++)
+        OK(cr_net_connect(&fd[i], to.host, to.port, 1000));
+    say(fd[1], to.secret, SECRET); /* a part of a hello */
+    works(&t, 1);
+    for (int i = 0; i < 2; i++)
+        refused(fd[i]);
+    works(&t, 2);
     two_end(&t);
 }
 
