@@ -146,6 +146,25 @@ def mixed_precision(rank, size):
     assert set(seen) == {(torch.bfloat16, torch.bfloat16)} and all(p.dtype == torch.float32 for p in model.parameters())
     want = steps(made())
     assert max(abs(a - b) for a, b in zip(got, want)) < 0.1 and got[-1] < got[0]
+    _accumulated_in_reduce_dtype(rank, size, lower)
+
+
+def _accumulated_in_reduce_dtype(rank, size, lower):
+    """Gradients that are not reduced yet are added in the dtype in which ranks add them."""
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 4, bias=False)
+    plain = nn.Linear(4, 4, bias=False).to(torch.bfloat16)
+    plain.load_state_dict(layer.state_dict())
+    fully_shard(layer, mp_policy=MixedPrecisionPolicy(**lower))
+    total = torch.zeros(4, 4)
+    for k in range(4):
+        x = torch.randn(3, 4, dtype=torch.bfloat16) * 3 ** k
+        layer.set_requires_gradient_sync(k == 3)
+        layer(x).sum().backward()
+        plain(x).sum().backward()
+        total += plain.weight.grad.float()
+        plain.weight.grad = None
+    torch.testing.assert_close(layer.weight.grad.full_tensor(), total, rtol=1e-6, atol=0)
 
 
 def memory(rank, size):

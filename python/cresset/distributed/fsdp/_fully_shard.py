@@ -327,7 +327,8 @@ class _Group:
         grads = [g if old is None else old if g is None else old + g for g, old in zip(grads, self.kept)]
         self.kept = [None] * len(self.params)
         if not self.sync:
-            self.kept = list(grads)
+            lower = self.policy.reduce_dtype  # gradients are added in the dtype in which the ranks add them
+            self.kept = [g if g is None or lower is None else g.to(lower) for g in grads]
             return [None] * len(grads)
         with cresset.no_grad():
             if self.reduces_unused:
