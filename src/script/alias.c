@@ -2,6 +2,7 @@
  * which nodes run.  One set has all that code outside of the graph may hold. */
 #include "script/alias.h"
 #include "graph/graph.h"
+#include <string.h>
 
 struct cr_salias {
     unsigned outside; /* the set of arguments, attributes, constants and results of calls */
@@ -79,13 +80,26 @@ static void alias_store(cr_salias *a, const cr_snode *n, int into)
             alias_share(a, n->input[into], n->input[i]);
 }
 
+/* Whether the node is known not to train, as a batch norm of a frozen module. */
+static bool alias_is_off(const cr_snode *n, const char *when)
+{
+    for (int i = 0; i < n->schema->param_count && i < n->input_count; i++) {
+        const cr_sconstant *c = cr_svalue_constant(n->input[i]);
+        if (!strcmp(n->schema->param[i].name, when))
+            return c && c->type->kind == CR_STYPE_BOOL && !c->i;
+    }
+    return false;
+}
+
 /* Whether the entry changes the argument without a mark, as batch norms change running means.
  */
-static bool alias_updates(const cr_sschema *s, const cr_sparam *p)
+static bool alias_updates(const cr_snode *n, const cr_sparam *p)
 {
-    int k = s->op && s->op->updates.params ? cr_op_find_param(s->op, p->name) : -1;
+    const cr_op *op = n->schema->op;
+    int k = op && op->updates.params ? cr_op_find_param(op, p->name) : -1;
 
-    return k >= 0 && s->op->updates.params >> k & 1;
+    return k >= 0 && op->updates.params >> k & 1 &&
+           !alias_is_off(n, op->param[op->updates.when].name);
 }
 
 bool cr_stype_holds_tensors(const cr_stype *t)
@@ -128,7 +142,7 @@ static void alias_operator(cr_salias *a, const cr_snode *n)
 
     for (int i = 0; i < n->input_count; i++) {
         const cr_sparam *p = i < s->param_count ? &s->param[i] : NULL;
-        if (p && (p->written || alias_updates(s, p))) {
+        if (p && (p->written || alias_updates(n, p))) {
             changes = true;
             alias_change(a, n->input[i]->id);
             alias_store(a, n, i);

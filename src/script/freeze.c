@@ -784,6 +784,7 @@ static void freeze_rounds(freezer *f)
         freeze_replace(f, f->graph[i]->body);
         cr_spasses_tidy(f->graph[i]);
         cr_spass_detached(f->graph[i]);
+        cr_spass_known(f->graph[i]);
         cr_spasses_freeze(f->graph[i]);
     }
     for (int i = 0; i < f->graphs; i++) {

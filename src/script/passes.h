@@ -49,6 +49,8 @@ void cr_spass_peephole(cr_sgraph *g);
 void cr_spass_lists(cr_sgraph *g);
 /* Loops of at most 8 iterations with at most 32 nodes become their bodies (unroll.c). */
 void cr_spass_unroll(cr_sgraph *g);
+/* Tensors that are computed of constants alone are constants (known.c). */
+void cr_spass_known(cr_sgraph *g);
 /* `detach` of values that nothing changes goes, as in torch: gradients pass (optimize.c). */
 void cr_spass_detached(cr_sgraph *g);
 /* Dropouts that do nothing go (optimize.c). */

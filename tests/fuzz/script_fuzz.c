@@ -807,8 +807,9 @@ static unsigned long parsed;
 static void try_graph(void)
 {
     static const char *const passes[] = {
-        "pool", "dead",   "fold",  "common",  "numbers", "wrapped",  "peephole", "lists",
-        "tidy", "unroll", "norms", "prepare", "freeze",  "optimize", "",         "dropouts"};
+        "pool",  "dead",     "fold",   "common", "numbers", "wrapped", "peephole",
+        "lists", "tidy",     "unroll", "norms",  "prepare", "freeze",  "optimize",
+        "",      "dropouts", "terms",  "layers", "known",   "detached"};
     const char *seed = graphs.at[draw((uint32_t)graphs.len)];
     cr_text text = {0}, made = {0}, again = {0};
 

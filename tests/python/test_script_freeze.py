@@ -549,3 +549,56 @@ def test_detach_goes_where_nothing_tells_it():
         assert bool(f.graph.findNode("aten::detach")) is stays
         want = kind()(x.clone())
         assert torch.equal(f(x.clone()), want) if isinstance(want, torch.Tensor) else f(x) == want
+
+
+class Normed(nn.Module):
+    """A weight that is computed of parameters, and a batch norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.v, self.g, self.norm = nn.Parameter(torch.randn(6, 4, 2, 2)), nn.Parameter(torch.rand(6) + 1), set_norm(nn.BatchNorm2d(6))
+
+    def forward(self, x):
+        w = self.v * (self.g / self.v.flatten(1).norm(2, [1])).view(6, 1, 1, 1)
+        k = torch.stack([self.g, self.g * 2]).sum()
+        return self.norm(torch.conv2d(x, w)) * k
+
+
+def test_tensors_of_constants_are_computed_once():
+    torch.manual_seed(0)
+    m, x = Normed().eval(), torch.randn(2, 4, 5, 5)
+    exact = torch.jit.freeze(torch.jit.script(m), optimize_numerics=False)
+    kinds = {n.kind() for n in exact.graph.nodes()}
+    assert torch.equal(exact(x), m(x)) and {"aten::conv2d", "aten::batch_norm"} <= kinds
+    assert not kinds & {"aten::norm", "aten::div", "aten::view", "aten::flatten", "aten::stack", "aten::sum"}
+    frozen = torch.jit.freeze(torch.jit.script(m))
+    assert {n.kind() for n in frozen.graph.nodes()} & {"aten::batch_norm", "aten::mul", "aten::norm"} == set()
+    torch.testing.assert_close(frozen(x), m(x), rtol=1e-5, atol=1e-5)
+    again = torch.jit.load(io.BytesIO(frozen.save_to_buffer()))
+    assert torch.equal(again(x), frozen(x))
+
+
+class Owned(nn.Module):
+    """Results that the caller gets, that are written, that differ at each call, that fail."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.arange(3.0)
+
+    def forward(self, x, fails: bool):
+        returned, written = self.w * 2, self.w + 1
+        written.add_(1)
+        drawn = torch.rand_like(self.w)
+        if fails:
+            x = x + (self.w.reshape(2, 2) * 2)
+        return returned, x + written, x * (drawn + 0.5)
+
+
+def test_tensors_of_constants_that_others_get_or_write_are_made_at_each_call():
+    f, x = torch.jit.freeze(torch.jit.script(Owned().eval())), torch.ones(3)
+    first = f(x, False)
+    first[0].zero_()
+    second = f(x, False)
+    assert second[0].tolist() == [0, 2, 4] and torch.equal(first[1], second[1]) and not torch.equal(first[2], second[2])
+    with pytest.raises(RuntimeError, match="invalid for input of size 3"):
+        f(x, True)
