@@ -1,6 +1,7 @@
 """What each rank does in test_rpc.py: functions of (rank, size)."""
 import contextlib
 import os
+import pickle
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ import cresset as torch
 import cresset.distributed as dist
 import cresset.distributed.autograd as dist_autograd
 import cresset.distributed.rpc as rpc
+from cresset.distributed.nn import RemoteModule
 from cresset.distributed.optim import DistributedOptimizer
 from cresset.futures import Future
 
@@ -379,3 +381,53 @@ def joining(rank, size):
     assert rpc.rpc_sync(f"w{(rank + 1) % size}", rank_of) == (rank + 1) % size
     dist.barrier()
     rpc.shutdown()
+
+
+# --- modules in other processes ---
+class Scaled(torch.nn.Module):
+    def __init__(self, factor, wide=2):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((wide,), float(factor)))
+        self.inside = torch.nn.Linear(wide, wide)
+
+    def forward(self, x, plus=0):
+        return x * self.weight + plus
+
+
+def called_by(module, x):
+    return module(x)
+
+
+def mode_of(reference):
+    return reference.local_value().training
+
+
+def remote_modules(rank, size):
+    expect(AssertionError, "RemoteModule only works in RPC.", lambda: RemoteModule("w1/cpu", Scaled, (3,)))
+    with agents(rank, size) as other:
+        if rank == 0:
+            _a_remote_module(other)
+
+
+def _a_remote_module(other):
+    module, x = RemoteModule(f"{other}/cpu", Scaled, (3,), {"wide": 2}), torch.ones(2)
+    assert module(x).tolist() == [3, 3] and module.forward_async(x, plus=1).wait().tolist() == [4, 4]
+    assert module.get_module_rref().owner_name() == other and RemoteModule("rank:1/cpu", Scaled, (2,))(x).tolist() == [2, 2]
+    assert len(module.remote_parameters()) == 3 and len(module.remote_parameters(recurse=False)) == 1
+    assert module.eval() is not None and not rpc.rpc_sync(other, mode_of, (module.module_rref,))
+    module.train()
+    assert rpc.rpc_sync(other, mode_of, (module.module_rref,))
+    assert rpc.rpc_sync(other, called_by, (module, x)).tolist() == [3, 3]
+    assert RemoteModule.init_from_module_rref(other, module.module_rref)(x).tolist() == [3, 3]
+    with dist_autograd.context() as context:
+        optimizer = DistributedOptimizer(torch.optim.SGD, module.remote_parameters(recurse=False), lr=0.5)
+        dist_autograd.backward(context, [module(x).sum()])
+        optimizer.step(context)
+    assert module(x).tolist() == [2.5, 2.5]
+    expect(ValueError, "Method ``parameters`` not supported for RemoteModule. Please use ``remote_parameters`` instead.", module.parameters)
+    for name in ("to", "state_dict", "children", "zero_grad", "extra_repr"):
+        expect(ValueError, f"Method ``{name}`` not supported for RemoteModule", getattr(module, name))
+    expect(RuntimeError, "Cannot pickle RemoteModule in python pickler", lambda: pickle.dumps(module))
+    expect(ValueError, "Expect `module_cls(*args, **kwargs)` returns an instance of <class nn.Module>, but it returns an instance of",
+           lambda: RemoteModule(f"{other}/cpu", dict)(x))
+    expect(ValueError, "the module is in the process w1, not in w0", lambda: RemoteModule.init_from_module_rref("w0/cpu", module.module_rref))

@@ -37,3 +37,7 @@ def test_gradients_and_steps_are_those_of_one_process(tmp_path):
 
 def test_processes_join_a_group_without_a_size(tmp_path):
     passes(tmp_path, "joining", 3)
+
+
+def test_modules_in_other_processes(tmp_path):
+    passes(tmp_path, "remote_modules", 2)

@@ -177,6 +177,10 @@ class TensorPipeAgent(RpcAgent):
         return {**info, "agent.gil_average_wait_time_us": "0"} if self._gil_profiling else info
 
     # --- sending ---
+    def _get_device_map(self, dst):
+        """Returns {device here: device there} for a worker."""
+        return dict(self._options.device_maps.get(dst.name, {}))
+
     def _parts(self, to, head, payload, tensors):
         parts = [b"", payload]
         device_map = self._options.device_maps.get(to.name, {})
