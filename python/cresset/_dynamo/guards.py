@@ -365,6 +365,23 @@ class Walk:
         self.nodes.append([source, parent, key, check, expected, -1])
         return len(self.nodes) - 1
 
+    def hold_identities(self, pairs):
+        """Guards whether objects, as (id, id), are one, as the call asked.  A lookup asks it of keys, which are no nodes."""
+        keys = None
+        for a, b in pairs:
+            at, other = self.known.get(a), self.known.get(b)
+            if at is None:
+                a, at, b, other = b, other, a, at
+            if at is None or self.nodes[at][3] == "is":
+                continue
+            if a != b and other is not None:
+                self.add(*self.nodes[at][:3], "apart", other)
+                continue
+            if keys is None:
+                keys = {id(x): x for _, _, _, check, held, _, *_ in self.nodes if check in ("mapping", "set") for x in held[1]}
+            if b in keys:
+                self.add(*self.nodes[at][:3], "is" if a == b else "not", keys[b])
+
     # --- objects ---
 
     def visit(self, x, source, parent, key):
@@ -573,7 +590,7 @@ class Walk:
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
             return self.unread(x, source, parent, key, "it reads a set of objects")
-        node = self.add(source, parent, key, "set", (type(x), tuple(x)))
+        node = self.known[id(x)] = self.add(source, parent, key, "set", (type(x), tuple(x)))
         self.attributes(x, node)
         return node
 

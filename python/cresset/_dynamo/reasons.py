@@ -71,6 +71,10 @@ def guard(walk, node):
         return f"type({name}) is {expected.__name__}"
     if check == "same":
         return f"{name} is {walk.path(expected)}"
+    if check == "apart":
+        return f"{name} is not {walk.path(expected)}"
+    if check == "not":
+        return f"{name} is not {_short(expected)}"
     if check == "lacks":
         return f"{name} has the same bases and no further attributes"
     if check == "holds":

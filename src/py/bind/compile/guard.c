@@ -24,6 +24,8 @@ typedef enum {
     IS_ANY,
     IS_OBJECT,
     IS_SAME,
+    IS_APART,
+    IS_NOT,
     IS_INSTANCE,
     IS_EQUAL,
     IS_NUMBER,
@@ -40,9 +42,9 @@ typedef enum {
 static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none",
                                            "at",   "cell",  "dict",  "attr", "type",
                                            "code", "grad",  "class"};
-static const char *const check_names[] = {"any",    "is",      "same",    "instance", "equal",
-                                          "number", "list",    "mapping", "set",      "lacks",
-                                          "holds",  "derived", "returns", "tensor"};
+static const char *const check_names[] = {
+    "any",  "is",      "same", "apart", "not",   "instance", "equal",   "number",
+    "list", "mapping", "set",  "lacks", "holds", "derived",  "returns", "tensor"};
 
 typedef struct {
     uint8_t dtype, ndim;
@@ -167,7 +169,8 @@ static bool is_bare(PyObject *tensor)
 static int set_expected(node *d)
 {
     switch ((check_kind)d->check) {
-    case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
+    case IS_SAME:
+    case IS_APART: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
     case IS_LIST: return PyArg_ParseTuple(d->expected, "On", &d->type, &d->wanted) ? 0 : -1;
     case IS_MAPPING:
     case IS_SET:
@@ -653,6 +656,8 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     case IS_ANY: return true;
     case IS_OBJECT: return o == d->expected;
     case IS_SAME: return o == g->at[d->wanted].seen;
+    case IS_APART: return o != g->at[d->wanted].seen;
+    case IS_NOT: return o != d->expected;
     case IS_INSTANCE: return Py_TYPE(o) == d->type;
     case IS_EQUAL: return equals(o, d->expected);
     case IS_NUMBER: return Py_TYPE(o) == d->type && take_number(o, &number[d->slot]);
@@ -734,7 +739,9 @@ static bool holds_always(const node *d, const uint8_t *known)
     case IS_ANY: return !PyDict_Check(d->seen);
     case IS_EQUAL: return true;
     case IS_OBJECT: return true;
-    case IS_SAME: return known[d->wanted] != OPEN;
+    case IS_NOT: return true;
+    case IS_SAME:
+    case IS_APART: return known[d->wanted] != OPEN;
     case IS_LIST: return PyTuple_CheckExact(d->seen);
     case IS_MAPPING: /* move_to_end() changes an order and no version */
         return !is_open_dict(d) &&

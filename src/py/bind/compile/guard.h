@@ -34,6 +34,8 @@ typedef struct cr_guard cr_guard;
  *   "any"         -                 exists
  *   "is"          object            is that object
  *   "same"        node's number     is the object of another node
+ *   "apart"       node's number     is another object than that of another node
+ *   "not"         object            is another object
  *   "instance"    type              has exactly this class
  *   "equal"       value             has its class and is equal; floats by their bits
  *   "number"      type              has exactly this class (int, float); its value is number
