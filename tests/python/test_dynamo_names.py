@@ -152,6 +152,20 @@ def test_sizes_of_exported_arguments_may_vary(f):
         assert not any("size" in str(node.target) for node in gm.graph.nodes)
 
 
+def test_fx_traces_no_compiled_functions():
+    f = torch.compile(lambda x: x + x)
+    outer = lambda x: f(x) * 2  # noqa: E731
+    for _ in range(4):
+        f(torch.ones(2))
+    for traced in (f, outer):
+        with pytest.raises(RuntimeError, match="Detected that you are using FX to symbolically trace a dynamo-optimized function"):
+            torch.fx.symbolic_trace(traced)
+        with torch._dynamo.config.patch(error_on_nested_fx_trace=False):
+            gm = torch.fx.symbolic_trace(traced)
+        assert torch.equal(gm(torch.full((2,), 3.)), traced(torch.full((2,), 3.)))
+        assert [node.op for node in gm.graph.nodes][0] == "placeholder" and len(gm.graph.nodes) >= 3
+
+
 def test_random_numbers_with_strides():
     x = rand_strided((2, 3), (1, 4), torch.float64)
     assert x.shape == (2, 3) and x.stride() == (1, 4) and x.dtype == torch.float64

@@ -107,6 +107,8 @@ class Compiler:
         for name in _BUILTINS:
             if _BUILTINS_NOW.get(name) is not _BUILTINS[name]:
                 return compiled._function(*args, **kwargs)
+        if is_traced():
+            return compiled._function(*args, **kwargs)
         if "numpy" in sys.modules:
             from . import arrays
             if arrays.are_in(args, kwargs):
@@ -267,6 +269,17 @@ class Compiler:
         """The instruction of a frame, for an error."""
         from .places import Place
         return f"\n  at {Place(frame.f_code, frame.f_lasti // 2)}" if frame else ""
+
+
+def is_traced():
+    """Whether fx records the call, so that the plain function runs; an error unless config.error_on_nested_fx_trace is
+    false."""
+    fx = sys.modules.get(f"{_root.NAME}.fx._symbolic_trace")
+    traced = fx is not None and fx.is_fx_tracing()
+    if traced and config.error_on_nested_fx_trace:
+        raise RuntimeError("Detected that you are using FX to symbolically trace a dynamo-optimized function. "
+                           "This is not supported at the moment.")
+    return traced
 
 
 def _observation(watched):

@@ -6,6 +6,7 @@ deferred_calls = 1  # calls of a function that are deferred before one is record
 accumulated_recompile_limit = 256
 fail_on_recompile_limit_hit = False
 error_on_recompile = False
+error_on_nested_fx_trace = True  # false: fx traces the plain function in place of a compiled one
 suppress_errors = False  # true: eager mode replaces a backend that raises
 assume_static_by_default = True
 automatic_dynamic_shapes = True

@@ -42,6 +42,15 @@ def is_fx_tracing():
 is_fx_symbolic_tracing = is_fx_tracing
 
 
+def _plain(function):
+    """The function that a compiled one was made of; an error unless config.error_on_nested_fx_trace is false."""
+    if not isinstance(function, _C.CompiledFunction):
+        return function
+    from .._dynamo.capture import is_traced
+    is_traced()
+    return function._function
+
+
 class ProxyableClassMeta(type):
     """A metaclass whose classes record their construction from Proxies."""
 
@@ -453,7 +462,7 @@ class Tracer(TracerBase):
             self.root_module_name = root._get_name()
             self.submodule_paths = {m: name for name, m in root.named_modules()}
         else:
-            function = root
+            function = _plain(root)
             self.root = Module()
         self.graph = Graph(tracer_cls=type(self))
         code = getattr(function, "__code__", None)
