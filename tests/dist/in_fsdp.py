@@ -17,6 +17,7 @@ from cresset.distributed.fsdp import (CPUOffloadPolicy, FSDPModule, MixedPrecisi
 from cresset.distributed.fsdp import FullyShardedDataParallel as FSDP
 from cresset.distributed.fsdp._policies import AllGather, ReduceScatter
 from cresset.distributed.fsdp.wrap import ModuleWrapPolicy
+from cresset.distributed.tensor.debug import CommDebugMode
 from cresset.distributed.tensor import DTensor, Replicate, Shard, _StridedShard, distribute_tensor
 from cresset.utils.checkpoint import checkpoint
 
@@ -165,6 +166,27 @@ def _accumulated_in_reduce_dtype(rank, size, lower):
         total += plain.weight.grad.float()
         plain.weight.grad = None
     torch.testing.assert_close(layer.weight.grad.full_tensor(), total, rtol=1e-6, atol=0)
+
+
+def resharded(rank, size):
+    """reshard() between forward and backward frees whole parameters that reshard_after_forward=False keeps; backward collects them."""
+    grads, calls = [], []
+    for by_hand in (False, True):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
+        for module in (net[0], net[2], net):
+            fully_shard(module, reshard_after_forward=False)
+        loss = net(torch.full((3, 4), 1. + rank)).sum()
+        for module in (net[0], net[2], net) if by_hand else ():
+            module.reshard()
+            assert all(isinstance(p, DTensor) for p in module.parameters())
+        with CommDebugMode() as mode:
+            loss.backward()
+        calls.append(mode.get_comm_counts())
+        grads.append([p.grad.full_tensor() for p in net.parameters()])
+    gather, scatter = torch.ops.c10d._allgather_base_, torch.ops.c10d._reduce_scatter_base_
+    assert dict(calls[0]) == {scatter: 2} and dict(calls[1]) == {gather: 2, scatter: 2}, calls
+    torch.testing.assert_close(*grads, rtol=0, atol=0)
 
 
 def memory(rank, size):

@@ -147,7 +147,7 @@ class _Group:
         self.order, self.event = [], None  # the groups in the order in which forward came to their ends; the root's event
         self.forward_next, self.backward_next = [], None  # groups that are collected ahead
         self.started, self.held = None, None  # calls ahead, and whole elements that backward has left
-        self.freed = weakref.WeakSet()
+        self.freed, self.filled = weakref.WeakSet(), weakref.WeakSet()  # the second: of forward passes, for reshard() by the program
         self.device = cresset.device(mesh.device_type, cresset.cuda.current_device()) if mesh.device_type == "cuda" else \
             cresset.device(mesh.device_type)
         self.kept = [None] * len(params)  # gradients that wait for the next synchronization
@@ -310,6 +310,7 @@ class _Group:
         """Collects them again into the same tensors.  Those of changed DTensors count as changed, which autograd refuses."""
         tensors = wholes.tensors
         self.freed.discard(wholes)
+        self.filled.discard(wholes)
         if not tensors or all(x.untyped_storage().nbytes() for x in tensors):
             return
         with cresset.no_grad():
@@ -447,8 +448,8 @@ class _State:
             group.reshard()
             frees = group.reshard_after_forward if group.reshard_after_forward is not None else not group.is_root
             # inside of backward the pass is repeated for tensors that backward needs now
-            if frees and outputs and cresset._C._current_graph_task_id() == -1:
-                group.free(wholes)
+            if outputs and cresset._C._current_graph_task_id() == -1:
+                group.free(wholes) if frees else group.filled.add(wholes)
             if group not in group.order:
                 group.order.append(group)
         return tree_unflatten(flat, spec)
@@ -539,10 +540,13 @@ class FSDPModule:
         return [m._get_fsdp_state().group for m in (self.modules() if recurse else [self]) if isinstance(m, FSDPModule)]
 
     def reshard(self):
-        """Frees the whole parameters: those of the modules are the DTensors."""
+        """Frees the whole parameters: those of the modules are the DTensors.  Backward collects those of forward passes again."""
         group = self._get_fsdp_state().group
         group.reshard()
         group.discard()
+        for wholes in list(group.filled):
+            group.filled.discard(wholes)
+            group.free(wholes)
 
     def unshard(self, async_op=False):
         """Collects the parameters of this module; with async_op it starts to, and the module has them after wait() of the result, or
