@@ -1296,6 +1296,22 @@ def test_a_key_of_a_convolution_has_one_engine():
         assert done.stderr.count("a convolution takes choice 1 of 2, 1000 bytes") == 3 and "choice 0" not in done.stderr
 
 
+ROOMS = """
+import cresset as torch
+x, w = torch.randn(2, 4, 5, 6).cuda(), torch.randn(8, 4, 3, 3).cuda()
+assert torch.allclose(torch.nn.functional.conv2d(x, w).cpu(), torch.nn.functional.conv2d(x.cpu(), w.cpu()), atol=1e-5)
+"""
+
+
+@pytest.mark.skipif(not FAKE, reason="the proposals are those of the stand-in")
+@pytest.mark.parametrize("room, choice", [(32 << 20, 1), ((32 << 20) + 1, 2)])
+def test_engines_that_need_many_times_the_arrays_come_last(room, choice):
+    done = subprocess.run([sys.executable, "-c", ROOMS], env={**os.environ, "CR_LOG": "cuda", "FAKE_CUDNN_ROOM": str(room)},
+                          capture_output=True, text=True)
+    assert not done.returncode, done.stderr[-1000:]
+    assert f"takes choice {choice} of 3" in done.stderr
+
+
 def test_transposed_convolution_and_other_layouts():
     torch.manual_seed(5)
     x, w, b = torch.randn(2, 4, 5, 6), torch.randn(4, 3, 3, 2), torch.randn(6)

@@ -320,7 +320,7 @@ void cr_heads_engine_find(cudnn_engine *engine, void *handle, const heads_key *k
         heads_gradients(&h);
     cr_cudnn_choose(
         &h.g, h.operation, h.count,
-        &(cudnn_wish){~(uint64_t)(1u << NOTE_CHANGES), SIZE_MAX,
+        &(cudnn_wish){~(uint64_t)(1u << NOTE_CHANGES), SIZE_MAX, SIZE_MAX,
                       k->way == HEADS_OUTPUT ? "attention" : "the gradients of attention"});
 }
 

@@ -85,6 +85,24 @@ static void *conv_operation(cudnn_graph *g, const conv_key *k)
     return operation;
 }
 
+/* Engines that need many times the bytes of the arrays, such as transforms of all tiles, write
+ * and read this memory: what the library proposes next is faster, or about as fast. */
+enum { CONV_MODEST = 32 << 20, CONV_MODEST_TIMES = 4 /* of the arrays */ };
+
+static size_t conv_modest(const conv_key *k)
+{
+    const int32_t *const array[] = {k->x, k->w, k->y};
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < CR_LEN(array); i++) {
+        size_t n = cr_dtype_size((cr_dtype)k->dtype);
+        for (int d = 0; d < k->dims + 2; d++)
+            n *= (size_t)array[i][d];
+        bytes += n;
+    }
+    return bytes * CONV_MODEST_TIMES > CONV_MODEST ? bytes * CONV_MODEST_TIMES : CONV_MODEST;
+}
+
 void cr_conv_engine_find(cudnn_engine *engine, void *handle, const conv_key *k, size_t most)
 {
     cudnn_graph g = {.handle = handle, .engine = engine};
@@ -94,7 +112,8 @@ void cr_conv_engine_find(cudnn_engine *engine, void *handle, const conv_key *k, 
         refused |= 1u << NOTE_TENSOR_CORE;
     *engine = (cudnn_engine){.plan = NULL};
     void *operation = conv_operation(&g, k);
-    cr_cudnn_choose(&g, &operation, 1, &(cudnn_wish){~refused, most, "a convolution"});
+    cr_cudnn_choose(&g, &operation, 1,
+                    &(cudnn_wish){~refused, most, conv_modest(k), "a convolution"});
 }
 
 int cr_conv_engine_run(const cudnn_engine *engine, void *handle, void *x, void *w, void *y,

@@ -145,15 +145,16 @@ static int graph_configs(cudnn_graph *g, void *of, int mode, void *config[CONFIG
     return g->failed ? 0 : (int)(n < CONFIGS ? n : CONFIGS);
 }
 
-/* Makes the plan of the first configuration that works.  The engine keeps the configuration. */
-static void graph_find(cudnn_graph *g, void *of, int mode, const cudnn_wish *wish)
+/* Makes the plan of the first configuration that works with at most `most` bytes.  The engine
+ * keeps the configuration. */
+static void graph_find(cudnn_graph *g, void *of, int mode, const cudnn_wish *wish, size_t most)
 {
     cudnn_engine *e = g->engine;
     void *config[CONFIGS] = {NULL};
     int n = graph_configs(g, of, mode, config);
 
     for (int i = 0; i < n && !e->plan && e->count < CUDNN_OBJECTS; i++)
-        if (config_is_allowed(wish->notes, config[i]) && graph_plan(g, config[i], wish->most)) {
+        if (config_is_allowed(wish->notes, config[i]) && graph_plan(g, config[i], most)) {
             cr_log_line("cuda", 1, "%s takes choice %d of %d, %zu bytes", wish->what, i, n,
                         e->room);
             e->object[e->count++] = config[i];
@@ -176,12 +177,18 @@ static void *graph_of(cudnn_graph *g, void *const *operation, int n)
 
 void cr_cudnn_choose(cudnn_graph *g, void *const *operation, int n, const cudnn_wish *wish)
 {
-    static const int mode[] = {CHOOSE_WELL, CHOOSE_ANY};
+    const struct {
+        int mode;
+        size_t most;
+    } way[] = {{CHOOSE_WELL, wish->modest < wish->most ? wish->modest : wish->most},
+               {CHOOSE_WELL, wish->most},
+               {CHOOSE_ANY, wish->most}};
     void *of = graph_of(g, operation, n);
 
-    for (size_t i = 0; of && i < CR_LEN(mode) && !g->engine->plan; i++) {
+    for (size_t i = 0; of && i < CR_LEN(way) && !g->engine->plan; i++) {
         g->failed = 0;
-        graph_find(g, of, mode[i], wish);
+        if (!i || way[i].mode != way[i - 1].mode || way[i].most != way[i - 1].most)
+            graph_find(g, of, way[i].mode, wish, way[i].most);
     }
     if (g->failed)
         cr_log_line("cuda", 1, "no engine for %s: %s, %s", wish->what, g->where,

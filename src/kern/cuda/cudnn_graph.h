@@ -72,10 +72,11 @@ void cr_cudnn_end(cudnn_graph *g, void *object);
 void *cr_cudnn_array(cudnn_graph *g, const cudnn_array *a);
 
 /* What an engine may be: the notes that it may have, as bits, and the bytes that a call may
- * need.  `what` names it in the log. */
+ * need.  Engines that need at most `modest` bytes go before those that need more.  `what` names
+ * it in the log. */
 typedef struct {
     uint64_t notes;
-    size_t most;
+    size_t most, modest;
     const char *what;
 } cudnn_wish;
 
