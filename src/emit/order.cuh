@@ -245,15 +245,18 @@ CK_DYNAMIC;
 
 enum { CO_MOST = CO_THREADS * CO_ROUNDS, CO_LINE_WARPS = CO_THREADS / 32 };
 
-CK_KERNEL_OF(CO_THREADS, co_lines, co_call)
+/* So many blocks run at once that others read while one waits: a thread has fewer registers. */
+#define CO_MANY CO_THREADS, (sizeof(co_kept) > 4 ? 512 : 768) / CO_THREADS
+CK_KERNEL_OF(CO_MANY, co_lines, co_call)
 {
     co_kept *const kept = (co_kept *)ck_dynamic;
     int(*const seen)[CS_DIGITS] = (int(*)[CS_DIGITS])(kept + CO_MOST);
     unsigned short *const place = (unsigned short *)(seen + CO_LINE_WARPS);
     CK_SHARED int begin[CS_DIGITS];
     const int first = ck_x() / 32 * 32 * CO_ROUNDS + ck_x() % 32, n = (int)call.n;
-    cs_key key[CO_ROUNDS];
-    int rank[CO_ROUNDS], from[CO_ROUNDS], total;
+    co_kept key[CO_ROUNDS];
+    int rank[CO_ROUNDS], total;
+    unsigned from[(CO_ROUNDS + 1) / 2]; /* two places each */
 
     for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x)) {
         const co_line l = co_line_of(call, line);
@@ -266,8 +269,9 @@ CK_KERNEL_OF(CO_THREADS, co_lines, co_call)
             CV_ALL
             for (int r = 0; r < CO_ROUNDS; r++) {
                 const int i = first + r * 32;
+                const unsigned at = i < n ? place[i] : 0;
                 key[r] = i < n ? kept[i] : 0;
-                from[r] = i < n ? place[i] : 0;
+                from[r / 2] = r % 2 ? from[r / 2] | at << 16 : at;
             }
             cs_rank<CO_ROUNDS>(key, n - (first - ck_x() % 32), shift, seen[ck_x() / 32], rank);
             const int before = cs_before(cs_join<CO_LINE_WARPS>(seen), begin, &total);
@@ -280,7 +284,7 @@ CK_KERNEL_OF(CO_THREADS, co_lines, co_call)
                 const int at = begin[digit] + seen[ck_x() / 32][digit] + rank[r];
                 if (first + r * 32 < n) {
                     kept[at] = key[r];
-                    place[at] = (unsigned short)from[r];
+                    place[at] = (unsigned short)(from[r / 2] >> r % 2 * 16);
                 }
             }
             __syncthreads();

@@ -33,7 +33,10 @@ struct cs_call {
     int shift, end; /* of the digit; of the last one */
 };
 
-CV_FN unsigned cs_digit(cs_key key, int shift) { return (unsigned)(key >> shift) & 255; }
+template <class K> CV_FN unsigned cs_digit(K key, int shift)
+{
+    return (unsigned)(key >> shift) & 255;
+}
 
 /* The sum of the numbers of the threads before this one, and of all in *total.  Threads after
  * those of the digits have no number. */
@@ -77,8 +80,8 @@ CV_FN unsigned cs_peers(unsigned digit, bool real)
 
 /* The ranks of a thread's keys among those of their digit in the warp; `seen` counts the warp's
  * digits and ends with their numbers. */
-template <int rounds>
-CV_FN void cs_rank(const cs_key *key, cm_i64 left, int shift, int *seen, int *rank)
+template <int rounds, class K>
+CV_FN void cs_rank(const K *key, cm_i64 left, int shift, int *seen, int *rank)
 {
     const int lane = ck_x() % 32;
 

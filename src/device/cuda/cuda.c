@@ -174,6 +174,16 @@ const char *cr_cuda_property(cr_cuda_properties *out, int index)
     return NULL;
 }
 
+int cr_cuda_shared_most(int index)
+{
+    static _Atomic int known[CR_CUDA_DEVICES]; /* the bytes, and 1; 0: not asked */
+    cr_cuda_properties p;
+
+    if (!known[index])
+        known[index] = cr_cuda_property(&p, index) ? 1 : p.shared_of_block_optin + 1;
+    return known[index] - 1;
+}
+
 static const char *cuda_limits(int index, cr_device_limits *out)
 {
     static cr_cuda_properties of[CR_CUDA_DEVICES];
@@ -451,8 +461,9 @@ void cr_cuda_block_drop(int index, void *at)
 
 /* --- kernels --- */
 
-/* Shared memory that a launch may have unless the function's attribute allows more. */
-enum { CUDA_PLAIN_SHARED = 48 << 10, CUDA_MOST_SHARED = 8 };
+/* Shared memory that a launch may have, beside the 8 KB that a kernel may declare, unless the
+ * function's attribute allows more. */
+enum { CUDA_PLAIN_SHARED = 40 << 10, CUDA_MOST_SHARED = 8 };
 
 const char *cr_cuda_load_code(void **function, int index, const void *image, const char *symbol)
 {

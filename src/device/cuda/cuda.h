@@ -84,6 +84,8 @@ typedef struct {
     bool integrated, multi_gpu_board;
 } cr_cuda_properties;
 CR_API const char *cr_cuda_property(cr_cuda_properties *out, int index);
+/* The bytes of shared memory that a block of threads may have; asked once. */
+int cr_cuda_shared_most(int index);
 CR_API const char *cr_cuda_driver_version(int *out);
 CR_API const char *cr_cuda_can_access_peer(bool *can, int index, int peer);
 

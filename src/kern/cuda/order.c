@@ -15,8 +15,8 @@
 
 /* As in emit/order.cuh. */
 enum { ORDER_FEW = 64, ORDER_DIGITS = 256, ORDER_BLOCKS = 1 << 30 };
-/* A line in shared memory: the threads and the most elements of short ones, and of others. */
-enum { ORDER_THREADS = 256, ORDER_SHORT = 2048, ORDER_WIDE_THREADS = 1024, ORDER_MOST = 8192 };
+/* A line in shared memory: the most elements, and those of a thread. */
+enum { ORDER_THREADS = 256, ORDER_ROUNDS = 16, ORDER_SHORT = 2048, ORDER_MOST = 8192 };
 /* So many lines are work for most blocks that a device runs at once. */
 enum { ORDER_MANY = 32 };
 typedef enum { KTH, MEDIAN, NAN_MEDIAN, MODE } order_pick;
@@ -81,7 +81,7 @@ static const char *order_each(order_job *j, order_kernel kernel, int64_t n)
 /* The threads of a block that sorts a line, and the elements of each. */
 static unsigned order_shape(const order_job *j, int *rounds)
 {
-    int threads = j->call.n <= ORDER_SHORT ? ORDER_THREADS : ORDER_WIDE_THREADS;
+    int threads = j->call.n <= ORDER_THREADS * ORDER_ROUNDS ? ORDER_THREADS : 2 * ORDER_THREADS;
 
     *rounds = 1;
     while (threads * *rounds < j->call.n)
@@ -101,16 +101,10 @@ static unsigned order_shared(const order_job *j)
 /* Whether a block has room for a line. */
 static bool order_has_room(const order_job *j)
 {
-    static _Atomic int known[CR_CUDA_DEVICES]; /* the bytes of a block, and 1; 0: not asked */
-    cr_cuda_properties p;
-
     if (j->call.n <= ORDER_SHORT)
         return true;
-    if (j->call.n > ORDER_MOST)
-        return false;
-    if (!known[j->device])
-        known[j->device] = cr_cuda_property(&p, j->device) ? 1 : p.shared_of_block_optin + 1;
-    return (int)order_shared(j) + ORDER_DIGITS * 4 < known[j->device];
+    return j->call.n <= ORDER_MOST &&
+           (int)order_shared(j) + ORDER_DIGITS * 4 < cr_cuda_shared_most(j->device);
 }
 
 static const char *order_lines(order_job *j)
