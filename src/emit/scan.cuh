@@ -3,8 +3,8 @@
  *
  * Follows move.cuh.  CN_ITEM is the type of elements, CN_OP one of the numbers below.  In lines
  * of adjacent elements a thread has a run of 16, and a block of threads a tile of 4,096: a run
- * of the third level.  Where lines are few and long, one launch computes the totals of tiles,
- * another one scans these, 4,096 at a time, and a third one writes elements.  In other lines a
+ * of the third level.  Where lines are few and long, each tile has a block of threads of its
+ * own, which adds up the totals that the tiles before it have published.  In other lines a
  * thread goes along a line, or along a block of it. */
 #ifndef CR_EMIT_SCAN_CUH
 #define CR_EMIT_SCAN_CUH
@@ -46,9 +46,17 @@ template <class T> struct cn_wide {
         typedef W type;                                                                        \
     };
 #if CN_OP == CN_LOG
-/* most + log(1 + rest): a join takes one exponential, and an element one logarithm. */
+/* most + log(1 + rest): a join takes one exponential, and an element one logarithm.  `most` is
+ * an element. */
+template <int bytes> struct cn_top {
+    typedef float type;
+};
+template <> struct cn_top<8> {
+    typedef double type;
+};
 struct cn_log {
-    double most, rest;
+    cn_top<sizeof(CN_ITEM)>::type most;
+    double rest;
 };
 typedef cn_log cn_real;
 #else
@@ -69,10 +77,15 @@ template <class T> CV_FN cn_whole cn_widen(T x, cn_whole)
 }
 template <class T> CV_FN double cn_widen(T x, double) { return (double)cm_real(x); }
 #if CN_OP == CN_LOG
-template <class T> CV_FN cn_log cn_widen(T x, cn_log) { return {(double)cm_real(x), 0}; }
+template <class T> CV_FN cn_log cn_widen(T x, cn_log)
+{
+    return {(cn_top<sizeof(CN_ITEM)>::type)cm_real(x), 0};
+}
+CV_FN float cn_log1p(float x) { return __builtin_log1pf(x); }
+CV_FN double cn_log1p(double x) { return __builtin_log1p(x); }
 CV_FN CN_ITEM cn_narrow(cn_log s)
 {
-    return cm_to<CN_ITEM>::of(s.most + __builtin_log1p(s.rest));
+    return cm_to<CN_ITEM>::of((double)s.most + cn_log1p((cn_top<sizeof(CN_ITEM)>::type)s.rest));
 }
 #endif
 template <class T> CV_FN cm_c128 cn_widen(T x, cm_c128)
@@ -86,19 +99,17 @@ CV_FN CN_ITEM cn_item(cn_state s) { return cn_narrow(s); }
 CV_FN cm_i64 cn_place(cn_state) { return 0; }
 #if CN_OP == CN_LOG
 /* The rounding of an exponential of float32 is that of its result. */
-CV_FN double cn_exp(double x)
-{
-    return sizeof(CN_ITEM) <= 4 ? (double)__builtin_expf((float)x) : __builtin_exp(x);
-}
+CV_FN double cn_exp(float x) { return __builtin_expf(x); }
+CV_FN double cn_exp(double x) { return __builtin_exp(x); }
 /* Equal infinities must not be subtracted. */
+template <class R> CV_FN R cn_less(R low, R high) { return low == high ? 0 : low - high; }
 CV_FN cn_log cn_join(cn_log a, cn_log b)
 {
     const cn_log low = a.most < b.most ? a : b, high = a.most < b.most ? b : a;
 
     if (a.most != a.most || b.most != b.most)
         return {a.most + b.most, 0};
-    const double less = low.most == high.most ? 0 : low.most - high.most;
-    return {high.most, high.rest + (low.rest + 1) * cn_exp(less)};
+    return {high.most, high.rest + (low.rest + 1) * cn_exp(cn_less(low.most, high.most))};
 }
 #ifndef __CUDACC_RTC__
 extern "C" double cos(double), sin(double), hypot(double, double), atan2(double, double);
@@ -112,10 +123,7 @@ CV_FN cm_c128 cn_exp(cm_c128 x)
         return {0, 0};
     return {x.im == 0 ? r : r * cos(x.im), x.im == 0 ? x.im : r * sin(x.im)};
 }
-CV_FN cm_c128 cn_log(cm_c128 x)
-{
-    return {__builtin_log(hypot(x.re, x.im)), atan2(x.im, x.re)};
-}
+CV_FN cm_c128 cn_ln(cm_c128 x) { return {__builtin_log(hypot(x.re, x.im)), atan2(x.im, x.re)}; }
 CV_SLOW cm_c128 cn_join(cm_c128 a, cm_c128 b)
 {
     const cm_c128 low = b.re < a.re ? b : a, high = b.re < a.re ? a : b;
@@ -124,10 +132,10 @@ CV_SLOW cm_c128 cn_join(cm_c128 a, cm_c128 b)
         return {__builtin_nan(""), __builtin_nan("")};
     if (low.re == high.re && low.re - high.re != 0) {
         const cm_c128 x = cn_exp(low), y = cn_exp(high);
-        return low.re < 0 ? low : cn_log({x.re + y.re, x.im + y.im});
+        return low.re < 0 ? low : cn_ln({x.re + y.re, x.im + y.im});
     }
     const cm_c128 less = cn_exp({low.re - high.re, low.im - high.im});
-    const cm_c128 more = cn_log({1 + less.re, less.im});
+    const cm_c128 more = cn_ln({1 + less.re, less.im});
     return {high.re + more.re, high.im + more.im};
 }
 #elif CN_OP == CN_ADD
@@ -147,13 +155,16 @@ CV_FN cm_c128 cn_join(cm_c128 a, cm_c128 b)
 enum { CN_BITS = 4, CN_RUN = 1 << CN_BITS, CN_BLOCK = CN_RUN * CN_RUN, CN_DIMS = 8 };
 enum { CN_THREADS = CN_BLOCK, CN_TILE = CN_BLOCK * CN_RUN, CN_LEVELS = 14 };
 
-/* Steps are in bytes, those along a line apart.  `totals` has a state for each part of each
- * line: a tile, [lines, parts], of adjacent elements, a block, [parts, lines], of others. */
+/* Steps are in bytes, those along a line apart.  `totals` of adjacent elements: for each line,
+ * `published` totals: those of its `parts` tiles, of its runs of 16 tiles, and so on; `ready`
+ * says which have been written, and `next` which tile has no block yet.  Of other elements: a
+ * total for each part, a block, of each line, [parts, lines]. */
 struct cn_call {
     char *to, *index;
     const char *from;
     cn_state *totals;
-    cm_i64 lines, n, parts, to_step, index_step, from_step;
+    int *ready, *next;
+    cm_i64 published, lines, n, parts, to_step, index_step, from_step;
     cm_i64 ndim, size[CN_DIMS], to_dim[CN_DIMS], index_dim[CN_DIMS], from_dim[CN_DIMS];
 };
 
@@ -312,15 +323,46 @@ CV_FN void cn_store_places(char *to, cm_i64 step, int count, cn_room &room, cons
             *(cm_i64 *)(to + cn_near(r) * step) = room.place[cn_at(cn_near(r))];
 }
 
-template <bool full> CV_FN cn_state cn_total(const cn_own &own)
+#if CN_OP == CN_LOG
+/* The maximum first: then exponentials do not wait for each other. */
+template <bool full, class S> CV_FN S cn_fold_most(const cn_own &own, S)
 {
-    cn_state sum = cn_own_at(own, 0);
+    S all = cn_own_at(own, 0);
+    double sum = 0;
+
+    CV_ALL
+    for (int i = 1; i < CN_RUN; i++)
+        if (full || i < own.count) {
+            const S x = cn_own_at(own, i);
+            all.most = x.most > all.most || x.most != x.most ? x.most : all.most;
+        }
+    CV_ALL
+    for (int i = 0; i < CN_RUN; i++)
+        if (full || i < own.count) {
+            const S x = cn_own_at(own, i);
+            sum += cn_exp(cn_less(x.most, all.most));
+        }
+    all.rest = sum - 1;
+    return all;
+}
+template <bool full> CV_FN cn_log cn_fold(const cn_own &own, cn_log none)
+{
+    return cn_fold_most<full>(own, none);
+}
+#endif
+template <bool full, class S> CV_FN S cn_fold(const cn_own &own, S)
+{
+    S sum = cn_own_at(own, 0);
 
     CV_ALL
     for (int i = 1; i < CN_RUN; i++)
         if (full || i < own.count)
             sum = cn_join(sum, cn_own_at(own, i));
     return sum;
+}
+template <bool full> CV_FN cn_state cn_total(const cn_own &own)
+{
+    return cn_fold<full>(own, cn_state());
 }
 
 /* The elements become the values of the scan. */
@@ -333,43 +375,59 @@ template <bool full> CV_FN void cn_scan(cn_own &own, const cn_carry &before)
         if (!full && i >= own.count)
             continue;
         const cn_state x = cn_own_at(own, i);
-        sum = i ? cn_join(sum, x) : x;
-        const cn_state s = before.is ? cn_join(before.all, sum) : sum;
+        if (CN_OP == CN_LOG) /* an exponential less */
+            sum = i || before.is ? cn_join(i ? sum : before.all, x) : x;
+        else
+            sum = i ? cn_join(sum, x) : x;
+        const cn_state s = before.is && CN_OP != CN_LOG ? cn_join(before.all, sum) : sum;
         const CN_ITEM item = cn_item(s);
         __builtin_memcpy(own.part[i], &item, sizeof item);
         own.place[CN_KEEPS ? i : 0] = cn_place(s);
     }
 }
 
-/* What is before the thread's run, whose total is `own`, in a tile of `runs` runs; `c`: what is
- * before the tile.  *all: the tile's total, in the thread of its last run. */
-CV_FN cn_carry cn_before(cn_state own, int runs, cn_carry c, cn_state *all)
+/* What is before the thread's run in its tile: in its block of runs, and in the blocks before.
+ */
+struct cn_inside {
+    cn_state inner, outer;
+};
+
+/* In a tile of `runs` runs; the thread's run has the total `own`.  *all: the tile's total, in
+ * the thread of its last run. */
+CV_FN cn_inside cn_inside_of(cn_state own, int runs, cn_state *all)
 {
     CK_SHARED cn_state run[CN_THREADS], block[CN_RUN];
     const int of_block = ck_x() % CN_RUN, b = ck_x() / CN_RUN;
+    cn_inside in;
 
     if (ck_x() < runs)
         run[ck_x()] = own;
     __syncthreads();
-    cn_state inner = run[b * CN_RUN];
+    in.inner = run[b * CN_RUN];
     CV_ALL
     for (int k = 1; k < CN_RUN - 1; k++)
         if (k < of_block)
-            inner = cn_join(inner, run[b * CN_RUN + k]);
-    const cn_state whole = of_block ? cn_join(inner, own) : own;
+            in.inner = cn_join(in.inner, run[b * CN_RUN + k]);
+    const cn_state whole = of_block ? cn_join(in.inner, own) : own;
     if (ck_x() < runs && (of_block == CN_RUN - 1 || ck_x() == runs - 1))
         block[b] = whole;
     __syncthreads();
-    cn_state outer = block[0];
+    in.outer = block[0];
     CV_ALL
     for (int k = 1; k < CN_RUN - 1; k++)
         if (k < b)
-            outer = cn_join(outer, block[k]);
-    if (b)
-        cn_add(&c, outer);
-    if (of_block)
-        cn_add(&c, inner);
-    *all = b ? cn_join(outer, whole) : whole;
+            in.outer = cn_join(in.outer, block[k]);
+    *all = b ? cn_join(in.outer, whole) : whole;
+    return in;
+}
+
+/* What is before the thread's run; `c`: what is before its tile. */
+CV_FN cn_carry cn_before(cn_carry c, const cn_inside &in)
+{
+    if (ck_x() / CN_RUN)
+        cn_add(&c, in.outer);
+    if (ck_x() % CN_RUN)
+        cn_add(&c, in.inner);
     return c;
 }
 
@@ -377,76 +435,148 @@ CV_FN int cn_runs(int count) { return (count + CN_RUN - 1) / CN_RUN; }
 CV_FN int cn_tile_count(cm_i64 left) { return left < CN_TILE ? (int)left : (int)CN_TILE; }
 
 /* So many blocks run at once that others read while one waits: a thread has fewer registers. */
-#define CN_MANY CN_THREADS, sizeof(CN_ITEM) > 4 || sizeof(cn_state) > 8 ? 2 : 4
-CK_KERNEL_OF(CN_MANY, cn_totals_rows, cn_call)
+#define CN_MANY                                                                                \
+    CN_THREADS, sizeof(CN_ITEM) > 4 ? 2 : CN_OP == CN_LOG ? 3 : sizeof(cn_state) > 8 ? 2 : 4
+template <bool full>
+CV_FN cn_inside cn_read(const cn_line &l, cm_i64 first, int count, cn_room &room, cn_own &own,
+                        cn_state *all)
+{
+    cn_load<full>(l.from, first, count, room, own);
+    return cn_inside_of(cn_total<full>(own), cn_runs(count), all);
+}
+
+template <bool full>
+CV_FN void cn_write(const cn_call &call, const cn_line &l, cm_i64 first, int count,
+                    const cn_carry &base, const cn_inside &in, cn_room &room, cn_own &own)
+{
+    cn_scan<full>(own, cn_before(base, in));
+    cn_store<full>(l.to, first, count, room, own);
+    if (CN_KEEPS)
+        cn_store_places(l.index + first * call.index_step, call.index_step, count, room, own);
+}
+
+/* --- few long lines: a tile has a block of threads --- */
+
+/* The totals of the level's runs that end before tile `tile` and are in its run of the next
+ * level; `number`: of the first of the line's totals of the level. */
+struct cn_level {
+    cm_i64 number;
+    int runs;
+};
+CV_FN cn_level cn_level_of(const cn_call &c, cm_i64 line, cm_i64 tile, int level)
+{
+    cm_i64 number = line * c.published;
+
+    for (int k = 0; k < level; k++)
+        number += c.parts >> k * CN_BITS;
+    const cm_i64 run = tile >> level * CN_BITS;
+    return {number + run, (int)(run & (CN_RUN - 1))};
+}
+
+CV_FN void cn_publish(const cn_call &c, cm_i64 number, const cn_state &total)
+{
+    c.totals[number] = total;
+    ck_release(&c.ready[number]);
+}
+
+/* A lane waits for one of the totals of a level, and copies it. */
+CV_FN void cn_wait(const cn_call &c, cm_i64 line, cm_i64 tile, int level, cn_state *to)
+{
+    const cn_level l = cn_level_of(c, line, tile, level);
+    const cm_i64 at = l.number - l.runs + ck_x();
+
+    if (ck_x() >= l.runs)
+        return;
+    while (!ck_acquire(&c.ready[at]))
+        ;
+    to[ck_x()] = c.totals[at];
+}
+
+CV_FN int cn_digit(cm_i64 tile, int level)
+{
+    return (int)(tile >> level * CN_BITS) & (CN_RUN - 1);
+}
+
+CV_FN cn_state cn_fold_of(const cn_state *some, int n)
+{
+    cn_state sum = some[0];
+
+    CV_ALL
+    for (int k = 1; k < CN_RUN - 1; k++)
+        if (k < n)
+            sum = cn_join(sum, some[k]);
+    return sum;
+}
+
+/* By one warp, after the tile's total was published: sets what is before the tile.  The totals
+ * of longer runs that end with the tile are published first, each when those of its own runs
+ * are there: so they do not wait for what is before these runs.  Blocks take tiles in order, so
+ * the tiles before are those of blocks that run or have ended. */
+CV_FN void cn_look_back(const cn_call &c, cm_i64 line, cm_i64 tile, cn_state total,
+                        cn_carry *base)
+{
+    CK_SHARED cn_state some[CN_LEVELS][CN_RUN];
+    const int lane = ck_x();
+    int levels = 0;
+
+    for (int k = 0; cn_digit(tile, k) == CN_RUN - 1; k++) {
+        cn_wait(c, line, tile, k, some[k]);
+        CK_SYNC_WARP_();
+        if (!lane) {
+            total = cn_join(cn_fold_of(some[k], CN_RUN - 1), total);
+            cn_publish(c, cn_level_of(c, line, tile, k + 1).number, total);
+        }
+    }
+    for (; tile >> levels * CN_BITS; levels++)
+        cn_wait(c, line, tile, levels, some[levels]);
+    CK_SYNC_WARP_();
+    if (lane < levels)
+        some[lane][0] = cn_fold_of(some[lane], cn_digit(tile, lane));
+    CK_SYNC_WARP_();
+    if (lane)
+        return;
+    base->is = false;
+    for (int k = levels - 1; k >= 0; k--)
+        if (cn_digit(tile, k))
+            cn_add(base, some[k][0]);
+}
+
+CK_KERNEL_OF(CN_MANY, cn_tiles, cn_call)
 {
     CK_SHARED cn_room room;
-    cn_own own;
+    CK_SHARED cn_state last;
+    CK_SHARED cn_carry base;
+    CK_SHARED int taken;
+    cn_inside in;
     cn_state all;
-    cn_carry none;
+    cn_own own;
 
-    none.is = false;
-    for (cm_i64 u = CK_BLOCK_(x); u < call.lines * call.parts; u += CK_BLOCKS_(x)) {
-        const cm_i64 line = u / call.parts, first = (u - line * call.parts) * CN_TILE;
-        const int count = cn_tile_count(call.n - first), runs = cn_runs(count);
-        const char *const from = cn_line_of(call, line).from;
-        cn_state sum;
-        if (count == CN_TILE) {
-            cn_load<true>(from, first, count, room, own);
-            sum = cn_total<true>(own);
-        } else {
-            cn_load<false>(from, first, count, room, own);
-            sum = cn_total<false>(own);
-        }
-        cn_before(sum, runs, none, &all);
-        if (ck_x() == runs - 1)
-            call.totals[u] = all;
+    if (!ck_x())
+        taken = CK_ATOMIC_ADD_(call.next, 1);
+    __syncthreads();
+    const cm_i64 line = taken / call.parts, tile = taken - line * call.parts;
+    const cm_i64 first = tile * CN_TILE;
+    const int count = cn_tile_count(call.n - first);
+    const cn_line l = cn_line_of(call, line);
+    if (count == CN_TILE)
+        in = cn_read<true>(l, first, count, room, own, &all);
+    else
+        in = cn_read<false>(l, first, count, room, own, &all);
+    if (ck_x() == cn_runs(count) - 1) {
+        last = all;
+        cn_publish(call, cn_level_of(call, line, tile, 0).number, all);
     }
+    __syncthreads();
+    if (ck_x() < 32)
+        cn_look_back(call, line, tile, last, &base);
+    __syncthreads();
+    if (count == CN_TILE)
+        cn_write<true>(call, l, first, count, base, in, room, own);
+    else
+        cn_write<false>(call, l, first, count, base, in, room, own);
 }
 
-/* Each tile's total becomes the value before it. */
-CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
-{
-    CK_SHARED cn_state level[CN_LEVELS];
-    CK_SHARED cn_carry next;
-    cn_state some[CN_RUN], all;
-
-    for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x)) {
-        cn_carry base;
-        base.is = false;
-        for (cm_i64 first = 0; first < call.parts; first += CN_TILE) {
-            cn_state *const at = call.totals + line * call.parts + first + ck_x() * CN_RUN;
-            const int count = cn_tile_count(call.parts - first), runs = cn_runs(count);
-            CV_ALL
-            for (int i = 0; i < CN_RUN; i++)
-                if (ck_x() * CN_RUN + i < count)
-                    some[i] = at[i];
-            cn_carry own, c;
-            own.is = false;
-            CV_ALL
-            for (int i = 0; i < CN_RUN; i++)
-                if (ck_x() * CN_RUN + i < count)
-                    cn_add(&own, some[i]);
-            c = cn_before(own.all, runs, base, &all);
-            own.is = false;
-            CV_ALL
-            for (int i = 0; i < CN_RUN; i++) {
-                if (ck_x() * CN_RUN + i >= count)
-                    continue;
-                cn_carry value = c;
-                if (own.is)
-                    cn_add(&value, own.all);
-                if (value.is)
-                    at[i] = value.all;
-                cn_add(&own, some[i]);
-            }
-            if (ck_x() == CN_THREADS - 1 && runs == CN_THREADS)
-                next = cn_push(level, first / CN_TILE, all);
-            __syncthreads();
-            base = next;
-        }
-    }
-}
+/* --- other lines of adjacent elements --- */
 
 /* The tile that begins with element `first`; returns its total, in the thread of its last run.
  */
@@ -456,37 +586,31 @@ CV_FN cn_state cn_tile(const cn_call &call, const cn_line &l, cm_i64 first, int 
 {
     cn_state all;
     cn_own own;
+    const cn_inside in = cn_read<full>(l, first, count, room, own, &all);
 
-    cn_load<full>(l.from, first, count, room, own);
-    cn_scan<full>(own, cn_before(cn_total<full>(own), cn_runs(count), base, &all));
-    cn_store<full>(l.to, first, count, room, own);
-    if (CN_KEEPS)
-        cn_store_places(l.index + first * call.index_step, call.index_step, count, room, own);
+    cn_write<full>(call, l, first, count, base, in, room, own);
     return all;
 }
 
-/* A block of threads has a line, or, with totals, a tile. */
+/* A block of threads has a line. */
 CK_KERNEL_OF(CN_MANY, cn_rows, cn_call)
 {
     CK_SHARED cn_room room;
     CK_SHARED cn_state level[CN_LEVELS];
     CK_SHARED cn_carry next;
-    const cm_i64 tiles = (call.n + CN_TILE - 1) / CN_TILE, apart = call.totals ? tiles : 1;
+    const cm_i64 tiles = (call.n + CN_TILE - 1) / CN_TILE;
 
-    for (cm_i64 u = CK_BLOCK_(x); u < call.lines * apart; u += CK_BLOCKS_(x)) {
-        const cm_i64 line = u / apart, part = u - line * apart;
+    for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x)) {
         const cn_line l = cn_line_of(call, line);
         cn_carry base;
-        base.is = part > 0;
-        if (base.is)
-            base.all = call.totals[u];
-        for (cm_i64 tile = part; tile < (call.totals ? part + 1 : tiles); tile++) {
+        base.is = false;
+        for (cm_i64 tile = 0; tile < tiles; tile++) {
             const cm_i64 first = tile * CN_TILE;
             const int count = cn_tile_count(call.n - first);
             const cn_state all = count == CN_TILE
                                      ? cn_tile<true>(call, l, first, count, base, room)
                                      : cn_tile<false>(call, l, first, count, base, room);
-            if (call.totals || tile + 1 == tiles)
+            if (tile + 1 == tiles)
                 continue;
             if (ck_x() == CN_THREADS - 1)
                 next = cn_push(level, tile, all);

@@ -307,6 +307,24 @@ template <int N> CV_FN cv_lanes<float, N> cv_x_recip(cv_lanes<float, N> a)
 #define CK_ATOMIC_ADD_64_(p, x)                 atomicAdd((unsigned long long *)(p), (unsigned long long)(x))
 #endif
 
+/* A word that other blocks of a launch wait for: who reads it as set sees what was written
+ * before it. */
+#ifdef __CUDA_ARCH__
+CV_FN void ck_release(int *word)
+{
+    asm volatile("st.release.gpu.s32 [%0], 1;" ::"l"(word) : "memory");
+}
+CV_FN bool ck_acquire(const int *word)
+{
+    int is;
+    asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(is) : "l"(word) : "memory");
+    return is;
+}
+#else
+CV_FN void ck_release(int *word) { *(volatile int *)word = 1; }
+CV_FN bool ck_acquire(const int *word) { return *(const volatile int *)word; }
+#endif
+
 CV_FN int ck_x(void) { return CK_THREAD_(x); }
 CV_FN int ck_y(void) { return CK_THREAD_(y); }
 CV_FN int ck_wide(void) { return CK_WIDTH_(x); }

@@ -11,31 +11,24 @@
 /* As in emit/scan.cuh. */
 enum { SCAN_BLOCK = 256, SCAN_TILE = 4096, SCAN_THREADS = 256, SCAN_RUN = 16 };
 typedef enum { SCAN_ADD, SCAN_MUL, SCAN_ABOVE, SCAN_BELOW, SCAN_LOG } scan_kind;
-typedef enum {
-    TOTALS_ROWS,
-    CHAIN_ROWS,
-    ROWS,
-    SHORT,
-    TOTALS_COLUMNS,
-    CHAIN_COLUMNS,
-    COLUMNS
-} scan_kernel;
+typedef enum { TILES, ROWS, SHORT, TOTALS_COLUMNS, CHAIN_COLUMNS, COLUMNS } scan_kernel;
 
-/* Parts of lines are folded first where lines are fewer than MANY. */
-enum { SCAN_MANY_ROWS = 256, SCAN_MANY_COLUMNS = 1 << 16 };
+/* Lines are divided where they are fewer than MANY; tiles are blocks of one launch. */
+enum { SCAN_MANY_ROWS = 256, SCAN_MANY_COLUMNS = 1 << 16, SCAN_MOST_TILES = 1 << 30 };
 
 /* cn_call of emit/scan.cuh */
 typedef struct {
     char *to, *index;
     const char *from;
     void *totals;
-    int64_t lines, n, parts, to_step, index_step, from_step;
+    int *ready, *next;
+    int64_t published, lines, n, parts, to_step, index_step, from_step;
     cr_cuda_dims dims;
 } scan_call;
 
 static void scan_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"totals_rows",    "chain_rows",    "rows",   "short",
+    static const char *const name[] = {"tiles",          "rows",          "short",
                                        "totals_columns", "chain_columns", "columns"};
 
     cr_text_printf(out, "#define CN_OP %d\n#define CN_ITEM cm_%s\n", k->a,
@@ -84,23 +77,49 @@ static int64_t scan_step(const cr_array *a, int dim)
     return a && a->ndim ? a->stride[dim] * (int64_t)cr_dtype_size((cr_dtype)a->dtype) : 0;
 }
 
-static const char *scan_with_totals(scan_job *j)
+enum { SCAN_STATE = 16 /* bytes, at most */ };
+
+/* Totals of blocks of columns, which a second launch scans. */
+static const char *scan_columns(scan_job *j)
 {
     scan_call *c = &j->call;
-    int64_t part = j->rows ? SCAN_TILE : SCAN_BLOCK;
     uint32_t block;
-    const char *error;
 
-    c->parts = (c->n + part - 1) / part;
-    size_t bytes = 16 * (size_t)(c->lines * c->parts);
+    c->parts = (c->n + SCAN_BLOCK - 1) / SCAN_BLOCK;
+    size_t bytes = SCAN_STATE * (size_t)(c->lines * c->parts);
     c->totals = cr_cuda_memory_get(j->device, bytes, &block);
     if (!c->totals)
         return cr_cuda_no_memory(j->device, bytes);
-    error = scan_launch(j, j->rows ? TOTALS_ROWS : TOTALS_COLUMNS, c->lines * c->parts);
+    const char *error = scan_launch(j, TOTALS_COLUMNS, c->lines * c->parts);
     if (!error)
-        error = scan_launch(j, j->rows ? CHAIN_ROWS : CHAIN_COLUMNS, c->lines);
+        error = scan_launch(j, CHAIN_COLUMNS, c->lines);
     if (!error)
-        error = scan_launch(j, j->rows ? ROWS : COLUMNS, c->lines * c->parts);
+        error = scan_launch(j, COLUMNS, c->lines * c->parts);
+    cr_cuda_memory_release(j->device, c->totals, block);
+    return error;
+}
+
+/* Tiles that publish their totals. */
+static const char *scan_tiles(scan_job *j)
+{
+    scan_call *c = &j->call;
+    const int zero = 0;
+    uint32_t block;
+
+    c->parts = (c->n + SCAN_TILE - 1) / SCAN_TILE;
+    c->published = 0;
+    for (int64_t runs = c->parts; runs; runs /= SCAN_RUN)
+        c->published += runs;
+    size_t totals = (size_t)(c->lines * c->published);
+    size_t bytes = (SCAN_STATE + sizeof *c->ready) * totals + sizeof *c->next;
+    c->totals = cr_cuda_memory_get(j->device, bytes, &block);
+    if (!c->totals)
+        return cr_cuda_no_memory(j->device, bytes);
+    c->ready = (int *)(void *)((char *)c->totals + SCAN_STATE * totals);
+    c->next = c->ready + totals;
+    const char *error = cr_cuda_fill(j->device, c->ready, &zero, sizeof zero, totals + 1);
+    if (!error)
+        error = scan_launch(j, TILES, c->lines * c->parts);
     cr_cuda_memory_release(j->device, c->totals, block);
     return error;
 }
@@ -117,14 +136,16 @@ static const char *scan_run(scan_job *j)
 {
     scan_call *c = &j->call;
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)j->dtype);
-    bool few;
 
     j->rows = c->from_step == item && c->to_step == item;
     if (j->rows && c->n <= SCAN_BLOCK)
         return scan_short(j);
-    few = j->rows ? c->lines < SCAN_MANY_ROWS && c->n > SCAN_TILE
-                  : c->lines < SCAN_MANY_COLUMNS && c->n > 4 * SCAN_BLOCK;
-    return few ? scan_with_totals(j) : scan_launch(j, j->rows ? ROWS : COLUMNS, c->lines);
+    if (j->rows && c->lines < SCAN_MANY_ROWS && c->n > SCAN_TILE &&
+        c->n / SCAN_TILE < SCAN_MOST_TILES / c->lines)
+        return scan_tiles(j);
+    if (!j->rows && c->lines < SCAN_MANY_COLUMNS && c->n > 4 * SCAN_BLOCK)
+        return scan_columns(j);
+    return scan_launch(j, j->rows ? ROWS : COLUMNS, c->lines);
 }
 
 /* (self, dim, ...) -> values, or values and indices */
