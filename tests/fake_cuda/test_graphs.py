@@ -1,10 +1,15 @@
 """Captured graphs: launches give what eager calls give, memory is the graph's, what a capture refuses."""
 import copy
+import ctypes
 import gc
+import os
+import shutil
+import subprocess
 import threading
 import warnings
 
 import pytest
+from test_cuda import FAKE
 
 import cresset as torch
 
@@ -401,9 +406,99 @@ def test_a_pool_of_a_program():
     del pool
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() <= reserved
-    for wrong in ({"use_on_oom": True}, {"no_split": True}, {"allocator": object()}):
-        with pytest.raises(NotImplementedError):
-            torch.cuda.MemPool(**wrong)
+    with pytest.raises(TypeError, match="the allocator must be a _cuda_CUDAAllocator or None, but got object"):
+        torch.cuda.MemPool(object())
+
+
+def test_blocks_of_a_pool_stay_whole():
+    for no_split, segments in ((False, 1), (True, 3)):
+        pool = torch.cuda.MemPool(no_split=no_split)
+        with torch.cuda.use_mem_pool(pool):
+            kept = [torch.ones(n, device="cuda", dtype=torch.uint8) for n in (3, 700, 5000)]
+        found = pool.snapshot()
+        assert len(found) == segments and all(s["segment_pool_id"] == pool.id and s["segment_type"] == "small" for s in found)
+        assert sum(s["requested_size"] for s in found) == 5703
+        for s in found:
+            assert s["total_size"] == sum(b["size"] for b in s["blocks"]) == 2 << 20
+            assert s["allocated_size"] == sum(b["size"] for b in s["blocks"] if b["state"] == "active_allocated")
+            assert [b["address"] for b in s["blocks"]] == [s["address"] + sum(c["size"] for c in s["blocks"][:i])
+                                                            for i in range(len(s["blocks"]))]
+        held = [b for s in found for b in s["blocks"] if b["state"] == "active_allocated"]
+        assert {b["address"] for b in held} == {x.data_ptr() for x in kept}
+        assert no_split == (len(held) == sum(len(s["blocks"]) for s in found))
+        del kept
+        assert all(b["state"] == "inactive" for s in pool.snapshot() for b in s["blocks"])
+    assert pool.snapshot()[0] in torch.cuda.memory_snapshot() and torch.cuda.MemPool().snapshot() == []
+
+
+def test_a_pool_serves_requests_that_would_fail():
+    torch.cuda.empty_cache()
+    size = 64 << 20
+    for serves in (False, True):
+        pool = torch.cuda.MemPool(use_on_oom=serves)
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.empty(size, device="cuda", dtype=torch.uint8)
+        at = x.data_ptr()
+        del x
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (4 << 20)) / torch.cuda.mem_get_info()[1])
+        try:
+            if serves:
+                y = torch.empty(size, device="cuda", dtype=torch.uint8)
+                assert y.data_ptr() == at
+                del y
+            else:
+                with pytest.raises(torch.OutOfMemoryError):
+                    torch.empty(size, device="cuda", dtype=torch.uint8)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        del pool
+        torch.cuda.empty_cache()
+
+
+ALLOCATOR = """
+#include <stddef.h>
+#include <sys/types.h>
+int cuMemAlloc_v2(void **p, size_t n), cuMemFree_v2(void *p);
+int got, freed, devices;
+long bytes;
+void *get(ssize_t n, int device, void *stream)
+{
+    void *p = NULL;
+    if (n > 256 << 20 || cuMemAlloc_v2(&p, (size_t)n))
+        return NULL;
+    got++, bytes += n, devices += device;
+    return p;
+}
+void give(void *p, ssize_t n, int device, void *stream) { freed++, bytes -= n, cuMemFree_v2(p); }
+"""
+
+
+def test_a_pool_of_another_allocator(tmp_path):
+    compiler = os.environ.get("FAKE_CUDA_CLANG") or shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    (tmp_path / "get.c").write_text(ALLOCATOR)
+    libcuda = os.path.join(os.environ["CR_CUDA"], "libcuda.so.1") if FAKE else "-l:libcuda.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-w", "get.c", "-o", "get.so", libcuda], cwd=tmp_path, check=True)
+    path = str(tmp_path / "get.so")
+    counts = ctypes.CDLL(path)
+    count = {name: ctypes.c_int.in_dll(counts, name) for name in ("got", "freed", "devices")}
+    bytes_of = ctypes.c_long.in_dll(counts, "bytes")
+    allocator = torch.cuda.CUDAPluggableAllocator(path, "get", "give").allocator()
+    pool = torch.cuda.MemPool(allocator)
+    assert pool.allocator is allocator
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.ones(3 << 20, device="cuda")
+        y = torch.ones(5, device="cuda")
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(257 << 20, device="cuda", dtype=torch.uint8)
+    torch.ones(7 << 20, device="cuda")
+    assert count["devices"].value == 0 and bytes_of.value == (12 << 20) + (2 << 20) and count["freed"].value == 0
+    assert x.sum().item() == 3 << 20 and y.sum().item() == 5
+    del x, y, pool
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert bytes_of.value == 0 and count["got"].value == count["freed"].value == 2
 
 
 def test_requests_of_other_threads_do_not_come_from_a_pool():

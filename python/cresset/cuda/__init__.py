@@ -161,8 +161,8 @@ def list_gpu_processes(device=None):
     return "pynvml module not found, please install nvidia-ml-py"
 
 
-__all__ = sorted(name for name in globals()
-                 if name[0] != "_" and name not in ("enum", "annotations"))
+__all__ = sorted([name for name in globals()
+                  if name[0] != "_" and name not in ("enum", "annotations")] + ["CUDAPluggableAllocator"])
 _MODULES = ("amp", "comm", "graphs", "memory", "nvtx", "profiler", "random", "sparse", "streams")
 
 
@@ -170,6 +170,8 @@ def __getattr__(name):
     from importlib import import_module
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
+    if name == "CUDAPluggableAllocator":
+        return import_module(f"{__name__}.memory").CUDAPluggableAllocator
     if name.endswith("Storage"):
         found = _storages()
         if name in found:

@@ -525,9 +525,23 @@ def device_memory_used(device=None):
 
 
 def memory_snapshot(mempool_id=None, include_traces=True):
-    """Segments of the allocator: one for each device, because it has no list of blocks."""
-    return [{"device": i, "total_size": memory_reserved(i), "allocated_size": memory_allocated(i), "blocks": []}
-            for i in range(device_count())]
+    """The segments of the allocator, or of one pool, with their blocks; call stacks and traces are not recorded."""
+    segments = []
+    states = ("inactive", "active_allocated", "active_pending_free")
+    for device, address, size, requested, stream, pool, state, begins, large in _C._cuda_memory_blocks():
+        if mempool_id is not None and pool != tuple(mempool_id):
+            continue
+        if begins:
+            segments.append({"device": device, "address": address, "total_size": 0, "allocated_size": 0, "active_size": 0,
+                             "requested_size": 0, "stream": stream, "segment_type": "large" if large else "small",
+                             "segment_pool_id": pool, "is_expandable": False, "frames": [], "blocks": []})
+        s = segments[-1]
+        s["total_size"] += size
+        s["allocated_size"] += size if state == 1 else 0
+        s["active_size"] += size if state else 0
+        s["requested_size"] += requested
+        s["blocks"].append({"address": address, "size": size, "requested_size": requested, "state": states[state], "frames": []})
+    return segments
 
 
 _allocated = {}  # {address: the tensor that has the memory}

@@ -24,8 +24,9 @@ def graph_pool_handle():
 class MemPool:
     """Memory of the current device that only requests inside of use_mem_pool() and captures with its `id` get.
 
-    When the pool and its tensors are dropped, its memory goes back to the driver.  Other allocators, use_on_oom and no_split
-    raise NotImplementedError.
+    When the pool and its tensors are dropped, its memory goes back to the driver, or to `allocator` if that is given:
+    CUDAPluggableAllocator(...).allocator().  With use_on_oom, its free blocks also serve requests outside of the pool that
+    would fail.  With no_split, a block of it is never divided.
 
         pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(pool):
@@ -38,13 +39,16 @@ class MemPool:
         return object.__new__(cls)
 
     def __init__(self, allocator=None, use_on_oom=False, no_split=False):
-        if allocator is not None or use_on_oom or no_split:
-            raise NotImplementedError("torch.cuda.MemPool takes no allocator, use_on_oom or no_split")
-        self._pool = _C._cuda_pool_make()
+        from .memory import _cuda_CUDAAllocator
+        if not isinstance(allocator, (_cuda_CUDAAllocator, type(None))):
+            raise TypeError(f"MemPool(): the allocator must be a _cuda_CUDAAllocator or None, but got {type(allocator).__name__}")
+        self._allocator = allocator
+        get, free = (allocator._get, allocator._free) if allocator else (0, 0)
+        self._pool = _C._cuda_pool_make(get, free, use_on_oom, no_split)
 
     @property
     def allocator(self):
-        return None
+        return self._allocator
 
     @property
     def id(self):
@@ -54,6 +58,11 @@ class MemPool:
     def use_count(self):
         """How many objects, contexts and captures use the pool now."""
         return _C._cuda_pool_state(self._pool)[2]
+
+    def snapshot(self, include_traces=True):
+        """The pool's segments and their blocks, as torch.cuda.memory_snapshot() lists them."""
+        from ._device import memory_snapshot
+        return memory_snapshot(self.id, include_traces)
 
 
 @contextlib.contextmanager

@@ -150,6 +150,24 @@ typedef struct {
 #undef CR_CUDA_COUNTER
     int64_t retries, shortages, gets, frees;
 } cr_cuda_memory_stats;
+/* A block of a segment.  `begins`: it is the segment's first one; the others follow it. */
+typedef enum {
+    CR_CUDA_BLOCK_FREE,
+    CR_CUDA_BLOCK_USED,
+    CR_CUDA_BLOCK_WAITS
+} cr_cuda_block_state;
+typedef struct {
+    uintptr_t at;
+    size_t size, requested;
+    void *stream;
+    uint64_t pool[2]; /* the pool's number, or zeros */
+    int device;
+    cr_cuda_block_state state;
+    bool begins, large;
+} cr_cuda_block_facts;
+/* All blocks of all devices, segments in the order of their addresses.  The caller frees *out
+ * with cr_free.  Fails with CR_MEMORY. */
+CR_API cr_status cr_cuda_memory_blocks(cr_cuda_block_facts **out, size_t *count);
 CR_API void cr_cuda_memory_statistics(cr_cuda_memory_stats *out, int index);
 CR_API void cr_cuda_memory_reset(int index, bool peaks);
 

@@ -10,6 +10,7 @@
 
 #include "device/cuda/cuda.h"
 #include "num/generator.h"
+#include <stddef.h>
 
 typedef struct cr_cuda_graph cr_cuda_graph;
 
@@ -21,9 +22,18 @@ typedef struct {
 /* A number that no pool has. */
 CR_API cr_cuda_pool_number cr_cuda_pool_new(void);
 
+/* How a pool serves requests: with functions that get and free its segments, or the driver's if
+ * they are NULL; with `on_shortage`, its free blocks also serve other requests that would fail;
+ * with `whole`, a block is never divided. */
+typedef struct {
+    void *(*get)(ptrdiff_t size, int device, void *stream);
+    void (*free)(void *p, ptrdiff_t size, int device, void *stream);
+    bool on_shortage, whole;
+} cr_cuda_pool_rules;
+
 /* A pool that a program names: it is used until cr_cuda_pool_drop, which gives its free
- * segments back to the driver.  NULL without memory. */
-CR_API cr_cuda_pool *cr_cuda_pool_make(int index);
+ * segments back.  NULL without memory. */
+CR_API cr_cuda_pool *cr_cuda_pool_make(int index, const cr_cuda_pool_rules *rules);
 CR_API void cr_cuda_pool_drop(cr_cuda_pool *pool);
 CR_API cr_cuda_pool_number cr_cuda_pool_number_of(const cr_cuda_pool *pool);
 CR_API int cr_cuda_pool_uses(const cr_cuda_pool *pool);

@@ -21,6 +21,7 @@
 #include "device/cuda/graph.h"
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -59,6 +60,7 @@ struct cr_cuda_pool {
     cr_cuda_pool *next;
     uint64_t first, second; /* its number */
     int device, uses, segments;
+    cr_cuda_pool_rules rules;
 };
 
 typedef struct {
@@ -235,14 +237,31 @@ static size_t memory_segment_bytes(size_t size)
                                : (size + MEMORY_ROUND - 1) / MEMORY_ROUND * MEMORY_ROUND;
 }
 
-/* Memory of the driver, also while the thread's work is captured. */
-static bool memory_from_driver(uintptr_t *at, size_t bytes)
+/* Memory of the pool's function or of the driver, also while the thread's work is captured.
+ * Zero without memory. */
+static uintptr_t memory_get_bytes(int index, size_t bytes, void *stream,
+                                  const cr_cuda_pool *owner)
 {
     int mode = cr_cuda_relax();
-    bool failed = cr_alloc_must_fail() || memory_driver()->memory_get(at, bytes);
+    bool failed = cr_alloc_must_fail();
+    uintptr_t at = 0;
 
+    if (!failed && owner && owner->rules.get)
+        at = (uintptr_t)owner->rules.get((ptrdiff_t)bytes, index, stream);
+    else if (!failed)
+        failed = memory_driver()->memory_get(&at, bytes);
     cr_cuda_tighten(mode);
-    return !failed;
+    return failed ? 0 : at;
+}
+
+static void memory_free_bytes(const memory_block *b)
+{
+    const cr_cuda_pool *p = b->owner;
+
+    if (p && p->rules.free)
+        p->rules.free(b->at, (ptrdiff_t)b->size, b->device, b->stream);
+    else
+        memory_driver()->memory_free((uintptr_t)b->at);
 }
 
 static memory_block *memory_new_segment(int index, memory_pool pool, size_t size, void *stream,
@@ -250,14 +269,14 @@ static memory_block *memory_new_segment(int index, memory_pool pool, size_t size
 {
     memory_heap *h = &heaps[index];
     size_t bytes = memory_segment_bytes(size);
-    uintptr_t at;
 
     if (h->limited && (size_t)h->stats.reserved_bytes[MEMORY_ALL].current + bytes > h->limit)
         return NULL;
     memory_block *b = cr_cuda_use(index) ? NULL : memory_record();
     if (!b)
         return NULL;
-    if (!memory_from_driver(&at, bytes)) {
+    uintptr_t at = memory_get_bytes(index, bytes, stream, owner);
+    if (!at) {
         memory_forget(b);
         return NULL;
     }
@@ -281,7 +300,7 @@ static void memory_free_segment(memory_block *b)
     cr_cuda_memory_stats *s = &heaps[b->device].stats;
 
     memory_list_take(b);
-    memory_driver()->memory_free((uintptr_t)b->at);
+    memory_free_bytes(b);
     s->frees++;
     memory_count(s->segment, b, -1);
     memory_count(s->reserved_bytes, b, -(int64_t)b->size);
@@ -348,11 +367,17 @@ void cr_cuda_pool_leave(cr_cuda_pool *p)
 
 /* --- pools of programs --- */
 
-cr_cuda_pool *cr_cuda_pool_make(int index)
+cr_cuda_pool *cr_cuda_pool_make(int index, const cr_cuda_pool_rules *rules)
 {
     cr_cuda_pool_number n = cr_cuda_pool_new();
+    cr_cuda_pool *p = cr_cuda_pool_use(index, n.first, n.second);
 
-    return cr_cuda_pool_use(index, n.first, n.second);
+    if (p) {
+        pthread_mutex_lock(&lock);
+        p->rules = *rules;
+        pthread_mutex_unlock(&lock);
+    }
+    return p;
 }
 
 void cr_cuda_pool_drop(cr_cuda_pool *p)
@@ -438,7 +463,8 @@ static cr_cuda_pool *memory_pool_of(int index, void *stream)
 static void memory_split(memory_block *b, size_t size)
 {
     size_t least = b->pool == MEMORY_SMALL_POOL ? MEMORY_GRAIN : MEMORY_SMALL + 1;
-    memory_block *rest = b->size - size >= least ? memory_record() : NULL;
+    bool whole = b->owner && b->owner->rules.whole;
+    memory_block *rest = !whole && b->size - size >= least ? memory_record() : NULL;
 
     if (!rest)
         return;
@@ -647,6 +673,18 @@ void cr_cuda_pinned_release(void *p)
 
 /* --- the functions of the table --- */
 
+/* A free block of a pool that serves requests which would fail. */
+static memory_block *memory_find_elsewhere(int index, memory_pool pool, size_t size,
+                                           void *stream)
+{
+    memory_block *b = NULL;
+
+    for (const cr_cuda_pool *p = pools; p && !b; p = p->next)
+        if (p->device == index && p->uses && p->rules.on_shortage)
+            b = memory_find(&p->free, pool, size, stream);
+    return b;
+}
+
 static memory_block *memory_take(int index, size_t size, void *stream)
 {
     memory_heap *h = &heaps[index];
@@ -664,6 +702,8 @@ static memory_block *memory_take(int index, size_t size, void *stream)
         memory_free_segments(index);
         b = memory_new_segment(index, pool, size, stream, owner);
     }
+    if (!b && !owner)
+        b = memory_find_elsewhere(index, pool, size, stream);
     if (!b) {
         h->stats.shortages++;
         return NULL;
@@ -748,6 +788,63 @@ void cr_cuda_memory_statistics(cr_cuda_memory_stats *out, int index)
     pthread_mutex_lock(&lock);
     *out = heaps[index].stats;
     pthread_mutex_unlock(&lock);
+}
+
+static int memory_compare(const void *a, const void *b)
+{
+    const memory_block *const *x = a, *const *y = b;
+
+    return ((*x)->at > (*y)->at) - ((*x)->at < (*y)->at);
+}
+
+static cr_cuda_block_facts memory_facts(const memory_block *b)
+{
+    bool waits = !b->used && (b->waits || b->events.len);
+
+    return (cr_cuda_block_facts){
+        .at = (uintptr_t)b->at,
+        .size = b->size,
+        .requested = b->used ? b->requested : 0,
+        .stream = b->stream,
+        .pool = {b->owner ? b->owner->first : 0, b->owner ? b->owner->second : 0},
+        .device = b->device,
+        .state = b->used ? CR_CUDA_BLOCK_USED
+                 : waits ? CR_CUDA_BLOCK_WAITS
+                         : CR_CUDA_BLOCK_FREE,
+        .begins = !b->before,
+        .large = b->pool == MEMORY_LARGE_POOL};
+}
+
+/* `of` has room for all blocks: they are sorted there. */
+static size_t memory_list_facts(cr_cuda_block_facts *facts, memory_block **of)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < blocks.len; i++)
+        if (blocks.at[i])
+            of[n++] = blocks.at[i];
+    qsort(of, n, sizeof *of, memory_compare);
+    for (size_t i = 0; i < n; i++)
+        facts[i] = memory_facts(of[i]);
+    return n;
+}
+
+cr_status cr_cuda_memory_blocks(cr_cuda_block_facts **out, size_t *count)
+{
+    pthread_mutex_lock(&lock);
+    memory_collect(false);
+    cr_cuda_block_facts *facts = cr_alloc((blocks.len + 1) * sizeof *facts);
+    memory_block **of = cr_alloc((blocks.len + 1) * sizeof *of);
+    bool works = facts && of;
+    if (works) {
+        *count = memory_list_facts(facts, of);
+        *out = facts;
+    } else {
+        cr_free(facts);
+    }
+    cr_free(of);
+    pthread_mutex_unlock(&lock);
+    return works ? CR_OK : CR_MEMORY;
 }
 
 static void memory_reset_row(cr_cuda_counter *row, bool peaks)

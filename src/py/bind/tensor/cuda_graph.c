@@ -1,4 +1,5 @@
 /* Captured graphs of CUDA devices, as capsules that cuda/graphs.py wraps in a class. */
+#include "base/memory.h"
 #include "device/cuda/graph.h"
 #include "py/bind/bind.h"
 
@@ -132,14 +133,51 @@ static void pool_drop(PyObject *capsule)
     cr_cuda_pool_drop(PyCapsule_GetPointer(capsule, pool_name));
 }
 
-static PyObject *pool_make(PyObject *m, PyObject *unused)
+/* (the addresses of the functions that get and free, whether it serves requests that would
+ * fail, whether blocks stay whole) */
+static PyObject *pool_make(PyObject *m, PyObject *args)
 {
+    unsigned long long get, give;
+    int on_shortage, whole;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "KKpp", &get, &give, &on_shortage, &whole) ||
+        !graph_has_device())
+        return NULL;
+    const cr_cuda_pool_rules rules = {
+        .get = (void *(*)(ptrdiff_t, int, void *))(uintptr_t)get,
+        .free = (void (*)(void *, ptrdiff_t, int, void *))(uintptr_t)give,
+        .on_shortage = on_shortage,
+        .whole = whole};
+    cr_cuda_pool *pool = cr_cuda_pool_make(cr_cuda_table()->current(), &rules);
+    return pool ? PyCapsule_New(pool, pool_name, pool_drop) : cr_py_raise(CR_MEMORY);
+}
+
+/* (device, address, bytes, requested, stream, pool, state, begins, large) of each block */
+static PyObject *pool_blocks(PyObject *m, PyObject *unused)
+{
+    cr_cuda_block_facts *of;
+    size_t n;
+
     (void)m;
     (void)unused;
-    if (!graph_has_device())
-        return NULL;
-    cr_cuda_pool *pool = cr_cuda_pool_make(cr_cuda_table()->current());
-    return pool ? PyCapsule_New(pool, pool_name, pool_drop) : cr_py_raise(CR_MEMORY);
+    cr_status st = cr_cuda_memory_blocks(&of, &n);
+    if (st)
+        return cr_py_raise(st);
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; list && i < n; i++) {
+        const cr_cuda_block_facts *b = &of[i];
+        PyObject *row = Py_BuildValue(
+            "iKnnK(KK)iNN", b->device, (unsigned long long)b->at, (Py_ssize_t)b->size,
+            (Py_ssize_t)b->requested, (unsigned long long)(uintptr_t)b->stream, b->pool[0],
+            b->pool[1], (int)b->state, PyBool_FromLong(b->begins), PyBool_FromLong(b->large));
+        if (!row)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, row);
+    }
+    cr_free(of);
+    return list;
 }
 
 /* The two numbers of a pool, and how often it is used. */
@@ -217,7 +255,8 @@ static PyMethodDef functions[] = {
     {"_cuda_graph_reset", graph_reset, METH_O, "Drops what was captured."},
     {"_cuda_graph_pool", graph_pool, METH_O, "The number of the graph's pool."},
     {"_cuda_graph_pool_new", graph_pool_new, METH_NOARGS, "The number of a new pool."},
-    {"_cuda_pool_make", pool_make, METH_NOARGS, "Makes a pool on the current device."},
+    {"_cuda_pool_make", pool_make, METH_VARARGS, "Makes a pool on the current device."},
+    {"_cuda_memory_blocks", pool_blocks, METH_NOARGS, "The blocks of the allocator."},
     {"_cuda_pool_state", pool_state, METH_O, "A pool's numbers, and how often it is used."},
     {"_cuda_pool_route", pool_route, METH_VARARGS,
      "Requests of the thread use a pool, or end."},
