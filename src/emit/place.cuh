@@ -7,6 +7,13 @@
  * num/order.h: a thread folds a block of 64 entries, and, where a destination has several
  * blocks, a thread of a second launch folds their results.
  *
+ * Where no dims but those of entries are left, and destinations have few entries each, entries
+ * are not sorted: a first launch puts them, with their elements, into buckets of neighbouring
+ * destinations, in any order.  A block of threads of a second launch has a bucket in shared
+ * memory, where the place of an entry is the number of those of its destination that have lower
+ * numbers.  A bucket that is too small for its entries is noted, and then, and only then, the
+ * launches that sort do their work.
+ *
  * Sums of integers are the same in any order: their entries are added by atomic operations.
  *
  * CP_HOW is one of the numbers below, CP_ITEM the type of elements.  CP_IN_ORDER: entries are
@@ -41,6 +48,12 @@ struct cp_call {
     cm_i64 *heads;                    /* of windows of 64 keys: the first of several blocks */
     cm_i64 *blocks, *list;            /* how many blocks there are, and their first keys */
     void *parts;                      /* results of these blocks, for each column */
+    /* Buckets: `room` entries each, those of 1 << low destinations.  `held`: how many each has,
+     * and then whether one has too many. */
+    char *elements;
+    int *held;
+    cm_i64 number_step[CM_DIMS]; /* of entries, which are not numbered in the order of dims */
+    int buckets, room, low, only_if_full;
     int is32, wraps, shift, unused;
     char value[16] __attribute__((aligned(16)));
 };
@@ -58,30 +71,57 @@ CV_FN cm_i64 cp_numbered(const cp_call &c, cm_i64 at)
     return offset;
 }
 
-/* The offsets of entry i in `dense` and `table`; false if its index is out of range. */
-template <class I> CV_FN bool cp_find(const cp_call &c, I i, cm_i64 *dense, cm_i64 *table)
-{
-    cm_i64 index = 0, at;
+/* Launches that sort are not needed when all buckets had room. */
+CV_FN bool cp_is_done(const cp_call &c) { return c.only_if_full && !c.held[c.buckets]; }
 
-    *dense = *table = 0;
+/* The offsets of an entry in `dense`, in `table` without its index, and in `index`; its number,
+ * if that is not the place in the order of dims. */
+struct cp_offsets {
+    cm_i64 dense, table, index, number;
+};
+template <bool numbers, class I> CV_FN cp_offsets cp_offsets_of(const cp_call &c, I i)
+{
+    cp_offsets o = {0, 0, 0, 0};
+
     CV_LOOP
     for (int d = (int)c.ndim - 1; d >= 0; d--) {
         I next = d ? i / (I)c.size[d] : 0, k = i - next * (I)c.size[d];
-        *dense += (cm_i64)k * c.dense_step[d];
-        *table += (cm_i64)k * c.table_step[d];
-        index += (cm_i64)k * c.index_step[d];
+        o.dense += (cm_i64)k * c.dense_step[d];
+        o.table += (cm_i64)k * c.table_step[d];
+        o.index += (cm_i64)k * c.index_step[d];
+        if (numbers)
+            o.number += (cm_i64)k * c.number_step[d];
         i = next;
     }
-    if (!c.index)
-        return true;
-    at = c.is32 ? *(const int *)(c.index + index) : *(const cm_i64 *)(c.index + index);
+    return o;
+}
+
+CV_FN cm_i64 cp_index(const cp_call &c, cm_i64 offset)
+{
+    return c.is32 ? *(const int *)(c.index + offset) : *(const cm_i64 *)(c.index + offset);
+}
+
+/* Adds the offset of index `at`; false if it is out of range. */
+CV_FN bool cp_add_index(const cp_call &c, cm_i64 at, cm_i64 *table)
+{
     const cm_i64 inside = at < 0 && c.wraps ? at + c.extent : at;
+
     if (inside >= 0 && inside < c.extent) {
         *table += c.numbered < 0 ? inside * c.unit : cp_numbered(c, inside);
         return true;
     }
     *c.late = c.number | ((cp_key)at & 0xffffffffffffULL);
     return false;
+}
+
+/* The offsets of entry i in `dense` and `table`; false if its index is out of range. */
+template <class I> CV_FN bool cp_find(const cp_call &c, I i, cm_i64 *dense, cm_i64 *table)
+{
+    const cp_offsets o = cp_offsets_of<false>(c, i);
+
+    *dense = o.dense;
+    *table = o.table;
+    return !c.index || cp_add_index(c, cp_index(c, o.index), table);
 }
 
 CV_FN bool cp_find_any(const cp_call &c, cm_i64 i, cm_i64 *dense, cm_i64 *table)
@@ -153,6 +193,8 @@ CP_DEFINE(16, cp_pair8)
 /* An entry outside has the highest destination. */
 CK_KERNEL(cp_keys, cp_call)
 {
+    if (cp_is_done(call))
+        return;
     CP_EACH(call.keys[i] =
                 (inside ? (cp_key)(table / call.grain) : ~(cp_key)0) << call.shift | (cp_key)i)
 }
@@ -469,6 +511,8 @@ CK_KERNEL(cp_list, cp_call)
     CK_SHARED int count;
     CK_SHARED cm_i64 from;
 
+    if (cp_is_done(call))
+        return;
     for (cm_i64 first = ck_first_x() - ck_x(); first < call.n; first += ck_step_x()) {
         const cm_i64 k = first + ck_x();
         const bool begins = cp_begins(call, k);
@@ -489,7 +533,7 @@ CK_KERNEL(cp_list, cp_call)
  * with it. */
 CK_KERNEL(cp_fold, cp_call)
 {
-    const cm_i64 n = *call.blocks * call.columns;
+    const cm_i64 n = cp_is_done(call) ? 0 : *call.blocks * call.columns;
 
     for (cm_i64 i = ck_first_x(); i < n; i += ck_step_x()) {
         const cm_i64 block =
@@ -585,7 +629,8 @@ CV_FN cp_cell cp_run(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 column)
 /* Destinations of several blocks. */
 CK_KERNEL(cp_runs, cp_call)
 {
-    const cm_i64 windows = call.n / CP_BLOCK + 1, columns = call.columns * CP_LANES;
+    const cm_i64 windows = cp_is_done(call) ? 0 : call.n / CP_BLOCK + 1;
+    const cm_i64 columns = call.columns * CP_LANES;
 
     for (cm_i64 i = ck_first_x(); i < windows * columns; i += ck_step_x()) {
         const cm_i64 window = i / columns, column = i - window * columns;
@@ -599,6 +644,233 @@ CK_KERNEL(cp_runs, cp_call)
         cp_put(call, dest, table, cp_run(call, k, dest, column));
     }
 }
+
+/* --- buckets --- */
+
+#if CP_BUCKETED
+CK_DYNAMIC;
+
+enum {
+    CP_BUCKETS = 4096,
+    CP_WIDE = 512,  /* threads of a block */
+    CP_ROUNDS = 16, /* entries of a thread */
+    CP_ROOM = CP_WIDE * CP_ROUNDS,
+    CP_WIDER = 1024, /* the same of the first launch */
+    CP_TURNS = 8
+};
+
+/* The entries of a tile in the order of dims: neighbouring threads read neighbouring memory.
+ * Steps in `table` are in units of the grain.  All elements and indices are read before one of
+ * them is used. */
+CK_KERNEL_OF(CP_WIDER, cp_split, cp_call)
+{
+    CK_SHARED int count[CP_BUCKETS];
+    const cm_i64 first = (cm_i64)CK_BLOCK_(x) * CP_WIDER * CP_TURNS + ck_x();
+    unsigned number[CP_TURNS], dest[CP_TURNS];
+    CP_ITEM x[CP_TURNS];
+    cm_i64 at[CP_TURNS];
+    int slot[CP_TURNS], taken[CP_BUCKETS / CP_WIDER];
+
+    for (int b = ck_x(); b < call.buckets; b += CP_WIDER)
+        count[b] = 0;
+    CV_ALL
+    for (int r = 0; r < CP_TURNS; r++) {
+        const cm_i64 i = first + r * CP_WIDER;
+        if (i >= call.n)
+            continue;
+        const cp_offsets o = cp_offsets_of<true>(call, (unsigned)i);
+        number[r] = (unsigned)o.number;
+        dest[r] = (unsigned)o.table;
+        at[r] = cp_index(call, o.index);
+        x[r] = *cp_value(call, o.dense);
+    }
+    __syncthreads();
+    CV_ALL
+    for (int r = 0; r < CP_TURNS; r++) {
+        cm_i64 table = 0;
+        slot[r] = -1;
+        if (first + r * CP_WIDER < call.n && cp_add_index(call, at[r], &table)) {
+            dest[r] += (unsigned)table;
+            slot[r] = CK_ATOMIC_ADD_(&count[dest[r] >> call.low], 1);
+        }
+    }
+    __syncthreads();
+    CV_ALL
+    for (int k = 0; k < CP_BUCKETS / CP_WIDER; k++) {
+        const int b = k * CP_WIDER + ck_x(), n = b < call.buckets ? count[b] : 0;
+        taken[k] = n ? CK_ATOMIC_ADD_(&call.held[b], n) : 0;
+    }
+    CV_ALL
+    for (int k = 0; k < CP_BUCKETS / CP_WIDER; k++)
+        count[k * CP_WIDER + ck_x()] = taken[k];
+    __syncthreads();
+    CV_ALL
+    for (int r = 0; r < CP_TURNS; r++) {
+        if (slot[r] < 0)
+            continue;
+        const unsigned bucket = dest[r] >> call.low;
+        const int place = count[bucket] + slot[r];
+        const cm_i64 to = (cm_i64)bucket * call.room + place;
+        if (place < call.room) {
+            call.keys[to] = (cp_key)dest[r] << 32 | number[r];
+            ((CP_ITEM *)call.elements)[to] = x[r];
+        } else {
+            call.held[call.buckets] = 1;
+        }
+    }
+}
+
+/* `start[l]`: how many entries destination l has; becomes how many those before it have. */
+CV_FN void cp_starts(int *start, int n)
+{
+    CK_SHARED int sum[CP_WIDE];
+    const int each = (n + CP_WIDE - 1) / CP_WIDE, first = ck_x() * each;
+    int own = 0;
+
+    __syncthreads();
+    for (int l = first; l < first + each && l < n; l++)
+        own += start[l];
+    sum[ck_x()] = own;
+    __syncthreads();
+    for (int by = 1; by < CP_WIDE; by *= 2) {
+        const int other = ck_x() < by ? 0 : sum[ck_x() - by];
+        __syncthreads();
+        sum[ck_x()] += other;
+        __syncthreads();
+    }
+    int before = sum[ck_x()] - own;
+    for (int l = first; l < first + each && l < n; l++) {
+        const int count = start[l];
+        start[l] = before;
+        before += count;
+    }
+    if (ck_x() == CP_WIDE - 1)
+        start[n] = sum[CP_WIDE - 1];
+    __syncthreads();
+}
+
+#define CP_MANY CP_WIDE, sizeof(CP_ITEM) > 4 ? 2 : 3
+
+/* The fold of up to a block of elements, whose places are in order. */
+CV_FN cp_cell cp_few(const CP_ITEM *element, const unsigned short *order, int n)
+{
+    cp_cell acc[4];
+
+    CV_ALL
+    for (int q = 0; q < 4; q++)
+        acc[q] = cp_start(element[order[0]]);
+    for (int k = 0; k < n; k += 4)
+        CV_ALL
+    for (int q = 0; q < 4; q++)
+        if (k + q < n)
+            acc[q] = CP_OP(acc[q], cp_as<cp_cell>::of(element[order[k + q]]));
+    return CP_OP(CP_OP(acc[0], acc[1]), CP_OP(acc[2], acc[3]));
+}
+
+CV_SLOW cp_cell cp_many(const CP_ITEM *element, const unsigned short *order, int n)
+{
+#ifdef CP_NONE
+    cp_tower t;
+
+    for (int i = 0; i <= CP_LEVELS; i++)
+        t.count[i] = 0;
+    for (int k = 0; k < n; k += CP_BLOCK)
+        cp_push(&t, 0, cp_few(element, order + k, n - k < CP_BLOCK ? n - k : CP_BLOCK));
+    return cp_total(&t);
+#else
+    cp_cell most = cp_few(element, order, n < CP_BLOCK ? n : CP_BLOCK);
+
+    for (int k = CP_BLOCK; k < n; k += CP_BLOCK)
+        most = CP_OP(most, cp_few(element, order + k, n - k < CP_BLOCK ? n - k : CP_BLOCK));
+    return most;
+#endif
+}
+
+/* A thread's keys `half` of two. */
+struct cp_half {
+    cp_key key[CP_ROUNDS / 2];
+};
+CV_FN int cp_place_of(int half, int r)
+{
+    return (half * (CP_ROUNDS / 2) + r) * CP_WIDE + ck_x();
+}
+CV_FN void cp_load_half(const cp_call &c, cm_i64 first, int half, int n, cp_half &keys)
+{
+    CV_ALL
+    for (int r = 0; r < CP_ROUNDS / 2; r++)
+        if (cp_place_of(half, r) < n)
+            keys.key[r] = c.keys[first + cp_place_of(half, r)];
+}
+
+/* A block of threads has a bucket.  Keys are read twice, so that a thread needs few registers:
+ * others read while one waits. */
+CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
+{
+    const int bucket = CK_BLOCK_(x), n = call.held[bucket], lines = 1 << call.low;
+    const cm_i64 first = (cm_i64)bucket * call.room;
+    CP_ITEM *const element = (CP_ITEM *)ck_dynamic;
+    unsigned *const number = (unsigned *)(element + call.room);
+    int *const start = (int *)(number + call.room);
+    unsigned short *const line = (unsigned short *)(start + lines + 1),
+                          *order = line + call.room;
+    unsigned slots[CP_ROUNDS / 2]; /* two of 16 bits each */
+    cp_half keys;
+
+    if (call.held[call.buckets])
+        return;
+    for (int l = ck_x(); l < lines; l += CP_WIDE)
+        start[l] = 0;
+    __syncthreads();
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        cp_load_half(call, first, half, n, keys);
+        CV_ALL
+        for (int r = 0; r < CP_ROUNDS / 2; r++) {
+            const int l = (int)(keys.key[r] >> 32) & (lines - 1);
+            const unsigned slot =
+                cp_place_of(half, r) < n ? (unsigned)CK_ATOMIC_ADD_(&start[l], 1) : 0;
+            slots[r] = half ? slots[r] | slot << 16 : slot;
+        }
+    }
+    cp_starts(start, lines);
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        CP_ITEM x[CP_ROUNDS / 2];
+        cp_load_half(call, first, half, n, keys);
+        CV_ALL
+        for (int r = 0; r < CP_ROUNDS / 2; r++)
+            if (cp_place_of(half, r) < n)
+                x[r] = ((const CP_ITEM *)call.elements)[first + cp_place_of(half, r)];
+        CV_ALL
+        for (int r = 0; r < CP_ROUNDS / 2; r++) {
+            if (cp_place_of(half, r) >= n)
+                continue;
+            const int l = (int)(keys.key[r] >> 32) & (lines - 1);
+            const int at = start[l] + (int)(slots[r] >> half * 16 & 0xffff);
+            number[at] = (unsigned)keys.key[r];
+            line[at] = (unsigned short)l;
+            element[at] = x[r];
+        }
+    }
+    __syncthreads();
+    for (int i = ck_x(); i < n; i += CP_WIDE) {
+        const int l = line[i], begin = start[l], end = start[l + 1];
+        const unsigned own = number[i];
+        int rank = begin;
+        for (int k = begin; k < end; k++)
+            rank += number[k] < own;
+        order[rank] = (unsigned short)i;
+    }
+    __syncthreads();
+    for (int l = ck_x(); l < lines; l += CP_WIDE) {
+        const int begin = start[l], count = start[l + 1] - begin;
+        if (count)
+            cp_put(call, (cp_key)bucket << call.low | (cp_key)l, 0,
+                   count > CP_BLOCK ? cp_many(element, order + begin, count)
+                                    : cp_few(element, order + begin, count));
+    }
+}
+#endif
 #endif
 #endif
 #endif

@@ -29,6 +29,7 @@ struct cs_call {
     cs_key *to;
     int *count; /* of each pass, the digits */
     int *next, *tile, *cleared;
+    const int *only_if; /* NULL, or a word: nothing is done while it is zero */
     cm_i64 n, tiles;
     int shift, end; /* of the digit; of the last one */
 };
@@ -124,11 +125,15 @@ template <int warps = CS_WARPS> CV_FN void cs_clear(int (*seen)[CS_DIGITS])
 #ifndef CS_NO_KERNELS
 enum { CS_TILE = CS_DIGITS * CS_ROUNDS };
 
+CV_FN bool cs_is_idle(const cs_call &c) { return c.only_if && !*c.only_if; }
+
 /* The digits of all passes. */
 CK_KERNEL_OF(CS_DIGITS, cs_count, cs_call)
 {
     CK_SHARED int seen[CS_PASSES][CS_DIGITS];
 
+    if (cs_is_idle(call))
+        return;
     for (int p = 0; p < CS_PASSES; p++)
         seen[p][ck_x()] = 0;
     __syncthreads();
@@ -198,6 +203,8 @@ CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call)
     cs_key key[CS_ROUNDS];
     int rank[CS_ROUNDS], total;
 
+    if (cs_is_idle(call))
+        return;
     if (ck_x() == 0)
         taken = CK_ATOMIC_ADD_(call.next, 1);
     cs_clear(seen);

@@ -35,6 +35,10 @@ typedef struct {
     int64_t *heads, *blocks;
     uint64_t *list;
     void *parts;
+    char *elements;
+    int *held;
+    int64_t number_step[PLACE_DIMS];
+    int buckets, room, low, only_if_full;
     int is32, wraps, shift, unused;
     _Alignas(16) char value[16];
 } place_call;
@@ -42,11 +46,14 @@ typedef struct {
 /* --- texts --- */
 
 enum { READ, SET, OWN, KEYS };
-enum { FOLD_EACH, FOLD_LIST, FOLD_BLOCKS, FOLD_RUNS, SUM, CELLS };
+enum { FOLD_EACH, FOLD_LIST, FOLD_BLOCKS, FOLD_RUNS, SPLIT, BUCKET, SUM, CELLS };
 /* As in emit/place.cuh; a block of threads has at least so many entries. */
 enum { PLACE_CELLS = 4096, CELLS_THREADS = 256, CELLS_ENTRIES = 4096, CELLS_BLOCKS = 1024 };
 enum { PLACE_READS = 2 /* CP_READS */ };
-enum { FOLD_THREADS = 1 << 20 }; /* at most; how many blocks there are is not known */
+enum {
+    IDLE_THREADS = 1 << 18,
+    FOLD_THREADS = 1 << 20
+}; /* at most; how many blocks there are is not known */
 
 static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
@@ -60,14 +67,24 @@ static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 
 static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"each", "list", "fold", "runs", "sum", "cells"};
+    static const char *const name[] = {"each",  "list",   "fold", "runs",
+                                       "split", "bucket", "sum",  "cells"};
 
     cr_text_printf(out, "#define CP_HOW %d\n#define CP_ITEM cm_%s\n#define CP_IN_ORDER %d\n",
                    k->a, cr_dtype_infos[k->b].suffix, k->c & 1);
-    cr_text_printf(out, "#define CP_LANES %d\n#define CP_FLAT %d\n", 1 << k->d % 4, k->c >> 1);
+    cr_text_printf(out, "#define CP_LANES %d\n#define CP_FLAT %d\n#define CP_BUCKETED %d\n",
+                   1 << k->d % 4, k->c >> 1, k->d / 4 == SPLIT || k->d / 4 == BUCKET);
     if (k->d / 4 >= SUM)
         cr_text_put(out, "#define CP_ATOMIC\n");
     snprintf(symbol, 32, "cp_%s", name[k->d / 4]);
+}
+
+/* The threads of a launch that is mostly not needed: fewer, because empty blocks take time,
+ * too.
+ */
+static int64_t idle_least(const place_call *c, int64_t n)
+{
+    return c->only_if_full && n > IDLE_THREADS ? IDLE_THREADS : n;
 }
 
 static const char *place_launch(int device, place_call *c, int what)
@@ -80,7 +97,8 @@ static const char *place_launch(int device, place_call *c, int what)
     void *function;
     const char *error = cr_cuda_find(&function, &k);
 
-    int64_t threads = what == READ ? (c->n + PLACE_READS - 1) / PLACE_READS : c->n;
+    int64_t threads =
+        what == READ ? (c->n + PLACE_READS - 1) / PLACE_READS : idle_least(c, c->n);
     return error ? error : cr_cuda_launch_each(device, function, threads, c);
 }
 
@@ -408,7 +426,7 @@ static const char *fold_keys(int device, const place_call *given, const cr_index
         void *function;
         error = combine_find(&function, device, x, kernel[i], lanes, c.ndim == 1);
         if (!error)
-            error = cr_cuda_launch_each(device, function, threads[i], &c);
+            error = cr_cuda_launch_each(device, function, idle_least(&c, threads[i]), &c);
     }
     return error;
 }
@@ -425,12 +443,124 @@ static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, i
         error = place_launch(device, c, KEYS);
     if (!error) {
         uint64_t *spare = c->keys + c->n;
-        error = cr_cuda_sort(device, &c->keys, &spare, c->n, c->shift, bits);
+        error = cr_cuda_sort_if(c->only_if_full ? c->held + c->buckets : NULL, device, &c->keys,
+                                &spare, c->n, c->shift, bits);
         c->list = spare;
     }
     if (!error)
         error = fold_keys(device, c, x);
     cr_cuda_memory_release(device, room, block);
+    return error;
+}
+
+/* --- buckets --- */
+
+/* As in emit/place.cuh.  Buckets have room for a quarter more entries than they have on
+ * average, which is at most MANY; a destination has at most EACH on average. */
+enum { BUCKET_MOST = 4096, BUCKET_THREADS = 512, BUCKET_ROOM = 8192, SPLIT_THREADS = 1024 };
+enum { BUCKET_MANY = 4096, BUCKET_EACH = 32, BUCKET_LINES = 12, BUCKET_LEAST = 1 << 17 };
+enum { BUCKET_KEPT = 4 << 10 /* bytes that the kernel declares, at most */ };
+
+/* Shared memory: elements, numbers, lines and order of entries, and where lines start. */
+static int bucket_bytes(const place_call *c)
+{
+    return c->room * ((int)c->item + 8) + ((1 << c->low) + 1) * 4;
+}
+
+/* Sets the buckets of `span` destinations; false where entries are sorted. */
+static bool bucket_shape(place_call *c, int device, const cr_indexed *x, int64_t span)
+{
+    if (!x->index || c->columns != 1 || c->n < BUCKET_LEAST || c->n > INT32_MAX ||
+        span > INT32_MAX || c->n / span >= BUCKET_EACH)
+        return false;
+    c->low = 0;
+    while (c->low < BUCKET_LINES && (c->n << (c->low + 1)) / span <= BUCKET_MANY)
+        c->low++;
+    int64_t buckets = (span >> c->low) + 1, room = c->n / buckets * 5 / 4 + BUCKET_THREADS;
+    c->buckets = (int)buckets;
+    c->room = (int)(room < BUCKET_ROOM ? room / 8 * 8 : BUCKET_ROOM);
+    return buckets <= BUCKET_MOST &&
+           bucket_bytes(c) + BUCKET_KEPT <= cr_cuda_shared_most(device);
+}
+
+/* Dims in the order of the index's memory, the fastest last; `number_step` keeps the order in
+ * which entries are numbered.  Steps of destinations count them. */
+static void bucket_order(place_call *c)
+{
+    int64_t step = 1;
+
+    c->unit /= c->grain;
+    for (int d = 0; d < c->ndim; d++)
+        c->table_step[d] /= c->grain;
+    for (int d = 0; d < c->numbered; d++)
+        c->nstep[d] /= c->grain;
+
+    for (int d = (int)c->ndim - 1; d >= 0; step *= c->size[d--])
+        c->number_step[d] = step;
+    for (int d = 1; d < c->ndim; d++)
+        for (int k = d; k && llabs(c->index_step[k - 1]) < llabs(c->index_step[k]); k--) {
+            int64_t *const list[] = {c->size, c->dense_step, c->table_step, c->index_step,
+                                     c->number_step};
+            for (size_t i = 0; i < CR_LEN(list); i++) {
+                int64_t other = list[i][k];
+                list[i][k] = list[i][k - 1];
+                list[i][k - 1] = other;
+            }
+        }
+}
+
+static const char *bucket_launch(int device, place_call *c, const cr_indexed *x, int kernel)
+{
+    cr_cuda_grid g = {.grid = {(unsigned)c->buckets, 1}, .block = {BUCKET_THREADS, 1}};
+    const char *error = combine_find(&g.function, device, x, kernel, 0, false);
+
+    if (kernel == SPLIT) {
+        g.grid[0] = (unsigned)((c->n + BUCKET_ROOM - 1) / BUCKET_ROOM);
+        g.block[0] = SPLIT_THREADS;
+    } else
+        g.shared = (unsigned)bucket_bytes(c);
+    return error ? error : cr_cuda_launch(device, &g, c);
+}
+
+/* Folds all entries, or notes in `held` that a bucket had too many. */
+static const char *bucket_run(int device, const place_call *given, const cr_indexed *x)
+{
+    place_call c = *given;
+    int64_t places = (int64_t)c.buckets * c.room;
+    uint32_t block;
+    void *room;
+    const char *error = place_get(&room, device, places * (8 + c.item), &block);
+
+    if (error)
+        return error;
+    c.keys = room;
+    c.elements = (char *)(c.keys + places);
+    bucket_order(&c);
+    error = bucket_launch(device, &c, x, SPLIT);
+    if (!error)
+        error = bucket_launch(device, &c, x, BUCKET);
+    cr_cuda_memory_release(device, room, block);
+    return error;
+}
+
+/* The launches that sort work only if a bucket was full, on memory that the first ones had. */
+static const char *fold_buckets(int device, place_call *c, const cr_indexed *x, int bits)
+{
+    const int zero = 0;
+    uint32_t block;
+    void *held;
+    const char *error = place_get(&held, device, 4 * ((int64_t)c->buckets + 1), &block);
+
+    if (error)
+        return error;
+    c->held = held;
+    error = cr_cuda_fill(device, held, &zero, 4, (size_t)c->buckets + 1);
+    if (!error)
+        error = bucket_run(device, c, x);
+    c->only_if_full = 1;
+    if (!error)
+        error = fold_sorted(device, c, x, bits);
+    cr_cuda_memory_release(device, held, block);
     return error;
 }
 
@@ -474,7 +604,10 @@ static const char *combine_entries(int device, const cr_indexed *x)
     if (!span || bits + c.shift > PLACE_WORD || c.n > CR_CUDA_SORT_MOST)
         return cr_command_declines;
     const char *error = place_late(&c, device, x);
-    return error ? error : fold_sorted(device, &c, x, bits);
+    if (error)
+        return error;
+    return bucket_shape(&c, device, x, span) ? fold_buckets(device, &c, x, bits)
+                                             : fold_sorted(device, &c, x, bits);
 }
 
 /* Few destinations of many entries. */

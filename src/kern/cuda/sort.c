@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* As in emit/sort.cuh. */
-enum { SORT_DIGITS = 256, SORT_BITS = 8, SORT_PASSES = 8, SORT_FEW = 2048 };
+enum { SORT_DIGITS = 256, SORT_BITS = 8, SORT_PASSES = 8 };
 /* Keys of a thread: fewer while there are not enough tiles for all blocks that run at once. */
 enum { SORT_ROUNDS = 16, SORT_FEW_ROUNDS = 4, SORT_SMALL = 1 << 19 };
 enum { SORT_COUNTERS = 1024 /* blocks that count digits */ };
@@ -18,6 +18,7 @@ typedef struct {
     const uint64_t *from;
     uint64_t *to;
     int *count, *next, *tile, *cleared;
+    const int *only_if;
     int64_t n, tiles;
     int shift, end;
 } sort_call;
@@ -92,12 +93,13 @@ static const char *sort_passes(int device, sort_call *c, uint64_t **keys, uint64
     return error;
 }
 
-const char *cr_cuda_sort(int device, uint64_t **keys, uint64_t **room, int64_t n, int low,
-                         int bits)
+const char *cr_cuda_sort_if(const int *only_if, int device, uint64_t **keys, uint64_t **room,
+                            int64_t n, int low, int bits)
 {
     int64_t tile = SORT_DIGITS * sort_rounds(n);
     sort_call c = {.from = *keys,
                    .to = *keys,
+                   .only_if = only_if,
                    .n = n,
                    .tiles = (n + tile - 1) / tile,
                    .shift = low,
@@ -105,6 +107,12 @@ const char *cr_cuda_sort(int device, uint64_t **keys, uint64_t **room, int64_t n
 
     if (n < 2 || bits <= 0)
         return NULL;
-    return n <= SORT_FEW ? sort_launch(device, &c, FEW, 1)
-                         : sort_passes(device, &c, keys, room);
+    return n <= CR_CUDA_SORT_FEW ? sort_launch(device, &c, FEW, 1)
+                                 : sort_passes(device, &c, keys, room);
+}
+
+const char *cr_cuda_sort(int device, uint64_t **keys, uint64_t **room, int64_t n, int low,
+                         int bits)
+{
+    return cr_cuda_sort_if(NULL, device, keys, room, n, low, bits);
 }

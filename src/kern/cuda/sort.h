@@ -10,5 +10,10 @@ enum { CR_CUDA_SORT_MOST = (1 << 30) - 1 }; /* keys */
  * order.  *room has as many keys; the two change places where the result is there. */
 const char *cr_cuda_sort(int device, uint64_t **keys, uint64_t **room, int64_t n, int low,
                          int bits);
+/* The same for more than CR_CUDA_SORT_FEW keys, if the word of the device at `only_if` is not
+ * zero; NULL: in any case. */
+enum { CR_CUDA_SORT_FEW = 2048 };
+const char *cr_cuda_sort_if(const int *only_if, int device, uint64_t **keys, uint64_t **room,
+                            int64_t n, int low, int bits);
 
 #endif

@@ -1,0 +1,37 @@
+"""Writes that combine many entries of few for each destination, by the buckets of emit/place.cuh, with the host's bits."""
+import pytest
+from test_cuda import same
+
+import cresset as torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+# Entries of one dim, and of two; destinations of no, few and many entries; a bucket that is too small for its entries.
+@pytest.mark.parametrize("how, dtype", [("sum", torch.float32), ("amax", torch.float32), ("prod", torch.float64), ("sum", torch.bfloat16),
+                                        ("sum", torch.complex64), ("amin", torch.uint8)], ids=str)
+@pytest.mark.parametrize("spread", ["even", "some", "one", "outside"])
+def test_many_entries_of_few_for_a_destination(how, dtype, spread):
+    if spread != "even" and (how, dtype) not in (("sum", torch.float32), ("amax", torch.float32)):
+        pytest.skip("one dtype is enough")
+    torch.manual_seed(7)
+    rows, columns, n = 1100, 120, 300
+    index = torch.randint(0, n, (rows, columns))
+    if spread == "some":  # of more than a block
+        index[::9] = 17
+    elif spread == "one":
+        index[:, :100] = 17
+        index[:900, 100:] = 18
+    x = (torch.rand(rows, columns, dtype=torch.float64) + 0.5).mul(10 if how[0] == "a" else 1).to(dtype)
+    to = torch.ones(n, columns, dtype=dtype)
+    if spread == "outside":
+        index[70, 3] = n
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            to.cuda().scatter_reduce(0, index.cuda(), x.cuda(), how).cpu()
+        return
+    for dim, (a, b, c) in ((0, (to, index, x)), (1, (to.t().contiguous(), index.t().contiguous(), x.t()))):
+        if how == "sum":
+            have, want = (p.scatter_add(dim, q, r) for p, q, r in ((a.cuda(), b.cuda(), c.cuda()), (a, b, c)))
+        else:
+            have, want = (p.scatter_reduce(dim, q, r, how) for p, q, r in ((a.cuda(), b.cuda(), c.cuda()), (a, b, c)))
+        assert same(have.cpu(), want), dim
