@@ -109,7 +109,7 @@ static cr_status scan_copy(scan_job *j, int k, const cr_view *v, cr_dtype t)
 typedef struct {
     const cr_view *self;
     int dim;
-    bool last; /* the kernel's layout has the dim last, as lines */
+    bool last; /* self is not row-major: the kernel's layout has the dim last, as lines */
     cr_dtype compute;
 } scan_layout;
 
@@ -126,7 +126,7 @@ static cr_status scan_use_input(scan_job *j, const scan_layout *l)
 
     j->at[k] = l->self->data;
     j->item[k] = (int64_t)cr_dtype_size(l->compute);
-    if (scan_fits(l->self, l, l->compute))
+    if (!l->last && l->self->dtype == l->compute)
         return CR_OK;
     const cr_view *v = l->last ? scan_move_last(&moved, l->self, l->dim) : l->self;
     CR_TRY(scan_copy(j, k, v, l->compute));
@@ -190,7 +190,7 @@ cr_status cr_run_scan(const cr_op *op, const cr_value *arg, cr_view *out)
         j.tensor[k] = NULL;
     }
     outer = scan_sizes(&j, self, l.dim);
-    if (!cr_numel(self->ndim, self->size))
+    if (!outer || !j.n || !j.inner)
         return CR_OK;
     l.last = !cr_is_contiguous(self->ndim, self->size, self->stride);
     if (l.last) {
