@@ -64,15 +64,17 @@ static void put_words(cr_text *out, const cr_op *op)
     for (int i = 0; i < op->param_count; i++)
         if (op->format.params >> i & 1)
             cr_text_printf(out, "  format    %s %s\n",
-                           op->format.rule == CR_FORMAT_RULE_LIKE     ? "like"
-                           : op->format.rule == CR_FORMAT_RULE_IMAGES ? "images"
-                                                                      : "channels_last",
+                           op->format.rule == CR_FORMAT_RULE_LIKE      ? "like"
+                           : op->format.rule == CR_FORMAT_RULE_STACKED ? "stacked"
+                           : op->format.rule == CR_FORMAT_RULE_IMAGES  ? "images"
+                                                                       : "channels_last",
                            op->param[i].name);
     for (int i = 0; i < op->param_count; i++)
         if (op->updates.params >> i & 1)
             cr_text_printf(out, "  updates   %s when %s\n", op->param[i].name,
                            op->param[op->updates.when].name);
     put_rule(out, "functional", op->functional);
+    put_rule(out, "expanded", op->expanded);
     if (op->neutral.param >= 0)
         cr_text_printf(out, "  neutral   %s = %g\n", op->param[op->neutral.param].name,
                        op->neutral.number);

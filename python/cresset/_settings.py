@@ -137,8 +137,9 @@ def _old_autocast(name, device, function):
     kind = {"gpu": "cuda"}.get(device, device)
 
     def old(*args):
-        arguments = "".join(f", {what}" for what in ("value",) * len(args))
-        warn(f"torch.{name}({'' if not args else 'value'}) is deprecated. Please use "
+        what = "enabled" if name.endswith("enabled") else "dtype"
+        arguments = f", {what}" * len(args)
+        warn(f"torch.{name}({what * len(args)}) is deprecated. Please use "
              f"torch.{new}('{kind}'{arguments}) instead.", DeprecationWarning, stacklevel=2)
         return function(kind, *args)
     old.__name__ = old.__qualname__ = name

@@ -153,7 +153,8 @@ def __contains__(self, element):
 
 def storage(self):
     """Returns the storage, typed with this tensor's dtype."""
-    from .storage import TypedStorage
+    from .storage import TypedStorage, _warn_typed_storage_removal
+    _warn_typed_storage_removal()
     return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
 
@@ -367,6 +368,16 @@ def map2_(self, x, y, function):
     return self.copy_(_C.tensor(list(values), dtype=self.dtype).reshape(self.shape))
 
 
+def _resized(self, sizes):
+    count = _C.Size(sizes).numel()
+    if count != self.numel():
+        raise RuntimeError(
+            f"requested resize to {'x'.join(map(str, sizes))} ({count} elements in total), but the given tensor has a size of "
+            f"{'x'.join(map(str, self.shape))} ({self.numel()} elements). autograd's resize can only change the shape of a given "
+            "tensor, while preserving the number of elements. ")
+    return self.reshape(sizes)
+
+
 def resize(self, *sizes):
     """The elements under other sizes (deprecated).
 
@@ -377,14 +388,16 @@ def resize(self, *sizes):
     """
     import warnings
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
-    return self.reshape(*sizes)
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = sizes[0]
+    return _resized(self, sizes)
 
 
 def resize_as(self, tensor):
     """The elements under the sizes of another tensor (deprecated)."""
     import warnings
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
-    return self.reshape(tensor.size())
+    return _resized(self, tensor.size())
 
 
 def module_load(self, other, assign=False):

@@ -104,7 +104,7 @@ def nonzero(input, *, out=None, as_tuple=False):
         return ops.nonzero(input, out=out)
     if out is not None:
         raise TypeError("nonzero(): with as_tuple=True there is no out=")
-    return ops.nonzero(input.reshape(1) if input.dim() == 0 else input).unbind(1)
+    return ops.where(input)
 
 
 @_export("meshgrid")

@@ -5,6 +5,20 @@ from ._C import UntypedStorage
 __all__ = ["UntypedStorage", "TypedStorage"]
 
 
+_warned = False
+
+
+def _warn_typed_storage_removal(stacklevel=2):
+    """Warns once of typed storages."""
+    global _warned
+    if not _warned:
+        from warnings import warn
+        _warned = True
+        warn("TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. This "
+             "should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
+             "tensor.untyped_storage() instead of tensor.storage()", stacklevel=stacklevel + 1)
+
+
 def _typed(storage, dtype):
     return TypedStorage(wrap_storage=storage, dtype=dtype)
 

@@ -291,6 +291,14 @@ static cr_status base_gradient(cr_tensor **out, const copy_slices *c, cr_tensor 
     return st;
 }
 
+static bool elements_meet(const cr_layout *l)
+{
+    for (int i = 0; i < l->ndim; i++)
+        if (l->stride[i] == 0 && l->size[i] > 1)
+            return true;
+    return false;
+}
+
 static cr_status slices_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
 {
     copy_slices *c = (copy_slices *)n;
@@ -299,6 +307,8 @@ static cr_status slices_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **o
 
     if (!grads[0])
         return CR_OK;
+    if (elements_meet(&c->view))
+        return cr_refuse_internal_overlap();
     CR_GO(cr_layout_gather_recorded(&slice, grads[0], &c->base, &c->view));
     CR_GO(apply_inner(c, slice, out));
     if (c->self_edge >= 0) {

@@ -226,6 +226,7 @@ typedef enum {
     CR_FORMAT_RULE_CHANNELS,
     CR_FORMAT_RULE_IMAGES, /* channels_last alone */
     CR_FORMAT_RULE_LIKE,
+    CR_FORMAT_RULE_STACKED,  /* each position along `dim` as the tensors of the list */
     CR_FORMAT_RULE_OPERANDS, /* of a function: as of a body without the clause */
     CR_FORMAT_RULE_LAST,
     CR_FORMAT_RULE_ROW_MAJOR
@@ -494,6 +495,10 @@ struct cr_op {
     /* Clause `functional`, of an entry that writes self: the new value of self, without writes.
      * Either a parameter, whose elements self gets, or a call of an entry on parameters. */
     cr_rule *functional;
+    /* Clause `expanded`: the memory of a self whose elements share it, after the in-place form;
+     * and the example in the warning. */
+    cr_rule *expanded;
+    const char *expanded_example;
     /* Clause `filled`: all elements of the result are this number or parameter. */
     cr_rule *filled;
     const cr_op *next; /* next overload of the same name, or NULL */

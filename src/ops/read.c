@@ -331,6 +331,16 @@ static cr_status read_functional(lexer *x, cr_op *op)
     return CR_OK;
 }
 
+/* `expanded "EXAMPLE" EXPR` */
+static cr_status read_expanded(lexer *x, cr_op *op)
+{
+    if (x->kind != TOKEN_STRING)
+        return lex_error(x, "expected an example");
+    op->expanded_example = x->text;
+    CR_TRY(lex_next(x));
+    return rule_parse(x, &op->expanded);
+}
+
 static cr_status read_scatter(lexer *x, cr_op *op) { return lex_dotted(x, &op->scatter.name); }
 
 /* `sparse NAME [inplace NAME]` */
@@ -399,6 +409,7 @@ static cr_status read_format(lexer *x, cr_op *op)
     static const char *const names[] = {[CR_FORMAT_RULE_CHANNELS] = "channels_last",
                                         [CR_FORMAT_RULE_IMAGES] = "images",
                                         [CR_FORMAT_RULE_LIKE] = "like",
+                                        [CR_FORMAT_RULE_STACKED] = "stacked",
                                         [CR_FORMAT_RULE_OPERANDS] = "operands",
                                         [CR_FORMAT_RULE_LAST] = "last",
                                         [CR_FORMAT_RULE_ROW_MAJOR] = "row_major"};
@@ -410,8 +421,8 @@ static cr_status read_format(lexer *x, cr_op *op)
         op->format.rule = (uint8_t)i;
     }
     if (!found)
-        return lex_error(x,
-                         "channels_last, images, like, operands, last or row_major expected");
+        return lex_error(
+            x, "channels_last, images, like, stacked, operands, last or row_major expected");
     if (op->format.rule == CR_FORMAT_RULE_ROW_MAJOR ||
         op->format.rule == CR_FORMAT_RULE_OPERANDS)
         return CR_OK;
@@ -1060,6 +1071,7 @@ static const struct {
     {"filled", read_filled},
     {"format", read_format},
     {"functional", read_functional},
+    {"expanded", read_expanded},
     {"scatter", read_scatter},
     {"sparse", read_sparse},
     {"updates", read_updates},
@@ -1201,6 +1213,8 @@ static const char *contradiction(const cr_op *op)
         return "the schema says that the result may be a view, and `copy` that it is not";
     if (op->inverse.name && (!from_tensor || !to_tensor))
         return "`inverse` is for a tensor made of a tensor";
+    if (op->expanded && !(op->forms & CR_AS_INPLACE))
+        return "`expanded` is for an entry with the form inplace";
     if (op->functional && !(op->param_count && op->param[0].written))
         return "`functional` is for an entry that writes self";
     if ((w & CR_WORD_RESETS) && !(op->param_count && op->param[0].written))

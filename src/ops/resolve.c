@@ -374,6 +374,7 @@ cr_status ops_resolve_one(cr_op *op)
     s.onnx_code = false;
     CR_TRY(resolve_some(&s, &op->dispatch.calls, 1));
     CR_TRY(resolve_some(&s, &op->filled, 1));
+    CR_TRY(resolve_some(&s, &op->expanded, 1));
     CR_TRY(resolve_some(&s, &op->functional, 1));
     CR_TRY(check_functional(op));
     CR_TRY(find_partner(op, op->inverse.name, 0, &op->inverse.op));

@@ -181,12 +181,36 @@ static int64_t argument_format(const cr_value *v)
     return format;
 }
 
+/* Strides of tensors of one memory format along a new dim: those of the tensors one after
+ * another along the dim that it stands before. */
+static bool stacked_strides(int64_t *stride, const cr_value *list, const cr_shape *shape,
+                            int64_t dim)
+{
+    int n = shape->ndim - 1, d = (int)(dim < 0 ? dim + shape->ndim : dim);
+    int64_t joined[CR_MAX_DIMS], size[CR_MAX_DIMS], format = argument_format(list);
+
+    if (format == CR_FORMAT_CONTIGUOUS || d >= n)
+        return false;
+    for (int i = 0; i < n; i++)
+        size[i] = shape->size[i + (i >= d)];
+    size[d] *= shape->size[d];
+    if (cr_format_strides(format, n, size, joined))
+        return false;
+    for (int i = 0; i < n; i++)
+        stride[i + (i >= d)] = joined[i];
+    stride[d] = joined[d] * shape->size[d + 1];
+    return true;
+}
+
 /* Strides by the clause `format`; false: the result is row-major. */
 static bool format_strides(int64_t *stride, const cr_op *op, const cr_value *arg,
                            const cr_shape *shape)
 {
     if (op->format.rule == CR_FORMAT_RULE_OPERANDS)
         return cr_body_strides(stride, shape, op, arg);
+    if (op->format.rule == CR_FORMAT_RULE_STACKED)
+        return stacked_strides(stride, &arg[CR_CTZ(op->format.params)], shape,
+                               arg[cr_op_find_param(op, "dim")].i);
     if (op->format.rule != CR_FORMAT_RULE_LIKE && shape->ndim != 4 && shape->ndim != 5)
         return false;
     for (int i = 0; op->format.params >> i; i++) {

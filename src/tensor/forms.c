@@ -49,14 +49,23 @@ static bool overlaps_operand(const cr_op *op, const cr_value *arg, const cr_tens
     return false;
 }
 
+cr_status cr_refuse_internal_overlap(void)
+{
+    return cr_fail(CR_RUNTIME,
+                   "unsupported operation: more than one element of the written-to tensor "
+                   "refers to a single memory location. Please clone() the tensor before "
+                   "performing the operation.");
+}
+
 cr_status cr_check_target(const cr_tensor *out)
 {
-    if (cr_has_internal_overlap(out))
-        return cr_fail(CR_RUNTIME,
-                       "unsupported operation: more than one element of the written-to tensor "
-                       "refers to a single memory location. Please clone() the tensor before "
-                       "performing the operation.");
-    return CR_OK;
+    return cr_has_internal_overlap(out) ? cr_refuse_internal_overlap() : CR_OK;
+}
+
+/* Whether self, whose elements share memory, is written by clause `expanded`. */
+static bool takes_expanded(const cr_op *op, const cr_tensor *self)
+{
+    return op->expanded && cr_has_internal_overlap(self);
 }
 
 cr_status cr_check_shared(const cr_tensor *out, const cr_tensor *arg, bool same)
@@ -168,6 +177,42 @@ static cr_status check_written_device(const cr_op *op, const cr_value *arg)
     return CR_OK;
 }
 
+/* Writes a self whose elements share memory by its clause `expanded`. */
+static cr_status write_expanded(const cr_op *of, const cr_value *arg)
+{
+    cr_value made = {0}, memory = {0};
+    cr_status st;
+
+    CR_GO(cr_call_given(&memory, cr_entry._memory_of, arg, 1));
+    CR_GO(cr_run_expanded(of, arg, &made));
+    CR_GO(check_cast(arg[0].t, made.t));
+    CR_GO(copy_into(memory.t, made.t));
+done:
+    cr_drop_values(&made, 1);
+    cr_drop_values(&memory, 1);
+    return st;
+}
+
+/* Makes the checks of a call on fakes. */
+static cr_status compute_only(const cr_op *of, const cr_value *arg)
+{
+    cr_value made[CR_MAX_RESULTS];
+
+    CR_TRY(of->kernel_stage(of, arg, made));
+    cr_drop_values(made, of->result_count);
+    return CR_OK;
+}
+
+static cr_status run_inplace_expanded(const cr_op *of, const cr_value *arg, cr_value *result)
+{
+    CR_TRY(check_written_device(of, arg));
+    CR_TRY(check_overlap(of, arg, arg[0].t));
+    CR_TRY(cr_has_bytes(arg[0].t->device) ? write_expanded(of, arg) : compute_only(of, arg));
+    arg[0].t->storage->version++;
+    result[0] = cr_of_tensor(cr_keep(arg[0].t));
+    return CR_OK;
+}
+
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     const cr_op *of = op->inplace_of;
@@ -175,6 +220,8 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
     bool changed = true;
     cr_status st;
 
+    if (CR_UNLIKELY(takes_expanded(of, self)))
+        return run_inplace_expanded(of, arg, result);
     CR_TRY(cr_check_target(self));
     CR_TRY(check_written_device(of, arg));
     CR_TRY(check_overlap(of, arg, self));

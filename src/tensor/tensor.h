@@ -302,6 +302,8 @@ bool cr_is_dense(const cr_tensor *t);         /* no gaps, no overlap, in some or
 /* True when elements share memory through a stride of 0. Like torch, it detects no other
  * overlap. */
 bool cr_has_internal_overlap(const cr_tensor *t);
+/* Fails with torch's message about a write to such a tensor. */
+CR_MUST cr_status cr_refuse_internal_overlap(void);
 CR_MUST cr_status cr_tensor_item(cr_scalar *out,
                                  const cr_tensor *t); /* one element; CR_RUNTIME */
 CR_API cr_dtype cr_default_dtype(void);

@@ -179,15 +179,6 @@ static CR_NOINLINE cr_status refuse_source(const cr_value *arg)
                    cr_view_text(to), cr_view_text(&shape));
 }
 
-static cr_status refuse_repeated(void)
-{
-    return cr_fail(
-        CR_RUNTIME,
-        "unsupported operation: more than one element of the written-to "
-        "tensor refers to a single memory location. Please clone() the tensor before "
-        "performing the operation.");
-}
-
 cr_status cr_do_copy(const cr_value *arg, cr_value *result)
 {
     cr_tensor *to = arg[0].t;
@@ -196,7 +187,7 @@ cr_status cr_do_copy(const cr_value *arg, cr_value *result)
     if (!cr_expands(from->ndim, from->size, to->ndim, to->size))
         return refuse_source(arg);
     if (cr_has_internal_overlap(to))
-        return refuse_repeated();
+        return cr_refuse_internal_overlap();
     CR_TRY(cr_check_copy(to, from));
     CR_TRY(cr_check_shared(to, from, true));
     CR_TRY(cr_copy_tensor(to, from));

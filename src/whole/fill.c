@@ -24,6 +24,8 @@ cr_status cr_do_fill_tensor(const cr_value *arg, cr_value *result)
                        "fill_ only supports 0-dimension value tensor but got tensor "
                        "with %d dimensions.",
                        value.ndim);
+    if (cr_has_internal_overlap(arg[0].t))
+        return cr_refuse_internal_overlap();
     CR_TRY(cr_check_copy(arg[0].t, arg[1].t));
     CR_TRY(cr_copy_elements(&to, &value));
     return cr_give_changed(result, arg[0].t);

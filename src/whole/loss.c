@@ -1,7 +1,9 @@
 /* cross_entropy_loss: nll_loss for class targets, log_softmax for probabilities, label
  * smoothing for both. */
 #include "device/facts.h"
+#include "kern/cpu/library/lapack.h"
 #include "whole/whole_impl.h"
+#include <stdio.h>
 #include <string.h>
 
 /* The class dim: 1, or 0 for an unbatched input. */
@@ -94,6 +96,25 @@ cr_status cr_do_refused_where(const cr_value *arg, cr_value *result)
         return cr_fail(CR_RUNTIME, "%.*s", (int)arg[2].len, arg[2].s);
     result[0] = cr_of_tensor(cr_keep(arg[0].t));
     return CR_OK;
+}
+
+/* (self, info, family, name) */
+cr_status cr_do_la_checked(const cr_value *arg, cr_value *result)
+{
+    char family[16], name[64];
+    cr_tensor *info = NULL;
+    cr_status st = CR_OK;
+
+    if (!cr_has_bytes(arg[1].t->device))
+        return cr_give(result, arg[0].t);
+    snprintf(family, sizeof family, "%.*s", (int)arg[2].len, arg[2].s);
+    snprintf(name, sizeof name, "%.*s", (int)arg[3].len, arg[3].s);
+    CR_TRY(cr_copy_as(&info, arg[1].t, CR_I64, CR_HOST, CR_FORMAT_CONTIGUOUS));
+    for (int64_t i = 0; i < info->numel && !st; i++)
+        st = cr_lapack_refuse(name, family, (int)((const int64_t *)(void *)info->address)[i], i,
+                              info->ndim > 0);
+    cr_drop(info);
+    return st ? st : cr_give(result, arg[0].t);
 }
 
 /* --- ctc_loss: log_probs, targets, input_lengths, target_lengths, blank, reduction,

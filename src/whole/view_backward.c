@@ -219,6 +219,39 @@ done:
     return st;
 }
 
+/* --- expanded tensors that are written --- */
+
+static layout layout_of(const cr_tensor *t)
+{
+    return (layout){t->ndim, t->size, t->stride, t->offset};
+}
+
+cr_status cr_do_memory_of(const cr_value *arg, cr_value *result)
+{
+    const layout l = layout_of(arg[0].t);
+    const int64_t len = end_of(&l) - l.offset, one = 1;
+
+    return cr_call_given(
+        result, cr_entry.as_strided,
+        (cr_value[]){arg[0], cr_of_ints(&len, 1), cr_of_ints(&one, 1), cr_of_int(l.offset)}, 4);
+}
+
+cr_status cr_do_places_of(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *self = arg[0].t, *here = NULL, *at = NULL;
+    const layout l = layout_of(self);
+    cr_status st;
+
+    CR_GO(positions(&here, &l, l.offset, !cr_has_bytes(self->device)));
+    CR_GO(cr_copy_as(&at, here, CR_I64, self->device, CR_FORMAT_CONTIGUOUS));
+    CR_GO(cr_call_given(result, cr_entry.view,
+                        (cr_value[]){cr_of_tensor(at), cr_of_ints(self->size, self->ndim)}, 2));
+done:
+    cr_drop(at);
+    cr_drop(here);
+    return st;
+}
+
 /* --- many pieces --- */
 
 static const cr_tensor *any_of(const cr_value *list)

@@ -52,6 +52,10 @@ ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "
              "_pin_memory",
              # the counts of histc (its own ref; tests/fake_cuda/test_loops.py)
              "_bin_counts",
+             # steps of derivatives and checks (test_gradients_at_edges.py, test_refusals.py)
+             "_la_regular", "_la_det_second", "_la_checked",
+             # the memory of expanded tensors that are written (test_expanded.py)
+             "_memory_of", "_places_of",
              # the memory format of a result (test_formats.py)
              "_in_format_of",
              # arguments that are integer tensors (test_more_names.py)

@@ -157,3 +157,36 @@ def test_memory_formats_of_batches(ndim, layout):
         assert all(t.stride() == e.stride() for t, e in zip(y, each))
         with pytest.raises(RuntimeError, match="required rank"):
             torch.vmap(make)(x[0])
+
+
+@pytest.mark.parametrize("dim, strides", [(0, (120, 60, 1, 15, 3)), (1, (120, 3, 1, 30, 6)), (2, (120, 1, 60, 15, 3)),
+                                          (3, (120, 1, 30, 15, 3)), (4, (120, 40, 10, 2, 1)), (-5, (120, 60, 1, 15, 3))])
+def test_stacked_images(dim, strides):
+    x = torch.arange(120.).reshape(2, 3, 4, 5)
+    y = x.to(memory_format=torch.channels_last)
+    made = torch.stack([y, y + 1], dim)
+    assert made.stride() == strides and torch.equal(made, torch.stack([x, x + 1], dim))
+    assert torch.stack([x, y], dim).is_contiguous() and torch.stack([y[:, :1], y[:, :1]]).is_contiguous()
+    z = torch.zeros(2, 3, 4, 5, 6).to(memory_format=torch.channels_last_3d)
+    assert torch.stack([z, z]).stride() == (720, 360, 1, 90, 18, 3) and torch.stack([z, z], 4).stride() == (720, 1, 180, 36, 18, 3)
+    compiled = torch.compile(lambda a: torch.stack([a, a + 1], dim))(y)
+    assert torch.equal(compiled, made) and compiled.stride() == strides
+
+
+def test_vectors_of_places_are_contiguous():
+    x = torch.tensor([[0., 2., 0.], [3., 0., 4.]])
+    for found in (torch.where(x), torch.nonzero(x, as_tuple=True), x.nonzero(as_tuple=True)):
+        assert [i.tolist() for i in found] == [[0, 1, 1], [1, 0, 2]] and all(i.stride() == (1,) for i in found)
+    assert torch.where(torch.tensor(3.))[0].tolist() == [0]
+
+
+def test_scatter_reduce_takes_both_names():
+    x, index, source = torch.tensor([1., 5., 2.]), torch.tensor([0, 1, 1]), torch.tensor([3., 4., 6.])
+    for short, long in (("max", "amax"), ("min", "amin")):
+        for kept in (True, False):
+            a, b = ([t.clone().requires_grad_() for t in (x, source)] for _ in range(2))
+            first = a[0].scatter_reduce(0, index, a[1], short, include_self=kept)
+            second = b[0].scatter_reduce(0, index, b[1], long, include_self=kept)
+            assert torch.equal(first, second)
+            first.sum().backward(), second.sum().backward()
+            assert torch.equal(a[0].grad, b[0].grad) and torch.equal(a[1].grad, b[1].grad)

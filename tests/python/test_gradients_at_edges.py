@@ -25,7 +25,7 @@ def gradients(function, *values):
     (torch.minimum, ([NAN, 1.0, 2.0], [1.0, 1.0, 1.0]), [[1.0, 0.5, 0.0], [1.0, 0.5, 1.0]]),
     (torch.amax, ([NAN, 1.0, NAN],), [[0.5, 0.0, 0.5]]),
     (torch.max, ([NAN, 1.0],), [[1.0, 0.0]]),
-    (torch.sinc, ([0.0, 1e-30],), [[0.0, 0.0]]),
+    (torch.sinc, ([0.0, 0.0],), [[0.0, 0.0]]),
     (torch.nextafter, ([1.0, 1.0], [1.0, 2.0]), [[0.0, 1.0], [1.0, 0.0]]),
     (F.hardtanh, ([NAN, 0.5, 2.0],), [[0.0, 1.0, 0.0]]),
     (F.softshrink, ([NAN, 0.2, 2.0],), [[0.0, 0.0, 1.0]]),
@@ -215,3 +215,55 @@ def test_determinants_of_singular_matrices(matrix, cofactors, create_graph):
     assert torch.equal(got[1].detach(), torch.eye(len(x), dtype=torch.float64))
     assert torch.allclose(torch.func.jacrev(torch.linalg.det)(x), expected)
     assert torch.allclose(torch.func.jacfwd(torch.linalg.det)(x), expected)
+
+
+SINGULAR = ([[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]], [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]],
+            [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [3.0, 6.0, 9.0]], [[1e-3, 2e-3], [3.0, 4.0]], [[2.0, 1.0], [1.0, 3.0]])
+
+
+def cofactors(a):
+    """The derivative of the determinant, by minors: differentiable everywhere."""
+    n = a.shape[0]
+
+    def minor(m):
+        if m.shape[0] == 0:
+            return torch.ones((), dtype=m.dtype)
+        first = m[0]
+        rest = [minor(torch.cat([m[1:, :j], m[1:, j + 1:]], 1)) for j in range(m.shape[0])]
+        return sum((-1) ** j * first[j] * rest[j] for j in range(m.shape[0]))
+    return torch.stack([torch.stack([(-1) ** (i + j) * minor(torch.cat([torch.cat([a[:i, :j], a[:i, j + 1:]], 1),
+                                                                        torch.cat([a[i + 1:, :j], a[i + 1:, j + 1:]], 1)], 0))
+                                     for j in range(n)]) for i in range(n)])
+
+
+@pytest.mark.parametrize("dtype, error", [("float64", 1e-6), ("complex128", 1e-6), ("float32", 2e-2)])
+@pytest.mark.parametrize("rows", SINGULAR)
+def test_second_gradients_of_determinants(rows, dtype, error):
+    a = torch.tensor(rows, dtype=getattr(torch, dtype))
+    if a.is_complex():
+        a = a * (1 + 0.5j)
+    weights = torch.arange(1., a.numel() + 1).reshape(a.shape).to(a.dtype)
+
+    def second(first):
+        x = a.clone().requires_grad_(True)
+        return torch.autograd.grad((first(x) * weights).real.sum(), x)[0]
+
+    def slope(x):
+        return torch.autograd.grad(torch.linalg.det(x).real if x.is_complex() else torch.linalg.det(x), x, create_graph=True)[0]
+    want = second(lambda x: cofactors(x).conj() if x.is_complex() else cofactors(x))
+    assert torch.allclose(second(slope), want, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("dtype, error", [("float64", 1e-12), ("float32", 1e-5), ("complex128", 1e-12)])
+def test_higher_derivatives_of_sinc(dtype, error):
+    """Beside the series at 0, and on both sides of the place where the closed form takes over."""
+    pi = 3.141592653589793
+    points = [0.0, 1e-30, 1e-12, 1e-4, 0.05, 1 / pi - 1e-4, 1 / pi + 1e-4]
+    x = torch.tensor(points, dtype=getattr(torch, dtype), requires_grad=True)
+    first, = torch.autograd.grad(torch.sinc(x).sum(), x, torch.ones((), dtype=x.dtype), create_graph=True)
+    second, = torch.autograd.grad(first.sum(), x, torch.ones((), dtype=x.dtype))
+    for p, a, b in zip(points, first, second):
+        s = (pi * p) ** 2
+        slope = pi * pi * p * (-1 / 3 + s / 30 - s**2 / 840 + s**3 / 45360 - s**4 / 3991680 + s**5 / 518918400 - s**6 / 93405312000)
+        curve = pi * pi * (-1 / 3 + s / 10 - s**2 / 168 + s**3 / 6480 - s**4 / 443520 + s**5 / 47174400 - s**6 / 7185024000)
+        assert abs(a - slope) <= error * (abs(slope) + 1e-300) and abs(b - curve) <= error * 10 * abs(curve)

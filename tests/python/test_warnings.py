@@ -12,6 +12,7 @@ COV = "cov" + FEW + "number of observations."
 NO_DIMS = " is deprecated on 0-D tensors. "
 SAME = "This function is the identity in these cases."
 CONJ = "Consider using x.conj()."
+BYTE_INDEX = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
 CAST = "Casting complex values to real discards the imaginary part"
 
 one = torch.ones(1)
@@ -20,13 +21,14 @@ eye = torch.eye(3)
 window = torch.hann_window(8)
 spectrum = torch.stft(torch.ones(32), 8, window=window, return_complex=True)
 turned = torch.ones(3, dtype=torch.complex64)
+BYTES = torch.tensor([1, 0, 1], dtype=torch.uint8)
 
 
 def told(call):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         call()
-    assert all(w.category is UserWarning for w in seen)
+    assert all(w.category in (UserWarning, FutureWarning, DeprecationWarning) for w in seen)
     return [str(w.message) for w in seen]
 
 
@@ -93,6 +95,18 @@ def test_covariances_of_too_few_observations():
     (lambda: turned.to(torch.int32), CAST, lambda: turned.to(torch.bool)),
     (lambda: torch.zeros(3).copy_(turned), CAST, lambda: torch.zeros(3, dtype=torch.bool).copy_(turned)),
     (lambda: torch.zeros(3).__setitem__(slice(None), turned), CAST, lambda: torch.zeros(3).__setitem__(0, 1.)),
+    (lambda: torch.sum(turned, dtype=torch.float32), CAST, lambda: torch.sum(turned, dtype=torch.bool)),
+    (lambda: torch.cumprod(turned, 0, dtype=torch.int32), CAST, lambda: torch.cumprod(turned, 0)),
+    (lambda: torch.softmax(turned, 0, torch.float64), CAST, lambda: torch.softmax(turned.abs(), 0, torch.float64)),
+    (lambda: torch.zeros(3).fill_(turned[0]), CAST, lambda: torch.zeros(3).fill_(dot)),
+    (lambda: torch.where(BYTES, 1., 2.), "where received a uint8 condition tensor.", lambda: torch.where(BYTES > 0, 1., 2.)),
+    (lambda: eye[BYTES], BYTE_INDEX, lambda: eye[BYTES > 0]),
+    (lambda: torch.zeros(3).__setitem__(BYTES, torch.ones(2)), BYTE_INDEX, lambda: torch.zeros(3).__setitem__(BYTES > 0, 1.)),
+    (lambda: torch.zeros(3).index_put_((BYTES,), torch.ones(2)), BYTE_INDEX, lambda: eye.index_put_((torch.tensor([0]),), dot)),
+    (lambda: eye.to_sparse_csr(), "Sparse CSR tensor support is in beta state.", lambda: eye.to_sparse()),
+    (lambda: torch.backends.cuda.sdp_kernel(), "`torch.backends.cuda.sdp_kernel()` is deprecated.", lambda: eye.mT),
+    (lambda: torch.set_autocast_cpu_dtype(torch.bfloat16), "torch.set_autocast_cpu_dtype(dtype) is deprecated. Please use "
+     "torch.set_autocast_dtype('cpu', dtype) instead.", lambda: torch.set_autocast_dtype("cpu", torch.bfloat16)),
     (lambda: torch.ones(2).add(2, torch.ones(2)), "This overload of add is deprecated:\n\tadd(Number alpha, Tensor other)",
      lambda: torch.ones(2).add(torch.ones(2), alpha=2)),
 ])
@@ -124,3 +138,24 @@ def test_compositions_warn_of_their_own_call():
     x = torch.ones(1, requires_grad=True)
     assert told(lambda: x.std().backward()) == ["std" + SPREAD]
     assert told(lambda: F.batch_norm(torch.ones(3, 2), None, None, training=True)) == []
+
+
+def test_assignment_of_a_number_by_a_byte_mask_is_refused_without_a_warning():
+    def assign():
+        with pytest.raises(RuntimeError, match="masked_fill_ only supports boolean masks"):
+            torch.zeros(3)[BYTES] = 1.
+    assert told(assign) == []
+
+
+def test_a_batched_call_warns_once():
+    assert told(lambda: torch.vmap(torch.var)(torch.ones(5, 1))) == ["var" + SPREAD]
+    assert told(lambda: torch.vmap(lambda x: torch.std(x, 0))(torch.ones(5, 1, 2))) == ["std" + SPREAD]
+
+
+def test_typed_storages_warn_once():
+    import subprocess
+    import sys
+    program = ("import warnings, cresset as torch\nwith warnings.catch_warnings(record=True) as seen:\n    warnings.simplefilter('always')\n"
+               "    for _ in range(2): torch.ones(2).storage()\nprint([str(w.message)[:26] for w in seen])")
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert out.stdout == "['TypedStorage is deprecated']\n", out.stderr

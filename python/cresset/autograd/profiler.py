@@ -85,6 +85,10 @@ class profile:
                  custom_trace_id_callback=None, post_processing_timeout_s=None, activity_filters=None):
         self.enabled = enabled
         self.use_cuda, self.use_device, self.use_cpu = use_cuda, use_device, use_cpu
+        if use_cuda:
+            from warnings import warn
+            warn("The attribute `use_cuda` will be deprecated soon, please use ``use_device = 'cuda'`` instead.",
+                 FutureWarning, stacklevel=2)
         if use_cuda or use_device in ("cuda", "xpu"):
             from warnings import warn
             warn("CUDA is not available, disabling CUDA profiling", stacklevel=2)

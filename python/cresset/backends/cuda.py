@@ -68,9 +68,16 @@ def enable_cudnn_sdp(enabled):
     _attention["cudnn"] = bool(enabled)
 
 
-@contextmanager
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
     """Sets the switches of attention inside."""
+    from warnings import warn
+    warn("`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please see "
+         "`torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.", FutureWarning, stacklevel=2)
+    return _sdp_kernel(enable_flash, enable_math, enable_mem_efficient, enable_cudnn)
+
+
+@contextmanager
+def _sdp_kernel(enable_flash, enable_math, enable_mem_efficient, enable_cudnn):
     before = dict(_attention)
     _attention.update(flash=bool(enable_flash), math=bool(enable_math), cudnn=bool(enable_cudnn),
                       mem_efficient=bool(enable_mem_efficient))

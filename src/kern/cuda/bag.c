@@ -63,7 +63,7 @@ static const char *bag_errors(bag_call *c, int device)
                           "offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
                           "has to start from position 0. However, got \1");
     snprintf(text, sizeof text,
-             "offsets[-1] can not be greater than input's length(%lld), but got offsets[-1] of "
+             "offsets[-1] can not be greater than input's length %lld but got offsets[-1] of "
              "\1",
              (long long)c->indices.n);
     return error ? error : bag_error(c, &c->wrong_offset, device, CR_RUNTIME, text);

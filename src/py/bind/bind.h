@@ -112,6 +112,8 @@ extern PyObject *cr_py_linalg_error;
 int cr_py_warn_once(bool *said, const char *text);
 /* The warning, once, that a conversion drops imaginary parts. */
 int cr_py_warn_cast(cr_dtype from, cr_dtype to);
+/* The warning that the in-place entry writes a `self` whose elements share memory. */
+int cr_py_warn_expanded(const cr_op *op, const cr_tensor *self);
 
 /* Reads the truth value of `x`; false with an exception. */
 bool cr_py_truth(PyObject *x, bool *out);

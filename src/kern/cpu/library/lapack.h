@@ -59,6 +59,10 @@ CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_v
 /* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and an error when out of
  * memory. */
 void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item);
+/* Fails where LAPACK's report on a matrix of a batch is not 0, in torch's words for the
+ * operator `name` of this family ("inv", "solve", ...). */
+CR_MUST cr_status cr_lapack_refuse(const char *name, const char *family, int info,
+                                   int64_t element, bool batched);
 /* Frees the scratch memory.  Returns `st`. */
 cr_status cr_lapack_end(cr_lapack_job *j, cr_status st);
 

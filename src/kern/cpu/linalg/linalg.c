@@ -58,7 +58,7 @@ static const struct {
      CR_LINALG},
 };
 
-static cr_status fail_info(const char *name, const char *family, int info, int64_t element,
+cr_status cr_lapack_refuse(const char *name, const char *family, int info, int64_t element,
                            bool batched)
 {
     char where[48] = "", what[512] = "";
@@ -90,7 +90,7 @@ static cr_status check_info(const cr_value *arg, const char *family, const cr_la
     if (!info || !arg[0].i)
         return CR_OK;
     snprintf(name, sizeof name, "%.*s", (int)arg[1].len, arg[1].s);
-    return fail_info(name, family, info, element, j->batch_dims > 0);
+    return cr_lapack_refuse(name, family, info, element, j->batch_dims > 0);
 }
 
 static cr_status set_info(const cr_lapack_job *j, const cr_view *out, int64_t i, int info)

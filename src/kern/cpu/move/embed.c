@@ -192,13 +192,37 @@ static int64_t *bag_starts(const cr_view *offsets, int64_t bags_wanted, int64_t 
     for (int64_t b = 0; b < bags_wanted && !*st; b++)
         if (start[b + 1] < start[b] || start[b + 1] > n)
             *st = cr_fail(CR_RUNTIME,
-                          "offsets[-1] can not be greater than input's length(%lld), but got "
+                          "offsets[-1] can not be greater than input's length %lld but got "
                           "offsets[-1] of %lld",
                           (long long)n, (long long)start[b + 1]);
     if (!*st)
         return start;
     cr_free(start);
     return NULL;
+}
+
+/* torch has two functions, and a message of each. */
+static cr_status check_bag_rows(const bags *b, const cr_view *indices)
+{
+    int64_t rows = b->weight->size[0], *row, bad, i = 0;
+
+    if (cr_indices_within(indices, 0, rows, &bad))
+        return CR_OK;
+    if (b->mode == BAG_MAX || b->weight->dtype == CR_F64)
+        return cr_fail(CR_RUNTIME,
+                       "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found "
+                       "idx to be %lld",
+                       (long long)bad);
+    row = cr_indices_to_plain(indices);
+    CR_NEED(row);
+    while (row[i] >= 0 && row[i] < rows)
+        i++;
+    bad = row[i];
+    cr_free(row);
+    return cr_fail(CR_RUNTIME,
+                   "Index %lld of input takes value %lld which is not in the valid range [0, "
+                   "%lld)",
+                   (long long)i, (long long)bad, (long long)rows);
 }
 
 /* Fills the results of b: output, offset2bag, bag_size, max_indices. */
@@ -211,7 +235,7 @@ static cr_status run_bags(bags *b, const cr_view *indices, const cr_view *offset
     b->bag_of = (int64_t *)out[1].data;
     b->size = (int64_t *)out[2].data;
     b->most = (int64_t *)out[3].data;
-    CR_TRY(check_rows(indices, b->weight->size[0]));
+    CR_TRY(check_bag_rows(b, indices));
     b->start = start = bag_starts(offsets, count, n, &st);
     if (!start)
         return st;

@@ -337,12 +337,16 @@ static CR_NOINLINE int warn_called(const cr_op *op, const cr_value *arg)
     return done;
 }
 
-/* The results as Python objects, after the entry's warnings. */
-CR_ALWAYS_INLINE PyObject *told_results(const cr_op *op, const cr_value *arg, cr_value *result,
-                                        results_form how)
+/* The results as Python objects, after the entry's warnings.  A call of an overload tells
+ * nothing: it is made by a handler for a call that tells. */
+CR_ALWAYS_INLINE PyObject *told_results(const cr_py_op *self, const cr_op *op,
+                                        const cr_value *arg, cr_value *result, results_form how)
 {
-    if (CR_UNLIKELY(op->warning_count) && !(op->silent && op->silent(arg)) &&
-        warn_called(op, arg) < 0) {
+    bool expanded = op->does == CR_DOES_INPLACE && op->expanded;
+
+    if (CR_UNLIKELY(op->warning_count || expanded) && !self->shown &&
+        ((expanded && cr_py_warn_expanded(op, arg[0].t) < 0) ||
+         (op->warning_count && !(op->silent && op->silent(arg)) && warn_called(op, arg) < 0))) {
         cr_drop_values(result, op->result_count);
         return NULL;
     }
@@ -451,7 +455,7 @@ static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
             cr_drop_values(result, op->result_count);
             return NULL;
         }
-    return told_results(op, a->value, result, form_of(self, true));
+    return told_results(self, op, a->value, result, form_of(self, true));
 }
 
 /* --- the callables --- */
@@ -484,7 +488,7 @@ CR_ALWAYS_INLINE PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr
             return cr_py_raise(st);
         }
     }
-    return told_results(s->op, a->value, result, form_of(self, false));
+    return told_results(self, s->op, a->value, result, form_of(self, false));
 }
 
 static PyObject *call_shown(const cr_py_op *self)

@@ -124,6 +124,17 @@ int cr_py_warn_cast(cr_dtype from, cr_dtype to)
                                  "Casting complex values to real discards the imaginary part");
 }
 
+int cr_py_warn_expanded(const cr_op *op, const cr_tensor *self)
+{
+    if (!cr_has_bytes(self->device) || !cr_has_internal_overlap(self))
+        return 0;
+    return PyErr_WarnFormat(
+        PyExc_UserWarning, 1,
+        "Use of %s on expanded tensors is deprecated. Please clone() the tensor before "
+        "performing this operation. This also applies to advanced indexing e.g. %s",
+        op->name, op->expanded_example);
+}
+
 static PyObject *memory_error, *accelerator_error, *script_error;
 
 /* The exception class of a name in kinds.def: one that this file makes, or a built-in class.

@@ -32,6 +32,7 @@ typedef struct {
     int64_t masked;
     cr_value index[CR_MAX_DIMS]; /* owned tensors or none */
     uint32_t index_count;
+    int bytes; /* index tensors of uint8 */
 } walk;
 
 static void walk_drop(walk *w)
@@ -227,14 +228,9 @@ static bool is_mask(const cr_tensor *t) { return t->dtype == CR_BOOL || t->dtype
 
 static int index_take_tensor(walk *w, cr_tensor *t)
 {
-    static bool said;
     cr_scalar s;
 
-    if (t->dtype == CR_U8 &&
-        cr_py_warn_once(&said,
-                        "indexing with dtype torch.uint8 is now deprecated, please use a "
-                        "dtype torch.bool instead.") < 0)
-        return -1;
+    w->bytes += t->dtype == CR_U8;
     if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT ||
         !cr_has_bytes(t->device))
         return index_collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
@@ -365,6 +361,7 @@ static int walk_index(walk *w, cr_tensor *t, PyObject *index)
     w->dim = w->ellipsis = w->dropped = w->masked = 0;
     w->changed = false;
     w->index_count = 0;
+    w->bytes = 0;
     if (tuple < 0)
         return -1;
     if (tuple)
@@ -381,6 +378,19 @@ static int walk_index(walk *w, cr_tensor *t, PyObject *index)
 static cr_value collected(walk *w)
 {
     return (cr_value){.tag = CR_TENSORS, .len = w->index_count, .list = w->index};
+}
+
+/* Warns of each index tensor of uint8. */
+static int warn_of_bytes(const walk *w)
+{
+    static bool said;
+
+    for (int i = 0; i < w->bytes; i++)
+        if (cr_py_warn_once(&said,
+                            "indexing with dtype torch.uint8 is now deprecated, please use a "
+                            "dtype torch.bool instead.") < 0)
+            return -1;
+    return 0;
 }
 
 static PyObject *index_result_of(walk *w)
@@ -490,7 +500,7 @@ PyObject *cr_py_subscript(PyObject *self, PyObject *index)
     }
     if (CR_UNLIKELY(has_foreign(index)))
         return index_overridden(self, index, NULL);
-    if (walk_index(&w, t, index) == 0)
+    if (walk_index(&w, t, index) == 0 && warn_of_bytes(&w) == 0)
         out = index_result_of(&w);
     walk_drop(&w);
     return out;
@@ -557,6 +567,48 @@ static cr_status check_expands(const cr_tensor *to, const cr_tensor *from)
     return CR_OK;
 }
 
+/* Writes to a view. */
+static cr_status write_view(walk *w, cr_tensor *from, cr_value *result)
+{
+    cr_value arg[CR_MAX_ARGS];
+
+    arg[0] = cr_of_tensor(w->at);
+    arg[1] = cr_of_tensor(from);
+    CR_TRY(check_expands(w->at, from));
+    return index_call(OP_copy_, arg, 1, result);
+}
+
+/* Writes to the places of index tensors.  masked_fill_ computes a number's assignment by a
+ * single mask in torch, which says nothing of uint8. */
+static cr_status write_places(walk *w, cr_tensor *from, cr_value *result)
+{
+    cr_value arg[CR_MAX_ARGS];
+
+    arg[0] = cr_of_tensor(w->at);
+    arg[1] = collected(w);
+    arg[2] = cr_of_tensor(from);
+    return index_call(OP_index_put_, arg, 2, result);
+}
+
+static bool fills_by_mask(const walk *w, const cr_tensor *from)
+{
+    int tensors = 0;
+
+    for (uint32_t i = 0; i < w->index_count; i++)
+        tensors += w->index[i].tag == CR_TENSOR;
+    return !from->ndim && tensors == 1;
+}
+
+/* The warnings of a write; -1 with an exception. */
+static int warn_of_write(const walk *w, const cr_tensor *from)
+{
+    if (!w->index_count)
+        return cr_py_warn_cast((cr_dtype)from->dtype, (cr_dtype)w->at->dtype);
+    if (!fills_by_mask(w, from) && warn_of_bytes(w) < 0)
+        return -1;
+    return cr_py_warn_expanded(ops[OP_index_put_], w->at);
+}
+
 static int write_value(walk *w, PyObject *value)
 {
     cr_value arg[CR_MAX_ARGS], result;
@@ -567,30 +619,16 @@ static int write_value(walk *w, PyObject *value)
 
     if (!from)
         return -1;
-    arg[0] = cr_of_tensor(w->at);
-    if (number && !w->index_count) {
+    if (number && !w->index_count && !cr_has_internal_overlap(w->at)) {
+        arg[0] = cr_of_tensor(w->at);
         arg[1] = cr_of_number(scalar);
         st = index_call(OP_fill_, arg, 1, &result);
-    } else if (!w->index_count) {
-        if (drop_leading(&from, w->at->ndim) < 0) {
-            cr_drop(from);
-            return -1;
-        }
-        if (cr_py_warn_cast((cr_dtype)from->dtype, (cr_dtype)w->at->dtype) < 0) {
-            cr_drop(from);
-            return -1;
-        }
-        arg[1] = cr_of_tensor(from);
-        st = check_expands(w->at, from);
-        st = st ? st : index_call(OP_copy_, arg, 1, &result);
+    } else if (drop_leading(&from, w->index_count ? 0 : w->at->ndim) < 0 ||
+               warn_of_write(w, from) < 0) {
+        cr_drop(from);
+        return -1;
     } else {
-        if (drop_leading(&from, 0) < 0) {
-            cr_drop(from);
-            return -1;
-        }
-        arg[1] = collected(w);
-        arg[2] = cr_of_tensor(from);
-        st = index_call(OP_index_put_, arg, 2, &result);
+        st = w->index_count ? write_places(w, from, &result) : write_view(w, from, &result);
     }
     cr_drop(from);
     if (st)

@@ -493,6 +493,14 @@ static int warn_copies(const char *function)
                             function);
 }
 
+/* Warns that a tensor's imaginary parts are dropped. */
+static int warn_cast(PyObject *data, const cr_py_options *o)
+{
+    return o->dtype == CR_DTYPE_NONE
+               ? 0
+               : cr_py_warn_cast((cr_dtype)cr_py_tensor_of(data)->dtype, o->dtype);
+}
+
 static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
@@ -516,7 +524,7 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
                                      &device, &requires_grad, &pin) ||
         read_options("tensor", dtype, device, &o) < 0)
         return NULL;
-    if (cr_py_is_tensor(data) && warn_copies("torch.tensor") < 0)
+    if (cr_py_is_tensor(data) && (warn_copies("torch.tensor") < 0 || warn_cast(data, &o) < 0))
         return NULL;
     cr_device where = o.placed                ? o.device
                       : cr_py_is_tensor(data) ? cr_py_tensor_of(data)->device
