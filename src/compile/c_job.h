@@ -53,13 +53,14 @@ extern const char cr_c_object_types[];
 
 /* --- c_products.c --- */
 
-/* Which weights stand in the file as panels of 16 columns: those that only products read. */
+/* Which weights stand in the file as panels: those that only products or convolutions of one
+ * form read. */
 void cr_c_pack_weights(cr_c_job *j);
 void cr_c_library(cr_c_job *j, const cr_library *c);
-/* Elements of 8 bytes of a panel: 24 kB, of CV_DEPTH rows of CV_LANES columns. */
-enum { CR_C_PANEL = 3072 };
-/* Prints the struct of a convolution. */
-void cr_c_geometry(cr_c_job *j, const cr_convolution *c, bool packed);
+/* Elements of 8 bytes of a panel: 48 kB, of CV_DEPTH rows of a tile's columns. */
+enum { CR_C_PANEL = 6144 };
+/* Prints the struct of a convolution; packed: how many results a panel of the weight has. */
+void cr_c_geometry(cr_c_job *j, const cr_convolution *c, int64_t packed);
 /* Pointers of the dtype to an array; or to a row-major copy of it, which cr_c_dense made in
  * scratch memory at `at` if it is not row-major. */
 void cr_c_pointer(cr_c_job *j, const char *address, int dtype, bool written);

@@ -487,7 +487,7 @@ cr_status cr_c_object(cr_session *s, cr_text *out, const cr_c_probe *probe, int 
                     .range = range,
                     .input = input,
                     .inputs = inputs,
-                    .how = {"model", true, true},
+                    .how = {"model", true, true, range->symbol != NULL},
                     .out = out};
     cr_c_job job[MOST_PROBES];
     cr_status st;

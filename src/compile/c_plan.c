@@ -788,8 +788,8 @@ static const void *weight_at(const cr_c_input *in, int64_t i, const void *zero)
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)in->dtype);
 
-    if (in->columns) {
-        int64_t column = i / (16 * in->depth) * 16 + i % 16, k = i / 16 % in->depth;
+    if (in->panel) {
+        int64_t p = in->panel, column = i / (p * in->depth) * p + i % p, k = i / p % in->depth;
         if (column >= in->columns)
             return zero;
         i = column * in->wide + k * in->deep;
@@ -799,7 +799,9 @@ static const void *weight_at(const cr_c_input *in, int64_t i, const void *zero)
 
 static int64_t weight_count(const cr_c_input *in)
 {
-    return in->columns ? (in->columns + 15) / 16 * 16 * in->depth : in->count;
+    int64_t p = in->panel;
+
+    return p ? (in->columns + p - 1) / p * p * in->depth : in->count;
 }
 
 void cr_c_weight_bytes(cr_text *out, const cr_c_input *in)
@@ -807,9 +809,9 @@ void cr_c_weight_bytes(cr_text *out, const cr_c_input *in)
     static const char zero[64];
     size_t item = cr_dtype_size((cr_dtype)in->dtype), start = out->len;
 
-    if (!in->columns)
+    if (!in->panel)
         cr_text_put_n(out, in->values, (size_t)in->count * item);
-    for (int64_t i = 0; i < weight_count(in) && in->columns; i++)
+    for (int64_t i = 0; i < weight_count(in) && in->panel; i++)
         cr_text_put_n(out, weight_at(in, i, zero), item);
     cr_text_put_n(out, zero, (16 - (out->len - start) % 16) % 16);
 }

@@ -54,7 +54,7 @@ static void put_spread(cr_c_job *j, const cr_library *c, const cr_convolution *v
 
     j->products |= 1u << v->x->dtype;
     j->spreads |= 1u << v->x->dtype;
-    cr_c_geometry(j, v, false);
+    cr_c_geometry(j, v, 0);
     cr_c_scratch(j, at);
     copy_operand(j, v->w, at);
     if (v->bias)
@@ -83,7 +83,7 @@ static void put_weigh(cr_c_job *j, const cr_library *c, const cr_convolution *v)
                 c->entry);
     j->products |= 1u << v->x->dtype;
     j->weighs |= 1u << v->x->dtype;
-    cr_c_geometry(j, v, false);
+    cr_c_geometry(j, v, 0);
     cr_c_scratch(j, CR_C_PANEL + n[0] * n[4] * n[5] +
                         n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) + 1);
     cr_text_printf(&j->body, "        cv_weigh_%s(&c, ", t);

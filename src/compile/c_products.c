@@ -50,10 +50,10 @@ void cr_c_pointer(cr_c_job *j, const char *address, int dtype, bool written)
 
 /* --- weights as panels --- */
 
-/* A matrix operand: an element is at k * `deep` + m * `wide`. */
+/* A matrix operand: an element is at k * `deep` + m * `wide`; panels have so many columns. */
 typedef struct {
     const cr_array *of;
-    int64_t depth, columns, deep, wide;
+    int64_t panel, depth, columns, deep, wide;
 } matrix;
 
 static int64_t places_of(const cr_array *result)
@@ -65,8 +65,18 @@ static int64_t places_of(const cr_array *result)
     return n;
 }
 
-/* The argument that products read by columns; false: the call has none. */
-static bool find_matrix(matrix *out, const cr_library *c)
+/* Whether the places of a convolution are rows of its product: a tile of columns would have
+ * few of them, or leave many lanes unused.  Weights of a call whose sizes vary have one form.
+ */
+static bool has_few_places(const cr_c_job *j, int64_t places)
+{
+    bool wastes = places < 64 && (places + 15) / 16 * 16 * 10 > places * 11;
+
+    return places < 16 || (wastes && !j->how->varies);
+}
+
+/* The argument that products read by panels; false: the call has none. */
+static bool find_matrix(const cr_c_job *j, matrix *out, const cr_library *c)
 {
     static const struct {
         const char *entry;
@@ -77,18 +87,22 @@ static bool find_matrix(matrix *out, const cr_library *c)
     if (c->args > 1 && !strcmp(c->entry, "linear")) {
         const cr_array *w = &c->arg[1].array;
         if (w->ndim == 2)
-            *out = (matrix){w, w->size[1], w->size[0], w->stride[1], w->stride[0]};
+            *out = (matrix){w, 16, w->size[1], w->size[0], w->stride[1], w->stride[0]};
     } else if (c->args > 8 && !strcmp(c->entry, "convolution")) {
         const cr_array *w = &c->arg[1].array;
-        if (c->arg[8].i == 1 && !c->arg[6].i && cr_array_is_dense(w) && w->size[0] >= 4 &&
-            places_of(&c->result[0]) < 16)
-            *out = (matrix){w, w->stride[0], w->size[0], 1, w->stride[0]};
+        if (c->arg[8].i == 1 && !c->arg[6].i && cr_array_is_dense(w) && w->size[0] >= 4)
+            *out = (matrix){w,
+                            has_few_places(j, places_of(&c->result[0])) ? 16 : 12,
+                            w->stride[0],
+                            w->size[0],
+                            1,
+                            w->stride[0]};
     }
     for (size_t i = 0; i < CR_LEN(right); i++)
         if (c->args > right[i].arg && !strcmp(c->entry, right[i].entry)) {
             const cr_array *w = &c->arg[right[i].arg].array;
             if (w->ndim == 2)
-                *out = (matrix){w, w->size[0], w->size[1], w->stride[0], w->stride[1]};
+                *out = (matrix){w, 16, w->size[0], w->size[1], w->stride[0], w->stride[1]};
         }
     return out->of;
 }
@@ -151,29 +165,30 @@ void cr_c_pack_weights(cr_c_job *j)
     count_uses(j, uses);
     for (size_t i = 0; i < j->p->command.len; i++) {
         const cr_command *c = j->p->command.at[i];
-        if (c->kind != CR_COMMAND_LIBRARY || !find_matrix(&m, &c->library) ||
+        if (c->kind != CR_COMMAND_LIBRARY || !find_matrix(j, &m, &c->library) ||
             !is_weight(j, &m, &k))
             continue;
         cr_c_input *in = &j->input[k];
-        if (!in->columns) {
+        if (!in->panel) {
+            in->panel = m.panel;
             in->columns = m.columns;
             in->depth = m.depth;
             in->wide = m.wide;
             in->deep = m.deep;
         }
-        if (in->columns == m.columns && in->wide == m.wide)
+        if (in->panel == m.panel && in->columns == m.columns && in->wide == m.wide)
             uses[k]--;
     }
     for (k = 0; k < j->inputs; k++)
         if (uses[k])
-            j->input[k].columns = 0;
+            j->input[k].panel = 0;
 }
 
 static bool is_packed(const cr_c_job *j, const matrix *m)
 {
     int k;
 
-    return m->of && is_weight(j, m, &k) && j->input[k].columns;
+    return m->of && is_weight(j, m, &k) && j->input[k].panel;
 }
 
 /* --- products --- */
@@ -201,6 +216,7 @@ static void put_numbers(cr_c_job *j, const cr_product *p, bool packed)
                   {"depth", p->depth},
                   {"on", p->on},
                   {"om", p->om},
+                  {"ap", 12 * p->an},
                   {"an", p->an},
                   {"ak", p->ak},
                   {"bp", 16 * (packed ? p->depth : p->bm)},
@@ -221,10 +237,10 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
     const cr_array *out = p->out, *a = p->a, *b = p->b, *bias = p->bias;
     const char *t = suffix(j, c, a), *memory = j->how->threads ? "team" : "scratch";
     matrix w;
-    bool packed = find_matrix(&w, c) && w.of == b && is_packed(j, &w);
+    bool packed = find_matrix(j, &w, c) && w.of == b && is_packed(j, &w);
 
     j->products |= 1u << a->dtype;
-    cr_c_own_scratch(j, CR_C_PANEL);
+    cr_c_own_scratch(j, packed ? 0 : CR_C_PANEL);
     if (p->batch) {
         j->batches |= 1u << a->dtype;
         put_batches(j, p, t);
@@ -254,7 +270,7 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
 
 /* --- convolutions --- */
 
-void cr_c_geometry(cr_c_job *j, const cr_convolution *c, bool packed)
+void cr_c_geometry(cr_c_job *j, const cr_convolution *c, int64_t packed)
 {
     const int64_t *n = c->number;
 
@@ -265,19 +281,23 @@ void cr_c_geometry(cr_c_job *j, const cr_convolution *c, bool packed)
     for (int k = 16; k < 24; k += 4)
         cr_text_printf(&j->body, "{%lld, %lld, %lld, %lld}, ", (long long)n[k],
                        (long long)n[k + 1], (long long)n[k + 2], (long long)n[k + 3]);
-    cr_text_printf(&j->body, "%d};\n\n", packed);
+    cr_text_printf(&j->body, "%lld};\n\n", (long long)packed);
 }
 
 /* How many elements of scratch memory a call uses. */
 static int64_t scratch_of(cr_c_job *j, const cr_convolution *c)
 {
     const int64_t *n = c->number;
-    int64_t depth = n[0] * n[4] * n[5],
-            image = n[8] || n[9] ? n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) : 0;
+    int64_t depth = n[0] * n[4] * n[5], places = n[14] * n[15],
+            image = n[8] || n[9] ? n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) : 0,
+            few = j->how->varies              ? 24
+                  : has_few_places(j, places) ? (places + 11) / 12 * 12
+                                              : 0,
+            cells = few * depth + 32;
     image *= j->how->threads ? n[13] : 1; /* of a group, or of all */
     cr_c_own_scratch(j, CR_C_PANEL);
     return (j->how->threads ? 0 : CR_C_PANEL) + depth +
-           (image + 16 * depth) * (int64_t)cr_dtype_size((cr_dtype)c->x->dtype) / 8 + 1;
+           (image + cells) * (int64_t)cr_dtype_size((cr_dtype)c->x->dtype) / 8 + 1;
 }
 
 /* An operand in row-major order: the array, or its copy in scratch memory from `at` on. */
@@ -299,7 +319,7 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
 
     j->products |= 1u << x->dtype;
     j->convolutions |= 1u << x->dtype;
-    cr_c_geometry(j, of, find_matrix(&m, c) && is_packed(j, &m));
+    cr_c_geometry(j, of, find_matrix(j, &m, c) && is_packed(j, &m) ? m.panel : 0);
     at = scratch_of(j, of);
     for (int d = 0; d < w->ndim; d++)
         items *= w->size[d];

@@ -19,17 +19,18 @@ typedef struct {
     const void *values; /* or NULL */
     bool from_file;     /* it is read from the argument `weights` */
     bool state;         /* an argument that the function may write */
-    /* Found by cr_c_file: if not 0, the file has the values as panels of 16 columns of a
-     * matrix, whose elements are `deep` apart along the rows and `wide` along the columns. */
-    int64_t columns, depth, deep, wide;
+    /* Found by cr_c_file: if not 0, the file has the values as panels of so many of the
+     * `columns` of a matrix, whose elements are `deep` apart along the rows and `wide` along
+     * the columns. */
+    int64_t panel, columns, depth, deep, wide;
 } cr_c_input;
 
 /* threads: the function takes threads of its caller, which share the commands.  object: it is
  * that of an AOT object, which has threads, products with fused multiply-adds where the
- * processor has them, and an argument for a size that varies. */
+ * processor has them, and an argument for a size that varies.  varies: there is such a size. */
 typedef struct {
     const char *name;
-    bool threads, object;
+    bool threads, object, varies;
 } cr_c_how;
 
 /* The file of a plan whose inputs are `input`, in order; the session has its working memory.

@@ -199,7 +199,7 @@ enum { RT_MOST_NESTED = 3 };
 enum { RT_PRODUCT_SCRATCH_BYTES = 24576 };
 
 /* The same of a convolution of elements of `item` bytes: a panel, steps of a window, a padded
- * image of a group, and rows of places. */
+ * image of a group, and two panels of 12 places. */
 static inline int64_t rt_convolution_scratch(int item, const int64_t *number)
 {
     int64_t depth = number[0] * number[4] * number[5],
@@ -207,7 +207,7 @@ static inline int64_t rt_convolution_scratch(int item, const int64_t *number)
                         ? number[0] * (number[2] + 2 * number[8]) * (number[3] + 2 * number[9])
                         : 0;
 
-    return RT_PRODUCT_SCRATCH_BYTES + 8 * depth + (image + 16 * depth) * item;
+    return RT_PRODUCT_SCRATCH_BYTES + 8 * depth + (image + 24 * depth) * item;
 }
 
 static inline int64_t rt_sum(const int64_t *word, int64_t n)

@@ -1,6 +1,9 @@
 /* Products of matrices and convolutions, by the functions of exported C files. */
 #include "rt/words.h"
 
+/* Tiles of one panel: a call's scratch memory is the same on all processors. */
+#define CV_WIDE 1
+
 #include "compile/file/matrix.inc"
 
 #include "compile/file/convolve.inc"
@@ -30,6 +33,7 @@
         x.on = c[RT_PRODUCT_ON];                                                               \
         x.om = c[RT_PRODUCT_OM];                                                               \
         x.a = (const T *)(void *)rt_reach(m, c[RT_PRODUCT_A]) + move[1];                       \
+        x.ap = 12 * c[RT_PRODUCT_AN];                                                          \
         x.an = c[RT_PRODUCT_AN];                                                               \
         x.ak = c[RT_PRODUCT_AK];                                                               \
         x.b = (const T *)(void *)rt_reach(m, c[RT_PRODUCT_B]) + move[2];                       \

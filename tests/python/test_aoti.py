@@ -58,6 +58,21 @@ class Picture(nn.Module):
         return self.out(F.adaptive_avg_pool2d(self.nc(self.c(x)[:, 8:]), 1).flatten(1))
 
 
+class Deep(nn.Module):
+    """Convolutions and products whose results, places and terms fill tiles, and that do not; few places, many results."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 45, 3, padding=1), nn.Conv2d(45, 70, 3, 2, 1)
+        self.c, self.d = nn.Conv2d(70, 56, 3, padding=1), nn.Conv2d(56, 20, 1)
+        self.up, self.down = nn.Linear(49, 70), nn.Linear(70, 1100)
+        self.out = nn.Linear(1100, 37, bias=False)
+
+    def forward(self, x):
+        x = self.d(F.relu(self.c(F.relu(self.b(F.relu(self.a(x)))))))
+        return self.out(torch.tanh(self.down(torch.tanh(self.up(x.flatten(2))))))
+
+
 class Words(nn.Module):
     def __init__(self):
         super().__init__()
@@ -77,6 +92,7 @@ class Keyed(nn.Module):
 MODELS = {
     "perceptron": (lambda: nn.Sequential(nn.Linear(8, 40), nn.GELU(), nn.LayerNorm(40), nn.Linear(40, 4), nn.Softmax(-1)), lambda n: (torch.randn(n, 8),)),
     "picture": (Picture, lambda n: (torch.randn(n, 3, 12, 20),)),
+    "deep": (Deep, lambda n: (torch.randn(n, 3, 14, 14),)),
     "words": (Words, lambda n: (torch.randint(0, 50, (n, 6)),)),
     "lstm": (lambda: nn.LSTM(4, 5, batch_first=True), lambda n: (torch.randn(n, 3, 4),)),
 }
@@ -95,7 +111,7 @@ def test_results_are_the_modules(name, threads, tmp_path):
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "picture", "words"])
+@pytest.mark.parametrize("name", ["perceptron", "picture", "deep", "words"])
 def test_a_batch_of_any_size(name, tmp_path):
     make, arguments = MODELS[name]
     module = make().eval()
@@ -112,6 +128,13 @@ def test_a_length_that_varies(tmp_path):
     model = loaded(tmp_path, module, (torch.randint(0, 50, (2, 6)),), dynamic_shapes=({1: Dim("length", min=2, max=200)},))
     for n in (2, 3, 16, 129, 200):
         check(model, module, torch.randint(0, 50, (2, n)))
+
+
+def test_a_length_of_convolutions_that_varies(tmp_path):
+    module = nn.Sequential(nn.Conv1d(3, 20, 3, padding=1), nn.ReLU(), nn.Conv1d(20, 9, 2), nn.Conv1d(9, 2, 1)).eval()
+    model = loaded(tmp_path, module, (torch.randn(1, 3, 30),), dynamic_shapes=({2: Dim("n", min=4, max=200)},))
+    for n in (4, 9, 17, 40, 64, 200):
+        check(model, module, torch.randn(1, 3, n))
 
 
 def test_sizes_that_depend_on_one_that_varies(tmp_path):

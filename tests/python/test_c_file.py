@@ -146,6 +146,21 @@ class Convolutions(nn.Module):
                 F.conv1d(x[:, :, 0], self.w[:, :, 0], self.bias, padding=1), F.conv1d(x[:, :, 0], self.d[:, :, 0], groups=6))
 
 
+class Pictures(nn.Module):
+    """Convolutions of weights of their own: results, places and terms that fill tiles and that do not."""
+
+    FORMS = (((4, 8, 3), {"padding": 1}), ((4, 30, 3), {"stride": 2, "padding": 1}), ((4, 13, 1), {}), ((4, 33, 3), {"padding": (0, 2), "dilation": 2}),
+             ((4, 7, 5), {"stride": 3}), ((4, 24, (1, 3)), {"padding": (0, 1), "bias": False}))
+
+    def __init__(self):
+        super().__init__()
+        self.of = nn.ModuleList(nn.Conv2d(*args, **more) for args, more in self.FORMS)
+        self.deep = nn.Conv2d(70, 14, 3, padding=1)
+
+    def forward(self, x, y, z):
+        return [f(x) for f in self.of] + [self.deep(y), self.of[0](z[:, :, :, ::2])]
+
+
 class Transposed(nn.Module):
     """Transposed convolutions: groups, strides, padding, dilation, output padding, one dim, and a layout."""
 
@@ -240,6 +255,8 @@ MODELS = {
     "products": (Products, lambda: (torch.randn(5, 37), torch.randn(3, 4, 37), torch.randn(37)), True),
     "products of float64": (lambda: Products().double(), lambda: (torch.randn(5, 37).double(), torch.randn(3, 4, 37).double(), torch.randn(37).double()), True),
     "convolutions": (Convolutions, lambda: (torch.randn(2, 6, 9, 24),), True),
+    "pictures": (Pictures, lambda: (torch.randn(2, 4, 11, 14), torch.randn(1, 70, 7, 7), torch.randn(1, 4, 11, 28)), True),
+    "small pictures": (Pictures, lambda: (torch.randn(1, 4, 7, 7), torch.randn(2, 70, 3, 3), torch.randn(1, 4, 7, 14)), True),
     "transposed convolutions": (Transposed, lambda: (torch.randn(2, 6, 5, 70),), True),
     "resampled": (Resampled, lambda: (torch.randn(2, 3, 6, 9),), False),
     "convolutions of float64": (lambda: Convolutions().double(), lambda: (torch.randn(2, 6, 9, 24).double(),), True),

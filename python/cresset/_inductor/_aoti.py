@@ -137,7 +137,7 @@ def _weights(program, inputs, kinds, places):
             continue
         x, kind, place = by_name.get(spec.arg.name, (None, None, None))
         known = x is not None and kind[1] == "file" and place is not None
-        out[spec.target] = dict(zip(("offset", "columns", "depth", "deep", "wide"), place), shape=list(x.value.shape),
+        out[spec.target] = dict(zip(("offset", "panel", "columns", "depth", "deep", "wide"), place), shape=list(x.value.shape),
                                 dtype=str(x.value.dtype).partition(".")[2]) if known else None
     return out
 

@@ -78,11 +78,11 @@ def _packed(name, value, place):
     if list(value.shape) != place["shape"] or str(value.dtype).partition(".")[2] != place["dtype"]:
         raise ValueError(f"{name} must have the sizes {place['shape']} and the dtype {place['dtype']}, not {list(value.shape)} and "
                          f"{value.dtype}")
-    if place["columns"]:
-        depth, columns = place["depth"], place["columns"]
-        panels = value.new_zeros(-(-columns // 16) * 16, depth)
+    if place["panel"]:
+        panel, depth, columns = place["panel"], place["depth"], place["columns"]
+        panels = value.new_zeros(-(-columns // panel) * panel, depth)
         panels[:columns] = value.as_strided((columns, depth), (place["wide"], place["deep"]))
-        value = panels.view(-1, 16, depth).transpose(1, 2).contiguous()
+        value = panels.view(-1, panel, depth).transpose(1, 2).contiguous()
     return value.view(-1).view(_uint8()).numpy().tobytes()
 
 

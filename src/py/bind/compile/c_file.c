@@ -95,18 +95,20 @@ static cr_c_input *describe_inputs(const recorded *r, PyObject *kinds)
     return out ? NULL : (cr_c_input *)PyErr_NoMemory();
 }
 
-/* Where each weight is in the bytes: (offset, columns, depth, deep, wide); None: not there. */
+/* Where each weight is in the bytes: (offset, panel, columns, depth, deep, wide); None: not
+ * there. */
 static PyObject *places_of(const cr_c_input *with, int n)
 {
     PyObject *out = PyList_New(n);
     long long at = 0;
 
     for (int i = 0; out && i < n; i++) {
-        PyObject *one = with[i].from_file
-                            ? Py_BuildValue("(LLLLL)", at, (long long)with[i].columns,
-                                            (long long)with[i].depth, (long long)with[i].deep,
-                                            (long long)with[i].wide)
-                            : Py_NewRef(Py_None);
+        PyObject *one =
+            with[i].from_file
+                ? Py_BuildValue("(LLLLLL)", at, (long long)with[i].panel,
+                                (long long)with[i].columns, (long long)with[i].depth,
+                                (long long)with[i].deep, (long long)with[i].wide)
+                : Py_NewRef(Py_None);
         at += with[i].from_file ? cr_c_weight_span(&with[i]) : 0;
         if (!one)
             Py_CLEAR(out);
