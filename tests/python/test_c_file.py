@@ -414,7 +414,10 @@ class Loss(nn.Module):
         return F.cross_entropy(self.module(x), y)
 
 
-OPTIMIZERS = {"Adam": (True, torch.optim.Adam), "AdamW": (lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),) * 2}
+OPTIMIZERS = {"Adam": (True, torch.optim.Adam), "AdamW": (lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),) * 2,
+              "SGD": (lambda p: torch.optim.SGD(p, 0.1),) * 2,
+              "momentum": (lambda p: torch.optim.SGD(p, 0.05, 0.9, weight_decay=0.1, nesterov=True),) * 2,
+              "maximize": (lambda p: torch.optim.SGD(p, 0.01, 0.5, maximize=True),) * 2}
 
 
 class Convolved(nn.Module):
@@ -440,7 +443,8 @@ TRAINED = {
 
 
 @pytest.mark.parametrize("model, name", [
-    pytest.param(m, n, marks=[pytest.mark.full] if n == "AdamW" or m == "words" else []) for m in TRAINED for n in OPTIMIZERS])
+    pytest.param(m, n, marks=[pytest.mark.full] if n == "AdamW" or m == "words" or (n != "Adam" and m != "perceptron") else [])
+    for m in TRAINED for n in OPTIMIZERS])
 def test_training(model, name, tmp_path):
     """Losses of 20 steps are those of the same steps here."""
     if not COMPILERS:
@@ -496,12 +500,25 @@ def test_only_parameters_of_the_optimizer_are_trained(frozen, tmp_path):
     assert torch.allclose(got, torch.stack(want), rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("name", ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adamax", "LBFGS", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
-                                  "SparseAdam"])
+@pytest.mark.parametrize("name", ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adamax", "LBFGS", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SparseAdam"])
 def test_other_optimizers_are_refused(name):
     program = export(Loss(nn.Linear(2, 3, bias=False)), (torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)))
-    with pytest.raises(ValueError, match=f"training with {name} has no C99 form; Adam and AdamW have one"):
+    with pytest.raises(ValueError, match=f"training with {name} has no C99 form; Adam, AdamW and SGD have one"):
         to_c(program, training=getattr(torch.optim, name))
+
+
+def test_steps_of_sgd_that_differ_are_refused():
+    program = export(Loss(nn.Linear(2, 3, bias=False)), (torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)))
+
+    class Mine(torch.optim.SGD):
+        @staticmethod
+        def _momentum(state, grad, momentum, group):
+            return grad
+
+    with pytest.raises(ValueError, match="training with SGD has no C99 form with dampening"):
+        to_c(program, training=lambda p: torch.optim.SGD(p, 0.1, 0.9, 0.5))
+    with pytest.raises(ValueError, match="training with Mine has no C99 form"):
+        to_c(program, training=Mine)
 
 
 class Shared(nn.Module):

@@ -2,7 +2,7 @@
 import re
 from contextlib import contextmanager
 
-from .. import Tensor, _C, enable_grad, float64, no_grad, ops, optim
+from .. import Tensor, _C, enable_grad, float64, no_grad, ops, optim, zeros_like
 from ..autograd import grad
 from ..fx import Interpreter
 from ..utils._pytree import tree_flatten
@@ -89,6 +89,10 @@ def _run(program, inputs, graph_module=None):
     return results
 
 
+# Optimizers whose steps are calls of tensors here, and the methods that make up a step.
+_STEPS = {optim.Adam: ("step", "_step_group", "_update", "_new_state"), optim.SGD: ("step", "_step_group", "_step_plain", "_decay", "_momentum")}
+
+
 class _Training:
     """A training step: the program's first result is the loss, whose gradient updates the parameters."""
 
@@ -108,9 +112,7 @@ class _Training:
         self.group = {**self.optimizer.param_groups[0], "capturable": True}
         self.states, self.inputs = [], []
         for x in self.params:
-            state = self.optimizer._new_state(x.value, x.value, self.group)
-            if "step" in state:
-                state["step"] = state["step"].to(float64)
+            state = self._first_state(x.value)
             for key, value in state.items():
                 self.inputs.append(_Input(f"{x.name}_{key}", value, "state"))
                 state[key] = self.inputs[-1].value
@@ -118,11 +120,29 @@ class _Training:
 
     def _check(self):
         kind = type(self.optimizer)
-        if not isinstance(self.optimizer, optim.Adam) or any(
-                getattr(kind, name) is not getattr(optim.Adam, name) for name in ("step", "_step_group", "_update", "_new_state")):
-            raise ValueError(f"to_c: training with {kind.__name__} has no C99 form; Adam and AdamW have one")
+        if not any(issubclass(kind, base) and all(getattr(kind, name) is getattr(base, name) for name in names)
+                   for base, names in _STEPS.items()):
+            raise ValueError(f"to_c: training with {kind.__name__} has no C99 form; Adam, AdamW and SGD have one")
         if len(self.optimizer.param_groups) != 1:
             raise ValueError("to_c: training has one group of parameters")
+        group = self.optimizer.param_groups[0]
+        if isinstance(self.optimizer, optim.SGD) and group["momentum"] and group["dampening"]:
+            raise ValueError("to_c: training with SGD has no C99 form with dampening, which the first step leaves out")
+
+    def _first_state(self, param):
+        if isinstance(self.optimizer, optim.SGD):  # a buffer of zeros makes the first step like later ones
+            return {"momentum_buffer": zeros_like(param)} if self.group["momentum"] else {}
+        state = self.optimizer._new_state(param, param, self.group)
+        if "step" in state:
+            state["step"] = state["step"].to(float64)
+        return state
+
+    def _update(self, param, grad, state):
+        if isinstance(self.optimizer, optim.SGD):
+            self.optimizer.state[param] = state
+            self.optimizer._step_plain(self.group, [param], [grad])
+        else:
+            self.optimizer._update(param, -grad if self.group.get("maximize") else grad, state, self.group)
 
     def step(self, results):
         loss = results[0]
@@ -132,7 +152,7 @@ class _Training:
         with no_grad():
             for x, g, state in zip(self.params, grads, self.states):
                 if g is not None:
-                    self.optimizer._update(x.value, -g if self.group.get("maximize") else g, state, self.group)
+                    self._update(x.value, g, state)
 
 
 def _recorded(program, inputs, training, graph_module=None):
@@ -179,7 +199,7 @@ def to_c(program, path=None, *, weights="array", dtype=None, training=False, thr
                   the caller gives to NAME_run
         dtype     float64: numbers of floating point are doubles, or None
         training  the file computes a step of training: the program's first result is the loss, and parameters that require
-                  gradients are updated by Adam, or by the Adam or AdamW that training(parameters) returns
+                  gradients are updated by Adam, or by the Adam, AdamW or SGD that training(parameters) returns
         threads   NAME_run takes threads of its caller (struct NAME_threads), which share the work; results do not depend on them
         name      the file has size_t NAME_work_bytes(void) and int NAME_run(arguments, states, results, work)
 
