@@ -16,7 +16,7 @@
 const char cr_c_object_types[] =
 #include "c_abi_text.inc"
     "\ntypedef cr_object_threads cv_threads;\ntypedef cr_object_threads model_threads;\n"
-    "#define CV_CONTRACTS\n\n";
+    "#ifndef CV_CONTRACTS\n#define CV_CONTRACTS\n#endif\n\n";
 
 enum { MOST_PROBES = 8 };
 

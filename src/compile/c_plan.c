@@ -1032,6 +1032,8 @@ static const char includes_text[] =
     "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
     "#if defined(__FAST_MATH__) && !defined(MODEL_ANY_BITS)\n"
     "#error \"-ffast-math changes results; define MODEL_ANY_BITS to allow that\"\n#endif\n"
+    "#if defined(MODEL_ANY_BITS) /* products may use fused multiply-adds */\n"
+    "#define CV_CONTRACTS\n#endif\n"
     "#if defined(__GNUC__) && !defined(__clang__) /* so that gcc makes vectors; changes no "
     "result */\n"
     "#pragma GCC optimize(\"no-trapping-math\", \"no-math-errno\")\n#endif\n\n";
