@@ -49,3 +49,14 @@ def test_operators_of_groups_have_torchs_schemas():
                      "__torch__.torch.classes.c10d.ReduceOp", "bool", "int"]
     with pytest.raises(AttributeError, match="'c10d' object has no attribute 'nothing'"):
         cresset.ops.c10d.nothing
+
+
+def test_names_of_groups_are_looked_up_by_calls():
+    import cresset.distributed._functional_collectives as functional
+    x = cresset.rand(2, 3, device="meta")
+    made = functional.all_reduce(x, "sum", "no group")
+    assert made.device.type == "meta" and made.shape == (2, 3)
+    for call in (lambda: functional.all_reduce(cresset.rand(2), "sum", "no group"),
+                 lambda: functional.all_gather_tensor(cresset.rand(2), 0, "no group")):
+        with pytest.raises(RuntimeError, match="Could not resolve the process group registered under the name no group"):
+            call()

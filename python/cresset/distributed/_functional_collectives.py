@@ -47,8 +47,8 @@ def _resolve_group(group, tag=""):
 
 
 def _resolve_group_name(group, tag=""):
-    """Returns the name of the group that a program means."""
-    return _name_of(_resolve_group(group, tag))
+    """Returns the name of the group that a program means.  A name is looked up by the call: tensors of meta need no group."""
+    return group if isinstance(group, str) else _name_of(_resolve_group(group, tag))
 
 
 def _name_of(pg):
