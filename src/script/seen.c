@@ -263,6 +263,10 @@ void cr_sseen_step(cr_sseen *x, const cr_snode *n)
     case CR_SPRIM_FORK:
     case CR_SPRIM_ENTER:
     case CR_SPRIM_EXIT: cr_sseen_refuse(x, "a step has an effect"); break;
+    case CR_SPRIM_CONSTANT:
+        if (n->value->live)
+            cr_sseen_refuse(x, "a list or dict may change");
+        break;
     case CR_SPRIM_MODULE_INDEX: cr_sseen_refuse(x, "a step chooses a module"); break;
     default: break;
     }

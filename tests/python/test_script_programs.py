@@ -937,3 +937,23 @@ def test_errors_of_recorded_calls_are_whole():
         with pytest.raises(RuntimeError) as e:
             m(x)
         assert "or use `torch.no_grad()` instead of `torch.inference_mode()`." in str(e.value)
+
+
+def test_frozen_lists_that_change_are_read_at_each_call():
+    class Sized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sizes = [2, 3]
+
+        def forward(self, x):
+            return x.reshape(self.sizes) * 2
+
+        @torch.jit.export
+        def turn(self):
+            self.sizes.reverse()
+
+    m = torch.jit.script(Sized().eval())
+    f, x = torch.jit.freeze(m), torch.arange(6.0)
+    for _ in range(3):
+        assert same(calls(f, x), calls(m, x))
+        m.turn()
