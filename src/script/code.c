@@ -595,11 +595,8 @@ static void code_tuple(const coder *c, cr_text *out, const cr_snode *n)
 {
     const cr_stype *t = n->output[0]->type;
 
-    if (t->cls) {
+    if (t->cls)
         code_annotate(c, out, t);
-        code_values(c, out, n->input, n->input_count, "(", ")");
-        return;
-    }
     code_values(c, out, n->input, n->input_count, "(", n->input_count == 1 ? ",)" : ")");
 }
 

@@ -211,6 +211,58 @@ const cr_stype *compile_display_hint(compiler *c, const cr_stype *hint, cr_stype
     return NULL;
 }
 
+int compile_display_members(const cr_stype *hint, cr_stype_kind kind)
+{
+    int n = 0;
+
+    for (int i = 0; hint && hint->kind == CR_STYPE_UNION && i < hint->count; i++)
+        n += hint->item[i]->kind == (uint8_t)kind;
+    return n;
+}
+
+static CR_NORETURN void display_refuse(compiler *c, const cr_stype *hint, cr_stype_kind kind,
+                                       const cr_stype *found, cr_srange range)
+{
+    bool list = kind == CR_STYPE_LIST;
+    cr_text text = {0};
+
+    cr_text_printf(&text, "Union type annotation `%s` can hold ", cr_stype_annotation(hint));
+    for (int i = 0, n = 0; i < hint->count; i++)
+        if (hint->item[i]->kind == (uint8_t)kind)
+            cr_text_printf(&text, "%s%s", n++ ? " or " : "",
+                           cr_stype_annotation(hint->item[i]));
+    cr_text_printf(&text,
+                   list ? ", but none of those types match the types of the given list "
+                          "elements, which were unified to %s"
+                        : ", but none of those dict types can hold the types of the given keys "
+                          "and values, which were unified to %s",
+                   cr_stype_annotation(found));
+    int n = (int)text.len - !list; /* torch's text of a dict lacks the last bracket */
+    char *kept = cr_session_take_text(c->s, &text);
+    cr_srange_bail(c->s, CR_RUNTIME, range, "%.*s", n, kept);
+}
+
+/* The member of an annotation with several lists or dicts that a display of type `found` has;
+ * `found` NULL: it is empty. */
+static const cr_stype *display_member(compiler *c, const cr_stype *hint, cr_stype_kind kind,
+                                      const cr_stype *found, cr_srange range)
+{
+    const char *name = kind == CR_STYPE_LIST ? "list" : "dict";
+
+    if (!c->env || compile_display_members(hint, kind) < 2)
+        return found;
+    if (!found)
+        cr_srange_bail(
+            c->s, CR_RUNTIME, range,
+            "Cannot assign an empty %s to a variable annotated to be type %s because "
+            "there are multiple possible %s type candidates in the Union annotation",
+            name, cr_stype_annotation(hint), kind == CR_STYPE_LIST ? "List" : "Dict");
+    for (int i = 0; i < hint->count; i++)
+        if (cr_stype_equal(hint->item[i], found))
+            return found;
+    display_refuse(c, hint, kind, kind == CR_STYPE_LIST ? found->item[0] : found, range);
+}
+
 /* A display has the type of its annotation, of which its own is a member. */
 cr_svalue *compile_display_cast(compiler *c, cr_svalue *made, const cr_stype *hint,
                                 cr_srange range)
@@ -292,6 +344,9 @@ static cr_svalue *compile_list(compiler *c, const cr_sast *a, const cr_stype *hi
     if (list)
         list_convert(c, &items, list, a->range);
     const cr_stype *item = list ? list->item[0] : unified_items(c, &items);
+    if (!list)
+        display_member(c, hint, CR_STYPE_LIST, item ? cr_stype_list(c->unit, item) : NULL,
+                       a->range);
     item = item ? item : CR_STYPE_OF(TENSOR);
     item = !list && item->kind == CR_STYPE_TENSOR ? CR_STYPE_OF(TENSOR) : item;
     return compile_display_cast(c,
@@ -362,7 +417,10 @@ static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hi
     }
     for (int first = 0; dict && first < 2; first++)
         dict_convert(c, v, a, dict, first);
-    dict = dict ? dict : dict_type(c, v, a);
+    if (!dict && !a->count)
+        display_member(c, hint, CR_STYPE_DICT, NULL, a->range);
+    if (!dict)
+        dict = display_member(c, hint, CR_STYPE_DICT, dict_type(c, v, a), a->range);
     return compile_display_cast(
         c, compile_construct(c, CR_SPRIM_DICT_CONSTRUCT, dict, a->count, v, a->range), hint,
         a->range);

@@ -151,6 +151,8 @@ cr_svalue *compile_value(compiler *c, const cr_sast *a, const cr_stype *hint);
  * is none, or several.  Annotations without one are refused. */
 const cr_stype *compile_display_hint(compiler *c, const cr_stype *hint, cr_stype_kind kind,
                                      cr_srange range);
+/* How many members of a union are of this kind; 0 of other annotations. */
+int compile_display_members(const cr_stype *hint, cr_stype_kind kind);
 /* The display, cast to an annotation of several types. */
 cr_svalue *compile_display_cast(compiler *c, cr_svalue *made, const cr_stype *hint,
                                 cr_srange range);

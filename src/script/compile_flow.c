@@ -781,6 +781,7 @@ static void comprehension_set(compiler *c, loop_work *w)
         cr_snode_input(n, pair);
         for (int i = 0; i < 2; i++)
             v[1 + i] = cr_snode_output(n, NULL, pair->type->item[i]);
+        comprehension_check(c, w, v[1]->type, v[2]->type);
     }
     if (!w->typed)
         w->list->type = compile_dict_type(c, v[1]->type, v[2]->type);
@@ -801,6 +802,14 @@ static void comprehension_append(compiler *c, loop_work *w)
     if (!w->typed) {
         w->list->type = cr_stype_list(c->unit, v->type);
         w->typed = true;
+    } else if (c->env) {
+        v = compile_convert(c, v, w->list->type->item[0], false, w->loop->range);
+        if (!cr_stype_is_subtype(v->type, w->list->type->item[0]))
+            cr_srange_bail(
+                c->s, CR_RUNTIME, w->loop->range,
+                "List type annotation `%s` did not match the types of the given list "
+                "elements, which were unified to %s",
+                cr_stype_annotation(w->list->type), cr_stype_annotation(v->type));
     }
     compile_one(c, "aten::append", w->loop->range, 2, (cr_svalue *[]){w->list, v});
 }
@@ -857,11 +866,16 @@ static flow loop_over(compiler *c, const iteration *it, loop_work *w)
 
 static flow compile_for(compiler *c, const cr_sast *a)
 {
+    const cr_sast *over = a->at[1];
     loop_work w = {.target = a->at[0], .body = a->at[2], .loop = a};
     iteration it;
 
     loop_refuse_else(c, a, 3);
-    it = iterate_over(c, a->at[1], a->range);
+    if (c->env && !a->range.source->python && over->kind == CR_SAST_TUPLE &&
+        over->range.source->text[over->range.start] != '(') /* in source texts only, as torch */
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "List of iterables is not supported currently");
+    it = iterate_over(c, over, a->range);
     return loop_over(c, &it, &w);
 }
 
@@ -1020,6 +1034,12 @@ cr_svalue *compile_dict_call(compiler *c, const cr_sast *a, const cr_stype *hint
     if (a->count == 1 || (first && a->count == 2 && !first->count &&
                           (first->kind == CR_SAST_LIST || first->kind == CR_SAST_DICT)))
         return compile_value(c, cr_session_copy(c->s, &empty, sizeof empty), hint);
+    if (c->env && compile_display_members(hint, CR_STYPE_DICT) > 1)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "There are multiple candidate Dict types in the Union type annotation "
+                       "`%s`, and full "
+                       "type inference is not yet supported for the `dict()` constructor.",
+                       cr_stype_annotation(hint));
     if (!first || first->kind == CR_SAST_LIST)
         made = comprehension_run(c, &w, dict_pairs(c, a, first, first ? 2 : 1), NULL);
     else if (first->kind == CR_SAST_LIST_COMP || iterable_call(c, first))

@@ -479,3 +479,78 @@ def test_modules_that_are_no_part_of_the_caller_are_called_by_python():
         torch.jit.script(g)
     with pytest.raises(RuntimeError, match="could not|Could not"):
         made.save("no.pt")
+
+
+# --- unions of lists and dicts; named tuples of one name ---
+
+def mixed_dict(x):
+    d: Union[Dict[str, torch.Tensor], Dict[str, int]] = {"a": x, "b": 1}
+    return d
+
+
+def mixed_list(x):
+    d: Union[List[str], List[torch.Tensor]] = [x, 1]
+    return d
+
+
+def empty_list():
+    d: Union[List[str], List[torch.Tensor]] = []
+    return d
+
+
+def empty_dict():
+    d: Union[Dict[str, torch.Tensor], Dict[str, int]] = {}
+    return d
+
+
+def called_dict(x):
+    d: Union[Dict[str, torch.Tensor], Dict[str, int]] = dict(a=x)
+    return d
+
+
+def other_items():
+    d: Union[List[torch.Tensor], int] = [x + "!" for x in ["a", "b"]]
+    return d
+
+
+def mixed_keys(x: List[Union[int, str]]):
+    return dict(zip(x, [1, 2]))
+
+
+@pytest.mark.parametrize("f, text", [
+    (mixed_dict, "Union type annotation `Union[Dict[str, Tensor], Dict[str, int]]` can hold Dict[str, Tensor] or Dict[str, int], but none of "
+     "those dict types can hold the types of the given keys and values, which were unified to Dict[str, Union[Tensor, int]:"),
+    (mixed_list, "Union type annotation `Union[List[Tensor], List[str]]` can hold List[Tensor] or List[str], but none of those types match "
+     "the types of the given list elements, which were unified to Union[Tensor, int]:"),
+    (empty_list, "Cannot assign an empty list to a variable annotated to be type Union[List[Tensor], List[str]] because there are multiple "
+     "possible List type candidates in the Union annotation:"),
+    (empty_dict, "Cannot assign an empty dict to a variable annotated to be type Union[Dict[str, Tensor], Dict[str, int]] because there are "
+     "multiple possible Dict type candidates in the Union annotation:"),
+    (called_dict, "There are multiple candidate Dict types in the Union type annotation `Union[Dict[str, Tensor], Dict[str, int]]`, and full "
+     "type inference is not yet supported for the `dict()` constructor.:"),
+    (other_items, "List type annotation `List[Tensor]` did not match the types of the given list elements, which were unified to str:"),
+    (mixed_keys, "Dicts may only contain homogeneous keys, but the type of the first generated key was Union[int, str]:")])
+def test_displays_have_one_of_the_types_of_their_annotation(f, text):
+    with pytest.raises(RuntimeError) as caught:
+        torch.jit.script(f)
+    assert text in str(caught.value)
+
+
+def test_sources_iterate_over_one_value():
+    with pytest.raises(RuntimeError, match="List of iterables is not supported currently"):
+        torch.jit.CompilationUnit("def f(x: int):\n  for i, j in [2, 3], [5, 6]:\n    x += i\n  return x\n")
+    assert torch.jit.CompilationUnit("def f(x: int):\n  for i in [2, 3]:\n    x += i\n  return x\n").f(1) == 6
+
+
+def test_named_tuples_of_one_name_have_the_same_fields():
+    same = [NamedTuple("SameFields", [("a", int)]) for _ in range(2)]
+    other = [NamedTuple("OtherFields", [("a", kind)]) for kind in (int, str)]
+
+    def both(x: same[0], y: same[1]):
+        return x.a + y.a
+
+    def refused(x: other[0], y: other[1]):
+        return x.a
+    assert torch.jit.script(both)(same[0](1), same[1](2)) == 3
+    with pytest.raises(RuntimeError, match="Can't redefine NamedTuple: .*OtherFields$"):
+        torch.jit.script(refused)

@@ -83,7 +83,7 @@ def _method(*names):
 
 def named(name):
     """The function whose form has this name: the first module that has the name owns it."""
-    homes = torch.nn.functional, torch.nn._reduction, torch.nn._losses, torch.nn._resampling, torch
+    homes = torch.nn.functional, torch.nn._reduction, torch.nn._losses, torch.nn._resampling, torch, torch.nn.utils.rnn
     return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
@@ -680,4 +680,4 @@ _class(torch.no_grad, "__torch__.torch.autograd.grad_mode.no_grad", [("prev", "b
 
 
 from . import (_forms_of_attention, _forms_of_functional, _forms_of_layers, _forms_of_losses,  # noqa: E402 (they use this module)
-               _forms_of_sparse)
+               _forms_of_sequences, _forms_of_sparse)

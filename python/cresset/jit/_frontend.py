@@ -29,6 +29,7 @@ _shared = {}       # what makes a module's class -> its qualified name
 _objects = []      # objects by handle
 _handles = {}      # id -> handle
 _taken = set()     # qualified names
+_tuples = {}       # qualified name of a named tuple -> its fields
 _mangled = [0]
 _statics = {}      # (qualified name of a class, name) -> qualified name of a function without self
 
@@ -250,7 +251,7 @@ class attempt:
 def clear():
     """Forgets all functions and classes: their names are free.  What is compiled stays as it is."""
     with _compiling:
-        for table in (*_tables, _scopes, _statics, _taken, _complete):
+        for table in (*_tables, _scopes, _statics, _taken, _complete, _tuples):
             table.clear()
         _C._script_begin()
 
@@ -512,6 +513,13 @@ def define_named_tuple(cls):
     if cls not in _classes:
         hints = typing.get_type_hints(cls)
         fields = [(f, annotation(hints.get(f, cresset.Tensor))) for f in cls._fields]
+        name = f"{_module_name(cls)}.{cls.__name__}"
+        if name in _tuples:
+            if _tuples[name] != fields:
+                raise RuntimeError(f"Can't redefine NamedTuple: {name}")
+            _classes[cls] = name
+            _complete.add(cls)
+            return name
         name = _classes[cls] = qualified_name(cls)
         _C._script_add_class(name, "tuple")
         for field, text in fields:
@@ -519,6 +527,7 @@ def define_named_tuple(cls):
         for field, value in getattr(cls, "_field_defaults", {}).items():
             _add_default(name, field, value)
         _C._script_finish_tuple(name)
+        _tuples[name] = fields
         _complete.add(cls)
     return _classes[cls]
 
@@ -612,6 +621,10 @@ def _on_call(handle, count):
         return "refused", "Cannot call a ScriptModule that is not a submodule of the caller"
     if isinstance(obj, (type, types.ModuleType)) or not callable(obj):
         return None
+    if ours(getattr(obj, "__module__", "")) and not isinstance(obj, cresset.nn.Module):
+        full = f"aten::{getattr(obj, '__name__', type(obj).__name__)}"
+        return "refused", (f"Unknown builtin op: {full}.\nCould not find any similar ops to {full}. This op may not exist or may "
+                           "not be currently supported in TorchScript.\n")
     return "function", define_called(obj, count)
 
 
@@ -691,6 +704,16 @@ def _has_variable(t):
     return isinstance(t, (typing.TypeVar, typing.ParamSpec)) or any(map(_has_variable, typing.get_args(t)))
 
 
+def _parts(node, value):
+    """The parts of an annotation and their values: those of List[T] are List[T] and T."""
+    import ast
+    yield ast.unparse(node), value
+    if isinstance(node, ast.Subscript):
+        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for part, of in zip(inner, typing.get_args(value)):
+            yield from _parts(part, of)
+
+
 def _written(fn):
     """The annotations of a function by their text: names of an enclosing function are known to the function alone."""
     import ast
@@ -700,7 +723,8 @@ def _written(fn):
     args = ast.parse(textwrap.dedent(_source(fn)[0])).body[0]
     found = {a.arg: a.annotation for a in (*args.args.posonlyargs, *args.args.args, *args.args.kwonlyargs)}
     found["return"] = args.returns
-    return {ast.unparse(a): fn.__annotations__[name] for name, a in found.items() if a is not None and name in fn.__annotations__}
+    return {text: value for name, a in found.items() if a is not None and name in fn.__annotations__
+            for text, value in _parts(a, fn.__annotations__[name])}
 
 
 def _annotated(scope, text):

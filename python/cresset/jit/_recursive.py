@@ -236,6 +236,14 @@ def _overloads(module, name):
     return _frontend.overloads_of(fn) if isinstance(fn, types.FunctionType) else ()
 
 
+def _join_packed(cls, module, name):
+    """Calls of the `forward` of a recurrent layer choose between its form and that of packed sequences."""
+    packed = _forms.method_of(type(module), f"{name}__1")
+    if packed is not None and f"{cls}.{name}__1" not in _frontend._scopes:
+        _frontend.define(packed, cls, f"{name}__1")
+        _C._script_overload(f"{cls}.{name}", f"{cls}.{name}__1")
+
+
 def _define_overloads(cls, module, name):
     """Defines a method once for each of its declarations; returns the names of these methods."""
     forms = _overloads(module, name)
@@ -440,6 +448,7 @@ def script_module(module):
                 continue
             if f"{name}.{method}" not in _frontend._scopes:
                 _frontend.define(fn, name, method, getattr(fn, "_script_method", None))
+                _join_packed(name, module, method)
         _define_hooks(module, name)
         for method in methods:
             if f"{name}.{method}" in _frontend._scopes:

@@ -1,5 +1,6 @@
 """Sequences of different lengths: padding and packing."""
 from collections import namedtuple
+from typing import Optional
 
 import cresset
 from ... import Tensor
@@ -12,6 +13,8 @@ __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence",
 
 PackedSequence_ = namedtuple("PackedSequence_", [
     "data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+PackedSequence_.__annotations__ = {
+    "data": Tensor, "batch_sizes": Tensor, "sorted_indices": Optional[Tensor], "unsorted_indices": Optional[Tensor]}
 
 
 def _map(function, value):
