@@ -143,8 +143,9 @@ done:
 /* An object whose class has `__getstate__` and `__setstate__` is copied by these. */
 static cr_status copy_object(copier *c, cr_iobject *from, cr_ivalue *to)
 {
-    cr_sfunction *get = cr_sclass_method(from->type->cls, "__getstate__");
-    cr_sfunction *set = cr_sclass_method(from->type->cls, "__setstate__");
+    const cr_sclass *of = from->type ? from->type->cls : NULL;
+    cr_sfunction *get = of ? cr_sclass_method(of, "__getstate__") : NULL;
+    cr_sfunction *set = of ? cr_sclass_method(of, "__setstate__") : NULL;
 
     CR_TRY(cr_iobject_new(to, from->type, from->unit, from->len));
     if (get && set)
