@@ -64,6 +64,20 @@ static inline void put(const machine *m, uint32_t slot, cr_tensor *t)
         cr_drop(t);
 }
 
+/* Whether the strides are those of the type in dims of size 1, too, which later calls may see.
+ */
+static bool has_strides_of(const cr_tensor *t, const cr_gtype *type)
+{
+    int64_t stride = 1;
+
+    if (type->stride)
+        return !memcmp(t->stride, type->stride, t->ndim * sizeof *t->stride);
+    for (int d = t->ndim - 1; d >= 0; stride *= t->size[d--])
+        if (t->stride[d] != stride)
+            return false;
+    return true;
+}
+
 /* True when a result may be written to the memory of `t`: the run has the only reference to the
  * tensor and to its storage, the storage has no more bytes, and the type is the planned one,
  * which strides without elements do not show. */
@@ -72,6 +86,7 @@ static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
     return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer &&
            !t->grad && atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
            !t->storage->release && cr_tensor_is_of(t, type) && t->contiguous && t->numel &&
+           has_strides_of(t, type) &&
            t->storage->size == (size_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
 }
 

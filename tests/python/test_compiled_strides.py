@@ -93,3 +93,15 @@ def test_results_have_eagers_strides(deferred):
                 assert all(torch.equal(a, b) for a, b in zip(got, want)), (seed, call)
                 odd += sum(x.is_contiguous() and x.stride() != torch.empty(x.shape).stride() for x in want)
     assert odd > 100  # results whose strides in dims of size 1 are not those of a new tensor
+
+
+def test_memory_that_a_result_takes_over_keeps_no_strides(monkeypatch):
+    """A view of a dying tensor has strides of its own in dims of size 1; cat takes its format from them."""
+    monkeypatch.setenv("CR_TILES", "0")
+
+    def f(x):
+        t = torch.stack([x]).unsqueeze(2).transpose(1, 3)
+        y = torch.lerp(t, t, t)
+        return torch.cat([y, y], 2)
+    g = torch.compile(f)
+    assert [g(torch.ones(1, 2)).stride() for _ in range(4)] == [f(torch.ones(1, 2)).stride()] * 4
