@@ -176,7 +176,8 @@ def test_views_of_an_overwritten_input_are_made_from_the_saved_clone():
 def test_the_clone_of_an_overwritten_input_keeps_its_strides(recompute):
     """Positions are columns of one tensor; type_as returns its argument."""
     graph = _C.RecordedGraph("""graph(%state: float32[2, 2], %like: int64[1]) {
-      %row: int64[4] by [2], %column: int64[4] by [2] = where.condition(%state)
+      %at: int64[4, 2] = nonzero(%state)
+      %column: int64[4] by [2] = select.int(%at, 1, 1)
       %double: float32[2, 2] = mul(%state, 2)
       %sum: float32[] = sum(%double)
       %same: int64[4] by [2] = type_as(%column, %like)

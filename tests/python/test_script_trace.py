@@ -383,7 +383,7 @@ def test_functions_of_python_are_recorded_as_their_operators():
     for fn, inputs, operator in (
             (lambda a, b: torch.tensordot(a, b, dims=1), (a, b), "aten::tensordot"),
             (lambda a: torch.unique_consecutive(a), (a,), "aten::unique_consecutive"),
-            (lambda a: torch.nonzero(a, as_tuple=True), (a,), "aten::nonzero"),
+            (lambda a: torch.nonzero(a, as_tuple=True), (a,), "aten::where"),
             (lambda a: torch.norm(a, "nuc"), (a,), "aten::linalg_matrix_norm"),
             (lambda a: a + torch.ones(3, requires_grad=False), (a,), "aten::ones"),
             (lambda a: torch.index_put(a, [torch.tensor([0])], torch.ones(3)), (a,), "aten::index_put"),
