@@ -938,7 +938,7 @@ def test_wrong_bags_are_raised_by_the_next_wait():
     w, bag = torch.randn(7, 5).cuda(), torch.nn.functional.embedding_bag
     for i, offsets, error, text in (([0, 9], [0], IndexError, "index out of range in self"),
                                     ([0, 1], [1], RuntimeError, "has to start from position 0. However, got 1"),
-                                    ([0, 1], [0, 5], RuntimeError, r"input's length\(2\), but got offsets\[-1\] of 5")):
+                                    ([0, 1], [0, 5], RuntimeError, r"input's length 2 but got offsets\[-1\] of 5")):
         bag(torch.tensor(i).cuda(), w, torch.tensor(offsets).cuda())
         with pytest.raises(error, match=text):
             torch.cuda.synchronize()
