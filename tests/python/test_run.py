@@ -169,3 +169,37 @@ def test_crc_is_part_of_the_package(tmp_path):
     (tmp_path / "kernel.loop").write_text("a[i<8] = x[i] * 2\ny[i<8] = a[i] + 1\n")
     assert command("crc", "fuse", str(tmp_path / "kernel.loop")).stdout.strip() == "y[i<8] = x[i] * 2 + 1"
     assert command("crc", "explain", "nothing").returncode != 0 and command("crc").returncode == 2
+
+
+def test_a_trace_warns_once_at_the_programs_line(tmp_path):
+    done = run(tmp_path, """
+import torch
+
+
+def positive(x):
+    if x.sum() > 0:  # twice: the check repeats the trace
+        return x
+    return -x
+
+
+torch.jit.trace(positive, torch.ones(2))
+torch.jit.trace(lambda x: [x, x + 1], torch.ones(2))
+""")
+    places = [line.partition(": Converting")[0].partition(": Encountering")[0]
+              for line in done.stderr.splitlines() if "TracerWarning" in line]
+    path = str(tmp_path / "script.py")
+    assert places == [f"{path}:6: TracerWarning", f"{path}:12: TracerWarning"], done.stderr
+
+
+def test_parameters_are_sent_to_processes_by_their_memory(tmp_path):
+    done = run(tmp_path, """
+import torch, torch.multiprocessing
+from multiprocessing.reduction import ForkingPickler
+
+sent = torch.nn.Parameter(torch.ones(2))
+received = ForkingPickler.loads(ForkingPickler.dumps(sent))
+with torch.no_grad():
+    sent[0] = 5
+print(type(received).__name__, received.tolist())
+""")
+    assert done.stdout == "Parameter [5.0, 1.0]\n", done.stderr

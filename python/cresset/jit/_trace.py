@@ -590,7 +590,7 @@ def note(kind):
 def _warn(text):
     """Warns with the line of the program that called the package."""
     frame, depth = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("cresset."):
+    while frame is not None and _frontend.ours(frame.f_globals.get("__name__")):
         frame, depth = frame.f_back, depth + 1
     warnings.warn(text, cresset.jit.TracerWarning, stacklevel=depth)
 
@@ -837,9 +837,7 @@ class _Writer:
         def note_read(v):
             last[v] = len(frame.items)
             return "x"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result(note_read)
+        result(note_read)
         return last
 
     def module_path(self, module, called):
@@ -881,6 +879,16 @@ def _is_tensors(x):
     return isinstance(x, cresset.Tensor) or (isinstance(x, tuple) and all(isinstance(v, cresset.Tensor) for v in x))
 
 
+def _warn_of_lists(x):
+    """Warns of each list of tensors in a result, up to the first part that is refused.  Returns whether none is."""
+    if isinstance(x, tuple):
+        return all(map(_warn_of_lists, x))
+    if isinstance(x, list) and all(isinstance(v, cresset.Tensor) for v in x):
+        _warn("Encountering a list at the output of the tracer" + _STRICT)
+        return True
+    return isinstance(x, cresset.Tensor)
+
+
 def _returned(x, recorder, read, strict):
     """The text of a result."""
     if isinstance(x, cresset.Tensor):
@@ -889,8 +897,6 @@ def _returned(x, recorder, read, strict):
         inner = ", ".join(_returned(v, recorder, read, strict) for v in x)
         return f"({inner}{',' if len(x) == 1 else ''})"
     if isinstance(x, list) and all(isinstance(v, cresset.Tensor) for v in x):
-        if strict:
-            warnings.warn("Encountering a list at the output of the tracer" + _STRICT, cresset.jit.TracerWarning, stacklevel=8)
         return f"[{', '.join(_returned(v, recorder, read, strict) for v in x)}]"
     if isinstance(x, dict):
         if strict:
@@ -1183,6 +1189,8 @@ def _trace_function(fn, inputs, kwargs, strict, sources):
 
 def _compiled(fn, recorder, parameters, outputs, strict, sources):
     writer = _Writer(recorder, outputs)
+    if strict:
+        _warn_of_lists(outputs)
     head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
     wanted = f"{_frontend._module_name(fn)}.{getattr(fn, '__name__', 'forward')}".replace("<lambda>", "_lambda")
     return sources.define(recorder, None, wanted, head, names, body)
@@ -1219,6 +1227,8 @@ def _record_methods(module, calls, strict, classes, sources):
         recorder, parameters, outputs = _run(module if name == "forward" else getattr(module, name), module, inputs, kwargs)
         writer = _Writer(recorder, outputs)
         _define_frames(recorder, writer, recorder.top, classes, counts, sources.define)
+        if strict:
+            _warn_of_lists(outputs)
         head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
         sources.define(recorder, classes[id(module)], name, head, names, body)
 

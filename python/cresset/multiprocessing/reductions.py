@@ -85,7 +85,7 @@ def rebuild_typed_storage(storage, dtype):
 
 def _parameters():
     """The class of parameters, where its module is imported."""
-    cls = getattr(sys.modules.get("cresset.nn.parameter"), "Parameter", None)
+    cls = getattr(sys.modules.get(f"{__name__.partition('.')[0]}.nn.parameter"), "Parameter", None)
     return () if cls is None else (cls,)
 
 

@@ -140,4 +140,4 @@ def is_lazy(param):
 
 
 # Processes may have been made to send tensors before: now parameters, too.
-getattr(sys.modules.get("cresset.multiprocessing.reductions"), "init_reductions", lambda: None)()
+getattr(sys.modules.get(f"{__name__.partition('.')[0]}.multiprocessing.reductions"), "init_reductions", lambda: None)()
