@@ -50,8 +50,7 @@ struct cr_shadow {
     SHADOW_LIST(cr_access) accesses;
     SHADOW_LIST(cr_call_seen) calls;
     SHADOW_LIST(const void *) identities; /* of the calls, to see each once */
-    SHADOW_LIST(cr_asked) asked;
-    const PyObject **watch; /* objects that are looked for */
+    const PyObject **watch;               /* objects that are looked for */
     size_t watch_count;
     PyObject *folders;      /* of code that may read modules, types and functions in C */
     const PyObject *opaque; /* code whose calls are not logged, or NULL */
@@ -68,7 +67,7 @@ struct cr_shadow {
     char first[160];
 };
 
-enum { MOST_ACCESSES = 1 << 20, MOST_ASKED = 1024 };
+enum { MOST_ACCESSES = 1 << 20 };
 
 /* Room for `more` items. */
 static void *shadow_room(cr_shadow *s, void *item, size_t *room, size_t count, size_t more,
@@ -633,8 +632,6 @@ static void shadow_flow(cr_shadow *s, const shadow_step *x)
     switch ((cr_code_flow)x->step->flow) {
     case FLOW_LOST:
     case FLOW_IDENTITY:
-    case FLOW_COMPARE:
-    case FLOW_CONTAINS:
     case FLOW_CALL:
     case FLOW_CALL_SPREAD:
     case FLOW_FORMAT:
@@ -850,50 +847,6 @@ static bool shadow_is_plain(PyObject *x)
            PyBytes_CheckExact(x) || PyComplex_CheckExact(x);
 }
 
-/* Whether a guard knows the object itself, or its value decides. */
-static bool shadow_is_constant(PyObject *x)
-{
-    return shadow_is_plain(x) || x == Py_None || PyBool_Check(x) || x == Py_Ellipsis ||
-           x == Py_NotImplemented || PyType_Check(x);
-}
-
-static void shadow_ask(cr_shadow *s, const shadow_frame *f, int at, PyObject *a, PyObject *b)
-{
-    if (shadow_is_constant(a) || shadow_is_constant(b))
-        return;
-    for (size_t i = 0; i < s->asked.count; i++)
-        if (s->asked.item[i].a == a && s->asked.item[i].b == b)
-            return;
-    if (s->asked.count == MOST_ASKED)
-        shadow_unnamed(s, f->code, at, "it asks of many objects whether they are one");
-    else if (SHADOW_ROOM(s, asked, 1))
-        s->asked.item[s->asked.count++] = (cr_asked){a, b};
-}
-
-/* A list, tuple, set or dict compares its items or keys with x, at first by identity. */
-static void shadow_ask_all(cr_shadow *s, const shadow_frame *f, int at, PyObject *x,
-                           PyObject *holder)
-{
-    PyObject *item, *value, *iterator = NULL;
-    Py_ssize_t place = 0;
-
-    if (shadow_is_constant(x) || shadow_is_trusted(s, f->code))
-        return;
-    if (PyTuple_Check(holder) || PyList_Check(holder))
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(holder); i++)
-            shadow_ask(s, f, at, x, PySequence_Fast_GET_ITEM(holder, i));
-    else if (PyDict_Check(holder))
-        while (PyDict_Next(holder, &place, &item, &value))
-            shadow_ask(s, f, at, x, item);
-    else if (PyAnySet_CheckExact(holder) && (iterator = PyObject_GetIter(holder)) != NULL)
-        while ((item = PyIter_Next(iterator)) != NULL) {
-            shadow_ask(s, f, at, x, item);
-            Py_DECREF(item); /* the set has another reference */
-        }
-    PyErr_Clear();
-    Py_XDECREF(iterator);
-}
-
 /* Numbers and strings that are equal may be one object in this call and two in the next. */
 static void shadow_identity(cr_shadow *s, const shadow_frame *f, int at, PyObject *a,
                             PyObject *b)
@@ -904,39 +857,6 @@ static void shadow_identity(cr_shadow *s, const shadow_frame *f, int at, PyObjec
     PyErr_Clear();
     if (equal)
         shadow_unnamed(s, f->code, at, "it asks whether two numbers or strings are one object");
-    shadow_ask(s, f, at, a, b);
-}
-
-/* Objects whose classes define no comparison are equal to themselves only. */
-static void shadow_equality(cr_shadow *s, const shadow_frame *f, int at, PyObject *a,
-                            PyObject *b)
-{
-    if (Py_TYPE(a)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
-        Py_TYPE(b)->tp_richcompare == PyBaseObject_Type.tp_richcompare)
-        shadow_ask(s, f, at, a, b);
-}
-
-/* Methods of containers in C that look for their argument. */
-static void shadow_lookup(cr_shadow *s, const shadow_frame *f, int at, PyObject *callable,
-                          PyObject *const *arg, int count)
-{
-    static const char *const lookups[] = {"index",        "count",      "remove", "get",
-                                          "pop",          "setdefault", "add",    "discard",
-                                          "__contains__", "__getitem__"};
-    const char *name = NULL;
-    PyObject *holder = NULL;
-
-    if (PyCFunction_Check(callable)) {
-        name = ((PyCFunctionObject *)callable)->m_ml->ml_name;
-        holder = PyCFunction_GET_SELF(callable);
-    } else if (Py_IS_TYPE(callable, &PyMethodDescr_Type) && count > 0) {
-        name = ((PyMethodDescrObject *)callable)->d_method->ml_name;
-        holder = *arg++;
-        count--;
-    }
-    for (size_t i = 0; holder && count > 0 && i < sizeof lookups / sizeof *lookups; i++)
-        if (!strcmp(name, lookups[i]))
-            shadow_ask_all(s, f, at, arg[0], holder);
 }
 
 /* A call of a function in C.  `reads`: it reads attributes of `holder`, if that is known, by
@@ -1008,8 +928,6 @@ static void shadow_call_names(cr_shadow *s, const shadow_frame *f, int at, int b
     if (!callable || PyFunction_Check(callable))
         return;                                   /* the calls of its frame are seen */
     first += first < step->depth && !real[first]; /* 3.13 has NULL before the arguments */
-    if (!spread)
-        shadow_lookup(s, f, at, callable, real + first, step->depth - first);
     c.reads = cr_names_are_read_by(callable);
     if (c.reads && !spread)
         c.holder = shadow_holder(callable, first < step->depth ? real[first] : NULL);
@@ -1040,14 +958,8 @@ static void shadow_reads(cr_shadow *s, const shadow_frame *f, int at)
 
     if (step->flow == FLOW_ITEM && PyUnicode_Check(top[0]) && !PyDict_Check(top[-1]))
         shadow_add_names(&(shadow_c_call){s, f, at, 1, top[-1]}, top[0]);
-    else if (step->flow == FLOW_ITEM && PyDict_Check(top[-1]))
-        shadow_ask_all(s, f, at, top[0], top[-1]);
     else if (step->flow == FLOW_IDENTITY)
         shadow_identity(s, f, at, top[-1], top[0]);
-    else if (step->flow == FLOW_COMPARE)
-        shadow_equality(s, f, at, top[-1], top[0]);
-    else if (step->flow == FLOW_CONTAINS)
-        shadow_ask_all(s, f, at, top[-1], top[0]);
     else if (step->flow == FLOW_ATTRIBUTE)
         shadow_space_of(s, f, at, top[0],
                         PyTuple_GET_ITEM(f->code->co_names, step->arg >> shifted));
@@ -1183,7 +1095,6 @@ void cr_shadow_drop(cr_shadow *s)
     Py_XDECREF(s->codes);
     PyMem_RawFree(s->calls.item);
     PyMem_RawFree(s->identities.item);
-    PyMem_RawFree(s->asked.item);
     PyMem_RawFree(s->watch);
     PyMem_RawFree(s->sources.item);
     PyMem_RawFree(s->frames.item);
@@ -1208,12 +1119,6 @@ const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count)
 {
     *count = s->accesses.count;
     return s->accesses.item;
-}
-
-const cr_asked *cr_shadow_asked(const cr_shadow *s, size_t *count)
-{
-    *count = s->asked.count;
-    return s->asked.item;
 }
 
 const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count)

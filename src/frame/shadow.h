@@ -41,12 +41,6 @@ typedef struct {
     int at;
 } cr_call_seen;
 
-/* Two objects of which the program asked whether they are one: by `is`, in a comparison of
- * their class or in a lookup.  They may be freed by now. */
-typedef struct {
-    const PyObject *a, *b;
-} cr_asked;
-
 /* Makes a shadow; NULL with an exception.  With log = 0 nothing is logged; 1: calls, names and
  * code; 2: accesses, too. */
 cr_shadow *cr_shadow_new(int log);
@@ -66,8 +60,6 @@ PyObject *cr_shadow_first_difference(const cr_shadow *s);
 const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
 /* The C functions that were called.  The array is valid until the next callback. */
 const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count);
-/* The pairs of objects, each once; neither is a constant, a number, a string or a class. */
-const cr_asked *cr_shadow_asked(const cr_shadow *s, size_t *count);
 /* Looks for objects by address; 0, or -1 without memory.  Code in the folders, a tuple of
  * paths, may read modules, types and functions in C.  Calls of `opaque`,
  * a code object or NULL, and what runs in them are not logged.  The caller keeps the objects,

@@ -607,7 +607,6 @@ class _Recording:
             raise NotYet(why)
         calls = seen.calls()
         self.check_names(calls)
-        self.walk.hold_identities(seen.asked())
         if seen.watched is not None:
             index, place = seen.watched
             if self.walk.makes_state():

@@ -365,23 +365,6 @@ class Walk:
         self.nodes.append([source, parent, key, check, expected, -1])
         return len(self.nodes) - 1
 
-    def hold_identities(self, pairs):
-        """Guards whether objects, as (id, id), are one, as the call asked.  A lookup asks it of keys, which are no nodes."""
-        keys = None
-        for a, b in pairs:
-            at, other = self.known.get(a), self.known.get(b)
-            if at is None:
-                a, at, b, other = b, other, a, at
-            if at is None or self.nodes[at][3] == "is":
-                continue
-            if a != b and other is not None:
-                self.add(*self.nodes[at][:3], "apart", other)
-                continue
-            if keys is None:
-                keys = {id(x): x for _, _, _, check, held, _, *_ in self.nodes if check in ("mapping", "set") for x in held[1]}
-            if b in keys:
-                self.add(*self.nodes[at][:3], "is" if a == b else "not", keys[b])
-
     # --- objects ---
 
     def visit(self, x, source, parent, key):
@@ -541,11 +524,21 @@ class Walk:
         node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), tuple(x)))
         self.holders[node] = x
         if x:
+            self.hold_keys(x)
             self.items(x, "item", node)
         if isinstance(x, defaultdict):
             self.visit(x.default_factory, "attr", node, "default_factory")
         self.attributes(x, node)
         return node
+
+    def hold_keys(self, keys):
+        """Adds nodes for keys that a lookup finds because they are the object, which may be elsewhere in the call, too."""
+        for key in keys:
+            if isinstance(key, tuple):
+                self.hold_keys(key)
+            elif type(key) not in _ATOM_SET and type(key) not in _VALUE_SET:
+                node = self.add("const", -1, key, *(("same", self.known[id(key)]) if id(key) in self.known else ("is", key)))
+                self.known.setdefault(id(key), node)
 
     def attributes(self, x, node):
         """Visits the attributes and the class of a container or function."""
@@ -654,8 +647,7 @@ class Walk:
         return node
 
     def nn_module(self, x, source, parent, key):
-        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-        self.add("class", node, "__class__", "is", type(x))
+        node = self.known[id(x)] = self.add(source, parent, key, "instance", type(x))
         self.hooks_of_all_modules()
         state = x.__dict__
         inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
@@ -673,7 +665,7 @@ class Walk:
             if name.startswith("_global_") and isinstance(hooks, dict):
                 self.kept.append(hooks)
                 self.has_hooks = self.has_hooks or _calls_c(name, hooks)
-                self.mapping(hooks, "const", -1, hooks)
+                self.visit(hooks, "const", -1, hooks)
 
     def optimizer(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)

@@ -71,10 +71,6 @@ def guard(walk, node):
         return f"type({name}) is {expected.__name__}"
     if check == "same":
         return f"{name} is {walk.path(expected)}"
-    if check == "apart":
-        return f"{name} is not {walk.path(expected)}"
-    if check == "not":
-        return f"{name} is not {_short(expected)}"
     if check == "lacks":
         return f"{name} has the same bases and no further attributes"
     if check == "holds":
@@ -88,9 +84,9 @@ def guard(walk, node):
     return f"{name} exists"
 
 
-def failure(walk, node, found):
+def failure(walk, node, found, twin=-1):
     """Returns why a recording does not fit a call.  node: from CompiledEntry.fails; found: (the
-    object,), or () when it is missing."""
+    object,), or () when it is missing; twin: the node that has this object, too, or -1."""
     if node == -2:
         return "the function is called with other arguments by position and name"
     if node == -3:
@@ -100,6 +96,8 @@ def failure(walk, node, found):
     if not found:
         return f"{name} is missing"
     x, = found
+    if twin >= 0:
+        return f"{name} is not {walk.path(twin)}"
     if check == "holds":
         return f"{_first_change(expected, x)} of {name} changed"
     if check == "tensor":

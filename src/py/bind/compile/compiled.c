@@ -1024,7 +1024,8 @@ static PyObject *entry_fails(PyObject *x, PyObject *given)
     if (failed < 0)
         Py_RETURN_NONE;
     PyObject *found = cr_guard_failed(e->guard);
-    PyObject *out = found ? Py_BuildValue("i(O)", failed, found) : Py_BuildValue("i()", failed);
+    PyObject *out = found ? Py_BuildValue("i(O)i", failed, found, cr_guard_twin(e->guard))
+                          : Py_BuildValue("i()", failed);
     cr_guard_release_all(e->guard);
     return out;
 }
@@ -1068,7 +1069,8 @@ static PyMethodDef function_methods[] = {
 
 static PyMethodDef entry_methods[] = {{"fails", entry_fails, METH_VARARGS,
                                        "fails(args, kwargs) -> (the guard's node that fails, a "
-                                       "tuple of the object found or an empty tuple).\n"
+                                       "tuple of the object found or an empty tuple, and the "
+                                       "node that has this object, too, or -1).\n"
                                        "Node -2: other arguments; -3: another mode, with the "
                                        "bits that differ.  None when the entry fits."},
                                       {0}};

@@ -1,6 +1,7 @@
 /* Guards: see guard.h. */
 #include "py/bind/compile/guard.h"
 #include "frame/frame_compat.h"
+#include "py/bind/compile/distinct.h"
 #include "tensor/geometry.h"
 #include <math.h>
 #include <string.h>
@@ -24,8 +25,6 @@ typedef enum {
     IS_ANY,
     IS_OBJECT,
     IS_SAME,
-    IS_APART,
-    IS_NOT,
     IS_INSTANCE,
     IS_EQUAL,
     IS_NUMBER,
@@ -42,9 +41,9 @@ typedef enum {
 static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none",
                                            "at",   "cell",  "dict",  "attr", "type",
                                            "code", "grad",  "class"};
-static const char *const check_names[] = {
-    "any",  "is",      "same", "apart", "not",   "instance", "equal",   "number",
-    "list", "mapping", "set",  "lacks", "holds", "derived",  "returns", "tensor"};
+static const char *const check_names[] = {"any",    "is",      "same",    "instance", "equal",
+                                          "number", "list",    "mapping", "set",      "lacks",
+                                          "holds",  "derived", "returns", "tensor"};
 
 typedef struct {
     uint8_t dtype, ndim;
@@ -59,6 +58,7 @@ typedef struct {
     uint8_t source, check;
     bool stable; /* the dict or tuple contains the objects of the last check */
     bool kept;   /* while the kept dicts are unchanged, `seen` is the object */
+    bool own;    /* no other node may have this object, but for those that check "same" */
     int parent, slot;
     int leaves;        /* number of following nodes that check plain values in this container */
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
@@ -103,6 +103,11 @@ struct cr_guard {
     int vain;          /* checks in a row that found a kept dict changed */
     int leading;       /* nodes at the start that are arguments without contents */
     bool passed;       /* the last check of all nodes passed */
+    /* Objects of own nodes and those that a node names: */
+    cr_object_set met; /* of the last check of all nodes; after it of kept and constant nodes */
+    cr_object_set found; /* of the other nodes of a quick check */
+    int *open;           /* own nodes whose objects a quick check finds */
+    int opens, twin;     /* twin: the node that had the object of the node that failed, or -1 */
 };
 
 /* A number that changes with every change of any dict; 0 where Python has none. */
@@ -169,8 +174,7 @@ static bool is_bare(PyObject *tensor)
 static int set_expected(node *d)
 {
     switch ((check_kind)d->check) {
-    case IS_SAME:
-    case IS_APART: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
+    case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
     case IS_LIST: return PyArg_ParseTuple(d->expected, "On", &d->type, &d->wanted) ? 0 : -1;
     case IS_MAPPING:
     case IS_SET:
@@ -203,6 +207,20 @@ static int set_expected(node *d)
     }
 }
 
+/* Methods are made when they are read, and the dict of an object has one owner. */
+static bool is_own(const node *d)
+{
+    switch ((check_kind)d->check) {
+    case IS_TENSOR:
+    case IS_LIST:
+    case IS_MAPPING:
+    case IS_SET:
+    case IS_DERIVED: return d->source != FROM_DICT && d->source != FROM_CONST;
+    case IS_INSTANCE: return d->type != &PyMethod_Type && d->source != FROM_CONST;
+    default: return false;
+    }
+}
+
 /* Does not use PyArg_ParseTuple, because a guard may have thousands of nodes and the first call
  * waits for them. */
 static int set_node(node *d, PyObject *from)
@@ -232,6 +250,7 @@ static int set_node(node *d, PyObject *from)
         return -1;
     if (n == DIMS + 1)
         d->facts.dims = PyLong_AsUnsignedLongLong(item[DIMS]);
+    d->own = is_own(d);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -292,6 +311,9 @@ void cr_guard_drop(cr_guard *g)
     PyMem_Free(g->kept);
     PyMem_Free(g->holder);
     PyMem_Free(g->step);
+    PyMem_Free(g->open);
+    cr_object_set_drop(&g->met);
+    cr_object_set_drop(&g->found);
     PyMem_Free(g->at);
     PyMem_Free(g);
 }
@@ -656,8 +678,6 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     case IS_ANY: return true;
     case IS_OBJECT: return o == d->expected;
     case IS_SAME: return o == g->at[d->wanted].seen;
-    case IS_APART: return o != g->at[d->wanted].seen;
-    case IS_NOT: return o != d->expected;
     case IS_INSTANCE: return Py_TYPE(o) == d->type;
     case IS_EQUAL: return equals(o, d->expected);
     case IS_NUMBER: return Py_TYPE(o) == d->type && take_number(o, &number[d->slot]);
@@ -739,9 +759,7 @@ static bool holds_always(const node *d, const uint8_t *known)
     case IS_ANY: return !PyDict_Check(d->seen);
     case IS_EQUAL: return true;
     case IS_OBJECT: return true;
-    case IS_NOT: return true;
-    case IS_SAME:
-    case IS_APART: return known[d->wanted] != OPEN;
+    case IS_SAME: return known[d->wanted] != OPEN;
     case IS_LIST: return PyTuple_CheckExact(d->seen);
     case IS_MAPPING: /* move_to_end() changes an order and no version */
         return !is_open_dict(d) &&
@@ -799,6 +817,77 @@ static void keep_all(cr_guard *g, uint8_t *known)
     }
 }
 
+/* --- objects that are apart --- */
+
+/* The object that a node names, or NULL. */
+static PyObject *object_named(const node *d)
+{
+    if (d->source == FROM_CONST && d->check != IS_SAME)
+        return d->key;
+    return d->check == IS_OBJECT ? d->expected : NULL;
+}
+
+/* Adds the objects that nodes name.  Several nodes may name one. */
+static void meet_constants(cr_guard *g)
+{
+    for (int i = 0; i < g->count; i++) {
+        const PyObject *named = object_named(&g->at[i]);
+        if (named)
+            cr_object_set_add(&g->met, named);
+    }
+}
+
+/* Whether the objects of own nodes are apart, after a check of all nodes.  Returns the first
+ * node that shares its object, or -1. */
+static int find_shared(cr_guard *g)
+{
+    if (!cr_object_set_clear(&g->met, (size_t)g->count))
+        return 0;
+    meet_constants(g);
+    for (int i = 0; i < g->count; i++)
+        if (g->at[i].own && !cr_object_set_add(&g->met, g->at[i].seen))
+            return i;
+    return -1;
+}
+
+/* The same after a quick check, for the nodes that it has looked at. */
+static int find_shared_again(cr_guard *g)
+{
+    if (!cr_object_set_clear(&g->found, (size_t)g->opens))
+        return 0;
+    for (int k = 0; k < g->opens; k++) {
+        const PyObject *o = g->at[g->open[k]].seen;
+        if (cr_object_set_has(&g->met, o) || !cr_object_set_add(&g->found, o))
+            return g->open[k];
+    }
+    return -1;
+}
+
+/* Sorts own nodes into those whose objects stay while the kept dicts do, and others. */
+static bool keep_apart(cr_guard *g, const uint8_t *known)
+{
+    g->opens = 0;
+    if (!cr_object_set_clear(&g->met, (size_t)g->count))
+        return false;
+    meet_constants(g);
+    for (int i = 0; i < g->count; i++)
+        if (g->at[i].own && known[i])
+            cr_object_set_add(&g->met, g->at[i].seen);
+        else if (g->at[i].own)
+            g->open[g->opens++] = i;
+    return true;
+}
+
+/* Notes which node has the object of node i, too. */
+static void fail_shared(cr_guard *g, int i)
+{
+    g->failed = g->at[i].seen;
+    for (int k = 0; k < g->count && g->twin < 0; k++)
+        if (k < i && g->at[k].own ? g->at[k].seen == g->failed
+                                  : object_named(&g->at[k]) == g->failed)
+            g->twin = k;
+}
+
 /* Notes the versions of dicts after a check that passed.  Without memory none are kept. */
 static void keep_dicts(cr_guard *g)
 {
@@ -806,14 +895,19 @@ static void keep_dicts(cr_guard *g)
     uint8_t *known = PyMem_Malloc(n);
 
     g->keeps = g->steps = g->firsts = g->holders = 0;
+    if (!g->open)
+        g->open = PyMem_Malloc(n * sizeof *g->open);
     if (!g->kept)
         g->kept = PyMem_Malloc(n * sizeof *g->kept);
     if (!g->holder)
         g->holder = PyMem_Malloc(n * sizeof *g->holder);
     if (!g->step)
         g->step = PyMem_Malloc(n * sizeof *g->step);
-    if (known && g->kept && g->holder && g->step)
+    if (known && g->kept && g->holder && g->step && g->open) {
         keep_all(g, known);
+        if (!keep_apart(g, known))
+            g->keeps = 0;
+    }
     PyMem_Free(known);
 }
 
@@ -904,7 +998,8 @@ static bool quick_check(cr_guard *g, PyObject *const *args, Py_ssize_t positiona
     if (steps_hold(g, 0, g->firsts, args, positional, input, number) && are_kept(g) &&
         holders_hold(g)) {
         g->vain = 0;
-        return steps_hold(g, g->firsts, g->steps, args, positional, input, number);
+        return steps_hold(g, g->firsts, g->steps, args, positional, input, number) &&
+               find_shared_again(g) < 0;
     }
     g->vain++;
     return false;
@@ -935,6 +1030,9 @@ static void guard_forget(cr_guard *g)
 int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input,
                    cr_scalar *number)
 {
+    int shared;
+
+    g->twin = -1;
     /* Arguments first: a call of other sizes fails here and keeps the list of versions. */
     for (int i = 0; i < g->leading; i++)
         if (!node_holds(g, &g->at[i], args, positional, input, number))
@@ -951,6 +1049,12 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
         if (d->stable)
             i += d->leaves;
     }
+    shared = find_shared(g);
+    if (shared >= 0) {
+        fail_shared(g, shared);
+        guard_forget(g);
+        return shared;
+    }
     if (g->passed && g->vain < KEPT_IN_VAIN)
         keep_dicts(g);
     g->passed = true;
@@ -959,9 +1063,12 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
 
 PyObject *cr_guard_failed(const cr_guard *g) { return g->failed; }
 
+int cr_guard_twin(const cr_guard *g) { return g->twin; }
+
 bool cr_guard_misfits(const cr_guard *g, int i)
 {
-    return g->at[i].check == IS_TENSOR && g->failed && cr_py_is_tensor(g->failed);
+    return g->at[i].check == IS_TENSOR && g->twin < 0 && g->failed &&
+           cr_py_is_tensor(g->failed);
 }
 
 PyObject *cr_guard_object(const cr_guard *g, int i) { return g->at[i].seen; }

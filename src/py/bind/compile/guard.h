@@ -4,6 +4,10 @@
  * object and its check states a condition on it.  Checks only read.  They call no code of the
  * user except comparisons of numbers and strings.
  *
+ * Objects that nodes describe by their contents ("instance" to "tensor") must be apart from
+ * each other and from those that nodes name: where the recorded call had one object in two
+ * places, a node checks "same".
+ *
  * A dict that has not changed since the last passed check contains the same objects.  The guard
  * then uses the objects it remembers and does not check plain values in the dict again. */
 #ifndef CR_PY_BIND_COMPILE_GUARD_H
@@ -34,8 +38,6 @@ typedef struct cr_guard cr_guard;
  *   "any"         -                 exists
  *   "is"          object            is that object
  *   "same"        node's number     is the object of another node
- *   "apart"       node's number     is another object than that of another node
- *   "not"         object            is another object
  *   "instance"    type              has exactly this class
  *   "equal"       value             has its class and is equal; floats by their bits
  *   "number"      type              has exactly this class (int, float); its value is number
@@ -68,6 +70,9 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
 /* The object that failed in the last check, NULL when it was missing.  Borrowed, valid until
  * other Python code runs. */
 PyObject *cr_guard_failed(const cr_guard *g);
+/* The node that has the object of the node that failed in the last check, which has to have
+ * another one; otherwise -1. */
+int cr_guard_twin(const cr_guard *g);
 /* Whether node i failed in the last check because a tensor is not like the recorded one. */
 bool cr_guard_misfits(const cr_guard *g, int i);
 /* The object of a node after a successful check; borrowed. */

@@ -248,33 +248,11 @@ static PyObject *observed_calls(PyObject *x, PyObject *unused)
     return out;
 }
 
-/* asked() -> [(id, id)] of objects of which the program asked whether they are one, see
- * shadow.h
- */
-static PyObject *observed_asked(PyObject *x, PyObject *unused)
-{
-    size_t count;
-    const cr_asked *pair = cr_shadow_asked(((observed_object *)x)->shadow, &count);
-    PyObject *out = PyList_New((Py_ssize_t)count);
-
-    (void)unused;
-    for (size_t i = 0; out && i < count; i++) {
-        PyObject *item = Py_BuildValue("NN", PyLong_FromVoidPtr((void *)(uintptr_t)pair[i].a),
-                                       PyLong_FromVoidPtr((void *)(uintptr_t)pair[i].b));
-        if (item)
-            PyList_SET_ITEM(out, (Py_ssize_t)i, item);
-        else
-            Py_CLEAR(out);
-    }
-    return out;
-}
-
 static PyMethodDef observed_methods[] = {{"start", observed_start, METH_NOARGS, NULL},
                                          {"stop", observed_stop, METH_NOARGS, NULL},
                                          {"accesses", observed_accesses, METH_NOARGS, NULL},
                                          {"watch", observed_watch, METH_VARARGS, NULL},
                                          {"calls", observed_calls, METH_NOARGS, NULL},
-                                         {"asked", observed_asked, METH_NOARGS, NULL},
                                          {0}};
 
 static PyGetSetDef observed_properties[] = {{"failed", observed_failed, NULL, NULL, NULL},
