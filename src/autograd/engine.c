@@ -4,6 +4,7 @@
  * before all others.  The state of a run is in its task, so a hook may call backward again.
  * The engine runs in the calling thread.  It takes the Python lock only around kinds and hooks
  * that need it. */
+#include "autograd/again.h"
 #include "autograd/task.h"
 #include "entry.h"
 #include "tensor/defer.h"
@@ -231,6 +232,8 @@ static cr_status run_item(cr_task *t, uint32_t i)
 
     t->items.at[i].one = NULL;
     t->items.at[i].many = NULL;
+    if (t->call->create_graph)
+        cr_again_ran(item.node->sequence);
     if (!in) {
         in = cr_alloc_zero(results * sizeof *in + 1);
         CR_NEED(in);

@@ -647,6 +647,31 @@ def test_gradients_of_some_outputs_only_and_twice():
         torch.autograd.grad(z.sum(), x, create_graph=True)
 
 
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_gradients_that_are_differentiated(others):
+    """Calls of one function beside it, whose gradients are not, have the same inputs."""
+    def train(compiled):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+        f, losses = torch.compile(net) if compiled else net, []
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(6):
+            x = torch.rand(4, 1, requires_grad=True)
+            loss = sum(f(torch.rand(4, 1)).mean() for _ in range(others))
+            slope, = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+            optimizer.zero_grad()
+            (loss + ((slope - 1) ** 2).mean()).backward()
+            optimizer.step()
+            losses.append(loss + slope.sum().item())
+        with torch.no_grad():
+            for _ in range(3):
+                losses.append(f(x).sum().item())
+        return losses, f
+    (wanted, _), (found, f) = train(False), train(True)
+    assert found == wanted
+    assert used(f)  # calls without gradients are recorded
+
+
 @pytest.mark.deferred_calls(0)
 def test_a_saved_tensor_that_is_written():
     f = torch.compile(lambda x, y: x * y)

@@ -152,6 +152,16 @@ def test_containers(make, hold, when):
     assert sequence(torch.compile(f), *arguments) == sequence(f, *arguments)
 
 
+@pytest.mark.parametrize("twice, places", [
+    (lambda x: {"a": x, "b": x}, lambda out: (out["a"], out["b"])), (lambda x: (x, [x]), lambda out: (out[0], out[1][0])),
+    (lambda x: [{1: x}, x], lambda out: (out[0][1], out[1]))])
+def test_a_result_with_one_list_in_two_places(twice, places):
+    f = torch.compile(lambda x: twice([x + 1]))
+    for _ in range(4):
+        first, second = places(f(torch.ones(1)))
+        assert first is second and first[0].tolist() == [2.]
+
+
 def test_modules_of_one_class_share_a_recording():
     f = torch.compile(lambda m, x: m(x).relu())
     x, modules = torch.randn(2, 3), [torch.nn.Linear(3, 3) for _ in range(6)]

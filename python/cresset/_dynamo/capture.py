@@ -662,6 +662,8 @@ class _Recording:
             self.compiler.note(self.walk)
             return
         leaves, returns, unflatten = _flatten(out)
+        if returns == _TREE:
+            _check_containers(out)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         for x in leaves:
             if not isinstance(x, Tensor) and type(x) not in _LEAVES:
@@ -846,6 +848,20 @@ def _flatten(out):
     from ..utils._pytree import tree_flatten, tree_unflatten
     leaves, spec = tree_flatten(out)
     return leaves, _TREE, lambda leaves: tree_unflatten(leaves, spec)
+
+
+def _check_containers(out):
+    """Refuses a nested result that has one container in two places: each call would make two of it."""
+    from ..utils._pytree import tree_flatten
+    met = set()
+
+    def meet(x):
+        if not _is_leaf(x) and not (type(x) is tuple and not x):
+            if id(x) in met:
+                raise Refused(f"it returns one {type(x).__name__} in two places")
+            met.add(id(x))
+        return False
+    tree_flatten(out, is_leaf=meet)
 
 
 def _has_gradient_by_base(t):

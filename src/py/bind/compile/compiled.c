@@ -5,6 +5,8 @@
  *     _C.CompiledFunction     the function and its entries.  A call that fits no entry goes to
  *                             `miss`, which is Python code (_dynamo/capture.py) */
 #include "py/bind/compile/compiled.h"
+#include "autograd/again.h"
+#include "autograd/autograd.h"
 #include "base/log.h"
 #include "compile/call.h"
 #include "compile/compile.h"
@@ -818,6 +820,7 @@ typedef struct {
     cr_py_deferral deferral;
 } function;
 
+static uint64_t functions_made; /* made so far; protected by the interpreter lock */
 /* > 0: compiled functions of this thread call the plain function */
 static CR_THREAD int calls_off;
 /* as calls_off, for all threads; protected by the interpreter lock */
@@ -897,15 +900,28 @@ static PyObject *call_plain(function *f, PyObject *const *args, size_t flagged, 
     return cr_py_deferred_call(&f->deferral, f->function, args, flagged, names);
 }
 
-static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagged,
-                               PyObject *names)
+/* Whether a program's gradients would be differentiated again. */
+static bool goes_back_again(function *f)
 {
-    function *f = (function *)x;
+    cr_py_deferral *d = &f->deferral;
+
+    if (!d->again && !d->at_once && cr_again_met(d->number, &d->again_seen)) {
+        d->again = true;
+        cr_log_line("graph", 1,
+                    "calls with gradients stay deferred: a backward pass with "
+                    "create_graph=True ran");
+    }
+    return d->again && !cr_thread.no_grad;
+}
+
+static PyObject *call_somehow(function *f, PyObject *const *args, size_t flagged,
+                              PyObject *names)
+{
     Py_ssize_t positional = PyVectorcall_NARGS(flagged);
 
     if (CR_UNLIKELY(f->off || (f->deferral.failed && !f->deferral.at_once) || calls_off ||
                     force_eager || cr_recorder_active() || cr_py_mode_count ||
-                    cr_py_override_off)) {
+                    cr_py_override_off || goes_back_again(f))) {
         if (cr_py_mode_count || cr_py_override_off)
             return PyObject_Vectorcall(f->function, args, flagged, names);
         return call_plain(f, args, flagged, names);
@@ -924,6 +940,17 @@ static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagge
                    : call_miss(f, args, positional, names);
 }
 
+static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagged,
+                               PyObject *names)
+{
+    function *f = (function *)x;
+    uint64_t first = cr_node_next_sequence();
+    PyObject *out = call_somehow(f, args, flagged, names);
+
+    cr_again_watch(f->deferral.number, first, cr_node_next_sequence());
+    return out;
+}
+
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *fn, *miss;
@@ -937,6 +964,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!f)
         return NULL;
     f->vectorcall = function_call;
+    f->deferral.number = ++functions_made;
     f->function = Py_NewRef(fn);
     f->miss = Py_NewRef(miss);
     f->entries = PyList_New(0);

@@ -17,12 +17,14 @@ typedef struct {
 
 enum { CR_PY_TIMINGS = 16 };
 typedef struct {
-    bool at_once;                   /* calls are not deferred */
-    bool failed;                    /* `flushed` raised: all are deferred, none is recorded */
-    bool strict;                    /* none runs at once, so that each flush is seen */
-    PyObject *flushed;              /* called with the flushes inside of a call, or NULL */
-    unsigned how;                   /* flags of the programs (compile/how.h) */
-    unsigned ran, deferred, broken; /* calls; deferred ones; those with flushes inside */
+    bool at_once;                /* calls are not deferred */
+    bool failed;                 /* `flushed` raised: all are deferred, none is recorded */
+    bool again;                  /* gradients are differentiated again: no program makes them */
+    uint64_t number, again_seen; /* of the function, for autograd/again.h */
+    bool strict;                 /* none runs at once, so that each flush is seen */
+    PyObject *flushed;           /* called with the flushes inside of a call, or NULL */
+    unsigned how;                /* flags of the programs (compile/how.h) */
+    unsigned ran, deferred, broken;     /* calls; deferred ones; those with flushes inside */
     cr_py_timing timing[CR_PY_TIMINGS]; /* by hash */
     cr_py_timing *now;                  /* of the last call */
     bool open;                          /* the last call's time may still grow: */
