@@ -202,6 +202,7 @@ enum {
     CV_LE = 0x12,
     CV_UNORD = 3,
     CV_NE = 4,
+    CV_NLT = 0x15,
     CV_GE = 0x1d,
     CV_GT = 0x1e
 };

@@ -87,14 +87,19 @@ CV_FN cv_f32 cv_clamp_f32(cv_f32 x, cv_s_f32 low, cv_s_f32 high)
     return cv_lesser_f32(CV_K(high), cv_greater_f32(CV_K(low), x));
 }
 
-/* Lanes whose result is zero, such as hidden scores, compute something else: some processors
+/* Lanes whose result is zero, such as hidden scores, have a zero as a factor: some processors
  * take hundreds of cycles for a product that underflows. */
 CV_FN cv_f32 cv_exp_f32(cv_f32 x)
 {
-    cv_m32 none = cv_lt_f32(x, CV_K(-104.0f));
-    cv_f32 t, zero = {0}, a = cv_lesser_f32(CV_K(89.0f), cv_select_f32(none, zero, x));
-    cv_f32 q = cv_expreduce_f32(a, &t);
-    return cv_select_f32(none, zero, cv_scale_f32(1.0f + q, t));
+#ifdef CV_X_SCALEF_f32
+    cv_m32 some = CV_X_CMP_f32(x, CV_K(-104.0f), CV_NLT);
+    cv_f32 t, zero = {0}, q = cv_expreduce_f32(cv_lesser_f32(CV_K(89.0f), x), &t);
+    return cv_scale_f32(cv_select_f32(some, 1.0f + q, zero), t);
+#else
+    /* The lowest n is -254, whose halves are exponents of zeros. */
+    cv_f32 t, q = cv_expreduce_f32(cv_clamp_f32(x, -176.0f, 89.0f), &t);
+    return cv_scale_f32(1.0f + q, t);
+#endif
 }
 
 CV_FN cv_f32 cv_exp2_f32(cv_f32 x)

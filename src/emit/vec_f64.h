@@ -86,13 +86,18 @@ CV_FN cv_f64 cv_expreduce_f64(cv_f64 x, cv_f64 low, cv_f64 *t, cv_f64 *tail)
     return f;
 }
 
-/* Lanes whose result is zero compute something else, as those of float32. */
+/* Lanes whose result is zero as those of float32. */
 CV_FN cv_f64 cv_exp_f64(cv_f64 x)
 {
-    cv_m64 none = cv_lt_f64(x, CV_D(-746.0));
-    cv_f64 zero = {0}, a = cv_lesser_f64(CV_D(710.0), cv_select_f64(none, zero, x)), t, tail;
-    cv_f64 f = cv_expreduce_f64(a, zero, &t, &tail);
-    return cv_select_f64(none, zero, cv_scale_f64(1.0 + (f + tail), t));
+    cv_f64 zero = {0}, t, tail, f;
+#ifdef CV_X_SCALEF_f64
+    cv_m64 some = CV_X_CMP_f64(x, CV_D(-746.0), CV_NLT);
+    f = cv_expreduce_f64(cv_lesser_f64(CV_D(710.0), x), zero, &t, &tail);
+    return cv_scale_f64(cv_select_f64(some, 1.0 + (f + tail), zero), t);
+#else
+    f = cv_expreduce_f64(cv_clamp_f64(x, -1418.0, 710.0), zero, &t, &tail);
+    return cv_scale_f64(1.0 + (f + tail), t);
+#endif
 }
 
 CV_FN cv_f64 cv_exp2_f64(cv_f64 x)
