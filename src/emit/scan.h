@@ -116,19 +116,28 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
         return ck_sum_##op##_##S(a, b);                                                        \
     }                                                                                          \
     CK_DEFINE_LEVELS(line_##op##_##T, ck_line_##op##_##T, ck_sum_##S, ck_join_##op##_##T)      \
+    CV_FN ck_sum_##S ck_pass_##op##_##T(const ck_sum_##S *carry, ck_sum_##S sum, cv_s_##T *to) \
+    {                                                                                          \
+        ck_sum_##S all = sum;                                                                  \
+        if (carry)                                                                             \
+            all = ck_sum_##op##_##S(*carry, sum);                                              \
+        CK_PUT_##S(all, T, to);                                                                \
+        return sum;                                                                            \
+    }                                                                                          \
     CV_FN void ck_run_##op##_##T(const ck_sum_##S *carry, ck_sum_##S *own, cv_s_##T *to,       \
                                  const cv_s_##T *from, cv_s_i64 n, cv_s_i64 put,               \
                                  cv_s_i64 step)                                                \
     {                                                                                          \
-        ck_sum_##S sum = CK_TO_##S(*from), all = sum;                                          \
-        if (carry)                                                                             \
-            all = ck_sum_##op##_##S(*carry, sum);                                              \
-        CK_PUT_##S(all, T, to);                                                                \
-        for (cv_s_i64 i = 1; i < n; i++) {                                                     \
-            all = sum = ck_sum_##op##_##S(sum, CK_TO_##S(from[i * step]));                     \
-            if (carry)                                                                         \
-                all = ck_sum_##op##_##S(*carry, sum);                                          \
-            CK_PUT_##S(all, T, to + i * put);                                                  \
+        ck_sum_##S sum = ck_pass_##op##_##T(carry, CK_TO_##S(*from), to);                      \
+        if (put == 1 && step == 1 && n == CR_SCAN_RUN) {                                       \
+            CV_UNROLL(16)                                                                      \
+            for (int i = 1; i < CR_SCAN_RUN; i++)                                              \
+                sum = ck_pass_##op##_##T(carry, ck_sum_##op##_##S(sum, CK_TO_##S(from[i])),    \
+                                         to + i);                                              \
+        } else {                                                                               \
+            for (cv_s_i64 i = 1; i < n; i++)                                                   \
+                sum = ck_pass_##op##_##T(                                                      \
+                    carry, ck_sum_##op##_##S(sum, CK_TO_##S(from[i * step])), to + i * put);   \
         }                                                                                      \
         *own = sum;                                                                            \
     }                                                                                          \
@@ -150,41 +159,61 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
             carry = s->started ? ck_sum_##op##_##S(s->before, s->runs) : s->runs;              \
             has = 1;                                                                           \
         }                                                                                      \
-        ck_levels_line_##op##_##T(s, s->started++);                                            \
+        if (n == CR_SCAN_BLOCK) /* else it is the last one */                                  \
+            ck_levels_line_##op##_##T(s, s->started++);                                        \
     }                                                                                          \
-    CK_OUTLINE void ck_take_##op##_##T(ck_line_##op##_##T *s, cv_s_##T *to,                    \
-                                       const cv_s_##T *from, cv_s_i64 n, cv_s_i64 put,         \
-                                       cv_s_i64 step)                                          \
+    CK_OUTLINE void ck_blocks_##op##_##T(ck_line_##op##_##T *s, cv_s_##T *to,                  \
+                                         const cv_s_##T *from, cv_s_i64 n, cv_s_i64 put,       \
+                                         cv_s_i64 step)                                        \
     {                                                                                          \
         if (put == 1 && step == 1)                                                             \
             ck_block_##op##_##T(s, to, from, n, 1, 1);                                         \
         else                                                                                   \
             ck_block_##op##_##T(s, to, from, n, put, step);                                    \
+    }                                                                                          \
+    /* A line of one run needs no sums of runs. */                                             \
+    CK_OUTLINE void ck_take_##op##_##T(ck_line_##op##_##T *s, cv_s_##T *to,                    \
+                                       const cv_s_##T *from, cv_s_i64 n, cv_s_i64 put,         \
+                                       cv_s_i64 step)                                          \
+    {                                                                                          \
+        ck_sum_##S own;                                                                        \
+        if (s->started || n > CR_SCAN_RUN)                                                     \
+            ck_blocks_##op##_##T(s, to, from, n, put, step);                                   \
+        else if (put == 1 && step == 1)                                                        \
+            ck_run_##op##_##T((void *)0, &own, to, from, n, 1, 1);                             \
+        else                                                                                   \
+            ck_run_##op##_##T((void *)0, &own, to, from, n, put, step);                        \
     }
 
-/* Down the rows.  Row i starts a run where CR_SCAN_RUN divides i. */
+/* Down the rows.  Row i starts a run where CR_SCAN_RUN divides i.  What every row reads is
+ * together: the sums of longer runs would spread it over the cache. */
 #define CK_DEFINE_DOWN(op, T, W)                                                               \
     enum { CK_PARTS_##op##_##T = CV_LANES_##T / CV_LANES_##W };                                \
     typedef struct {                                                                           \
-        cv_##W own, carry, runs, before, level[CR_SCAN_LEVELS];                                \
+        cv_##W runs, before, level[CR_SCAN_LEVELS];                                            \
+    } ck_past_##op##_##T;                                                                      \
+    CK_DEFINE_LEVELS(down_##op##_##T, ck_past_##op##_##T, cv_##W, cv_##op##_##W)               \
+    typedef struct {                                                                           \
+        cv_##W own, carry;                                                                     \
     } ck_state_##op##_##T;                                                                     \
-    CK_DEFINE_LEVELS(down_##op##_##T, ck_state_##op##_##T, cv_##W, cv_##op##_##W)              \
     typedef struct {                                                                           \
         ck_state_##op##_##T at[CK_SCAN_STRIP / CV_LANES_##W];                                  \
+        ck_past_##op##_##T past[CK_SCAN_STRIP / CV_LANES_##W];                                 \
     } ck_down_##op##_##T;                                                                      \
-    CV_FN cv_##W ck_begin_##op##_##T(ck_state_##op##_##T *s, cv_##W x, cv_s_i64 i)             \
+    CV_FN cv_##W ck_begin_##op##_##T(ck_state_##op##_##T *a, ck_past_##op##_##T *s, cv_##W x,  \
+                                     cv_s_i64 i)                                               \
     {                                                                                          \
         cv_s_i64 in = i % CR_SCAN_BLOCK;                                                       \
         if (i)                                                                                 \
-            s->runs = in == CR_SCAN_RUN ? s->own : cv_##op##_##W(s->runs, s->own);             \
+            s->runs = in == CR_SCAN_RUN ? a->own : cv_##op##_##W(s->runs, a->own);             \
         if (i && !in)                                                                          \
             ck_levels_down_##op##_##T(s, i / CR_SCAN_BLOCK - 1);                               \
         if (i)                                                                                 \
-            s->carry = !in                 ? s->before                                         \
+            a->carry = !in                 ? s->before                                         \
                        : i > CR_SCAN_BLOCK ? cv_##op##_##W(s->before, s->runs)                 \
                                            : s->runs;                                          \
-        s->own = x;                                                                            \
-        return i ? cv_##op##_##W(s->carry, x) : x;                                             \
+        a->own = x;                                                                            \
+        return i ? cv_##op##_##W(a->carry, x) : x;                                             \
     }                                                                                          \
     CV_FN void ck_rows_##op##_##T(ck_down_##op##_##T *s, cv_s_##T *to, const cv_s_##T *from,   \
                                   cv_s_i64 n, cv_s_i64 i, int start, int first)                \
@@ -196,10 +225,11 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
             cv_##W y[CK_PARTS_##op##_##T];                                                     \
             CV_UNROLL(2)                                                                       \
             for (int q = 0; q < CK_PARTS_##op##_##T; q++) {                                    \
-                ck_state_##op##_##T *a = &s->at[k * CK_PARTS_##op##_##T + q];                  \
+                cv_s_i64 at = k * CK_PARTS_##op##_##T + q;                                     \
+                ck_state_##op##_##T *a = &s->at[at];                                           \
                 cv_##W v = ck_widen_##T##_##W(x, q);                                           \
                 if (start) {                                                                   \
-                    y[q] = ck_begin_##op##_##T(a, v, i);                                       \
+                    y[q] = ck_begin_##op##_##T(a, &s->past[at], v, i);                         \
                 } else {                                                                       \
                     a->own = cv_##op##_##W(a->own, v);                                         \
                     y[q] = first ? a->own : cv_##op##_##W(a->carry, a->own);                   \
@@ -211,13 +241,20 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
                 cv_storen_##T(to + k * CV_LANES_##T, ck_narrow_##T##_##W(y), m);               \
         }                                                                                      \
     }                                                                                          \
-    CK_OUTLINE void ck_row_##op##_##T(ck_down_##op##_##T *s, cv_s_##T *to,                     \
-                                      const cv_s_##T *from, cv_s_i64 n, cv_s_i64 i)            \
+    /* Rows that start a run, and those of the first run. */                                   \
+    CK_OUTLINE void ck_early_##op##_##T(ck_down_##op##_##T *s, cv_s_##T *to,                   \
+                                        const cv_s_##T *from, cv_s_i64 n, cv_s_i64 i)          \
     {                                                                                          \
         if (i % CR_SCAN_RUN == 0)                                                              \
             ck_rows_##op##_##T(s, to, from, n, i, 1, 0);                                       \
-        else if (i < CR_SCAN_RUN)                                                              \
+        else                                                                                   \
             ck_rows_##op##_##T(s, to, from, n, i, 0, 1);                                       \
+    }                                                                                          \
+    CV_FN void ck_row_##op##_##T(ck_down_##op##_##T *s, cv_s_##T *to, const cv_s_##T *from,    \
+                                 cv_s_i64 n, cv_s_i64 i)                                       \
+    {                                                                                          \
+        if (i < CR_SCAN_RUN || i % CR_SCAN_RUN == 0)                                           \
+            ck_early_##op##_##T(s, to, from, n, i);                                            \
         else                                                                                   \
             ck_rows_##op##_##T(s, to, from, n, i, 0, 0);                                       \
     }
