@@ -61,6 +61,8 @@ void cr_c_library(cr_c_job *j, const cr_library *c);
 enum { CR_C_PANEL = 6144 };
 /* Prints the struct of a convolution; packed: how many results a panel of the weight has. */
 void cr_c_geometry(cr_c_job *j, const cr_convolution *c, int64_t packed);
+/* Elements of the padded image of a group that a convolution with these numbers copies. */
+int64_t cr_c_image(const int64_t *number);
 /* Pointers of the dtype to an array; or to a row-major copy of it, which cr_c_dense made in
  * scratch memory at `at` if it is not row-major. */
 void cr_c_pointer(cr_c_job *j, const char *address, int dtype, bool written);

@@ -18,9 +18,10 @@ typedef struct {
     cr_buffer *operand[MOST_OPERANDS];
     const int64_t *stride; /* in bytes, along rows and columns of each operand */
     int operands, depth;
-    bool one_row; /* strides along rows do not matter */
-    bool *done;   /* by expression id: its value is in scope */
-    bool *start;  /* the same before the loops */
+    int64_t columns; /* how many, where the text is for this number; otherwise 0 */
+    bool one_row;    /* strides along rows do not matter */
+    bool *done;      /* by expression id: its value is in scope */
+    bool *start;     /* the same before the loops */
 } kernel_job;
 
 CR_NORETURN static void kernel_refuse(const kernel_job *k, const char *what)
@@ -304,11 +305,70 @@ static void declare(kernel_job *k, const cr_expr *e)
 
 /* --- reductions --- */
 
+enum { FEW = 8, LINE = 1024 };
+
+/* The sum of lanes that halves of `width` lanes leave in lane `at`, order P of few elements. */
+static void put_tree(kernel_job *k, const cr_expr *e, int64_t at, int64_t width)
+{
+    bool pair = width < k->columns && at + width < k->columns;
+
+    if (width >= k->columns) {
+        cr_text_printf(k->out, "e%u[%lld]", e->id, (long long)at);
+        return;
+    }
+    cr_text_put(k->out, pair ? "(" : "");
+    put_tree(k, e, at, 2 * width);
+    if (pair) {
+        cr_text_put(k->out, !strcmp(cr_fn_infos[e->fn].name, "add") ? " + " : " * ");
+        put_tree(k, e, at + width, 2 * width);
+        cr_text_char(k->out, ')');
+    }
+}
+
+/* Folds a row of a known length, up to LINE. */
+static void put_line(kernel_job *k, const cr_expr *e)
+{
+    const char *i = e->axis.index->name, *type = value_type(k, e);
+    char name[64];
+
+    snprintf(name, sizeof name, "cv_line_%s_%s", cr_fn_infos[e->fn].name,
+             suffix_of((cr_dtype)e->dtype));
+    indent(k);
+    cr_text_printf(k->out, "%s e%u[%lld];\n", type, e->id, (long long)k->columns);
+    if (k->columns <= FEW) {
+        (void)!cr_c_need(k->words, "CV_EACH");
+        indent(k);
+        cr_text_put(k->out, "CV_EACH\n");
+    }
+    open_loop(k, &e->axis);
+    declare(k, e->args[0]);
+    indent(k);
+    cr_text_printf(k->out, "e%u[%s] = ", e->id, i);
+    put_name(k, e->args[0]);
+    cr_text_put(k->out, ";\n");
+    close_loop(k);
+    indent(k);
+    cr_text_printf(k->out, "const %s r%u = ", type, e->id);
+    if (k->columns <= FEW) {
+        put_tree(k, e, 0, 1);
+        cr_text_put(k->out, ";\n");
+        return;
+    }
+    if (!cr_c_need(k->words, name))
+        kernel_refuse(k, "such a reduction");
+    cr_text_printf(k->out, "%s(e%u, %lld);\n", name, e->id, (long long)k->columns);
+}
+
 static void put_ordered(kernel_job *k, const cr_expr *e)
 {
     const char *i = e->axis.index->name, *type = value_type(k, e);
     char name[64];
 
+    if (k->columns && cr_expr_lies_along(e->args[0], e->axis.index) &&
+        cr_same_name(e->axis.extent, k->nest->column.extent)) {
+        put_line(k, e);
+        return;
+    }
     snprintf(name, sizeof name, "cv_fold_%s_%s_%s",
              cr_expr_lies_along(e->args[0], e->axis.index) ? "row" : "column",
              cr_fn_infos[e->fn].name, suffix_of((cr_dtype)e->dtype));
@@ -516,6 +576,30 @@ static bool is_by_itself(const cr_expr *e)
     return true;
 }
 
+/* Whether an expression has a sum or product of a row in order P. */
+static bool folds_row(const cr_expr *e)
+{
+    bool found = e->kind == CR_EXPR_REDUCE && !cr_expr_keeps_index(e) &&
+                 cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype) &&
+                 cr_expr_lies_along(e->args[0], e->axis.index);
+
+    for (int i = 0; i < e->count && !found; i++)
+        found = folds_row(e->args[i]);
+    return found;
+}
+
+/* Kernels that fold rows of up to LINE columns, and those of a few columns, are printed for
+ * that number.  split: a call may have a part of the columns. */
+static int64_t fixed_columns(const kernel_job *k, const cr_launch *l, bool split)
+{
+    int64_t n = l->size[1];
+    bool folds = n <= FEW && !split;
+
+    for (size_t i = 0; i < k->l->defs.len; i++)
+        folds = folds || folds_row(k->l->defs.at[i]->value);
+    return folds && n <= LINE ? n : 0;
+}
+
 static void note_forms(const kernel_job *k, cr_c_printed *of)
 {
     of->outputs = 0;
@@ -547,16 +631,23 @@ void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, cr_c_printed *of,
     k.operands = cr_loop_operands(k.l, k.operand, MOST_OPERANDS);
     k.done = CR_NEW_N(s, bool, k.l->nodes + 1);
     note_forms(&k, of);
+    k.columns =
+        of->columns_vary || of->columns ? 0 : fixed_columns(&k, l, of->varies && of->splits);
+    of->fixed = k.columns;
     cr_text_printf(out,
-                   "/* %s */\nstatic void %s(unsigned char *const *p, int64_t R, int64_t C, "
+                   "/* %s */\nstatic void %s(unsigned char *const *p, int64_t R, int64_t %s, "
                    "int64_t first,\n    const unsigned char *q, void *scratch%s)\n{\n",
-                   source->name, symbol, of->varies ? ", int64_t varying" : "");
+                   source->name, symbol, k.columns ? "given" : "C",
+                   of->varies ? ", int64_t varying" : "");
+    if (k.columns)
+        cr_text_printf(out, "    const int64_t C = %lld;\n", (long long)k.columns);
     put_extent(&k, &k.nest->row, "R");
     put_extent(&k, &k.nest->column, "C");
     put_pointers(&k, of->apart);
     put_body(&k);
     for (size_t i = 0; i < CR_LEN(arguments); i++)
         cr_text_printf(out, "    (void)%s;\n", arguments[i]);
+    cr_text_put(out, k.columns ? "    (void)given;\n" : "");
     cr_text_put(out, of->varies ? "    (void)varying;\n" : "");
     for (int i = 0; i < k.operands; i++)
         cr_text_printf(out, "    (void)p%d;\n", i);

@@ -125,8 +125,8 @@ static bool is_printed(const cr_c_printed *k, const cr_launch *l)
     const cr_plan_kernel *a = k->of->code, *b = l->code;
 
     return !strcmp(a->program, b->program) && k->of->operands == l->operands &&
-           k->apart == is_apart(l, k->outputs) && (k->of->size[0] == 1) == (l->size[0] == 1) &&
-           has_strides(k->of, l);
+           (!k->fixed || k->fixed == l->size[1]) && k->apart == is_apart(l, k->outputs) &&
+           (k->of->size[0] == 1) == (l->size[0] == 1) && has_strides(k->of, l);
 }
 
 /* Results come first. */
@@ -145,7 +145,7 @@ static int count_outputs(cr_c_job *j, const cr_launch *l)
 static size_t kernel_number(cr_c_job *j, const cr_launch *l)
 {
     char symbol[32];
-    cr_c_printed new = {.of = l, .varies = j->how->threads};
+    cr_c_printed new = {.of = l, .varies = j->how->threads, .columns_vary = j->how->varies};
 
     for (size_t k = 0; k < j->kernel.len; k++)
         if (is_printed(&j->kernel.at[k], l))
@@ -622,8 +622,8 @@ static const char gather_text[] =
     "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
     "{\n"
     "    const unsigned char *t = table, *d = dense, *x = index;\n"
-    "    int64_t at[64] = {0}, *items = scratch, place, least = INT64_MAX, most = 0, n = 0, "
-    "from, to;\n"
+    "    int64_t at[64] = {0}, *items = scratch, *ends, place, least = INT64_MAX, most = "
+    "INT64_MIN, n = 0, from, to;\n"
     "    %2$s *found;\n\n"
     "    if (cv_is_empty(ndim, size))\n        return 0;\n"
     "    do {\n"
@@ -636,11 +636,32 @@ static const char gather_text[] =
     "        items[2 * n + 1] = d - dense;\n"
     "        n++;\n"
     "    } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
+    "    found = (%2$s *)(void *)(items + 4 * n);\n"
+    "    if (most - least < 2 * n) { /* counts elements of each place, then collects these */\n"
+    "        ends = items + 2 * n;\n"
+    "        memset(ends, 0, (size_t)(most - least + 1) * sizeof *ends);\n"
+    "        for (from = 0; from < n; from++)\n"
+    "            ends[items[2 * from] - least]++;\n"
+    "        for (place = 0, from = 0; place <= most - least; place++) {\n"
+    "            to = ends[place];\n"
+    "            ends[place] = from;\n"
+    "            from += to;\n"
+    "        }\n"
+    "        for (from = 0; from < n; from++)\n"
+    "            found[ends[items[2 * from] - least]++] = *(const %2$s *)(const void *)(dense "
+    "+ "
+    "items[2 * from + 1]);\n"
+    "        for (place = 0, from = 0; place <= most - least; place++, from = to) {\n"
+    "            to = ends[place];\n"
+    "            if (to > from)\n"
+    "                ((%2$s *)(void *)table)[place + least] += %4$s;\n"
+    "        }\n"
+    "        return 0;\n"
+    "    }\n"
     "    for (from = 0; from < n && least < 0; from++)\n"
     "        items[2 * from] -= least;\n"
     "    least = least < 0 ? least : 0;\n"
     "    cv_sort(items, items + 2 * n, n, most - least);\n"
-    "    found = (%2$s *)(void *)(items + 4 * n);\n"
     "    for (from = 0; from < n; from = to) {\n"
     "        for (to = from; to < n && items[2 * to] == items[2 * from]; to++)\n"
     "            found[to - from] = *(const %2$s *)(const void *)(dense + items[2 * to + 1]);\n"
@@ -729,7 +750,10 @@ static void put_places(const cr_c_job *j, cr_text *out)
     for (int t = 0; t < 16; t++) {
         const char *const with[] = {cr_dtype_name((cr_dtype)t), cr_c_type((cr_dtype)t),
                                     t == CR_F64 ? "cv_fold_column_add_f64(found, to - from)"
-                                                : "cv_fold_column_add_f32(found, to - from)"};
+                                                : "cv_fold_column_add_f32(found, to - from)",
+                                    t == CR_F64
+                                        ? "cv_fold_column_add_f64(found + from, to - from)"
+                                        : "cv_fold_column_add_f32(found + from, to - from)"};
         if (j->reads >> t & 1)
             fill_in(out, read_text, with);
         if (j->sets >> t & 1)

@@ -84,8 +84,7 @@ static void put_weigh(cr_c_job *j, const cr_library *c, const cr_convolution *v)
     j->products |= 1u << v->x->dtype;
     j->weighs |= 1u << v->x->dtype;
     cr_c_geometry(j, v, 0);
-    cr_c_scratch(j, CR_C_PANEL + n[0] * n[4] * n[5] +
-                        n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) + 1);
+    cr_c_scratch(j, CR_C_PANEL + n[0] * n[4] * n[5] + cr_c_image(n) + 1);
     cr_text_printf(&j->body, "        cv_weigh_%s(&c, ", t);
     cr_c_pointer(j, v->w->data, v->x->dtype, true);
     cr_text_put(&j->body, ", ");

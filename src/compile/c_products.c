@@ -1,6 +1,7 @@
 /* Plans as C99 files: products of matrices and convolutions. */
 #include "compile/c_job.h"
 #include "compile/products.h"
+#include "rt/format.h"
 #include <string.h>
 
 static const char matrix_text[] =
@@ -225,7 +226,8 @@ static void put_numbers(cr_c_job *j, const cr_product *p, bool packed)
                   {"padded", packed},
                   {"cn", p->cn},
                   {"cm", p->cm},
-                  {"adds", 0}};
+                  {"adds", 0},
+                  {"off", 0}};
 
     for (size_t i = 0; i < CR_LEN(number); i++)
         cr_text_printf(&j->body, "        x.%s = %lld;\n", number[i].name,
@@ -284,12 +286,17 @@ void cr_c_geometry(cr_c_job *j, const cr_convolution *c, int64_t packed)
     cr_text_printf(&j->body, "%lld};\n\n", (long long)packed);
 }
 
+int64_t cr_c_image(const int64_t *n)
+{
+    return n[0] * rt_along_planes(n[2], n[8], n[6]) * rt_along_planes(n[3], n[9], n[7]);
+}
+
 /* How many elements of scratch memory a call uses. */
 static int64_t scratch_of(cr_c_job *j, const cr_convolution *c)
 {
     const int64_t *n = c->number;
     int64_t depth = n[0] * n[4] * n[5], places = n[14] * n[15],
-            image = n[8] || n[9] ? n[0] * (n[2] + 2 * n[8]) * (n[3] + 2 * n[9]) : 0,
+            image = n[8] || n[9] ? cr_c_image(n) : 0,
             few = j->how->varies              ? 24
                   : has_few_places(j, places) ? (places + 11) / 12 * 12
                                               : 0,

@@ -75,15 +75,17 @@ void cr_c_literal(cr_text *out, cr_dtype t, const void *element);
 /* A kernel in the file.  apart: its results share no memory with its other operands; outputs:
  * of its operands, the first ones; varies: it has a further argument, the size that varies;
  * columns: it folds columns; splits: its columns do not depend on each other, nor on their
- * numbers. */
+ * numbers; fixed: it is for this number of columns, 0: for any; columns_vary: it must be for
+ * any. */
 typedef struct {
     const cr_launch *of;
-    bool apart, varies, columns, splits;
+    bool apart, varies, columns, splits, columns_vary;
     int outputs;
+    int64_t fixed;
 } cr_c_printed;
 /* The function of a kernel for the strides of a launch: static void symbol(unsigned char *const
  * *p, int64_t rows, int64_t columns, int64_t first, const unsigned char *q, void *scratch).
- * Finds outputs, columns and splits.  Scratch has max(rows, columns) elements. */
+ * Finds outputs, columns, splits and fixed.  Scratch has max(rows, columns) elements. */
 void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, cr_c_printed *k,
                  const char *symbol);
 

@@ -360,7 +360,7 @@ static int check_geometry(check_file *f, const int64_t *g)
     for (k = 0; k < RT_CONVOLUTION_NUMBERS; k++)
         if (!check_that(f, check_number(g[k], k < 16 && k != 8 && k != 9, INT64_C(1) << 40)))
             return 0;
-    image = check_times(g[0], check_times(g[2] + 2 * g[8], g[3] + 2 * g[9]));
+    image = check_times(check_times(4, g[0]), check_times(g[2] + 2 * g[8], g[3] + 2 * g[9]));
     return check_that(f, image >= 0 &&
                              check_product_of((const int64_t[]){g[0], g[4], g[5]}, 3) >= 0 &&
                              check_number(check_times(g[14] - 1, g[6]), 0, LIMIT) &&

@@ -198,13 +198,22 @@ enum { RT_MOST_NESTED = 3 };
 /* Bytes of scratch memory of a product: a panel of file/matrix.inc. */
 enum { RT_PRODUCT_SCRATCH_BYTES = 24576 };
 
+/* Elements along a dim of a copied image: whole planes of compile/file/convolve.inc. */
+static inline int64_t rt_along_planes(int64_t size, int64_t padding, int64_t stride)
+{
+    int64_t n = size + 2 * padding;
+
+    return stride < n ? (n + stride - 1) / stride * stride : n;
+}
+
 /* The same of a convolution of elements of `item` bytes: a panel, steps of a window, a padded
  * image of a group, and two panels of 12 places. */
 static inline int64_t rt_convolution_scratch(int item, const int64_t *number)
 {
     int64_t depth = number[0] * number[4] * number[5],
             image = number[8] || number[9]
-                        ? number[0] * (number[2] + 2 * number[8]) * (number[3] + 2 * number[9])
+                        ? number[0] * rt_along_planes(number[2], number[8], number[6]) *
+                              rt_along_planes(number[3], number[9], number[7])
                         : 0;
 
     return RT_PRODUCT_SCRATCH_BYTES + 8 * depth + (image + 24 * depth) * item;

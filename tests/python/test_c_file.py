@@ -1,5 +1,6 @@
 """to_c(): the C99 file of a program, compiled by gcc without a warning and run beside the program."""
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -146,6 +147,36 @@ class Convolutions(nn.Module):
                 F.conv1d(x[:, :, 0], self.w[:, :, 0], self.bias, padding=1), F.conv1d(x[:, :, 0], self.d[:, :, 0], groups=6))
 
 
+class Windows(nn.Module):
+    """Convolutions of drawn geometries: groups of one channel, strides, padding, dilation, rows that fill vectors and that do not."""
+
+    def __init__(self, count=24):
+        super().__init__()
+        draw, self.forms, self.ws, self.images = random.Random(7), [], nn.ParameterList(), []
+        for _ in range(count):
+            group, groups = draw.choice(((1, 5), (2, 2), (3, 1), (5, 1)))
+            results = draw.choice((1, 1, 2, 4, 13))
+            window, stride, dilation = ([draw.choice(c) for _ in range(2)] for c in ((1, 2, 3, 5), (1, 1, 2, 3, 5), (1, 1, 2)))
+            padding = [draw.choice((0, 1, 2, 3)) for _ in range(2)]
+            size = [max(draw.choice((1, 4, 8, 14, 16, 35, 70)), (w - 1) * d + 1 - 2 * p) for w, d, p in zip(window, dilation, padding)]
+            self.ws.append(nn.Parameter(torch.randn(results * groups, group, *window)))
+            self.images.append((group * groups, *size))
+            self.forms.append((nn.Parameter(torch.randn(results * groups)) if draw.random() < 0.5 else None, stride, padding, dilation, groups))
+
+    def forward(self, x):
+        return tuple(F.conv2d(x[:, :c * h * w].view(-1, c, h, w), weight, *form) for weight, form, (c, h, w) in zip(self.ws, self.forms, self.images))
+
+
+class Lines(nn.Module):
+    """Sums, products and softmax of rows of each length up to a block, and argmax of few columns."""
+
+    LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 1000, 1023, 1024, 1025)
+
+    def forward(self, x):
+        rows = [x[:, :n].contiguous() for n in self.LENGTHS]
+        return (*(r.sum(1) for r in rows), *(r.prod(1) for r in rows), *(r.softmax(1) for r in rows[::4]), *(r.argmax(1) for r in rows[:9]))
+
+
 class Pictures(nn.Module):
     """Convolutions of weights of their own: results, places and terms that fill tiles and that do not."""
 
@@ -257,6 +288,8 @@ MODELS = {
     "convolutions": (Convolutions, lambda: (torch.randn(2, 6, 9, 24),), True),
     "pictures": (Pictures, lambda: (torch.randn(2, 4, 11, 14), torch.randn(1, 70, 7, 7), torch.randn(1, 4, 11, 28)), True),
     "small pictures": (Pictures, lambda: (torch.randn(1, 4, 7, 7), torch.randn(2, 70, 3, 3), torch.randn(1, 4, 7, 14)), True),
+    "windows": (Windows, lambda: (torch.randn(2, 25000),), True),
+    "lines": (Lines, lambda: (torch.randn(5, 1025) * 1.1,), False),
     "transposed convolutions": (Transposed, lambda: (torch.randn(2, 6, 5, 70),), True),
     "resampled": (Resampled, lambda: (torch.randn(2, 3, 6, 9),), False),
     "convolutions of float64": (lambda: Convolutions().double(), lambda: (torch.randn(2, 6, 9, 24).double(),), True),
