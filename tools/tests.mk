@@ -171,6 +171,20 @@ test-calls: $(B)/fuzz/calls_fuzz
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $< $(CALLS) $(or $(SEED),1) $(OP) $(BATCH)
 	$(if $(SEED),,OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $< $(CALLS) 0 $(OP))
 
+# COUNT mutated exported programs, and compiled models, which run under asan and ubsan.
+FILE_PROGRAMS = $(B)/file_programs
+.PHONY: file_programs test-pt2-fuzz test-object-fuzz
+file_programs: pkg
+	@$(RUN_PY) tests/files/programs.py $(FILE_PROGRAMS)
+test-pt2-fuzz: file_programs
+	@$(RUN_PY) tests/files/pt2_fuzz.py $(or $(COUNT),2000) $(or $(SEED),1) $(FILE_PROGRAMS)/*.pt2
+AOT_SRC = $(AOT_OBJ:$(B)/obj/%.o=src/%.c)
+$(B)/object_fuzz: tests/files/object_fuzz.c $(AOT_SRC)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CSTD) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -Isrc -Iinclude $^ -o $@ $(LIBS)
+test-object-fuzz: $(B)/object_fuzz file_programs
+	@ASAN_OPTIONS=detect_leaks=0 $< $(or $(COUNT),100000) $(or $(SEED),1) $(FILE_PROGRAMS)/*.aot
+
 # Runs random graphs on every tier, and with CR_ORACLE through the interpreter.  SEED repeats a
 # run.  test-graphs-hour runs for an hour from a new seed, in processes of ten minutes, because a
 # process keeps the programs of all its graphs: about 7 MB a second.
@@ -338,7 +352,7 @@ test-simt: $(B)/crc
 
 # Parts of test-full that may run side by side, the longest first.  The others use the installed files.
 FULL_PARTS = test-asan test-python-full test-ulp-full test-mean test-digests test-tsan test-clang test-simt test-remez test-dist-full \
-             test-cuda-build test-calls test-scripts test-rt-fuzz test-rt-cross
+             test-cuda-build test-calls test-scripts test-rt-fuzz test-rt-cross test-pt2-fuzz test-object-fuzz
 test-full: test
 	@TOOLS="clang-14" sh tools/deps.sh $(PYTHON) $(VENV) mpmath
 	$(MAKE) --no-print-directory $(B)/crc $(BACKEND) $(B)/fuzz/calls_fuzz $(B)/fuzz/script_fuzz

@@ -1,9 +1,21 @@
 """The records of a checkpoint, one by one."""
+import contextlib
 import ctypes
 import os
+import struct
 import zipfile
+import zlib
 
 from . import _C, frombuffer
+
+
+@contextlib.contextmanager
+def _reading(name):
+    """Errors of a damaged archive as RuntimeError."""
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, NotImplementedError, UnicodeDecodeError) as error:
+        raise RuntimeError(f"PytorchStreamReader failed reading file {name}: {error}") from None
 
 
 class PyTorchFileReader:
@@ -12,12 +24,14 @@ class PyTorchFileReader:
     def __init__(self, file):
         try:
             self._zip = zipfile.ZipFile(file)
-        except zipfile.BadZipFile:
+        except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, UnicodeDecodeError):
             raise RuntimeError("PytorchStreamReader failed reading zip archive: not a ZIP archive"
                                ) from None
         except OSError as error:
             raise RuntimeError(f"open file failed because of errno {error.errno} on fopen: "
                                f"{error.strerror}, file path: {file}") from None
+        if not self._zip.namelist():
+            raise RuntimeError("PytorchStreamReader failed reading zip archive: archive does not contain any files")
         self._folder = self._zip.namelist()[0].partition("/")[0] + "/"
 
     def _info(self, name):
@@ -37,7 +51,9 @@ class PyTorchFileReader:
 
     def get_record(self, name):
         """The bytes of a record."""
-        return self._zip.read(self._info(name))
+        info = self._info(name)
+        with _reading(name):
+            return self._zip.read(info)
 
     def get_record_size(self, name):
         """The number of bytes of a record."""
@@ -50,7 +66,7 @@ class PyTorchFileReader:
     def get_record_offset(self, name):
         """Where the bytes of a record begin in the file."""
         info = self._info(name)
-        with self._zip.open(info) as record:  # opening it reads the header
+        with _reading(name), self._zip.open(info) as record:  # opening it reads the header
             return record._orig_compress_start
 
     def get_storage_from_record(self, name, numel, dtype):

@@ -461,6 +461,29 @@ def _check_state(signature, graph, state, constants):
             _refuse(f"the file has no tensor '{spec.target}'")
 
 
+def _check_root(entries, signature, graph):
+    """The program's own call has as many arguments and results as its signature, and writes what it has."""
+    root = entries[0].signature if entries else None
+    if root is None:
+        _refuse("the program's call has no signature")
+    spec, names = root.in_spec, root.forward_arg_names
+    if spec.num_children != 2 or spec.child(0).type is not tuple or spec.child(1).type is not dict:
+        _refuse("the program's arguments are no tuple and dict")
+    count = spec.child(0).num_children + spec.child(1).num_children
+    if names and (len(names) != count or len(set(names)) != count or any(map(keyword.iskeyword, names))):
+        _refuse(f"the program's call has {count} arguments and the names {names}")
+    users = [s.arg.name for s in signature.input_specs if s.kind == InputKind.USER_INPUT]
+    if spec.num_leaves != len(users) or root.out_spec.num_leaves != sum(s.kind == OutputKind.USER_OUTPUT for s in signature.output_specs):
+        _refuse("the program's call has another number of arguments or results than its signature")
+    if len(signature.output_specs) != len(list(graph.nodes)[-1].args[0]):
+        _refuse("the graph's results are not those of its signature")
+    targets = {s.target for s in signature.input_specs if s.target is not None}
+    for s in signature.output_specs:
+        known = {OutputKind.BUFFER_MUTATION: targets, OutputKind.PARAMETER_MUTATION: targets, OutputKind.USER_INPUT_MUTATION: users}
+        if s.target not in known.get(s.kind, (s.target,)):
+            _refuse(f"the program writes '{s.target}', which it does not have")
+
+
 def _examples(reader, model):
     name = f"data/sample_inputs/{model}.pt"
     if not reader.has_record(name) or not reader.get_record(name):
@@ -484,8 +507,9 @@ def _program(reader, model):
     state, values = _tensors(reader, "weights", "weights", model), _tensors(reader, "constants", "constants", model)
     _check_state(signature, module.graph, state, values)
     dialect = (found.get("verifiers") or ["TRAINING"])[0]
-    return ExportedProgram(module, module.graph, signature, state, _ranges(found),
-                           list(map(_call_entry, _get(body, "module_call_graph", list))), _examples(reader, model), values,
+    calls = list(map(_call_entry, _get(body, "module_call_graph", list)))
+    _check_root(calls, signature, module.graph)
+    return ExportedProgram(module, module.graph, signature, state, _ranges(found), calls, _examples(reader, model), values,
                            guards_code=[g for g in found.get("guards_code") or [] if isinstance(g, str)], dialect=dialect)
 
 
