@@ -5,7 +5,10 @@
  * values come from a file. */
 #include "script/builtin.h"
 #include "autograd/autograd.h"
+#include "device/generators.h"
 #include "entry.h"
+#include "num/generator.h"
+#include "tensor/sparse.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -932,6 +935,11 @@ BUILTIN_PROPERTY(contiguous_now, cr_iv_bool(cr_is_contiguous(t->ndim, t->size, t
 BUILTIN_PROPERTY(is_conj, cr_iv_bool(t->conj))
 BUILTIN_PROPERTY(is_neg, cr_iv_bool(t->neg))
 BUILTIN_PROPERTY(grad_of, cr_iv_tensor(cr_keep(cr_grad_of(t))))
+BUILTIN_PROPERTY(retains_grad, cr_iv_bool(t->grad && t->grad->grad_fn && t->grad->retains_grad))
+BUILTIN_PROPERTY(nbytes, cr_iv_int(t->numel *(int64_t)cr_dtype_size(t->dtype)))
+BUILTIN_PROPERTY(is_sparse, cr_iv_bool(cr_is_coo(t)))
+BUILTIN_PROPERTY(is_sparse_csr, cr_iv_bool(t->layout == CR_LAYOUT_CSR))
+BUILTIN_PROPERTY(none, cr_iv_none())
 
 static cr_status builtin_device(cr_scall *c)
 {
@@ -971,6 +979,112 @@ static cr_status builtin_data(cr_scall *c)
     CR_TRY(builtin_tensor(c, &t));
     CR_TRY(cr_detached(&made, t));
     return builtin_give(c, cr_iv_tensor(made));
+}
+
+/* --- gradients --- */
+
+/* The tensors of a tensor or of a list, where None is NULL; a value of the other kind fails. */
+static cr_status builtin_tensors(const cr_scall *c, const cr_ivalue *v, cr_tensor ***out,
+                                 int *count)
+{
+    bool list = v->kind == CR_IV_LIST;
+    size_t n = list ? v->list->len : 1;
+
+    *count = (int)n;
+    *out = calloc(n + 1, sizeof **out);
+    CR_NEED(*out);
+    for (size_t i = 0; i < n; i++) {
+        const cr_ivalue *x = list ? &v->list->at[i] : v;
+        if (x->kind != CR_IV_TENSOR && x->kind != CR_IV_NONE)
+            return cr_builtin_misfit(c);
+        (*out)[i] = x->kind == CR_IV_TENSOR ? x->t : NULL;
+    }
+    return CR_OK;
+}
+
+static bool builtin_flag(const cr_ivalue *v, bool otherwise)
+{
+    return v->kind == CR_IV_BOOL ? v->i : otherwise;
+}
+
+/* The gradients, which are taken, as a list with None for NULL. */
+static cr_status builtin_give_gradients(cr_scall *c, cr_tensor **made, int n)
+{
+    cr_ivalue list;
+    cr_status st = cr_ilist_new(&list, c->node->output[0]->type, (size_t)n);
+
+    for (int i = 0; i < n; i++) {
+        if (st)
+            cr_drop(made[i]);
+        else
+            list.list->at[list.list->len++] = made[i] ? cr_iv_tensor(made[i]) : cr_iv_none();
+    }
+    return st ? st : builtin_give(c, list);
+}
+
+/* backward(roots, gradients, retain, create); with `inputs`, their gradients. */
+static cr_status builtin_differentiate(cr_scall *c, const cr_ivalue *gradients,
+                                       const cr_ivalue *inputs, const cr_ivalue *flags)
+{
+    cr_tensor **roots = NULL, **grads = NULL, **of = NULL, **made = NULL;
+    int n = 0, given = 0, wanted = 0;
+    cr_status st;
+
+    CR_GO(builtin_tensors(c, c->arg, &roots, &n));
+    if (gradients->kind != CR_IV_NONE)
+        CR_GO(builtin_tensors(c, gradients, &grads, &given));
+    if (grads && given != n)
+        CR_GO(cr_fail(CR_RUNTIME, "got %d tensors and %d gradients", n, given));
+    if (inputs)
+        CR_GO(builtin_tensors(c, inputs, &of, &wanted));
+    made = calloc((size_t)wanted + 1, sizeof *made);
+    if (!made)
+        CR_GO(cr_fail(CR_MEMORY, "out of memory"));
+    cr_backward_call call = {.roots = roots,
+                             .grads = grads,
+                             .root_count = n,
+                             .inputs = of,
+                             .input_count = wanted,
+                             .create_graph = builtin_flag(&flags[1], false),
+                             .allow_unused = inputs && builtin_flag(&flags[2], false)};
+    call.retain_graph = builtin_flag(&flags[0], call.create_graph);
+    CR_GO(cr_backward(&call, made));
+    if (inputs)
+        CR_GO(builtin_give_gradients(c, made, wanted));
+done:
+    free(roots);
+    free(grads);
+    free(of);
+    free(made);
+    return st;
+}
+
+static cr_status builtin_backward(cr_scall *c)
+{
+    return c->count < 4 ? cr_builtin_misfit(c)
+                        : builtin_differentiate(c, &c->arg[1], NULL, &c->arg[2]);
+}
+
+static cr_status builtin_grad(cr_scall *c)
+{
+    return c->count < 6 ? cr_builtin_misfit(c)
+                        : builtin_differentiate(c, &c->arg[2], &c->arg[1], &c->arg[3]);
+}
+
+static cr_status builtin_retain_grad(cr_scall *c)
+{
+    cr_tensor *t = NULL;
+
+    CR_TRY(builtin_tensor(c, &t));
+    return cr_retain_grad(t);
+}
+
+static cr_status builtin_manual_seed(cr_scall *c)
+{
+    if (c->count < 1 || c->arg->kind != CR_IV_INT)
+        return cr_builtin_misfit(c);
+    CR_TRY(cr_device_generators_seed((uint64_t)c->arg->i));
+    return cr_generator_seed(cr_generator_default(), (uint64_t)c->arg->i);
 }
 
 /* --- tensors of numbers --- */
@@ -1046,8 +1160,6 @@ static cr_status builtin_new_tensor(cr_scall *c)
     builtin_nested n = {.category = CR_CAT_BOOL};
     cr_tensor *t = NULL;
 
-    if (c->count >= 1 && c->arg->kind == CR_IV_TENSOR)
-        return cr_sop_call_entry(cr_entry.clone, c->arg, 1, c->out, c->outs);
     if (c->count < 1)
         return cr_builtin_misfit(c);
     CR_TRY(builtin_measure(&n, c->arg, 0));
@@ -1261,6 +1373,25 @@ static cr_status builtin_to(cr_scall *c)
         !(copy.kind == CR_IV_BOOL && copy.i))
         return builtin_give(c, cr_ivalue_keep(c->arg[0]));
     cr_ivalue arg[] = {c->arg[0], dtype, none, device, none, cr_iv_bool(false), format};
+    return cr_sop_call_entry(cr_entry._to_copy, arg, 7, c->out, c->outs);
+}
+
+/* The tensor itself where it has the dtype and is on the device. */
+static cr_status builtin_as_tensor(cr_scall *c)
+{
+    return c->count && c->arg->kind == CR_IV_TENSOR ? builtin_to(c) : builtin_new_tensor(c);
+}
+
+static cr_status builtin_cuda(cr_scall *c)
+{
+    cr_tensor *t = NULL;
+    cr_ivalue none = cr_iv_none(), device;
+
+    CR_TRY(builtin_tensor(c, &t));
+    if (t->device.kind == CR_CUDA)
+        return builtin_give(c, cr_ivalue_keep(*c->arg));
+    CR_TRY(cr_ivalue_device(&device, "cuda"));
+    cr_ivalue arg[] = {*c->arg, none, none, device, none, cr_iv_bool(false), none};
     return cr_sop_call_entry(cr_entry._to_copy, arg, 7, c->out, c->outs);
 }
 

@@ -541,7 +541,9 @@ static void code_operator(const coder *c, cr_text *out, const cr_snode *n)
     int needed = code_needed(n), outs = code_outs(n->schema);
     const char *between = "";
 
-    if (!strncmp(name, "aten::", 6))
+    if (!strcmp(name, "aten::backward") || !strcmp(name, "aten::grad"))
+        cr_text_printf(out, "torch.autograd.%s(", name + 6);
+    else if (!strncmp(name, "aten::", 6))
         cr_text_printf(out, "torch.%s(", name + 6);
     else
         cr_text_printf(out, "ops.%.*s.%s(", (int)(colons - name), name, colons + 2);

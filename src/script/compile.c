@@ -727,10 +727,16 @@ static const char *property_name(compiler *c, const cr_stype *type, const char *
     /* attributes of tensors that are operators: archives call these */
     static const struct {
         const char *name, *operator;
-    } attributes[] = {
-        {"shape", "aten::size"}, {"T", "aten::numpy_T"},       {"H", "aten::matrix_H"},
-        {"mT", "aten::mT"},      {"mH", "aten::mH"},           {"real", "aten::real"},
-        {"imag", "aten::imag"},  {"is_leaf", "aten::is_leaf"}, {"ndim", "aten::dim"}};
+    } attributes[] = {{"shape", "aten::size"},
+                      {"T", "aten::numpy_T"},
+                      {"H", "aten::matrix_H"},
+                      {"mT", "aten::mT"},
+                      {"mH", "aten::mH"},
+                      {"real", "aten::real"},
+                      {"imag", "aten::imag"},
+                      {"is_leaf", "aten::is_leaf"},
+                      {"retains_grad", "aten::retains_grad"},
+                      {"ndim", "aten::dim"}};
     const char *full = cr_session_printf(c->s, "prim::%s", name);
     const cr_sschemas *all;
 

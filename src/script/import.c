@@ -503,14 +503,13 @@ static void class_assignment(compiler *c, class_reader *r, const cr_sast *a)
             r->parameters = value;
         else if (!strcmp(target->text, "__buffers__"))
             r->buffers = value;
-        else if (strcmp(target->text, "__forward_hooks__") &&
-                 strcmp(target->text, "__forward_pre_hooks__"))
-            cr_srange_bail(c->s, CR_RUNTIME, a->range, "unknown list %s of a class",
-                           target->text);
         else if (!strcmp(target->text, "__forward_hooks__"))
             r->hooks = value;
         else if (!strcmp(target->text, "__forward_pre_hooks__"))
             r->prehooks = value;
+        else if (strcmp(target->text, "__annotations__") || value->count)
+            cr_srange_bail(c->s, CR_RUNTIME, a->range, "unknown list %s of a class",
+                           target->text);
     } else if (target->kind == CR_SAST_SUBSCRIPT && target->count == 2 && value &&
                target->at[1]->kind == CR_SAST_STRING) {
         class_attribute(c, r, target->at[1]->text, value, NULL);
@@ -721,7 +720,9 @@ term *import_path(compiler *c, const char *path, cr_srange range)
 {
     const char *second = strchr(path, '.') + 1, *third = strchr(second, '.');
 
-    if (!strncmp(path, "torch.", 6))
+    if (!strncmp(path, "torch.autograd.", 15))
+        return term_of(c, TERM_OPERATOR, cr_session_printf(c->s, "aten::%s", path + 15));
+    if (!strncmp(path, "torch.", 6) && strcmp(second, "autograd"))
         return term_of(c, TERM_OPERATOR, cr_session_printf(c->s, "aten::%s", second));
     if (!strncmp(path, "CONSTANTS.", 10))
         return path_constant(c, second, range);

@@ -4,6 +4,7 @@ The wanted values are written down, or computed by other operators."""
 import copy
 import io
 import math
+import zipfile
 
 import pytest
 
@@ -87,6 +88,15 @@ CALLS = [
     ("pad_sequence(x, False, 9.0, 'left')", {"x": [torch.arange(2.), torch.arange(3.)]}, [[9, 0], [0, 1], [1, 2]]),
     ("flatten_dense_tensors(x)", {"x": [torch.ones(1, 2), torch.zeros(1)]}, [1, 1, 0]),
     ("unflatten_dense_tensors(f, x)", {"f": torch.arange(3.), "x": [torch.ones(1, 2), torch.zeros(1)]}, [[[0, 1]], [2]]),
+    ("_convolution(x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, False, False, True)",
+     {"x": X[None, None], "w": torch.full([1, 1, 1, 1], 2.)}, plain((X * 2)[None, None])),
+    ("sparse_coo_tensor(i, x, [2, 3]).to_dense()", {"i": torch.tensor([[0, 1], [2, 0]]), "x": torch.tensor([3., 4])},
+     [[0, 0, 3], [4, 0, 0]]),
+    ("sparse_coo_tensor(i, x, dtype=4).to_dense()", {"i": torch.tensor([[0, 1]]), "x": torch.tensor([3., 4])}, [3, 4]),
+    ("sparse_coo_tensor([2, 1], dtype=6).to_dense()", {}, [[0.], [0]]),
+    ("sparse_csc_tensor(c, r, x, [2, 2]).to_dense()",
+     {"c": torch.tensor([0, 1, 2]), "r": torch.tensor([1, 0]), "x": torch.tensor([3., 4])}, [[0, 4], [3, 0]]),
+    ("sort(torch.ops.aten.as_tensor(x, dtype=4), -1, True)[0]", {"x": torch.tensor([1.5, 3.5])}, [3, 1]),
     ("thnn_conv2d(x, w, [1, 1])", {"x": X[None], "w": torch.full([1, 1, 1, 1], 2.)}, plain((X * 2)[None])),
     ("Complex(x, 2)", {"x": torch.tensor(1.5)}, 1.5 + 2j),
     ("copy_(x, 2.5)", {"x": torch.zeros(2)}, [2.5, 2.5]),
@@ -158,6 +168,29 @@ def test_a_tensor_by_the_name_of_an_input_is_no_output():
         compiled("torch.ops.aten.relu(x, wrong=3)", x=X)
     with pytest.raises(RuntimeError, match="Expected a value of type .number. for argument .alpha."):
         compiled("torch.ops.aten.celu(x, alpha=[1], out=a)", x=X, a=X)
+
+
+class Listed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = torch.nn.ParameterList([torch.ones(2), torch.full((2,), 3.0)])
+
+    def forward(self, x):
+        for w in self.weights:
+            x = x * w
+        return x
+
+
+def test_torch_declares_attributes_whose_names_are_numbers():
+    saved, file = zipfile.ZipFile(io.BytesIO(torch.jit.script(Listed()).save_to_buffer())), io.BytesIO()
+    with zipfile.ZipFile(file, "w") as rewritten:
+        for name in saved.namelist():
+            text = saved.read(name)
+            if name.endswith("container.py"):
+                assert b'  __annotations__["0"]' in text
+                text = text.replace(b'  __annotations__["0"]', b'  __annotations__ = []\n  __annotations__["0"]')
+            rewritten.writestr(name, text)
+    assert torch.jit.load(io.BytesIO(file.getvalue()))(torch.ones(2)).tolist() == [3, 3]
 
 
 def test_lists_change_in_place():

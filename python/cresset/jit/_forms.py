@@ -680,4 +680,4 @@ _class(torch.no_grad, "__torch__.torch.autograd.grad_mode.no_grad", [("prev", "b
 
 
 from . import (_forms_of_attention, _forms_of_functional, _forms_of_layers, _forms_of_losses,  # noqa: E402 (they use this module)
-               _forms_of_sequences, _forms_of_sparse)
+               _forms_of_sequences)

@@ -55,6 +55,39 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     return padded_output, lengths
 
 
+@_of_module(_rnn)
+def pad_sequence(sequences: Union[Tensor, List[Tensor]], batch_first: bool = False, padding_value: float = 0.0,
+                 padding_side: str = "right") -> Tensor:
+    if isinstance(sequences, Tensor):
+        rows = sequences.unbind()
+    else:
+        rows = sequences
+    return torch.ops.aten.pad_sequence(rows, batch_first, padding_value, padding_side)
+
+
+@_of_module(_rnn)
+def pack_sequence(sequences: List[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    lengths = torch.as_tensor([v.size(0) for v in sequences])
+    return torch.nn.utils.rnn.pack_padded_sequence(torch.nn.utils.rnn.pad_sequence(sequences), lengths,
+                                                   enforce_sorted=enforce_sorted)
+
+
+@_of_module(_rnn)
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> List[Tensor]:
+    rows: List[Tensor] = []
+    if not batch_first:
+        padded_sequences = padded_sequences.transpose(0, 1)
+    for row, length in zip(padded_sequences, lengths):
+        rows.append(row[:int(length)])
+    return rows
+
+
+@_of_module(_rnn)
+def unpack_sequence(packed_sequences: PackedSequence) -> List[Tensor]:
+    padded, lengths = torch.nn.utils.rnn.pad_packed_sequence(packed_sequences, batch_first=True)
+    return torch.nn.utils.rnn.unpad_sequence(padded, lengths, batch_first=True)
+
+
 @_method("_OneState.forward__1")
 def one_state_forward_packed(self, input: PackedSequence, hx: Optional[Tensor] = None) -> Tuple[PackedSequence, Tensor]:
     data, batch_sizes, sorted_indices, unsorted_indices = input
