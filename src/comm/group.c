@@ -196,6 +196,50 @@ static cr_status group_wait_open(cr_comm *g, int64_t timeout_ms)
     }
 }
 
+static void known_key(char *out, int rank) { snprintf(out, 32, "open/known/%d", rank); }
+
+/* Waits up to a slice until all ranks that run know that the links are open. */
+static cr_status wait_others(cr_comm *g)
+{
+    cr_bytes *key = cr_alloc((size_t)g->size * (sizeof *key + 32));
+    char *text = (char *)(key + g->size);
+    cr_store_reply reply = {0};
+    int n = 0;
+
+    CR_NEED(key);
+    for (int r = 0; r < g->size; r++)
+        if (r != g->rank && cr_peers_state(g->peers, r) != CR_PEER_ENDED) {
+            known_key(text + 32 * n, r);
+            key[n] = cr_bytes_of(text + 32 * n);
+            n++;
+        }
+    cr_store_request request = {CR_STORE_WAIT, 0, OPEN_SLICE_MS, n, 0, key, NULL, 0};
+    cr_status st = n ? cr_store_call(g->store, &request, &reply) : CR_OK;
+    cr_store_reply_drop(&reply);
+    cr_free(key);
+    return st;
+}
+
+/* The process whose store the others use goes on when all of them know that the links are open,
+ * or have ended. */
+static void group_wait_known(cr_comm *g, int64_t timeout_ms)
+{
+    double end = cr_seconds() + 1e-3 * (double)timeout_ms;
+    char key[32];
+
+    known_key(key, g->rank);
+    if (!cr_store_serves(g->store)) {
+        /* without the answer, the other process has ended, which does not matter here */
+        (void)!!cr_store_set(g->store, key, cr_bytes_of("1"));
+        return;
+    }
+    for (double slice_end; cr_seconds() < end;) {
+        slice_end = cr_seconds() + 1e-3 * OPEN_SLICE_MS;
+        if (wait_others(g) != CR_STORE || group_pause(slice_end))
+            return;
+    }
+}
+
 static cr_status group_connect(cr_comm *g, const cr_comm_how *how)
 {
     char interface[256] = "";
@@ -206,7 +250,11 @@ static cr_status group_connect(cr_comm *g, const cr_comm_how *how)
         group_interface(g, how->interface ? how->interface : "", interface, sizeof interface));
     cr_link_how link = {g->rank, g->size, how->global, g->store, how->timeout_ms, interface};
     CR_TRY(g->engine->open(&g->link, &link, &g->rank, &g->size));
-    return g->peers ? group_wait_open(g, how->timeout_ms) : CR_OK;
+    if (!g->peers)
+        return CR_OK;
+    CR_TRY(group_wait_open(g, how->timeout_ms));
+    group_wait_known(g, how->timeout_ms);
+    return CR_OK;
 }
 
 static cr_status group_open(cr_comm *g, const cr_comm_how *how)

@@ -592,7 +592,7 @@ static void end_slowly(const char *path, int pipe_end)
 
 static void report_without_store(cr_peers *peers)
 {
-    static const cr_store_kind lost = {lost_call, NULL};
+    static const cr_store_kind lost = {lost_call, NULL, NULL};
     cr_store store = {1, &lost, 20000};
     cr_comm g = {.store = &store, .peers = peers, .size = 2, .name = "test"};
     cr_call_args args = {.kind = CR_CALL_ALL_REDUCE};

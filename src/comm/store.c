@@ -25,6 +25,8 @@ void cr_store_drop(cr_store *s)
         s->kind->free(s);
 }
 
+bool cr_store_serves(const cr_store *s) { return s->kind->serves && s->kind->serves(s); }
+
 int64_t cr_store_timeout(const cr_store *s, const cr_store_request *r)
 {
     return r->timeout_ms >= 0 ? r->timeout_ms : s->timeout_ms;
@@ -186,7 +188,7 @@ static void hash_free(cr_store *s)
 
 cr_status cr_store_hash(cr_store **out)
 {
-    static const cr_store_kind kind = {hash_call, hash_free};
+    static const cr_store_kind kind = {hash_call, hash_free, NULL};
     hash_store *h = cr_alloc_zero(sizeof *h);
 
     CR_NEED(h);
@@ -263,9 +265,14 @@ static void prefix_free(cr_store *s)
     cr_free(s);
 }
 
+static bool prefix_serves(const cr_store *s)
+{
+    return cr_store_serves(((const prefix_store *)s)->under);
+}
+
 cr_status cr_store_prefix(cr_store **out, const char *prefix, cr_store *under)
 {
-    static const cr_store_kind kind = {prefix_call, prefix_free};
+    static const cr_store_kind kind = {prefix_call, prefix_free, prefix_serves};
     size_t n = strlen(prefix) + 1;
     prefix_store *p = cr_alloc(sizeof *p + n);
 

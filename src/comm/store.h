@@ -53,6 +53,7 @@ void cr_store_reply_drop(cr_store_reply *r);
 typedef struct {
     cr_status (*call)(cr_store *s, const cr_store_request *r, cr_store_reply *out);
     void (*free)(cr_store *s);
+    bool (*serves)(const cr_store *s); /* NULL: never */
 } cr_store_kind;
 
 /* The head of each kind's struct. */
@@ -93,6 +94,8 @@ static inline cr_store *cr_store_keep(cr_store *s)
     return s;
 }
 void cr_store_drop(cr_store *s); /* NULL is allowed */
+/* Whether the table of other processes' stores ends with this one. */
+bool cr_store_serves(const cr_store *s);
 
 /* --- using --- */
 CR_MUST cr_status cr_store_call(cr_store *s, const cr_store_request *r, cr_store_reply *out);

@@ -201,7 +201,7 @@ static void file_free(cr_store *s)
 
 cr_status cr_store_file(cr_store **out, const char *path, int64_t world_size)
 {
-    static const cr_store_kind kind = {file_call, file_free};
+    static const cr_store_kind kind = {file_call, file_free, NULL};
     size_t n = strlen(path) + 1;
     file_store *f = cr_alloc_zero(sizeof *f + n);
     int64_t sum;

@@ -135,7 +135,9 @@ static void tcp_free(cr_store *s)
     cr_free(t);
 }
 
-static const cr_store_kind tcp_kind = {tcp_call, tcp_free};
+static bool tcp_serves(const cr_store *s) { return ((const tcp_store *)s)->server; }
+
+static const cr_store_kind tcp_kind = {tcp_call, tcp_free, tcp_serves};
 
 /* Counts the connected stores; the server's process waits for all of them. */
 static cr_status tcp_meet(tcp_store *t, const cr_store_tcp_options *o)

@@ -501,3 +501,36 @@ def store_is_lost(rank, size):
         else:
             raise AssertionError("no error")
     os._exit(0)
+
+
+class Slow(dist.Store):
+    """A store whose requests for keys with such an end wait before they are sent."""
+
+    def __init__(self, store, end, seconds):
+        super().__init__()
+        self.store, self.end, self.seconds = store, end, seconds
+
+
+def _slowly(name):
+    def ask(self, key, *args):
+        if str(key).endswith(self.end):
+            time.sleep(self.seconds)
+        return getattr(self.store, name)(key, *args)
+    return ask
+
+
+for _name in ("set", "get", "add", "wait", "check", "compare_set", "delete_key"):
+    setattr(Slow, _name, _slowly(_name))
+
+
+def ends_at_once(rank, size):
+    """The process with the store ends when it has joined a group, while rank 1 has not asked yet whether all are there."""
+    store = dist.TCPStore("127.0.0.1", 0, None, True) if rank == 0 else None
+    port = [store.port if store else None]
+    dist.broadcast_object_list(port)
+    dist.destroy_process_group()
+    if rank:
+        store = Slow(dist.TCPStore("127.0.0.1", port[0], None, False), *[("open/all", 1.5), ("/open", 0.5)][rank - 1])
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    print("joined", flush=True)
+    os._exit(0)

@@ -539,6 +539,12 @@ def test_bad_calls_of_a_group():
 
 
 @pytest.mark.skipif("gloo" not in BACKENDS, reason="wants Gloo")
+def test_the_process_with_the_store_may_end_when_it_has_joined():
+    result = ranks.run(HERE, "ends_at_once", 3, "gloo")
+    assert result.codes == [0] * 3 and all("joined" in text for text in result.texts), result
+
+
+@pytest.mark.skipif("gloo" not in BACKENDS, reason="wants Gloo")
 def test_a_gloo_group_is_made_without_the_group_of_all_ranks():
     how = dist.ProcessGroupGloo.Options(timedelta(seconds=7))
     how._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]

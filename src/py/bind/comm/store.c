@@ -341,7 +341,7 @@ static PyObject *make_prefix(PyObject *m, PyObject *args)
 
 static PyObject *make_program(PyObject *m, PyObject *answer)
 {
-    static const cr_store_kind kind = {program_call, program_free};
+    static const cr_store_kind kind = {program_call, program_free, NULL};
     program_store *p = cr_alloc_zero(sizeof *p);
 
     (void)m;
