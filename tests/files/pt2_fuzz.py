@@ -1,4 +1,4 @@
-"""Reads mutated exported programs: pt2_fuzz.py COUNT SEED FILE...
+"""Reads mutated exported programs: pt2_fuzz.py [--seconds N] COUNT SEED FILE...; COUNT of them, or as many as N seconds allow.
 
 A mutation changes values of an archive's JSON, bytes of one of its records, or bytes of the archive.  Each file must be refused
 with an error of the format or of the archive, or give a program whose module and text can be made.
@@ -8,6 +8,7 @@ import json
 import pickle
 import random
 import sys
+import time
 import warnings
 import zipfile
 
@@ -85,8 +86,8 @@ def mutated(draw, archive, records):
     return out.getvalue()
 
 
-def main(count, seed, paths):
-    draw = random.Random(seed)
+def main(count, seed, paths, seconds):
+    draw, end = random.Random(seed), time.monotonic() + seconds
     warnings.simplefilter("ignore")
     files = []
     for path in paths:
@@ -94,8 +95,11 @@ def main(count, seed, paths):
             archive = file.read()
         with zipfile.ZipFile(io.BytesIO(archive)) as z:
             files.append((archive, {n: z.read(n) for n in z.namelist()}))
-    accepted = 0
+    accepted = tried = 0
     for k in range(count):
+        if time.monotonic() > end:
+            break
+        tried += 1
         data = mutated(draw, *draw.choice(files))
         try:
             program = load(io.BytesIO(data))
@@ -110,10 +114,14 @@ def main(count, seed, paths):
             program.module()
         except REFUSALS:
             pass
-    print(f"{count} files, {accepted} accepted")
+    print(f"{tried} files, {accepted} accepted")
     return 0 if accepted else 1
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
+    limit = sys.argv.index("--seconds") if "--seconds" in sys.argv else 0
+    seconds = float(sys.argv.pop(limit + 1)) if limit else float("inf")
+    if limit:
+        sys.argv.pop(limit)
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:], seconds))
