@@ -94,6 +94,32 @@ static void cuda_store_row(cr_printer *p, const cr_store *st)
                   cr_operand_number(p, st->buffer), st->value->id);
 }
 
+/* The word of a reduction whose result does not tell zeros apart. */
+static const char *cuda_extreme(const cr_expr *e)
+{
+    cr_fn fn = (cr_fn)cr_fn_find(cr_spell_combiner(e));
+
+    return fn == CR_FN_maximum ? "most" : fn == CR_FN_minimum ? "least" : NULL;
+}
+
+/* x - max(x) */
+static bool cuda_is_below_zero(const cr_expr *e)
+{
+    const cr_expr *most = e->kind == CR_EXPR_CALL && e->fn == CR_FN_sub ? e->args[1] : NULL;
+
+    return most && most->kind == CR_EXPR_REDUCE && most->fn == CR_FN_maximum &&
+           most->args[0] == e->args[0];
+}
+
+static const char *cuda_word(const cr_expr *e)
+{
+    if (e->dtype != CR_F32)
+        return NULL;
+    if (e->kind == CR_EXPR_REDUCE)
+        return cuda_extreme(e);
+    return e->fn == CR_FN_exp && cuda_is_below_zero(e->args[0]) ? "expdown" : NULL;
+}
+
 /* --- loops over columns --- */
 
 static bool cuda_reduces(const cr_printer *p)
@@ -251,6 +277,7 @@ static void cuda_define(cr_printer *p, const cr_expr *e)
 {
     cr_fn fn = (cr_fn)cr_fn_find(cr_spell_combiner(e));
     const char *name = cr_fn_infos[fn].name, *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    const char *word = cuda_word(e);
     int bit = cuda_definition(p, e);
 
     if (p->u->chunks[fn] >> bit & 1)
@@ -259,9 +286,10 @@ static void cuda_define(cr_printer *p, const cr_expr *e)
     if (e->dtype == CR_BOOL)
         cr_print_line(p, "CK_DEFINE_MASK_TREE(%s, %s, %s)\n", name, t,
                       fn == CR_FN_and ? "all" : "any");
+    else if (cr_expr_has_order(e))
+        cr_print_line(p, "CK_DEFINE_BLOCKS(%s, %s)\n", name, t);
     else
-        cr_print_line(p, "%s(%s, %s)\n",
-                      cr_expr_has_order(e) ? "CK_DEFINE_BLOCKS" : "CK_DEFINE_TREE", name, t);
+        cr_print_line(p, "CK_DEFINE_FREE_TREE(%s, %s, %s)\n", name, word ? word : name, t);
 }
 
 static void cuda_define_folds(cr_printer *p)
@@ -396,42 +424,69 @@ static void cuda_columns_wide(cr_printer *p)
     cr_print_line(p, "const bool wide = m == CV_LANES_%s%s;", cr_spell_dtype(p->lane), test);
 }
 
-/* The body for the rows q + k that are below `end`. */
-static void cuda_columns_step(cr_printer *p, cr_access how)
+/* A line for each input, of a format with its number twice. */
+static void cuda_each_input(cr_printer *p, const char *line)
+{
+    for (int k = 0; k < p->operands; k++)
+        if (p->operand[k]->role != CR_BUFFER_OUTPUT)
+            cr_print_line(p, line, k, k);
+}
+
+/* The body for the rows q + k that are below `end`, or, if `near` is set, for q + g + k, whose
+ * addresses are in from[]. */
+static void cuda_columns_step(cr_printer *p, bool near, cr_access how)
 {
     p->how = how;
     cr_print_line(p, "CV_UNROLL(4)");
     cr_print_open(p, "for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)");
-    cr_print_line(p, "const cv_s_i64 r = first + q + k;");
+    cr_print_line(p, "const cv_s_i64 r = first + q + %sk;", near ? "g + " : "");
     if (how != CR_ACCESS_WHOLE) {
         cr_print_line(p, "if (q + k >= end)");
         cr_print_line(p, "    break;");
     }
-    cr_print_pointers(p, false);
+    if (near) {
+        cuda_each_input(p, "const char *const p%d = from[%d];");
+        cuda_each_input(p, "from[%d] += stride[2 * %d];");
+    } else {
+        cr_print_pointers(p, false);
+    }
     cr_print_sweep_values(p, &p->n->sweep[0]);
     cr_print_body(p, "k");
     cr_print_shut(p);
 }
 
-/* Row r of a block goes to accumulator r mod 4.  A loop over whole vectors of four rows comes
- * first, so that their loads overlap.  A costly body is printed once, without this loop. */
+/* Row r of a block goes to accumulator r mod 4.  Loops over whole vectors come first: of 16
+ * rows, whose loads all begin before one of them is used, then of four.  A costly body is
+ * printed once, without these loops, and a heavy one without the first. */
 static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    int cost = p->n->sweep[0].cost;
 
     cr_print_line(p, "cv_%s a%u[CR_FOLD_ACCUMULATORS] = {z%u, z%u, z%u, z%u};", t, e->id, e->id,
                   e->id, e->id, e->id);
-    cr_print_line(p, "cv_s_i64 q = top;");
-    if (p->n->sweep[0].cost < CUDA_COST_ONCE) {
-        cr_print_line(p, "CV_UNROLL(%d)", p->n->sweep[0].cost < CR_COST_HEAVY ? 4 : 1);
+    cr_print_line(p, "int q = top;");
+    if (cost < CR_COST_HEAVY) {
+        cr_print_line(p, "const char *from[%d];", p->operands);
+        cuda_each_input(p, "from[%d] = (const char *)ptr[%d];");
+        cuda_each_input(p, "from[%d] += (first + top) * stride[2 * %d];");
+        cr_print_open(p, "for (; wide && q + 16 <= end; q += 16)");
+        cr_print_line(p, "CV_UNROLL(4)");
+        cr_print_open(p, "for (int g = 0; g < 16; g += CR_FOLD_ACCUMULATORS)");
+        cuda_columns_step(p, true, CR_ACCESS_WHOLE);
+        cr_print_shut(p);
+        cr_print_shut(p);
+    }
+    if (cost < CUDA_COST_ONCE) {
+        cr_print_line(p, "CV_UNROLL(1)");
         cr_print_open(p, "for (; wide && q + CR_FOLD_ACCUMULATORS <= end; q += "
                          "CR_FOLD_ACCUMULATORS)");
-        cuda_columns_step(p, CR_ACCESS_WHOLE);
+        cuda_columns_step(p, false, CR_ACCESS_WHOLE);
         cr_print_shut(p);
     }
     cr_print_line(p, "CV_UNROLL(1)");
     cr_print_open(p, "for (; q < end; q += CR_FOLD_ACCUMULATORS)");
-    cuda_columns_step(p, CR_ACCESS_EITHER);
+    cuda_columns_step(p, false, CR_ACCESS_EITHER);
     cr_print_shut(p);
 }
 
@@ -462,8 +517,8 @@ static void cuda_columns_fold(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
 
-    cr_print_line(p, "const cv_s_i64 top = ck_y() * CR_FOLD_BLOCK;");
-    cr_print_line(p, "const cv_s_i64 end = m > 0 ? ck_least(rows, top + CR_FOLD_BLOCK) : 0;");
+    cr_print_line(p, "const int top = ck_y() * CR_FOLD_BLOCK;");
+    cr_print_line(p, "const int end = m > 0 ? (int)ck_least(rows, top + CR_FOLD_BLOCK) : 0;");
     cuda_columns_rows(p, e);
     cr_print_line(p, "__syncthreads();");
     cr_print_line(p, "kept[ck_y()][ck_x()] = %s;", cuda_columns_joined(p, e));
@@ -760,6 +815,7 @@ const cr_dialect cr_dialect_cuda = {
     .load = cuda_load,
     .store = cuda_store,
     .store_row = cuda_store_row,
+    .word = cuda_word,
     .open_row = cuda_open_row,
     .pointwise = cuda_pointwise,
     .columns_loop = cuda_columns_loop,

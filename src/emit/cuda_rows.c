@@ -20,6 +20,7 @@ static int rows_steps(const cr_printer *p)
 
 typedef struct {
     uint32_t first, again; /* operands that are read in sweep 0, and in several sweeps */
+    uint32_t often;        /* and in more than two */
     uint32_t kept;         /* outputs that are read in place of a value that they keep */
 } rows_reads;
 
@@ -57,17 +58,20 @@ static rows_reads rows_find_reads(const cr_printer *p)
             rows_note(p, &seen, sweep->store[i].value, k, &read, &r.kept);
         if (k == 0)
             r.first = read;
+        r.often |= r.again & read;
         r.again |= before & read;
         before |= read;
     }
     return r;
 }
 
-/* True if the registers of an operand hold halves: those of an input.  A value that an output
- * keeps for a later sweep is not rounded. */
+/* True if the registers of an operand hold halves: those of an input, unless it is read so
+ * often that it is converted once.  A value that an output keeps for a later sweep is not
+ * rounded. */
 static bool rows_holds_halves(const cr_printer *p, const cr_buffer *b)
 {
-    return b->role == CR_BUFFER_INPUT && cr_operand_stored(p, b) != b->dtype;
+    return b->role == CR_BUFFER_INPUT && cr_operand_stored(p, b) != b->dtype &&
+           !(p->widened >> cr_operand_number(p, b) & 1);
 }
 
 /* Registers for operand k's elements of a step; each has at most 32 bits of an element. */
@@ -222,6 +226,7 @@ static void rows_open_row(cr_printer *p)
     int left = ROWS_REGISTERS / ROWS_STEPS;
 
     p->held = 0;
+    p->widened = r.often;
     rows_hold(p, &p->held, r.kept, &left);
     uint32_t kept = p->held;
     rows_hold(p, &p->held, r.again, &left);
@@ -316,6 +321,8 @@ static void rows_store_row(cr_printer *p, const cr_store *st)
     cr_dialect_cuda.store_row(p, st);
 }
 
+static const char *rows_word(const cr_expr *e) { return cr_dialect_cuda.word(e); }
+
 static void rows_end_kernel(cr_printer *p) { cr_dialect_cuda.end_kernel(p); }
 
 const cr_dialect cr_dialect_cuda_rows = {
@@ -329,6 +336,7 @@ const cr_dialect cr_dialect_cuda_rows = {
     .load = rows_load,
     .store = rows_store,
     .store_row = rows_store_row,
+    .word = rows_word,
     .open_row = rows_open_row,
     .columns_loop = rows_columns_loop,
     .begin_folds = rows_begin_folds,

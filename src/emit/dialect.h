@@ -45,9 +45,10 @@ typedef struct {
     int part;     /* the current vector of a value of two vectors */
     int sweep, phase, indent;
     cr_access how;
-    bool stepping; /* operands have steps d<k> in variables */
-    uint32_t held; /* bit k: registers h<k>[q] hold the row's elements of operand k */
-    bool batched;  /* random words of four vectors are in q<id>[4] */
+    bool stepping;    /* operands have steps d<k> in variables */
+    uint32_t held;    /* bit k: registers h<k>[q] hold the row's elements of operand k */
+    uint32_t widened; /* bit k: not as halves, if they are halves in memory */
+    bool batched;     /* random words of four vectors are in q<id>[4] */
 } cr_printer;
 
 struct cr_dialect {
@@ -74,6 +75,8 @@ struct cr_dialect {
     const char *(*load)(cr_printer *p, const cr_buffer *b);
     void (*store)(cr_printer *p, const cr_store *st);
     void (*store_row)(cr_printer *p, const cr_store *st); /* one value for each row */
+    /* Another word than a call's or a reduction's function, with the same bits, or NULL. */
+    const char *(*word)(const cr_expr *e);
 
     /* --- loops --- */
     void (*open_row)(cr_printer *p); /* the head of the loop over r, and pointers */

@@ -63,12 +63,23 @@ CV_FN unsigned ck_pair_f16(float low, float high)
     u = low != low ? (u & 0xffff0000u) | ck_nan_f16(low) : u;
     return high != high ? (u & 0xffffu) | ck_nan_f16(high) << 16 : u;
 }
+#if __CUDA_ARCH__ >= 900
+/* As signed integers, no half but a NaN is above 0x7fc0. */
+#define CK_PAIRS_BF16 1
+CV_FN unsigned ck_pair_bf16(float low, float high)
+{
+    unsigned u;
+    asm("min.s16x2 %0, %1, %2;" : "=r"(u) : "r"(ck_raw_bf16(low, high)), "r"(0x7fc07fc0u));
+    return u;
+}
+#else
 CV_FN unsigned ck_pair_bf16(float low, float high)
 {
     unsigned u = ck_raw_bf16(low, high);
     u = low != low ? (u & 0xffff0000u) | 0x7fc0u : u;
     return high != high ? (u & 0xffffu) | 0x7fc00000u : u;
 }
+#endif
 #else
 CV_FN float ck_widen_f16(unsigned short h)
 {
@@ -131,15 +142,8 @@ CV_FN bool ck_has_nan(unsigned u) { return ((u & 0x7fff7fffu) + 0x00010001u) & 0
 /* The halves that become a vector of floats. */
 CV_TYPE(unsigned, ck_halves, CV_BYTES / 2);
 
-#define CK_DEFINE_HALF(H)                                                                      \
-    CV_FN cv_f32 ck_wide_##H(ck_halves h)                                                      \
-    {                                                                                          \
-        cv_f32 v;                                                                              \
-        CV_UNROLL(8)                                                                           \
-        for (int l = 0; l < CV_LANES_f32; l++)                                                 \
-            v[l] = ck_widen_##H((unsigned short)(h[l / 2] >> l % 2 * 16));                     \
-        return v;                                                                              \
-    }                                                                                          \
+/* Pairs are looked at again only if one of them has a NaN. */
+#define CK_DEFINE_NARROW(H)                                                                    \
     CV_FN ck_halves ck_narrow_##H(cv_f32 v)                                                    \
     {                                                                                          \
         ck_halves h;                                                                           \
@@ -155,6 +159,31 @@ CV_TYPE(unsigned, ck_halves, CV_BYTES / 2);
         for (int l = 0; l < CV_LANES_f32; l += 2)                                              \
             h[l / 2] = ck_pair_##H(v[l], v[l + 1]);                                            \
         return h;                                                                              \
+    }
+#define CK_DEFINE_NARROW_PAIRS(H)                                                              \
+    CV_FN ck_halves ck_narrow_##H(cv_f32 v)                                                    \
+    {                                                                                          \
+        ck_halves h;                                                                           \
+        CV_UNROLL(8)                                                                           \
+        for (int l = 0; l < CV_LANES_f32; l += 2)                                              \
+            h[l / 2] = ck_pair_##H(v[l], v[l + 1]);                                            \
+        return h;                                                                              \
+    }
+CK_DEFINE_NARROW(f16)
+#ifdef CK_PAIRS_BF16
+CK_DEFINE_NARROW_PAIRS(bf16)
+#else
+CK_DEFINE_NARROW(bf16)
+#endif
+
+#define CK_DEFINE_HALF(H)                                                                      \
+    CV_FN cv_f32 ck_wide_##H(ck_halves h)                                                      \
+    {                                                                                          \
+        cv_f32 v;                                                                              \
+        CV_UNROLL(8)                                                                           \
+        for (int l = 0; l < CV_LANES_f32; l++)                                                 \
+            v[l] = ck_widen_##H((unsigned short)(h[l / 2] >> l % 2 * 16));                     \
+        return v;                                                                              \
     }                                                                                          \
     CV_FN float ck_get_##H(const void *p) { return ck_widen_##H(*(const unsigned short *)p); } \
     CV_FN cv_f32 ck_load_##H(const void *p) { return ck_wide_##H(*(const ck_halves *)p); }     \

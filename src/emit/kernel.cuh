@@ -244,13 +244,14 @@ CV_FN int ck_chunks(cv_s_i64 n)
  * the group's first thread. */
 template <class V> CV_FN V ck_shuffle(V v, int by, int count, bool first)
 {
-    int word[sizeof(V) / 4];
+    const int words = (sizeof(V) + 3) / 4;
+    int word[words] = {0};
     int base = ck_thread() % 32 / count * count;
     unsigned mask = count == 32 ? ~0u : ((1u << count) - 1) << base;
 
     __builtin_memcpy(word, &v, sizeof v);
     CV_UNROLL(16)
-    for (int i = 0; i < (int)(sizeof(V) / 4); i++)
+    for (int i = 0; i < words; i++)
         word[i] = first ? CK_SHUFFLE_FIRST_(mask, word[i], count)
                         : CK_SHUFFLE_DOWN_(mask, word[i], by, count);
     __builtin_memcpy(&v, word, sizeof v);
@@ -296,10 +297,10 @@ CK_DEFINE_COMPLEX_LANES(c128)
 #endif
 
 /* t[c] meets t[c + half], where that has elements. */
-#define CK_MEET_(op, T, half)                                                                  \
+#define CK_MEET_(op, T, half, test)                                                            \
     CV_UNROLL(8)                                                                               \
     for (int c = 0; c < half; c++)                                                             \
-        if (c + half < full)                                                                   \
+        if (test)                                                                              \
             t[c] = cv_##op##_##T(t[c], t[c + half]);
 
 /* ck_meet: lane by lane the chunks, of which the first `full` have elements, then the vectors
@@ -315,12 +316,21 @@ CK_DEFINE_COMPLEX_LANES(c128)
             __syncthreads();                                                                   \
             kept[CK_CHUNK_(T)][CK_PLACE_(T)] = v;                                              \
             __syncthreads();                                                                   \
-            CV_UNROLL(8)                                                                       \
-            for (int c = 0; c < CR_FOLD_CHUNKS; c++)                                           \
-                t[c] = kept[c < full ? c : 0][CK_PLACE_(T)];                                   \
-            CK_MEET_(op, T, 4)                                                                 \
-            CK_MEET_(op, T, 2)                                                                 \
-            CK_MEET_(op, T, 1)                                                                 \
+            if (full == CR_FOLD_CHUNKS) {                                                      \
+                CV_UNROLL(8)                                                                   \
+                for (int c = 0; c < CR_FOLD_CHUNKS; c++)                                       \
+                    t[c] = kept[c][CK_PLACE_(T)];                                              \
+                CK_MEET_(op, T, 4, true)                                                       \
+                CK_MEET_(op, T, 2, true)                                                       \
+                CK_MEET_(op, T, 1, true)                                                       \
+            } else {                                                                           \
+                CV_UNROLL(8)                                                                   \
+                for (int c = 0; c < CR_FOLD_CHUNKS; c++)                                       \
+                    t[c] = kept[c < full ? c : 0][CK_PLACE_(T)];                               \
+                CK_MEET_(op, T, 4, c + 4 < full)                                               \
+                CK_MEET_(op, T, 2, c + 2 < full)                                               \
+                CK_MEET_(op, T, 1, c + 1 < full)                                               \
+            }                                                                                  \
             v = t[0];                                                                          \
         }                                                                                      \
         CV_UNROLL(8)                                                                           \
@@ -339,6 +349,36 @@ CK_DEFINE_COMPLEX_LANES(c128)
         for (int by = CV_LANES_##T / 2; by > 0; by /= 2)                                       \
             v = cv_##op##_##T(v, ck_lower(v, by));                                             \
         return ck_zeroth(ck_shuffle(v, 0, CK_THREADS_(T), true));                              \
+    }
+
+/* The same of an operation whose results are the same in any order: the lanes of a vector, its
+ * threads and then the chunks meet by `word`, another one for `op`. */
+#define CK_DEFINE_FREE_TREE(op, word, T)                                                       \
+    CV_FN cv_s_##T ck_tree_##op##_##T(cv_##T v, int full)                                      \
+    {                                                                                          \
+        CK_SHARED cv_s_##T kept[CR_FOLD_CHUNKS];                                               \
+        const int chunks = ck_wide() / CK_THREADS_(T);                                         \
+        (void)full;                                                                            \
+        CV_UNROLL(8)                                                                           \
+        for (int by = CV_LANES_##T / 2; by > 0; by /= 2)                                       \
+            v = cv_##word##_##T(v, ck_lower(v, by));                                           \
+        cv_s_##T x = ck_zeroth(v);                                                             \
+        CV_UNROLL(8)                                                                           \
+        for (int by = CK_THREADS_(T) / 2; by > 0; by /= 2)                                     \
+            x = ck_zeroth(cv_##word##_##T(                                                     \
+                cv_set1_##T(x), cv_set1_##T(ck_shuffle(x, by, CK_THREADS_(T), false))));       \
+        if (chunks == 1)                                                                       \
+            return ck_shuffle(x, 0, CK_THREADS_(T), true);                                     \
+        __syncthreads();                                                                       \
+        if (CK_PLACE_(T) == 0)                                                                 \
+            kept[CK_CHUNK_(T)] = x;                                                            \
+        __syncthreads();                                                                       \
+        x = kept[0];                                                                           \
+        CV_UNROLL(8)                                                                           \
+        for (int c = 1; c < CR_FOLD_CHUNKS; c++)                                               \
+            if (c < chunks)                                                                    \
+                x = ck_zeroth(cv_##word##_##T(cv_set1_##T(x), cv_set1_##T(kept[c])));          \
+        return x;                                                                              \
     }
 
 #define CK_DEFINE_MASK_TREE(op, M, whether)                                                    \

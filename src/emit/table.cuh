@@ -32,27 +32,38 @@ CV_FN ct_pack ct_values(const unsigned short *table, ct_pack p)
     return p;
 }
 
+/* The thread's elements from pack i on, `step` apart. */
+struct ct_some {
+    ct_pack pack[CT_AT_ONCE];
+};
+CV_FN void ct_load(ct_some &some, const ct_call &call, cm_i64 i, cm_i64 packs, cm_i64 step)
+{
+    CV_ALL
+    for (int k = 0; k < CT_AT_ONCE; k++)
+        if (i + k * step < packs)
+            some.pack[k] = ((const ct_pack *)call.from)[i + k * step];
+}
+
+/* Elements are read before those in hand are looked up, the first ones before the table is. */
 CK_KERNEL_OF(CT_THREADS, ct_halves, ct_call)
 {
     unsigned short *const table = (unsigned short *)ck_dynamic;
     const cm_i64 packs = call.n / CT_PACK, step = ck_step_x();
-    const ct_pack *const from = (const ct_pack *)call.from;
     ct_pack *const to = (ct_pack *)call.to;
+    ct_some some, next;
 
+    ct_load(next, call, ck_first_x(), packs, step);
     CV_ALL
     for (int i = 0; i < CT_VALUES / CT_PACK; i += CT_THREADS)
         ((ct_pack *)table)[i + ck_x()] = ((const ct_pack *)call.table)[i + ck_x()];
     __syncthreads();
     for (cm_i64 i = ck_first_x(); i < packs; i += CT_AT_ONCE * step) {
-        ct_pack p[CT_AT_ONCE];
+        some = next;
+        ct_load(next, call, i + CT_AT_ONCE * step, packs, step);
         CV_ALL
         for (int k = 0; k < CT_AT_ONCE; k++)
             if (i + k * step < packs)
-                p[k] = from[i + k * step];
-        CV_ALL
-        for (int k = 0; k < CT_AT_ONCE; k++)
-            if (i + k * step < packs)
-                to[i + k * step] = ct_values(table, p[k]);
+                to[i + k * step] = ct_values(table, some.pack[k]);
     }
     for (cm_i64 i = packs * CT_PACK + ck_first_x(); i < call.n; i += step)
         call.to[i] = table[call.from[i]];

@@ -242,6 +242,35 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #define CV_X_FMA_f32 cv_x_fma
 #define CV_X_FMA_f64 cv_x_fma
 
+/* The greater and the lesser number, NaN before others; of +0 and -0 either one. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define CV_DEFINE_MOST(name, text, test)                                                       \
+    CV_FN float cv_x_##name(float a, float b)                                                  \
+    {                                                                                          \
+        float x;                                                                               \
+        asm(text " %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));                                   \
+        return x;                                                                              \
+    }                                                                                          \
+    CV_DEFINE_MOST_LANES(name)
+#else
+#define CV_DEFINE_MOST(name, text, test)                                                       \
+    CV_FN float cv_x_##name(float a, float b) { return a test b || a != a ? a : b; }           \
+    CV_DEFINE_MOST_LANES(name)
+#endif
+#define CV_DEFINE_MOST_LANES(name)                                                             \
+    template <int N>                                                                           \
+    CV_FN cv_lanes<float, N> cv_x_##name(cv_lanes<float, N> a, cv_lanes<float, N> b)           \
+    {                                                                                          \
+        CV_ALL                                                                                 \
+        for (int l = 0; l < N; l++)                                                            \
+            a.lane[l] = cv_x_##name(a.lane[l], b.lane[l]);                                     \
+        return a;                                                                              \
+    }
+CV_DEFINE_MOST(most, "max.NaN.f32", >)
+CV_DEFINE_MOST(least, "min.NaN.f32", <)
+#define CV_X_MOST_f32  cv_x_most
+#define CV_X_LEAST_f32 cv_x_least
+
 #ifdef __CUDA_ARCH__
 /* The division of the compiler takes the same steps after a test of the exponent, whose branch
  * keeps the lanes of a vector from being computed at once. */

@@ -53,38 +53,52 @@ CV_FN cv_f32 cv_recipnormal_f32(cv_f32 x)
 
 CV_FN cv_i32 cv_magic_int(cv_f32 t) { return (cv_i32)((cv_u32)t - 0x4B400000u); }
 
-/* r times two to the n, in two steps: either may leave the range of one exponent. */
+/* r times two to the n, in two steps: either may leave the range of one exponent.  The bits of
+ * CV_MAGIC, and of its half, end with 21 zeros, which leave when an exponent is shifted up. */
 CV_FN cv_f32 cv_scale_f32(cv_f32 r, cv_f32 t)
 {
 #ifdef CV_X_SCALEF_f32
     return CV_X_SCALEF_f32(r, t - CV_MAGIC);
 #else
-    cv_i32 n = cv_magic_int(t), half = n >> 1;
-    return r * (cv_f32)((half + 127) << 23) * (cv_f32)((n - half + 127) << 23);
+    cv_u32 n = (cv_u32)t, half = n >> 1;
+    return r * (cv_f32)((half << 23) + 0x3f800000u) *
+           (cv_f32)(((n - half) << 23) + 0x3f800000u);
 #endif
 }
 
 /* Like cv_scale_f32, if r and the result are normal. */
 CV_FN cv_f32 cv_scalenormal_f32(cv_f32 r, cv_f32 t)
 {
-    return (cv_f32)((cv_u32)r + ((cv_u32)cv_magic_int(t) << 23));
+    return (cv_f32)((cv_u32)r + ((cv_u32)t << 23));
 }
 
-/* q with e^x = 2^n (1 + q); *t is CV_MAGIC + n. */
-CV_FN cv_f32 cv_expreduce_f32(cv_f32 x, cv_f32 *t)
+/* q with e^x = 2^n (1 + q); *t is `magic` + n: CV_MAGIC, or an even number above it. */
+CV_FN cv_f32 cv_expabove_f32(cv_f32 x, cv_s_f32 magic, cv_f32 *t)
 {
-    *t = cv_fma_f32(x, CV_K(1.44269504f), CV_K(CV_MAGIC));
-    cv_f32 n = *t - CV_MAGIC;
-    cv_f32 f = cv_fma_f32(n, CV_K(-0x1.62e4p-1f), x), low = n * 0x1.7f7d1cp-20f;
-    cv_f32 g = f - low;
+    *t = cv_fma_f32(x, CV_K(1.44269504f), CV_K(magic));
+    cv_f32 n = *t - magic;
+    cv_f32 f = cv_fma_f32(n, CV_K(-0x1.62e4p-1f), x), low = n * -0x1.7f7d1cp-20f;
+    cv_f32 g = f + low;
     cv_f32 p =
         CV_P5(g, 0.00138410064f, 0.00836993381f, 0.0416681133f, 0.166665167f, 0.49999994f);
-    return f + cv_fma_f32(g * g, p, -low);
+    return f + cv_fma_f32(g * g, p, low);
 }
+CV_FN cv_f32 cv_expreduce_f32(cv_f32 x, cv_f32 *t) { return cv_expabove_f32(x, CV_MAGIC, t); }
 
+/* cv_maximum and cv_minimum, but of +0 and -0 either one; and the greater or lesser one of c,
+ * which is not zero, and x, of which a NaN stays. */
+#ifdef CV_X_MOST_f32
+CV_FN cv_f32 cv_most_f32(cv_f32 a, cv_f32 b) { return CV_X_MOST_f32(a, b); }
+CV_FN cv_f32 cv_least_f32(cv_f32 a, cv_f32 b) { return CV_X_LEAST_f32(a, b); }
+CV_FN cv_f32 cv_atleast_f32(cv_s_f32 c, cv_f32 x) { return cv_most_f32(CV_K(c), x); }
+CV_FN cv_f32 cv_atmost_f32(cv_s_f32 c, cv_f32 x) { return cv_least_f32(CV_K(c), x); }
+#else
+CV_FN cv_f32 cv_atleast_f32(cv_s_f32 c, cv_f32 x) { return cv_greater_f32(CV_K(c), x); }
+CV_FN cv_f32 cv_atmost_f32(cv_s_f32 c, cv_f32 x) { return cv_lesser_f32(CV_K(c), x); }
+#endif
 CV_FN cv_f32 cv_clamp_f32(cv_f32 x, cv_s_f32 low, cv_s_f32 high)
 {
-    return cv_lesser_f32(CV_K(high), cv_greater_f32(CV_K(low), x));
+    return cv_atmost_f32(high, cv_atleast_f32(low, x));
 }
 
 /* Lanes whose result is zero, such as hidden scores, have a zero as a factor: some processors
@@ -93,13 +107,20 @@ CV_FN cv_f32 cv_exp_f32(cv_f32 x)
 {
 #ifdef CV_X_SCALEF_f32
     cv_m32 some = CV_X_CMP_f32(x, CV_K(-104.0f), CV_NLT);
-    cv_f32 t, zero = {0}, q = cv_expreduce_f32(cv_lesser_f32(CV_K(89.0f), x), &t);
+    cv_f32 t, zero = {0}, q = cv_expreduce_f32(cv_atmost_f32(89.0f, x), &t);
     return cv_scale_f32(cv_select_f32(some, 1.0f + q, zero), t);
 #else
     /* The lowest n is -254, whose halves are exponents of zeros. */
     cv_f32 t, q = cv_expreduce_f32(cv_clamp_f32(x, -176.0f, 89.0f), &t);
     return cv_scale_f32(1.0f + q, t);
 #endif
+}
+
+/* The same of x <= 0: of 2^n, 2^65 and more is in one exponent. */
+CV_FN cv_f32 cv_expdown_f32(cv_f32 x)
+{
+    cv_f32 t, q = cv_expabove_f32(cv_atleast_f32(-104.0f, x), CV_MAGIC + 192.0f, &t);
+    return (1.0f + q) * (cv_f32)((cv_u32)t << 23) * 0x1p-65f;
 }
 
 CV_FN cv_f32 cv_exp2_f32(cv_f32 x)
@@ -128,10 +149,10 @@ CV_FN cv_f32 cv_expm1_f32(cv_f32 x)
  * decides.  For negative x the power of two comes last: the result may be subnormal. */
 CV_FN cv_f32 cv_sigmoid_f32(cv_f32 x)
 {
-    cv_f32 t, q = cv_expreduce_f32(cv_greater_f32(CV_K(-104.0f), -cv_abs_f32(x)), &t);
+    cv_f32 t, q = cv_expreduce_f32(cv_atleast_f32(-104.0f, -cv_abs_f32(x)), &t);
     cv_m32 negative = cv_lt_f32(x, CV_K(0.0f));
     cv_f32 e = 1.0f + q, elow = q - (e - 1.0f);
-    cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), cv_greater_f32(CV_K(CV_MAGIC - 126.0f), t));
+    cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), cv_atleast_f32(CV_MAGIC - 126.0f, t));
     cv_f32 scaled = e * two, d = 1.0f + scaled, dlow = scaled - (d - 1.0f) + elow * two;
     cv_f32 y = cv_recipnormal_f32(d), top = cv_select_f32(negative, e, CV_K(1.0f));
     cv_f32 toplow = cv_select_f32(negative, elow, CV_K(0.0f)), s = top * y;
@@ -142,7 +163,7 @@ CV_FN cv_f32 cv_sigmoid_f32(cv_f32 x)
 
 CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
 {
-    cv_f32 a = cv_lesser_f32(CV_K(10.0f), cv_abs_f32(x)), z = x * x, t;
+    cv_f32 a = cv_atmost_f32(10.0f, cv_abs_f32(x)), z = x * x, t;
     cv_f32 e = cv_expreduce_f32(a + a, &t);
     cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), t);
     cv_f32 large = 1.0f - 2.0f * cv_recipnormal_f32(cv_fma_f32(two, e, two + 1.0f));
@@ -155,7 +176,7 @@ CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
 CV_FN cv_f32 cv_sinh_f32(cv_f32 x)
 {
     cv_f32 a = cv_abs_f32(x), z = x * x, t;
-    cv_f32 q = cv_expreduce_f32(cv_lesser_f32(CV_K(90.0f), a), &t);
+    cv_f32 q = cv_expreduce_f32(cv_atmost_f32(90.0f, a), &t);
     cv_f32 e = cv_scale_f32(1.0f + q, t - 1.0f);
     cv_f32 large = cv_copysign_f32(e - 0.25f / e, x);
     cv_f32 small = cv_fma_f32(
@@ -165,7 +186,7 @@ CV_FN cv_f32 cv_sinh_f32(cv_f32 x)
 
 CV_FN cv_f32 cv_cosh_f32(cv_f32 x)
 {
-    cv_f32 t, q = cv_expreduce_f32(cv_lesser_f32(CV_K(90.0f), cv_abs_f32(x)), &t);
+    cv_f32 t, q = cv_expreduce_f32(cv_atmost_f32(90.0f, cv_abs_f32(x)), &t);
     cv_f32 e = cv_scale_f32(1.0f + q, t - 1.0f);
     return e + 0.25f / e;
 }
@@ -383,7 +404,7 @@ CV_DEFINE_ARCS(f32, m32)
 
 CV_FN cv_f32 cv_erf_f32(cv_f32 x)
 {
-    cv_f32 a = cv_lesser_f32(CV_K(3.95f), cv_abs_f32(x)), z = x * x, t;
+    cv_f32 a = cv_atmost_f32(3.95f, cv_abs_f32(x)), z = x * x, t;
     cv_f32 p = CV_P6(a, 6.19456796e-6f, -0.000273764512f, 0.00344890961f, -0.0233655479f,
                      0.105791919f, 0.635410845f);
     p = cv_exactfma_f32(p, a, CV_K(0.128586963f));
@@ -400,7 +421,7 @@ CV_FN cv_f32 cv_erf_f32(cv_f32 x)
  * is the chance to be above a.  2^-f / 2 is 1/2 + f q(f). */
 CV_FN cv_f32 cv_ncdf_f32(cv_f32 x)
 {
-    cv_f32 a = cv_lesser_f32(CV_K(5.6f), cv_abs_f32(x));
+    cv_f32 a = cv_atmost_f32(5.6f, cv_abs_f32(x));
     cv_f32 y = a * CV_P8(a, 2.84050907e-6f, -3.94498456e-5f, 0.000186545367f, 0.000136005721f,
                          -0.00706214411f, 0.0524952523f, 0.459208518f, 1.15110517f);
     cv_f32 t = CV_MAGIC - y, f = y + (t - CV_MAGIC);
