@@ -7,10 +7,11 @@ packages that are in DIR already are used again (torch compiles for minutes).
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
+
+import turns
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -41,34 +42,21 @@ def worker(side, name, folder, threads):
         want = model(*args)
         pairs = zip(found, want) if isinstance(want, tuple) else [(found, want)]
         facts["difference"] = max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
-        print(json.dumps(facts), flush=True)
-        for line in sys.stdin:
-            times = []
-            for _ in range(int(line)):
-                start, used = time.perf_counter(), time.process_time()
-                compiled(*args)
-                times.append((time.perf_counter() - start, time.process_time() - used))
-            print(json.dumps(times), flush=True)
+
+        def timed():
+            start, used = time.perf_counter(), time.process_time()
+            compiled(*args)
+            return time.perf_counter() - start, time.process_time() - used
+
+        turns.serve(json.dumps(facts), timed)
 
 
-class Side:
-    def __init__(self, python, side, name, options):
-        self.process = subprocess.Popen([python, os.path.abspath(__file__), "--worker", side, "--folder", options.folder, "--threads",
-                                         str(options.threads), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.facts, self.times = json.loads(self.process.stdout.readline()), []
-
-    def calls(self, n):
-        self.process.stdin.write(f"{n}\n")
-        self.process.stdin.flush()
-        self.times += json.loads(self.process.stdout.readline())
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
+def side_of(python, side, name, options):
+    return turns.Turn([python, os.path.abspath(__file__), "--worker", side, "--folder", options.folder, "--threads", str(options.threads), name])
 
 
 def show(side, s):
-    f, wall, used = s.facts, min(t for t, _ in s.times), min(t for _, t in s.times)
+    f, wall, used = json.loads(s.first), min(t for t, _ in s.times), min(t for _, t in s.times)
     made = f"compiled in {f['compile']:.1f} s, " if "compile" in f else ""
     print(f"  {side:5}  {f['bytes'] / 1e6:7.1f} MB, {made}loaded in {f['load'] * 1e3:.0f} ms, first call {f['first'] * 1e3:.0f} ms, "
           f"a call {wall * 1e3:.1f} ms, processor time {used * 1e3:.1f} ms, difference {f['difference']:.1g}")
@@ -90,9 +78,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         options.folder = options.folder or folder
         for name in options.models:
-            sides = {"ours": Side(sys.executable, "ours", name, options)}
+            sides = {"ours": side_of(sys.executable, "ours", name, options)}
             if options.peer:
-                sides["torch"] = Side(options.peer, "torch", name, options)
+                sides["torch"] = side_of(options.peer, "torch", name, options)
             for _ in range(options.rounds):
                 for s in sides.values():
                     s.calls(3)

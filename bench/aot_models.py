@@ -1,21 +1,9 @@
 """Models of bench/aot.py, for either package: bert (BERT-base's encoder) and resnet50."""
+from transformer import layer
 
 
 def bert(torch, layers=12, width=768, heads=12, words=30522):
-    nn, F = torch.nn, torch.nn.functional
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-            self.n1, self.n2 = nn.LayerNorm(width, 1e-12), nn.LayerNorm(width, 1e-12)
-
-        def forward(self, x):
-            q, k, v = (f(x).view(*x.shape[:2], heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
-            y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
-            x = self.n1(self.o(y) + x)
-            return self.n2(self.down(F.gelu(self.up(x))) + x)
+    nn, Layer = torch.nn, layer(torch, width, heads, norms_first=False, eps=1e-12)
 
     class Bert(nn.Module):
         def __init__(self):
@@ -28,8 +16,8 @@ def bert(torch, layers=12, width=768, heads=12, words=30522):
         def forward(self, ids):
             at = torch.arange(ids.shape[1])
             x = self.norm(self.word(ids) + self.place(at) + self.kind(torch.zeros_like(ids)))
-            for layer in self.layer:
-                x = layer(x)
+            for f in self.layer:
+                x = f(x)
             return x, torch.tanh(self.pool(x[:, 0]))
 
     torch.manual_seed(0)

@@ -5,7 +5,6 @@ time of a call with one thread, in milliseconds: of the C file (gcc -O3 -march=n
 compiled model, and of onnxruntime on the ONNX file that we write; "/ C file" is the time divided by that of the second.  Calls take turns; each time is the least of all.  PYTHON has onnxruntime and numpy.
 """
 import argparse
-import json
 import os
 import re
 import shutil
@@ -13,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import turns
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-O2", "-ffp-contract=off", "-c", "model.c", "-o", "model.o"]
@@ -76,14 +77,13 @@ def worker_main(kind, name, folder):
                 compiled(*args)
     for _ in range(5):
         call()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        times = []
-        for _ in range(int(line)):
-            start = time.process_time()
-            call()
-            times.append(time.process_time() - start)
-        print(json.dumps(times), flush=True)
+
+    def timed():
+        start = time.process_time()
+        call()
+        return time.process_time() - start
+
+    turns.serve("ready", timed)
 
 
 def onnx_call(folder):
@@ -143,24 +143,6 @@ def warnings_of(folder):
     return ", ".join(found), size
 
 
-class Turn:
-    def __init__(self, command, folder):
-        self.process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.first, self.times = self.process.stdout.readline().strip(), []
-        if not self.first:
-            raise RuntimeError(f"{command[0]} ended early")
-
-    def calls(self, n):
-        self.process.stdin.write(f"{n}\n")
-        self.process.stdin.flush()
-        self.times += json.loads(self.process.stdout.readline())
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
-        return 1e3 * min(self.times)
-
-
 def measure(name, folder, options):
     import cresset as torch
     from cresset.export import export, to_c
@@ -177,20 +159,22 @@ def measure(name, folder, options):
         subprocess.run(["gcc", "-std=c99", "-O3", "-march=native", "-ffp-contract=off", *flags, "model.c", "main.c", "-o", program, "-lm"], cwd=folder,
                        check=True)
     me = os.path.abspath(__file__)
-    turns = {"exact": Turn(["./exact"], folder), "fused": Turn(["./fused"], folder),
-             "compiled": Turn([sys.executable, me, "--worker", "compiled", "--folder", folder, name], folder)}
+    sides = {"exact": turns.Turn(["./exact"], folder), "fused": turns.Turn(["./fused"], folder),
+             "compiled": turns.Turn([sys.executable, me, "--worker", "compiled", "--folder", folder, name], folder)}
     if options.ort:
         try:
             module, args = made(torch, name)
             torch.onnx.export(module, args, os.path.join(folder, "model.onnx"))
-            turns["onnxruntime"] = Turn([options.ort, me, "--worker", "onnx", "--folder", folder, name], folder)
+            sides["onnxruntime"] = turns.Turn([options.ort, me, "--worker", "onnx", "--folder", folder, name], folder)
         except Exception as error:
             print(f"{name}: no ONNX file: {str(error).splitlines()[0][:120]}", file=sys.stderr)
     for _ in range(options.rounds):
-        for t in turns.values():
+        for t in sides.values():
             t.calls(5)
-    work = int(turns["exact"].first)
-    best = {k: t.end() for k, t in turns.items()}
+    work = int(sides["exact"].first)
+    best = {k: 1e3 * min(t.times) for k, t in sides.items()}
+    for t in sides.values():
+        t.end()
     ours = best["fused"]
     print(f"| {name} | {len(text) / 1e3:.0f} kB | {size / 1e3:.0f} kB | {data / 1e6:.2f} MB | {work / 1e3:.0f} kB | {warnings} | {best['exact']:.3f} | {ours:.3f} | " +
           " | ".join(f"{best[k]:.3f} | {best[k] / ours:.2f}" if k in best else "- | -" for k in ("compiled", "onnxruntime")) + " |", flush=True)

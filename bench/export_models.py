@@ -1,4 +1,5 @@
 """Models of bench/export.py, for either package: a function of torch returns (module, arguments)."""
+from transformer import layer
 
 
 def mnist(torch):
@@ -85,39 +86,8 @@ def lstm(torch):
     return Last(), (torch.randn(1, 28, 32),)
 
 
-class _Layers:
-    """Layers of a transformer; causal: a word sees those before it; cache: calls have one word, and keep keys and values."""
-
-    def __new__(cls, torch, width, heads, causal, cache=0):
-        nn, F = torch.nn, torch.nn.functional
-
-        class Layer(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
-                self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-                self.n1, self.n2 = nn.LayerNorm(width), nn.LayerNorm(width)
-                if cache:
-                    self.register_buffer("keys", torch.zeros(1, heads, cache, width // heads))
-                    self.register_buffer("values", torch.zeros(1, heads, cache, width // heads))
-
-            def forward(self, x, at=None):
-                y = self.n1(x)
-                q, k, v = (f(y).view(*x.shape[:2], heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
-                mask = None
-                if at is not None:
-                    self.keys.index_copy_(2, at, k)
-                    self.values.index_copy_(2, at, v)
-                    k, v, mask = self.keys, self.values, torch.arange(cache) <= at
-                y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal and at is None).transpose(1, 2).reshape(x.shape)
-                x = x + self.o(y)
-                return x + self.down(F.gelu(self.up(self.n2(x))))
-
-        return Layer
-
-
 def _words(torch, width, heads, layers, causal, vocabulary, cache=0):
-    nn, Layer = torch.nn, _Layers(torch, width, heads, causal, cache)
+    nn, Layer = torch.nn, layer(torch, width, heads, causal, cache)
 
     class Words(nn.Module):
         def __init__(self):
