@@ -8,11 +8,13 @@ RT_AR     ?= $(if $(filter %-linux-gnu-gcc %-linux-gnueabihf-gcc %-elf-gcc %-eab
 RT_OPT    ?= -Os
 RT_FLAGS  ?=
 RT_BUILD  ?= $(B)/obj/rt$(if $(OPS),_of_programs)
-RT_OBJ     = $(patsubst src/rt/%.c,$(RT_BUILD)/%.o,$(wildcard src/rt/*.c))
+# A library for any program has its loops twice on x86-64, the second time for AVX2; RT_FAST= leaves that out.
+RT_FAST   ?= $(if $(OPS),,$(if $(findstring x86_64,$(shell $(RT_CC) -dumpmachine)),kernel product))
+RT_OBJ     = $(patsubst src/rt/%.c,$(RT_BUILD)/%.o,$(wildcard src/rt/*.c)) $(RT_FAST:%=$(RT_BUILD)/%_fast.o)
 RT_TEXT    = $(B)/gen/rt_matrix_f64.inc $(B)/gen/rt_convolve_f64.inc $(B)/gen/rt_alone_f64.inc
 RT_WARN   := -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wvla -pedantic -Werror
 RT_CFLAGS  = -std=c99 -D_POSIX_C_SOURCE=200809L $(RT_OPT) -ffp-contract=off -fno-strict-aliasing -fno-math-errno \
-             -ffunction-sections -fdata-sections $(RT_WARN) -Isrc -Iinclude -I$(B)/gen \
+             -ffunction-sections -fdata-sections $(RT_WARN) -Isrc -Iinclude -I$(B)/gen $(if $(RT_FAST),-DRT_FAST) \
              $(if $(OPS),-DRT_USE_FILE='"$(abspath $(RT_BUILD))/use.h"') $(RT_FLAGS)
 
 .PHONY: rt rt_use
@@ -28,9 +30,12 @@ $(B)/rt_use: tools/rt_use.c $(wildcard src/rt/* include/cresset_rt.h) $(RT_TEXT)
 $(RT_BUILD)/use.h: $(B)/rt_use $(OPS) rt_use
 	@mkdir -p $(@D)
 	@$(B)/rt_use $(OPS) >$@.new && { cmp -s $@.new $@ || cp $@.new $@; }
-$(RT_OBJ): $(RT_BUILD)/%.o: src/rt/%.c $(RT_TEXT) $(if $(OPS),$(RT_BUILD)/use.h)
+$(filter-out %_fast.o,$(RT_OBJ)): $(RT_BUILD)/%.o: src/rt/%.c $(RT_TEXT) $(if $(OPS),$(RT_BUILD)/use.h)
 	@mkdir -p $(@D)
 	$(Q)$(RT_CC) $(RT_CFLAGS) -MMD -c $< -o $@
+$(RT_FAST:%=$(RT_BUILD)/%_fast.o): $(RT_BUILD)/%_fast.o: src/rt/%.c $(RT_TEXT)
+	@mkdir -p $(@D)
+	$(Q)$(RT_CC) $(RT_CFLAGS) -O3 -mavx2 -mfma -DRT_FAST_PART -MMD -c $< -o $@
 $(RT_BUILD)/libcresset_rt.a: $(RT_OBJ)
 	@rm -f $@
 	$(Q)$(RT_AR) rcs $@ $^

@@ -1,5 +1,6 @@
 /* Plans as C99 files: products of matrices and convolutions. */
 #include "compile/c_job.h"
+#include "compile/places.h"
 #include "compile/products.h"
 #include "rt/format.h"
 #include <string.h>
@@ -122,48 +123,12 @@ static bool is_weight(const cr_c_job *j, const matrix *m, int *number)
            ((m->deep == 1 && m->wide == m->depth) || (m->wide == 1 && m->deep == m->columns));
 }
 
-typedef struct {
-    const cr_c_job *j;
-    int *uses;
-} use_count;
-
-static char *count_use(void *context, char *address)
-{
-    use_count *u = context;
-    size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
-
-    if (b < u->j->p->buffer.len && u->j->p->buffer.at[b].input) {
-        int k = cr_c_input_number(u->j, b);
-        if (k < u->j->inputs)
-            u->uses[k]++;
-    }
-    return address;
-}
-
-static void *any_memory(void *from, size_t size)
-{
-    (void)from;
-    return cr_alloc(size);
-}
-
-/* How often commands name each input. */
-static void count_uses(const cr_c_job *j, int *uses)
-{
-    use_count u = {j, uses};
-    cr_keeping how = {.map = count_use, .context = &u, .get = any_memory};
-
-    for (size_t i = 0; i < j->p->command.len; i++)
-        cr_free(cr_command_keep(j->p->command.at[i], &how));
-    for (size_t i = 0; i < j->p->output.len; i++)
-        count_use(&u, j->p->output.at[i].data);
-}
-
 void cr_c_pack_weights(cr_c_job *j)
 {
     int *uses = CR_NEW_N(j->s, int, (size_t)j->inputs + 1), k;
     matrix m;
 
-    count_uses(j, uses);
+    cr_plan_input_uses(j->p, uses, j->inputs);
     for (size_t i = 0; i < j->p->command.len; i++) {
         const cr_command *c = j->p->command.at[i];
         if (c->kind != CR_COMMAND_LIBRARY || !find_matrix(j, &m, &c->library) ||

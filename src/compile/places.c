@@ -83,3 +83,44 @@ int64_t cr_plan_places(cr_session *s, const cr_plan *p, const int64_t *bytes, in
     }
     return (total + alignment - 1) / alignment * alignment;
 }
+
+/* --- inputs --- */
+
+typedef struct {
+    const cr_plan *p;
+    int *count, inputs;
+} input_uses;
+
+static char *count_use(void *context, char *address)
+{
+    input_uses *u = context;
+    size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
+    int k = 0;
+
+    if (b >= u->p->buffer.len || !u->p->buffer.at[b].input)
+        return address;
+    for (size_t i = 0; i < b; i++)
+        k += u->p->buffer.at[i].input;
+    if (k < u->inputs)
+        u->count[k]++;
+    return address;
+}
+
+static void *any_memory(void *from, size_t size)
+{
+    (void)from;
+    return cr_alloc(size);
+}
+
+void cr_plan_input_uses(const cr_plan *p, int *count, int inputs)
+{
+    input_uses u = {p, count, inputs};
+    cr_keeping how = {.map = count_use, .context = &u, .get = any_memory};
+
+    for (int k = 0; k < inputs; k++)
+        count[k] = 0;
+    for (size_t i = 0; i < p->command.len; i++)
+        cr_free(cr_command_keep(p->command.at[i], &how));
+    for (size_t i = 0; i < p->output.len; i++)
+        count_use(&u, p->output.at[i].data);
+}

@@ -11,4 +11,8 @@
 int64_t cr_plan_places(cr_session *s, const cr_plan *p, const int64_t *bytes, int alignment,
                        int64_t *offset);
 
+/* Fills count[k] with how many operands of commands, and results, are in the buffer of input k.
+ */
+void cr_plan_input_uses(const cr_plan *p, int *count, int inputs);
+
 #endif

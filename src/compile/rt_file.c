@@ -60,6 +60,15 @@ static int input_number(const cr_rt_job *j, size_t buffer)
     return k;
 }
 
+static size_t input_bytes(const cr_rt_input *in)
+{
+    size_t n = cr_dtype_size((cr_dtype)in->dtype);
+
+    for (int d = 0; d < in->ndim; d++)
+        n *= (size_t)in->size[d];
+    return n;
+}
+
 int64_t cr_rt_address(cr_rt_job *j, const char *address, bool written)
 {
     size_t b = cr_plan_buffer_of(address);
@@ -261,9 +270,70 @@ static void put_windows(cr_rt_job *j, const cr_windows *c)
 
 /* --- products --- */
 
+/* The input that is the second operand of a product, if the file has its elements and each of
+ * its columns stands in one piece; -1: there is none.  With the columns as rows, a tile of
+ * results reads the elements of all its columns at once. */
+static int weight_of(const cr_rt_job *j, const cr_product *p)
+{
+    size_t b = cr_plan_buffer_of(p->b->data);
+
+    if (p->batch || p->bk != 1 || p->bm != p->depth || p->depth < 2 || p->m < 2 ||
+        b >= j->p->buffer.len || !j->p->buffer.at[b].input || cr_plan_offset_of(p->b->data))
+        return -1;
+    int k = input_number(j, b);
+    const cr_rt_input *in = &j->input[k];
+    return in->values && !in->state &&
+                   input_bytes(in) ==
+                       (size_t)(p->depth * p->m) * cr_dtype_size((cr_dtype)in->dtype)
+               ? k
+               : -1;
+}
+
+static bool is_product(cr_product *p, const cr_command *c)
+{
+    const char *why = NULL;
+
+    return c->kind == CR_COMMAND_LIBRARY && cr_product_of(p, &c->library, &why) && !why &&
+           count_of(p->out);
+}
+
+/* Which inputs only products read, as such weights. */
+static void find_turned(cr_rt_job *j)
+{
+    int *uses = CR_NEW_N(j->s, int, (size_t)j->inputs + 1), k;
+    cr_product p;
+
+    cr_plan_input_uses(j->p, uses, j->inputs);
+    for (size_t i = 0; i < j->p->command.len; i++)
+        if (is_product(&p, j->p->command.at[i]) && (k = weight_of(j, &p)) >= 0) {
+            uses[k]--;
+            j->turned[k] = true;
+            j->columns[k] = p.m;
+        }
+    for (k = 0; k < j->inputs; k++)
+        j->turned[k] = j->turned[k] && !uses[k];
+}
+
+/* Adds the elements of such a weight to the data. */
+static int64_t put_turned(cr_rt_job *j, int k)
+{
+    const cr_rt_input *in = &j->input[k];
+    size_t item = cr_dtype_size((cr_dtype)in->dtype), bytes = input_bytes(in);
+    int64_t columns = j->columns[k], depth = (int64_t)(bytes / item) / columns;
+    char *to = cr_session_get(j->s, bytes);
+
+    for (int64_t c = 0; c < columns; c++)
+        for (int64_t d = 0; d < depth; d++)
+            memcpy(to + (d * columns + c) * (int64_t)item,
+                   (const char *)in->values + (c * depth + d) * (int64_t)item, item);
+    return cr_rt_data(j, to, bytes);
+}
+
 static void put_product(cr_rt_job *j, const cr_product *p)
 {
     cr_rt_words w = {0};
+    int weight = weight_of(j, p);
+    bool turned = weight >= 0 && j->turned[weight];
     const int64_t head[RT_PRODUCT_WORDS] = {
         [RT_PRODUCT_DTYPE] = p->out->dtype,
         [RT_PRODUCT_OUT] = cr_rt_address(j, p->out->data, true),
@@ -278,8 +348,8 @@ static void put_product(cr_rt_job *j, const cr_product *p)
         [RT_PRODUCT_OM] = p->om,
         [RT_PRODUCT_AN] = p->an,
         [RT_PRODUCT_AK] = p->ak,
-        [RT_PRODUCT_BM] = p->bm,
-        [RT_PRODUCT_BK] = p->bk,
+        [RT_PRODUCT_BM] = turned ? 1 : p->bm,
+        [RT_PRODUCT_BK] = turned ? p->m : p->bk,
         [RT_PRODUCT_CN] = p->cn,
         [RT_PRODUCT_CM] = p->cm,
         [RT_PRODUCT_NDIM] = p->batch,
@@ -361,15 +431,6 @@ static void put_command(cr_rt_job *j, const cr_command *c)
     }
 }
 
-static size_t input_bytes(const cr_rt_input *in)
-{
-    size_t n = cr_dtype_size((cr_dtype)in->dtype);
-
-    for (int d = 0; d < in->ndim; d++)
-        n *= (size_t)in->size[d];
-    return n;
-}
-
 /* Parts of the file before the commands: descriptions of arrays, their sizes and names. */
 typedef struct {
     cr_rt_words arrays, rest;
@@ -410,9 +471,9 @@ static void add_inputs(cr_rt_job *j, file_arrays *f)
     for (int state = 0; state < 2; state++)
         for (int k = 0; k < j->inputs; k++) {
             const cr_rt_input *in = &j->input[k];
-            int64_t data = in->values && state == in->state
-                               ? cr_rt_data(j, in->values, input_bytes(in))
-                               : 0;
+            int64_t data = !in->values || state != in->state ? 0
+                           : j->turned[k]                    ? put_turned(j, k)
+                                          : cr_rt_data(j, in->values, input_bytes(in));
             if (state != in->state)
                 continue;
             j->space[k] = in->values && !state ? data : RT_ADDRESS(RT_ARRAY + f->count, 0);
@@ -477,6 +538,9 @@ static void make_file(cr_session *s, void *context)
         file_refuse(j, "commands that depend on elements");
     j->offset = CR_NEW_N(s, int64_t, j->p->buffer.len + 1);
     j->space = CR_NEW_N(s, int64_t, (size_t)j->inputs + 1);
+    j->turned = CR_NEW_N(s, bool, (size_t)j->inputs + 1);
+    j->columns = CR_NEW_N(s, int64_t, (size_t)j->inputs + 1);
+    find_turned(j);
     int64_t *bytes = CR_NEW_N(s, int64_t, j->p->buffer.len + 1);
     for (size_t b = 0; b < j->p->buffer.len; b++)
         bytes[b] = j->p->buffer.at[b].input ? -1 : (int64_t)j->p->buffer.at[b].bytes;

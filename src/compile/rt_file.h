@@ -35,8 +35,10 @@ typedef struct {
     const cr_plan *p;
     const cr_rt_input *input;
     int inputs;
-    int64_t *offset;                /* of buffers in work memory; -1: an input */
-    int64_t *space;                 /* of inputs: the address of their first byte */
+    int64_t *offset;  /* of buffers in work memory; -1: an input */
+    int64_t *space;   /* of inputs: the address of their first byte */
+    bool *turned;     /* of inputs: columns of a matrix stand in the file as rows */
+    int64_t *columns; /* of these: how many */
     int64_t bytes, copies, scratch; /* of buffers; of row-major copies; of scratch memory */
     cr_rt_words code;
     cr_text data;

@@ -17,6 +17,20 @@
 #define RT_USE(x) 1
 #endif
 
+/* On x86-64 the library has kernel.c and product.c twice (tools/rt.mk, RT_FAST): the second
+ * build is for processors with AVX2 and fused multiply-adds.  Its results have the same bits.
+ */
+#ifdef RT_FAST_PART
+#define rt_item            rt_item_fast
+#define rt_load            rt_load_fast
+#define rt_store           rt_store_fast
+#define rt_cast            rt_cast_fast
+#define rt_arguments       rt_arguments_fast
+#define rt_run_kernel      rt_run_kernel_fast
+#define rt_run_product     rt_run_product_fast
+#define rt_run_convolution rt_run_convolution_fast
+#endif
+
 /* Memory of a call: the addresses of the spaces. */
 typedef struct {
     const int64_t *word;
@@ -45,4 +59,10 @@ void rt_run_kernel(const rt_memory *m, const int64_t *c);
 
 void rt_run_product(const rt_memory *m, const int64_t *c);
 void rt_run_convolution(const rt_memory *m, const int64_t *c);
+
+#if defined(RT_FAST) && !defined(RT_FAST_PART)
+void rt_run_kernel_fast(const rt_memory *m, const int64_t *c);
+void rt_run_product_fast(const rt_memory *m, const int64_t *c);
+void rt_run_convolution_fast(const rt_memory *m, const int64_t *c);
+#endif
 #endif

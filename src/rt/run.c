@@ -327,6 +327,17 @@ static void run_windows(const rt_memory *m, const int64_t *c)
 
 /* --- calls --- */
 
+#ifdef RT_FAST
+static int run_is_fast(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+#define RUN(name, m, c) (run_is_fast() ? rt_run_##name##_fast : rt_run_##name)(m, c)
+#else
+#define RUN(name, m, c) rt_run_##name(m, c)
+#endif
+
 static cr_rt_status run_command(const rt_memory *m, const int64_t *c)
 {
     switch ((rt_kind)(c[0] & 255)) {
@@ -339,9 +350,9 @@ static cr_rt_status run_command(const rt_memory *m, const int64_t *c)
         if (RT_USE(windows))
             run_windows(m, c + 1);
         break;
-    case RT_PRODUCT: rt_run_product(m, c + 1); break;
-    case RT_CONVOLVE: rt_run_convolution(m, c + 1); break;
-    default: rt_run_kernel(m, c + 1); break;
+    case RT_PRODUCT: RUN(product, m, c + 1); break;
+    case RT_CONVOLVE: RUN(convolution, m, c + 1); break;
+    default: RUN(kernel, m, c + 1); break;
     }
     return CR_RT_OK;
 }
