@@ -1162,6 +1162,33 @@ static cr_svalue *raise_message(compiler *c, const cr_sast *e)
     return compile_one(c, "aten::str", e->range, 1, &message);
 }
 
+/* The text of an AssertionError: literals behind one another at its start are one constant. */
+static cr_svalue *assertion_text(compiler *c, const cr_sast *const *part, int count,
+                                 cr_srange range)
+{
+    const char *start = "AssertionError: ";
+    int i = 0;
+
+    for (; i < count && (part[i]->kind == CR_SAST_STRING || part[i]->kind == CR_SAST_NUMBER);
+         i++)
+        start = cr_session_printf(c->s, "%s%s", start, part[i]->text);
+    cr_svalue *both[2] = {NULL, NULL};
+    for (; i < count; i++) {
+        both[1] = compile_value(c, part[i], NULL);
+        if (!both[0]) /* behind the value: the order of constants follows */
+            both[0] = string_constant(c, start, strlen(start), range);
+        if (both[1]->type->kind != CR_STYPE_STR)
+            both[1] = compile_one(c, "aten::str", range, 1, &both[1]);
+        both[0] = compile_one(c, "aten::add", range, 2, both);
+    }
+    return both[0] ? both[0] : string_constant(c, start, strlen(start), range);
+}
+
+static bool raise_is_assertion(const cr_sast *e, const char *class)
+{
+    return e->kind == CR_SAST_CALL && class && !strcmp(class, "builtins.AssertionError");
+}
+
 /* raise ValueError("...") */
 static void compile_raise(compiler *c, const cr_sast *a)
 {
@@ -1174,24 +1201,19 @@ static void compile_raise(compiler *c, const cr_sast *a)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "exceptions must derive from BaseException");
     if (e->kind == CR_SAST_CALL)
         class = raise_class(c, name);
-    emit_raise(c, raise_message(c, e), class, a->range);
+    if (raise_is_assertion(e, class))
+        emit_raise(c,
+                   assertion_text(c, (const cr_sast *const *)e->at + 1, e->count - 1, a->range),
+                   NULL, a->range);
+    else
+        emit_raise(c, raise_message(c, e), class, a->range);
 }
 
 static cr_svalue *assert_message(compiler *c, const cr_sast *a)
 {
-    const cr_sast *m = a->at[1];
-    const char *text;
-    cr_svalue *both[2];
+    const cr_sast *message = a->at[1];
 
-    if (m && m->kind != CR_SAST_STRING && m->kind != CR_SAST_NUMBER) {
-        both[1] = compile_value(c, m, NULL);
-        both[0] = string_constant(c, "AssertionError: ", 16, a->range);
-        if (both[1]->type->kind != CR_STYPE_STR)
-            both[1] = compile_one(c, "aten::str", a->range, 1, &both[1]);
-        return compile_one(c, "aten::add", a->range, 2, both);
-    }
-    text = cr_session_printf(c->s, "AssertionError: %s", m ? m->text : "");
-    return string_constant(c, text, strlen(text), a->range);
+    return assertion_text(c, &message, message != NULL, a->range);
 }
 
 /* An assertion whose condition is known: behind one that fails, nothing is compiled. */

@@ -874,12 +874,35 @@ static cr_svalue *call_dropped(compiler *c, const cr_sfunction *f, cr_srange ran
     return compile_construct(c, CR_SPRIM_UNINITIALIZED, f->schema.result->type, 0, NULL, range);
 }
 
+/* A function's schema as errors name it. */
+static cr_sschema *match_shown(compiler *c, const cr_sfunction *f)
+{
+    cr_sschema *shown = cr_session_copy(c->s, &f->schema, sizeof f->schema);
+
+    shown->name = f->name;
+    shown->overload = "";
+    return shown;
+}
+
+/* No overload of f takes the arguments. */
+static CR_NORETURN void match_report_call(compiler *c, cr_sfunction *f, const arguments *args,
+                                          cr_srange range)
+{
+    cr_sschemas all = {0};
+
+    if (!f->next)
+        match_report_one(c, match_shown(c, f), args, range);
+    for (cr_sfunction *one = f; one; one = one->next)
+        CR_PUSH(c->s, &all, match_shown(c, one));
+    match_report(c, &all, f->name, args, range);
+}
+
 cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arguments *args,
                         cr_srange range)
 {
     arguments all = {0};
-    cr_text why = {0};
-    matching m = {.c = c, .schema = &f->schema, .args = &all, .implicit = true, .range = range};
+    matching m = {.c = c, .args = &all, .implicit = true, .range = range};
+    cr_sfunction *first = f;
     cr_snode *n;
 
     if (self)
@@ -889,17 +912,8 @@ cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arg
     f = match_overload(c, f, &all, range);
     m.schema = &f->schema;
     compile_function(c, f, range);
-    if (!match_schema(&m)) {
-        cr_sschema shown = f->schema;
-        shown.name = f->name;
-        shown.overload = "";
-        m.why = &why;
-        m.used = 0;
-        cr_sschema_print(&why, &shown);
-        cr_text_put(&why, ":\n");
-        (void)match_schema(&m);
-        cr_srange_bail(c->s, CR_RUNTIME, range, "\n%s", cr_session_take_text(c->s, &why));
-    }
+    if (!match_schema(&m))
+        match_report_call(c, first, &all, range);
     if (f->dropped)
         return call_dropped(c, f, range);
     n = match_call_node(&m, f);

@@ -150,12 +150,6 @@ static cr_svalue *index_tensor(compiler *c, cr_svalue *list, cr_srange range)
     return compile_operator(c, "aten::tensor", &(arguments){2, 2, args}, range)->value;
 }
 
-static void index_slice(indexing *x, const slice_parts *s)
-{
-    x->v = compile_slice(x->c, x->v, compile_int(x->c, x->dim, s->range), s);
-    x->dim++;
-}
-
 /* None: a new dim before the next. */
 static void index_new_dim(indexing *x)
 {
@@ -216,8 +210,11 @@ static void index_one(indexing *x, const cr_sast *a, const term *t, int after)
         index_value(x, t->value, a->range);
         return;
     }
+    /* before the bounds: the order of constants follows */
+    cr_svalue *dim = compile_int(x->c, x->dim, x->whole);
     slice_parts s = t ? term_slice(t, x->whole) : slice_of(x->c, a, x->whole);
-    index_slice(x, &s);
+    x->v = compile_slice(x->c, x->v, dim, &s);
+    x->dim++;
 }
 
 /* A value of None takes no dim of the tensor. */

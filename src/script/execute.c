@@ -1030,10 +1030,27 @@ static cr_status exec_count_step(exec_run *run)
     return CR_OK;
 }
 
+/* What a function that stands for an operator raises is the operator's error. */
+static cr_status exec_operator_failed(cr_status st)
+{
+    const char *message = strstr(cr_error_message(), ": "); /* "builtins.ValueError: ..." */
+    cr_text text = {0};
+
+    if (st != CR_SCRIPT || !message)
+        return st;
+    cr_text_put(&text, message + 2);
+    if (!cr_text_status(&text))
+        st = cr_fail(CR_RUNTIME, "%s", text.at);
+    cr_text_drop(&text);
+    return st;
+}
+
 static cr_status exec_note_place(exec_frame *f, const exec_step *s, cr_status st)
 {
     exec_place place = {f->function, s->node->range};
 
+    if (f->function->stands_for)
+        return exec_operator_failed(st);
     if (!cr_vec_reserve(&f->run->trace, 1))
         cr_vec_put(&f->run->trace, place);
     return st;
