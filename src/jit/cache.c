@@ -578,7 +578,7 @@ static void look_through(entries *out, int dir)
             remove_abandoned(dir, e->d_name, &st);
         } else if (out && !cr_vec_reserve(out, 1)) {
             entry item = {.file = st.st_ino, .bytes = st.st_size, .used = st.st_mtim};
-            snprintf(item.name, sizeof item.name, "%s", e->d_name);
+            snprintf(item.name, sizeof item.name, "%.*s", (int)sizeof item.name - 1, e->d_name);
             cr_vec_put(out, item);
         }
     }

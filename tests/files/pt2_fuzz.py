@@ -3,6 +3,7 @@
 A mutation changes values of an archive's JSON, bytes of one of its records, or bytes of the archive.  Each file must be refused
 with an error of the format or of the archive, or give a program whose module and text can be made.
 """
+import copy
 import io
 import json
 import pickle
@@ -38,7 +39,7 @@ def change_document(draw, text):
         container, key = draw.choice(all_places)
         how = draw.randrange(6)
         if how == 0:
-            container[key] = draw.choice(EDGES)
+            container[key] = copy.deepcopy(draw.choice(EDGES))
         elif how == 1:
             other, at = draw.choice(all_places)
             container[key] = json.loads(json.dumps(other[at]))
