@@ -173,6 +173,8 @@ void *cr_arena_get(cr_arena *a, size_t size)
     size_t align = a->tight ? 8 : 16, need = (size + align - 1) & ~(align - 1);
     struct cr_arena_block *b = a->last;
 
+    if (a->pieces && !need)
+        need = align; /* each piece has an address of its own */
     if (!b || b->size - b->used < need) {
         b = block_new(a, need);
         if (!b)
@@ -180,6 +182,11 @@ void *cr_arena_get(cr_arena *a, size_t size)
         a->last = b;
     }
     void *p = b->bytes + b->used;
+    if (a->pieces) {
+        if (cr_vec_reserve(a->pieces, 1))
+            return NULL;
+        cr_vec_put(a->pieces, p);
+    }
     b->used += need;
     return memset(p, 0, size);
 }

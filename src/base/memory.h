@@ -47,9 +47,11 @@ CR_MUST cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_
 /* An arena: pieces that are freed together.  `cr_arena a = {0}` is an empty arena.  Set
  * `mapped` for large temporary arenas: their blocks are mmap'ed, so freeing them leaves no
  * holes in the heap; `tight` for pieces that are aligned to 8 bytes. */
+typedef CR_VEC(const void *) cr_arena_pieces;
 typedef struct {
     struct cr_arena_block *last;
     bool mapped, tight;
+    cr_arena_pieces *pieces; /* gets the address of each piece; or NULL */
 } cr_arena;
 
 /* A zeroed piece, aligned to 16 bytes unless the arena is tight; the arena owns it.  NULL with

@@ -14,7 +14,7 @@ static cr_measure flops_eval(counter *c, const cr_rule *r);
 CR_NORETURN static void misuse(const counter *c, const cr_rule *r, const char *what)
 {
     cr_bail(c->t->session, CR_RUNTIME, "%s:%d: in flops of %s: %s %s", c->op->text.file,
-            r->line, c->op->name, r->name ? r->name : "", what);
+            c->op->text.line, c->op->name, r->name ? r->name : "", what);
 }
 
 /* --- values --- */

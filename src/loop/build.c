@@ -55,9 +55,8 @@ CR_NORETURN static void refuse(frame *f, const cr_rule *r, const char *what)
 
     if (r)
         cr_rule_print(&text, r);
-    cr_bail(f->s, CR_VALUE, "%s:%d: %s: %s %s", f->op->text.file,
-            r ? r->line : f->op->text.line, f->op->name, what,
-            cr_session_take_text(f->s, &text));
+    cr_bail(f->s, CR_VALUE, "%s:%d: %s: %s %s", f->op->text.file, f->op->text.line, f->op->name,
+            what, cr_session_take_text(f->s, &text));
 }
 
 static cr_axis named_axis(cr_loop *l, const char *index, const char *extent)
@@ -458,9 +457,7 @@ static value eval_choose(frame *f, const cr_rule *r)
     v[1] = eval_rule(f, r->args[1]);
     v[2] = eval_rule(f, r->args[2]);
     return apply_fn(
-        f,
-        &(cr_rule){
-            .name = cr_fn_infos[CR_FN_where].name, .builtin = -1, .count = 3, .line = r->line},
+        f, &(cr_rule){.name = cr_fn_infos[CR_FN_where].name, .builtin = -1, .count = 3},
         CR_FN_where, v);
 }
 

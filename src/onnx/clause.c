@@ -24,8 +24,8 @@ static ox_arg eval(scope *f, const cr_rule *r);
 
 CR_NORETURN static void refuse_rule(scope *f, const cr_rule *r, const char *what)
 {
-    ox_refuse(f->x, "%s:%d: %s%s%s", f->op->text.file, r->line, what, r->name ? " " : "",
-              r->name ? r->name : "");
+    ox_refuse(f->x, "%s:%d: %s%s%s", f->op->text.file, f->op->text.line, what,
+              r->name ? " " : "", r->name ? r->name : "");
 }
 
 static ox_arg of_truth(bool b) { return (ox_arg){.tag = CR_TRUTH, .i = b}; }

@@ -15,13 +15,29 @@ static const struct {
 };
 enum { LEVEL_UNARY = 6 };
 
+/* Where rules are stated, for messages about them. */
+typedef struct {
+    const cr_rule *rule;
+    int line;
+} placed_rule;
+static CR_VEC(placed_rule) placed;
+
+int rule_line(const cr_rule *r)
+{
+    for (size_t i = 0; i < placed.len; i++)
+        if (placed.at[i].rule == r)
+            return placed.at[i].line;
+    return 0;
+}
+
 static cr_status rule_new(lexer *x, cr_rule **out, cr_rule_kind kind, const char *name)
 {
     cr_rule *r = cr_arena_get(x->arena, sizeof *r);
 
     CR_NEED(r);
+    CR_TRY(cr_vec_reserve(&placed, 1));
+    cr_vec_put(&placed, ((placed_rule){r, x->line}));
     r->kind = kind;
-    r->line = x->line;
     r->name = name;
     r->slot = r->builtin = -1;
     *out = r;

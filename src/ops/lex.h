@@ -52,6 +52,8 @@ cr_status lex_error(const lexer *x, const char *fmt, ...) CR_PRINTF(2, 3);
 
 struct cr_rule;
 CR_MUST cr_status rule_parse(lexer *x, struct cr_rule **out);
+/* The line at which rule_parse made the rule. */
+int rule_line(const struct cr_rule *r);
 extern const char *rule_no_keywords[]; /* of all calls without keywords */
 
 struct cr_op;

@@ -543,13 +543,15 @@ CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
 CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema);
 /* The records of a table and all that they refer to, as opgen writes them at build time, so
  * that start-up reads no text.  Bit i of `links` is set if word i is an address: its lowest two
- * bits are a cr_ops_part, the others the distance from the start of that part. Invariant: words
- * are as those of a program with the same structs (opgen states the sizes). */
-typedef enum { CR_OPS_WORDS, CR_OPS_TEXTS, CR_OPS_CONSTANTS } cr_ops_part;
+ * bits are a cr_ops_part, the others the distance from the start of that part.  What has no
+ * address in it is in `fixed`, whose pages stay as they are in the file.  Equal parts of
+ * records are there once.  Invariant: words are as those of a program with the same structs
+ * (opgen states the sizes). */
+typedef enum { CR_OPS_WORDS, CR_OPS_FIXED, CR_OPS_TEXTS, CR_OPS_CONSTANTS } cr_ops_part;
 typedef struct {
     uint64_t *words;
-    const uint64_t *links;
-    size_t count;
+    const uint64_t *fixed, *links;
+    size_t count;        /* of words */
     const char *texts;   /* of free clauses, which only documentation reads */
     const uint32_t *ops; /* of each record, its distance in bytes from `words` */
     int op_count, entries;

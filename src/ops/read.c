@@ -1437,7 +1437,9 @@ cr_status cr_ops_read(const char *file, const char *text, size_t len)
 
 static void follow_link(const cr_ops_image *m, uint64_t *link)
 {
-    const char *part[] = {[CR_OPS_WORDS] = (const char *)m->words, [CR_OPS_TEXTS] = m->texts};
+    const char *part[] = {[CR_OPS_WORDS] = (const char *)m->words,
+                          [CR_OPS_FIXED] = (const char *)m->fixed,
+                          [CR_OPS_TEXTS] = m->texts};
     uint64_t distance = *link >> 2;
 
     *link = (uintptr_t)((*link & 3) == CR_OPS_CONSTANTS ? cr_ops_constants[distance]

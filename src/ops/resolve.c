@@ -84,8 +84,8 @@ static int name_slot(const scope *s, const char *name)
 
 static cr_status scope_fail(const scope *s, const cr_rule *r, const char *what)
 {
-    return cr_fail(CR_VALUE, "%s:%d: in %s: %s '%s'", s->op->text.file, r->line, s->op->name,
-                   what, r->name);
+    return cr_fail(CR_VALUE, "%s:%d: in %s: %s '%s'", s->op->text.file, rule_line(r),
+                   s->op->name, what, r->name);
 }
 
 static cr_status resolve_name(scope *s, cr_rule *r)
@@ -153,7 +153,7 @@ static cr_status resolve_rule(scope *s, cr_rule *r)
 {
     if (r->kind == CR_RULE_INDEX && r->count > 2 && !s->loops_code)
         return cr_fail(CR_VALUE, "%s:%d: in %s: several indices outside of a loop",
-                       s->op->text.file, r->line, s->op->name);
+                       s->op->text.file, rule_line(r), s->op->name);
     switch (r->kind) {
     case CR_RULE_NAME: return resolve_name(s, r);
     case CR_RULE_CALL: return resolve_call(s, r);

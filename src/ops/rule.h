@@ -23,13 +23,13 @@ typedef enum {
 } cr_rule_kind;
 
 typedef struct cr_rule cr_rule;
-/* Small, because loading the table makes all trees: 40 bytes on 64-bit machines. */
+/* 40 bytes on 64-bit machines.  A rule does not know where it is stated, so that equal ones can
+ * be one in memory. */
 struct cr_rule {
     cr_rule_kind kind : 8;
     unsigned count : 8; /* of args */
     int slot : 16;      /* NAME, EACH: index into the evaluation's slots */
     int builtin : 16;   /* CALL: the built-in function's number, or -1 */
-    unsigned line : 16; /* in the table file */
     const char *name;
     union {
         int64_t integer;        /* INT, BOOL; NAME of a dtype: its number plus 1 */

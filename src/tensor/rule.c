@@ -87,8 +87,8 @@ static cr_status frame_own_value(cr_frame *f, cr_value *v)
 
 static cr_status refuse_rule(const cr_frame *f, const cr_rule *r, const char *what)
 {
-    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s%s%s", f->op->text.file, r->line, f->op->name,
-                   r->name ? r->name : "", r->name ? ": " : "", what);
+    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s%s%s", f->op->text.file, f->op->text.line,
+                   f->op->name, r->name ? r->name : "", r->name ? ": " : "", what);
 }
 
 /* --- the log of comparisons --- */

@@ -19,8 +19,8 @@
 
 cr_status cr_stated_refuse(const stated *s, const cr_rule *r, const char *what)
 {
-    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s", s->op->text.file, r->line, s->op->name,
-                   what);
+    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s%s%s", s->op->text.file, s->op->text.line,
+                   s->op->name, r->name ? r->name : "", r->name ? ": " : "", what);
 }
 
 /* --- names of axes --- */
