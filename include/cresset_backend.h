@@ -38,7 +38,7 @@ extern "C" {
 #define CR_BACKEND_API __attribute__((visibility("default")))
 
 /* The version of this header. */
-enum { CR_BACKEND_ABI = 5 };
+enum { CR_BACKEND_ABI = 6 };
 
 /* An array with strides in elements, in memory of a device or of the host. dtype is a cr_dtype:
  * 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8 float32, 9
@@ -191,6 +191,9 @@ typedef struct {
     const cr_array *result;
 } cr_library;
 
+/* Any command, to be executed later (`submit`). */
+typedef struct cr_command cr_command;
+
 /* --- the table --- */
 
 typedef struct {
@@ -260,15 +263,34 @@ typedef struct cr_device_ops {
     /* Since version 4; may be NULL: `launch` is called n times.  n launches of one kernel, in
      * any order; none reads or writes what another one writes. */
     const char *(*launch_list)(int index, const cr_launch *l, int n);
+
+    /* Since version 6; each may be NULL, and instead of them other functions of the table.
+     *
+     * A device whose jobs run in order, as of one queue, and are counted from 1: the number of
+     * the newest job; waits in the caller until job `number` is done; whether it is done.  Such
+     * a device needs no function of streams and events: a stream is another name of the queue,
+     * an event the number of a job.  Without `current` and `set_current` the library keeps the
+     * thread's device. */
+    uint64_t (*last)(int index);
+    void (*wait)(int index, uint64_t number);
+    bool (*done)(int index, uint64_t number);
+    /* A device that executes host code, late: `submit` gets a copy of each command, which it
+     * passes to cr_command_run after all commands before it, and owns it unless it returns an
+     * error.  Addresses of elements are `distance` bytes further than the device's.  Of the
+     * functions from `copy_in` to `windows` it needs those that do something else; a kernel's
+     * code is its cr_kernel_function. */
+    const char *(*submit)(int index, cr_command *c);
+    ptrdiff_t (*distance)(int index);
 } cr_device_ops;
 
 /* Calls below return NULL, or the error's text, which lives until the thread's next error. */
 
-/* Registers the table under a name such as "npu", once a process.  The backend owns the table,
- * which must never be freed.  Refuses another `abi` than CR_BACKEND_ABI, and a table with
- * missing functions. */
+/* Registers a copy of the table under a name such as "npu", once a process.  Refuses another
+ * `abi` than CR_BACKEND_ABI, and a table with missing functions. */
 CR_BACKEND_API const char *cr_backend_register(int abi, const char *name,
                                                const cr_device_ops *table);
+/* The registered table, in which functions that the library gives are set; or NULL. */
+CR_BACKEND_API const cr_device_ops *cr_backend_table(void);
 /* Allows operators without a kernel for the device to be computed on the host: arguments are
  * copied to the host and results to the device.  Off by default.  Each operator is logged once
  * (CR_LOG=backend). */
@@ -293,21 +315,14 @@ CR_BACKEND_API const char *cr_kernel_register(const char *entry, int kind,
 
 /* The result of a function of the table that does not take a command. */
 CR_BACKEND_API extern const char cr_command_declines[];
-/* Copies of commands and arrays with all that they name, each in one block that free()
- * releases.  `distance` is added to the addresses of elements.  NULL when out of memory. */
-CR_BACKEND_API cr_array *cr_array_keep(const cr_array *a, ptrdiff_t distance);
-CR_BACKEND_API cr_launch *cr_launch_keep(const cr_launch *l, ptrdiff_t distance);
-CR_BACKEND_API cr_indexed *cr_indexed_keep(const cr_indexed *c, ptrdiff_t distance);
-CR_BACKEND_API cr_windows *cr_windows_keep(const cr_windows *c, ptrdiff_t distance);
+/* Executes a command of `submit`, whose elements the caller can access, and frees it. */
+CR_BACKEND_API const char *cr_command_run(cr_command *c);
+/* Its kind, as in the text of a plan: "KERNEL", "MOVE". */
+CR_BACKEND_API const char *cr_command_name(const cr_command *c);
+/* Executes the calls of a launch, whose elements the caller can access. */
+CR_BACKEND_API void cr_launch_run(cr_kernel_function function, const cr_launch *l);
 /* Bytes of an element. */
 CR_BACKEND_API size_t cr_element_size(int dtype);
-/* Executes a command, whose elements the caller can access: as `move` and `fill`; calls of a
- * kernel; a command that reads or writes its table; windows. */
-CR_BACKEND_API const char *cr_array_move(const cr_array *to, const cr_array *from);
-CR_BACKEND_API const char *cr_array_fill(const cr_array *to, const void *element);
-CR_BACKEND_API void cr_launch_run(cr_kernel_function function, const cr_launch *l);
-CR_BACKEND_API const char *cr_indexed_run(const cr_indexed *c);
-CR_BACKEND_API const char *cr_windows_run(const cr_windows *c);
 
 /* --- C text --- */
 

@@ -196,6 +196,13 @@ static const char *run_command(cr_plan_run *r, cr_command *c)
     return NULL;
 }
 
+const char *cr_command_execute(const cr_executor *by, cr_command *c)
+{
+    cr_plan_run r = {.by = by};
+
+    return run_command(&r, c);
+}
+
 /* The memory of calls that nothing has waited for is still in use. */
 static cr_status end_collectives(cr_plan_run *r, bool *ended)
 {

@@ -64,7 +64,7 @@ typedef struct {
     const int64_t *in_rows, *out_rows;
 } cr_plan_collective;
 
-typedef struct {
+struct cr_command {
     cr_command_kind kind;
     union {
         cr_launch kernel; /* `code` is a cr_plan_kernel */
@@ -76,7 +76,7 @@ typedef struct {
         cr_plan_collective collective;
         cr_plan_copy copy;
     };
-} cr_command;
+};
 
 typedef struct {
     size_t bytes;
@@ -198,6 +198,9 @@ static inline cr_plan_run cr_plan_start(const cr_plan *p, const cr_executor *by)
 {
     return (cr_plan_run){.plan = p, .by = by};
 }
+/* Executes one command, whose addresses are the executor's and whose kernel it has built.
+ * NULL, or the text of an error. */
+const char *cr_command_execute(const cr_executor *by, cr_command *c);
 /* Gives a buffer memory of the caller, before a command needs it.  CR_VALUE if the memory has
  * fewer bytes than the buffer. */
 CR_MUST cr_status cr_plan_give(cr_plan_run *r, size_t buffer, void *at, size_t bytes);
@@ -213,6 +216,9 @@ CR_MUST cr_status cr_plan_execute(cr_plan_run *r);
 /* Waits for the calls that no command waited for, and frees the memory; what a call may still
  * use stays.  The run's failure, or the first one of these waits. */
 cr_status cr_plan_end(cr_plan_run *r);
+
+/* Sets missing functions of a backend's table that has `submit` (cresset_backend.h). */
+void cr_plan_complete(cr_device_ops *table);
 
 /* An executor that computes one element after another on the host, as each command is defined:
  * the reference of tests.  Rooms above add the kernels and the calls of operators. */

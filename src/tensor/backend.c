@@ -1,7 +1,9 @@
 /* The functions of cresset_backend.h, which backends outside the library call. */
 #include "base/object.h"
+#include "device/ordered.h"
 #include "jit/entry.h"
 #include "num/convert.h"
+#include "plan/plan.h"
 #include "tensor/remote.h"
 #include <dlfcn.h>
 #include <string.h>
@@ -12,13 +14,22 @@ static const char *text_of(cr_status st) { return st ? cr_error_message() : NULL
 
 const char *cr_backend_register(int abi, const char *name, const cr_device_ops *table)
 {
+    static cr_device_ops complete;
+
     if (abi != CR_BACKEND_ABI)
         return text_of(cr_fail(CR_RUNTIME,
                                "the backend '%s' was built for version %d of the interface of "
                                "backends, and this library has version %d",
                                name, abi, (int)CR_BACKEND_ABI));
-    return text_of(cr_device_register(name, table));
+    if (cr_device_of(CR_PRIVATEUSE1) || table->bytes != sizeof complete)
+        return text_of(cr_device_register(name, table)); /* refuses it */
+    complete = *table;
+    cr_device_complete(&complete);
+    cr_plan_complete(&complete);
+    return text_of(cr_device_register(name, &complete));
 }
+
+const cr_device_ops *cr_backend_table(void) { return cr_device_of(CR_PRIVATEUSE1); }
 
 void cr_backend_fallback(bool on) { cr_remote_allow_fallback(on); }
 

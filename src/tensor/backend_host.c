@@ -6,23 +6,6 @@
 
 size_t cr_element_size(int dtype) { return cr_dtype_size((cr_dtype)dtype); }
 
-const char *cr_indexed_run(const cr_indexed *c)
-{
-    return c->how == CR_COMBINE_READ ? cr_cpu_ops.indexed(0, c) : cr_cpu_ops.combine(0, c);
-}
-
-const char *cr_windows_run(const cr_windows *c) { return cr_cpu_ops.windows(0, c); }
-
-const char *cr_array_move(const cr_array *to, const cr_array *from)
-{
-    return cr_cpu_ops.move(0, to, from);
-}
-
-const char *cr_array_fill(const cr_array *to, const void *element)
-{
-    return cr_cpu_ops.fill(0, to, element);
-}
-
 void cr_launch_run(cr_kernel_function function, const cr_launch *l)
 {
     int64_t size[3] = {l->size[0], l->size[1], l->size[2]};

@@ -2,8 +2,11 @@
  * gets. */
 #include "base/test.h"
 #include "cresset_backend.h"
+#include "device/ordered.h"
+#include "plan/plan.h"
 #include "tensor/tensor.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool says(const char *error, const char *text) { return error && strstr(error, text); }
@@ -31,6 +34,74 @@ TEST(a_table_with_missing_functions_is_refused)
     CHECK(
         says(cr_backend_register(CR_BACKEND_ABI, "other", &table), "has not filled its table"));
     EQ(cr_device_of(CR_PRIVATEUSE1), NULL);
+}
+
+static uint64_t number(int index) { return (uint64_t)index; }
+
+static void wait_for(int index, uint64_t job)
+{
+    (void)index;
+    (void)job;
+}
+
+static bool is_done(int index, uint64_t job) { return job <= number(index); }
+
+static void *stream(int index)
+{
+    (void)index;
+    return NULL;
+}
+
+TEST(streams_and_events_follow_from_the_numbers_of_jobs)
+{
+    cr_device_ops table = {.last = number, .wait = wait_for, .done = is_done}, own = table;
+    void *event;
+
+    cr_device_complete(&table);
+    EQ(table.set_current(3), NULL);
+    EQ(table.current(), 3);
+    EQ(table.set_current(0), NULL);
+    CHECK(table.stream_new && table.stream_drop && table.set_stream && table.stream);
+    CHECK(table.event_record && table.event_wait && table.event_synchronize);
+    EQ(table.event_new(0, &event), NULL);
+    table.event_drop(0, event);
+    own.stream = stream;
+    cr_device_complete(&own);
+    EQ(own.event_new, NULL);
+    own = (cr_device_ops){.last = number, .done = is_done};
+    cr_device_complete(&own);
+    EQ(own.stream_new, NULL);
+}
+
+static const char *submit(int index, cr_command *c)
+{
+    (void)index;
+    free(c);
+    return NULL;
+}
+
+static ptrdiff_t distance(int index) { return index; }
+
+static const char *fill(int index, const cr_array *to, const void *element)
+{
+    (void)index;
+    (void)to;
+    (void)element;
+    return NULL;
+}
+
+TEST(functions_of_commands_follow_from_submit)
+{
+    cr_device_ops table = {.submit = submit, .distance = distance, .fill = fill};
+    cr_device_ops without = {.submit = submit};
+
+    OK(cr_tensor_start()); /* sets the host's `build` */
+    cr_plan_complete(&table);
+    CHECK(table.copy_in && table.copy_out && table.copy && table.move && table.build);
+    CHECK(table.launch && table.indexed && table.combine && table.windows);
+    CHECK(table.fill == fill);
+    cr_plan_complete(&without);
+    EQ(without.move, NULL);
 }
 
 static const char *kernel(int index, const cr_given *arg, const cr_array *result)
