@@ -162,13 +162,25 @@ def test_a_result_with_one_list_in_two_places(twice, places):
         assert first is second and first[0].tolist() == [2.]
 
 
+class Activated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.act = torch.nn.Linear(3, 3), functools.partial(torch.nn.functional.gelu, approximate="tanh")
+
+    def forward(self, x):
+        return self.act(self.linear(x))
+
+
 def test_modules_of_one_class_share_a_recording():
     f = torch.compile(lambda m, x: m(x).relu())
-    x, modules = torch.randn(2, 3), [torch.nn.Linear(3, 3) for _ in range(6)]
+    x, modules = torch.randn(2, 3), [Activated() for _ in range(6)]
     made = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     for m in modules * 2:
         assert torch.equal(f(m, x), m(x).relu())
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == made + 1
+    modules[0].act.keywords["approximate"] = "none"
+    assert torch.equal(f(modules[0], x), modules[0](x).relu()) and torch.equal(f(modules[1], x), modules[1](x).relu())
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == made + 2
 
 
 def test_a_recording_does_not_keep_a_module():

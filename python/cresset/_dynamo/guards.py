@@ -229,8 +229,9 @@ def _is_not_plain(item):
 
 
 def _slots(t):
-    """Returns the names of a class's attributes outside __dict__."""
-    return [name for base in t.__mro__ for name, x in _dict_of(base).items() if type(x) is types.MemberDescriptorType]
+    """Returns the names of a class's attributes outside __dict__.  A partial's first call changes how it is called."""
+    return [name for base in t.__mro__ for name, x in _dict_of(base).items()
+            if type(x) is types.MemberDescriptorType and name != "__vectorcalloffset__"]
 
 
 def _calls_c(name, hooks):
@@ -606,7 +607,7 @@ class Walk:
         return node
 
     def partial(self, x, source, parent, key):
-        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        node = self.known[id(x)] = self.add(source, parent, key, "instance", type(x))
         in_python, before = isinstance(x.func, (types.FunctionType, types.MethodType)), self.may_defer
         if not in_python:
             self.called_in_c(x.func)
