@@ -15,6 +15,10 @@
 enum { CUDA_COST_ONCE = 100 };
 /* The cost from which the values of halves are read from a table (jit/cuda_table.h). */
 enum { CUDA_COST_TABLE = 20 };
+/* Threads of a multiprocessor that have 80 registers each. */
+enum { CUDA_SHARED_THREADS = 768 };
+/* The bytes of columns that a thread loads before it adds them up. */
+enum { CUDA_COLUMN_BYTES = 128 };
 
 /* --- elements --- */
 
@@ -455,13 +459,25 @@ static void cuda_columns_step(cr_printer *p, bool near, cr_access how)
     cr_print_shut(p);
 }
 
-/* Row r of a block goes to accumulator r mod 4.  Loops over whole vectors come first: of 16
- * rows, whose loads all begin before one of them is used, then of four.  A costly body is
- * printed once, without these loops, and a heavy one without the first. */
+/* How many rows' vectors a thread loads before it uses one: 4, 8 or 16. */
+static int cuda_columns_at_once(const cr_printer *p)
+{
+    int bytes = 0, rows = 16;
+
+    for (int k = 0; k < p->operands; k++)
+        bytes += p->operand[k]->role != CR_BUFFER_OUTPUT ? cuda_bytes(p, p->operand[k]) : 0;
+    while (rows > CR_FOLD_ACCUMULATORS && rows * bytes > CUDA_COLUMN_BYTES)
+        rows /= 2;
+    return rows;
+}
+
+/* Row r of a block goes to accumulator r mod 4.  Loops over whole vectors come first: of as
+ * many rows as are loaded at once, then of four.  A costly body is printed once, without these
+ * loops, and a heavy one without the first. */
 static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
-    int cost = p->n->sweep[0].cost;
+    int cost = p->n->sweep[0].cost, rows = cuda_columns_at_once(p);
 
     cr_print_line(p, "cv_%s a%u[CR_FOLD_ACCUMULATORS] = {z%u, z%u, z%u, z%u};", t, e->id, e->id,
                   e->id, e->id, e->id);
@@ -470,9 +486,11 @@ static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
         cr_print_line(p, "const char *from[%d];", p->operands);
         cuda_each_input(p, "from[%d] = (const char *)ptr[%d];");
         cuda_each_input(p, "from[%d] += (first + top) * stride[2 * %d];");
-        cr_print_open(p, "for (; wide && q + 16 <= end; q += 16)");
+        cr_print_open(
+            p, cr_session_printf(p->s, "for (; wide && q + %d <= end; q += %d)", rows, rows));
         cr_print_line(p, "CV_UNROLL(4)");
-        cr_print_open(p, "for (int g = 0; g < 16; g += CR_FOLD_ACCUMULATORS)");
+        cr_print_open(p, cr_session_printf(
+                             p->s, "for (int g = 0; g < %d; g += CR_FOLD_ACCUMULATORS)", rows));
         cuda_columns_step(p, true, CR_ACCESS_WHOLE);
         cr_print_shut(p);
         cr_print_shut(p);
@@ -740,6 +758,29 @@ static bool cuda_is_tabled(const cr_printer *p)
            n->sweep[0].cost >= CUDA_COST_TABLE && cuda_is_half(p, 0) && cuda_is_half(p, 1);
 }
 
+/* How many inputs differ from row to row. */
+static int cuda_row_inputs(const cr_printer *p)
+{
+    int n = 0;
+
+    for (int k = 0; k < p->operands; k++)
+        n += p->operand[k]->role == CR_BUFFER_INPUT && p->operand[k]->ndim > 1;
+    return n;
+}
+
+/* Whether CUDA_SHARED_THREADS threads are to share a multiprocessor's registers: columns, which
+ * then begin all loads before they add, and rows of one input that several sweeps read in
+ * registers, more of which would keep out other blocks. */
+static bool cuda_shares(const cr_printer *p)
+{
+    const cr_nest *n = p->n;
+    bool plain = p->width == 32 && !p->complex && !p->mixed && !p->u->random && !p->u->special;
+    bool rows = p->choice.steps && n->sweeps > 1 && cuda_row_inputs(p) == 1;
+
+    return plain && !cr_nest_keeps_index(n) &&
+           (n->kind == CR_NEST_COLUMNS || (rows && cuda_reduces(p)));
+}
+
 static void cuda_open_kernel(cr_printer *p, const char *symbol)
 {
     int params = 1;
@@ -774,9 +815,12 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
     else
         cr_print_line(p, "/* pointwise */");
     const char *call = cuda_call(p, params);
-    if (p->u->launch.kind != CR_LAUNCH_POINTWISE)
-        cr_print_line(p, "CK_KERNEL_OF(%d, CK(%s), %s)",
-                      cuda_most_threads(p->u->launch.threads), symbol, call);
+    int threads = cuda_most_threads(p->u->launch.threads);
+    if (cuda_shares(p))
+        cr_print_line(p, "CK_KERNEL_OF(CK_AT_ONCE(%d, %d), CK(%s), %s)", threads,
+                      CUDA_SHARED_THREADS / threads, symbol, call);
+    else if (p->u->launch.kind != CR_LAUNCH_POINTWISE)
+        cr_print_line(p, "CK_KERNEL_OF(%d, CK(%s), %s)", threads, symbol, call);
     else
         cr_print_line(p, "CK_KERNEL(CK(%s), %s)", symbol, call);
     cr_print_line(p, "{");

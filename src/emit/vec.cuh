@@ -293,7 +293,9 @@ template <int N> CV_FN cv_lanes<float, N> cv_x_recip(cv_lanes<float, N> a)
 #ifndef CK_KERNEL
 #define CK_KERNEL(name, ...)                                                                   \
     extern "C" __attribute__((global)) void name(const __VA_ARGS__ call)
-/* The same for blocks of at most `threads` threads. */
+/* The same for blocks of at most `threads` threads; of CK_AT_ONCE(threads, blocks), for so many
+ * blocks of a multiprocessor, whose registers the compiler then uses. */
+#define CK_AT_ONCE(threads, blocks) threads, blocks
 #ifdef __clang__
 #define CK_KERNEL_OF(threads, name, ...)                                                       \
     extern "C" __attribute__((global, launch_bounds(threads))) void name(const __VA_ARGS__ call)
