@@ -61,13 +61,18 @@ static void put_words(cr_text *out, const cr_op *op)
         cr_text_printf(out, "  inverse   %s\n", op->inverse.name);
     if (op->scatter.op)
         cr_text_printf(out, "  scatter   %s\n", op->scatter.name);
+    for (int i = 0; i < op->result_count; i++)
+        if (op->format.rule == CR_FORMAT_RULE_COLUMNS && op->format.params >> i & 1)
+            cr_text_printf(out, "  format    columns %s\n",
+                           *op->result[i].name ? op->result[i].name : "result");
     for (int i = 0; i < op->param_count; i++)
-        if (op->format.params >> i & 1)
+        if (op->format.rule != CR_FORMAT_RULE_COLUMNS && op->format.params >> i & 1)
             cr_text_printf(out, "  format    %s %s\n",
-                           op->format.rule == CR_FORMAT_RULE_LIKE      ? "like"
-                           : op->format.rule == CR_FORMAT_RULE_STACKED ? "stacked"
-                           : op->format.rule == CR_FORMAT_RULE_IMAGES  ? "images"
-                                                                       : "channels_last",
+                           op->format.rule == CR_FORMAT_RULE_LIKE        ? "like"
+                           : op->format.rule == CR_FORMAT_RULE_STACKED   ? "stacked"
+                           : op->format.rule == CR_FORMAT_RULE_IMAGES    ? "images"
+                           : op->format.rule == CR_FORMAT_RULE_TRANSFORM ? "transform"
+                                                                         : "channels_last",
                            op->param[i].name);
     for (int i = 0; i < op->param_count; i++)
         if (op->updates.params >> i & 1)

@@ -226,8 +226,10 @@ typedef enum {
     CR_FORMAT_RULE_CHANNELS,
     CR_FORMAT_RULE_IMAGES, /* channels_last alone */
     CR_FORMAT_RULE_LIKE,
-    CR_FORMAT_RULE_STACKED,  /* each position along `dim` as the tensors of the list */
-    CR_FORMAT_RULE_OPERANDS, /* of a function: as of a body without the clause */
+    CR_FORMAT_RULE_COLUMNS,   /* the last two dims column by column, of the results named */
+    CR_FORMAT_RULE_TRANSFORM, /* of an FFT over `dim`: these dims innermost, in self's order */
+    CR_FORMAT_RULE_STACKED,   /* each position along `dim` as the tensors of the list */
+    CR_FORMAT_RULE_OPERANDS,  /* of a function: as of a body without the clause */
     CR_FORMAT_RULE_LAST,
     CR_FORMAT_RULE_ROW_MAJOR
 } cr_format_rule;
@@ -365,7 +367,8 @@ typedef struct {
     const cr_op *op, *inplace;
 } cr_op_sparse;
 
-/* Clause `format`: results have the memory format of the tensors `params` (bits).
+/* Clause `format`: results have the memory format of the tensors `params` (bits); with COLUMNS
+ * these are results.
  * Invariant: rule is not NONE only where cr_op_on_views(). */
 typedef struct {
     uint8_t rule; /* cr_format_rule */

@@ -240,6 +240,24 @@ static cr_status take_param(lexer *x, const cr_op *op, int *out)
     return *out < 0 ? lex_error(x, "%s has no parameter '%s'", op->name, name) : CR_OK;
 }
 
+/* The index of a result by its name; a result without a name is called `result`. */
+static int find_result(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->result_count; i++)
+        if (!strcmp(*op->result[i].name ? op->result[i].name : "result", name))
+            return i;
+    return -1;
+}
+
+static cr_status take_result(lexer *x, const cr_op *op, int *out)
+{
+    const char *name;
+
+    CR_TRY(lex_name(x, &name));
+    *out = find_result(op, name);
+    return *out < 0 ? lex_error(x, "%s has no result '%s'", op->name, name) : CR_OK;
+}
+
 static cr_status read_number_params(lexer *x, cr_op *op)
 {
     while (x->kind != TOKEN_END) {
@@ -403,12 +421,15 @@ static cr_status read_counts(lexer *x, cr_op *op)
 }
 
 /* `format channels_last TENSOR...`, `format images TENSOR...`, `format like TENSOR`,
- * `format operands`, and of a body `format last TENSOR`, `format row_major` */
+ * `format columns RESULT...`, `format transform TENSOR`, `format operands`, and of a body
+ * `format last TENSOR`, `format row_major` */
 static cr_status read_format(lexer *x, cr_op *op)
 {
     static const char *const names[] = {[CR_FORMAT_RULE_CHANNELS] = "channels_last",
                                         [CR_FORMAT_RULE_IMAGES] = "images",
                                         [CR_FORMAT_RULE_LIKE] = "like",
+                                        [CR_FORMAT_RULE_COLUMNS] = "columns",
+                                        [CR_FORMAT_RULE_TRANSFORM] = "transform",
                                         [CR_FORMAT_RULE_STACKED] = "stacked",
                                         [CR_FORMAT_RULE_OPERANDS] = "operands",
                                         [CR_FORMAT_RULE_LAST] = "last",
@@ -422,13 +443,16 @@ static cr_status read_format(lexer *x, cr_op *op)
     }
     if (!found)
         return lex_error(
-            x, "channels_last, images, like, stacked, operands, last or row_major expected");
+            x, "channels_last, images, like, columns, transform, stacked, operands, last or "
+               "row_major expected");
     if (op->format.rule == CR_FORMAT_RULE_ROW_MAJOR ||
         op->format.rule == CR_FORMAT_RULE_OPERANDS)
         return CR_OK;
+    bool results = op->format.rule == CR_FORMAT_RULE_COLUMNS;
     do {
-        CR_TRY(take_param(x, op, &param));
-        if (op->param[param].type != CR_T_TENSOR && op->param[param].type != CR_T_TENSORS)
+        CR_TRY(results ? take_result(x, op, &param) : take_param(x, op, &param));
+        if (!results && op->param[param].type != CR_T_TENSOR &&
+            op->param[param].type != CR_T_TENSORS)
             return lex_error(x, "'%s' is no tensor", op->param[param].name);
         op->format.params |= 1u << param;
     } while (x->kind != TOKEN_END);
@@ -934,15 +958,6 @@ static cr_status read_whole(lexer *x, cr_op *op)
     CR_TRY(lex_name(x, &op->fn.name));
     CR_TRY(lex_take(x, "by", &op->defer.by_calls));
     return op->defer.by_calls ? lex_expect(x, "calls") : CR_OK;
-}
-
-/* The index of a result by its name; a result without a name is called `result`. */
-static int find_result(const cr_op *op, const char *name)
-{
-    for (int i = 0; i < op->result_count; i++)
-        if (!strcmp(*op->result[i].name ? op->result[i].name : "result", name))
-            return i;
-    return -1;
 }
 
 static cr_status read_operand(lexer *x, cr_op *op)

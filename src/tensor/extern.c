@@ -202,10 +202,98 @@ static bool stacked_strides(int64_t *stride, const cr_value *list, const cr_shap
     return true;
 }
 
-/* Strides by the clause `format`; false: the result is row-major. */
-static bool format_strides(int64_t *stride, const cr_op *op, const cr_value *arg,
+/* Strides of a matrix, or of a batch, column by column. */
+static bool column_strides(int64_t *stride, const cr_shape *shape)
+{
+    int n = shape->ndim;
+    int64_t step = 1;
+
+    if (n < 2)
+        return false;
+    for (int i = 0; i < n; i++) {
+        int d = i < 2 ? n - 2 + i : n - 1 - i;
+        stride[d] = step;
+        step *= shape->size[d] > 1 ? shape->size[d] : 1;
+    }
+    return true;
+}
+
+/* Inserts dims before position `end` of `order`, sorted by decreasing stride. */
+static void insert_dim(int *order, int *end, int d, const int64_t *stride)
+{
+    int at = (*end)++;
+
+    for (; at > 0 && stride[order[at - 1]] < stride[d]; at--)
+        order[at] = order[at - 1];
+    order[at] = d;
+}
+
+/* One pass of an FFT over the `count` dims `inner`: these are innermost, in this order, and the
+ * others have the order of `stride`, which becomes that of the result. */
+static void transform_pass(int64_t *stride, const cr_shape *shape, const int *inner, int count)
+{
+    int order[CR_MAX_DIMS], n = 0;
+    unsigned moved = 0;
+    int64_t step = 1;
+
+    for (int i = 0; i < count; i++)
+        moved |= 1u << inner[i];
+    for (int d = 0; d < shape->ndim; d++)
+        if (!(moved >> d & 1))
+            insert_dim(order, &n, d, stride);
+    for (int i = 0; i < count; i++)
+        order[n++] = inner[i];
+    while (n--) {
+        stride[order[n]] = step;
+        step *= shape->size[order[n]];
+    }
+}
+
+/* Passes over at most seven dims at a time, as many as MKL takes: the last ones first. */
+static void transform_passes(int64_t *stride, const cr_shape *shape, const int *dim, int count)
+{
+    for (int most = 7; count > 0; count -= most) {
+        int n = count < most ? count : most;
+        transform_pass(stride, shape, dim + count - n, n);
+    }
+}
+
+/* Strides of an FFT: of complex numbers, to complex ones, or to real ones. */
+static bool transform_strides(int64_t *stride, const cr_op *op, const cr_value *arg,
+                              const cr_shape *shape)
+{
+    const cr_value *dims = &arg[cr_op_find_param(op, "dim")];
+    const cr_tensor *self = arg[CR_CTZ(op->format.params)].t;
+    int count = (int)dims->len, n = 0;
+    int last = 0, order[CR_MAX_DIMS];
+    bool to_real = cr_op_find_param(op, "last_dim_size") >= 0;
+    bool from_real = cr_op_find_param(op, "onesided") >= 0;
+
+    if (!count || self->ndim != shape->ndim)
+        return false;
+    for (int i = 0; i < count; i++) {
+        int d = (int)dims->ints[i];
+        order[i] = last = d < 0 ? d + self->ndim : d;
+    }
+    memcpy(stride, self->stride, (size_t)self->ndim * sizeof *stride);
+    for (int i = 0; i < count - (to_real || from_real); i++)
+        insert_dim(order, &n, order[i], self->stride);
+    if (from_real)
+        order[n++] = last;
+    transform_passes(stride, shape, order, n);
+    if (to_real)
+        transform_pass(stride, shape, &last, 1);
+    return true;
+}
+
+/* Strides of result k by the clause `format`; false: it is row-major. */
+static bool format_strides(int64_t *stride, const cr_op *op, int k, const cr_value *arg,
                            const cr_shape *shape)
 {
+    if (op->format.rule == CR_FORMAT_RULE_COLUMNS)
+        return op->format.params >> k & 1 && column_strides(stride, shape);
+    if (op->format.rule == CR_FORMAT_RULE_TRANSFORM)
+        return transform_strides(stride, op, arg, shape);
     if (op->format.rule == CR_FORMAT_RULE_OPERANDS)
         return cr_body_strides(stride, shape, op, arg);
     if (op->format.rule == CR_FORMAT_RULE_STACKED)
@@ -243,7 +331,10 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
         return CR_OK;
     }
     CR_TRY(cr_result_type(&dtype, op, k, compute, f));
-    if (op->format.rule && format_strides(stride, op, arg, &shape[k]))
+    bool own = op->format.rule == CR_FORMAT_RULE_COLUMNS ||
+               op->format.rule == CR_FORMAT_RULE_TRANSFORM; /* devices' kernels are row-major */
+    if (op->format.rule && (!own || cr_is_host(device) || !cr_has_bytes(device)) &&
+        format_strides(stride, op, k, arg, &shape[k]))
         return cr_tensor_new_strided(out, dtype, device, shape[k].ndim, shape[k].size, stride);
     return cr_tensor_new(out, dtype, device, shape[k].ndim, shape[k].size);
 }
@@ -422,7 +513,8 @@ static cr_status row_major_result(cr_tensor **made, extern_call *c, const cr_op 
     cr_tensor *t;
 
     *made = out;
-    if (!op->format.rule || out->contiguous || into || !cr_is_host(out->device))
+    if (!op->format.rule || out->contiguous || into || !cr_is_host(out->device) ||
+        op->format.rule == CR_FORMAT_RULE_COLUMNS)
         return CR_OK;
     CR_TRY(cr_tensor_new(&t, (cr_dtype)out->dtype, out->device, out->ndim, out->size));
     *made = t;

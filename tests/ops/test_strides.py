@@ -12,8 +12,8 @@ from table import BY_KEY
 with lzma.open(stride_calls.FILE, "rt") as file:
     RECORDED = json.load(file)
 
-# Entries with other strides than torch's: LAPACK's results and the indices of nonzero are row-major here, and so are results
-# of FFTs and of index, which have the order of self's dims there; the rest are small.
+# Entries with other strides than torch's: results of pooling and convolution in one dim and of index have the order of self's
+# dims there; the rest are small.
 with open(os.path.join(os.path.dirname(stride_calls.FILE), "strides_differing.txt")) as file:
     DIFFERING = set(file.read().split())
 

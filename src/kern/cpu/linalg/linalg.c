@@ -153,18 +153,22 @@ done:
     return st;
 }
 
-/* *info: unless it is set, the first NaN on the diagonal of a factor.  Some libraries go on
- * after a pivot that is NaN. */
+/* *info: the first NaN on the diagonal of a factor, unless an earlier pivot is refused.  Some
+ * libraries go on after a pivot that is NaN. */
 static cr_status nan_pivot(const cr_lapack_job *j, const char *a, int n, int *info)
 {
     cr_status st = CR_OK;
+    int known = *info ? *info - 1 : n, k;
 
-    if (*info || !n)
+    if (known <= 0)
         return CR_OK;
     if (cr_is_host(j->device)) {
-        *info = first_nan(j, a, n, n + 1);
+        k = first_nan(j, a, known, n + 1);
+        *info = k ? k : *info;
         return CR_OK;
     }
+    if (*info)
+        return CR_OK;
     char *diagonal = cr_alloc((size_t)n * j->item);
     CR_GO(diagonal ? CR_OK : CR_MEMORY);
     CR_GO(read_diagonal(j, diagonal, a, n));
@@ -391,6 +395,37 @@ static int plain_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot)
     }
 }
 
+/* Writes `count` real NaNs. */
+static cr_status fill_nan(const cr_lapack_job *j, void *at, int64_t count)
+{
+    const double d = (double)NAN;
+    const float f = NAN;
+    int64_t one = 1;
+    cr_array a = {at, cr_dtype_real(j->dtype), 1, &count, &one};
+
+    if (!cr_is_host(j->device))
+        return cr_device_status(
+            cr_device_of((cr_device_kind)j->device.kind)
+                ->fill(j->device.index, &a, j->real == sizeof f ? (const void *)&f : &d));
+    for (int64_t i = 0; i < count; i++) {
+        if (j->real == sizeof f)
+            ((float *)at)[i] = f;
+        else
+            ((double *)at)[i] = d;
+    }
+    return CR_OK;
+}
+
+/* Some libraries take a pivot that is NaN for a zero.  What depends on it becomes NaN. */
+static void spread_nan(const cr_lapack_job *j, char *a, int m, int n)
+{
+    int k = first_nan(j, a, m < n ? m : n, m + 1);
+
+    for (int col = k - 1; k && col < n; col++)
+        (void)fill_nan(j, a + ((size_t)col * (size_t)m + (size_t)k) * j->item,
+                       (int64_t)(m - k) * (int64_t)(j->item / j->real));
+}
+
 static int factor_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot, bool exchange)
 {
     int info = 0;
@@ -400,6 +435,8 @@ static int factor_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot, 
     if (!exchange && cr_is_host(j->device))
         return plain_lu(j, a, m, n, pivot);
     j->l->getrf[j->type](&m, &n, a, &m, exchange ? pivot : NULL, &info);
+    if (cr_is_host(j->device))
+        spread_nan(j, a, m, n);
     return info;
 }
 
@@ -910,27 +947,6 @@ static cr_status range_of(range *out, const cr_lapack_job *j, const void *at, in
     return CR_OK;
 }
 
-/* Writes `count` real NaNs. */
-static cr_status fill_nan(const cr_lapack_job *j, void *at, int64_t count)
-{
-    const double d = (double)NAN;
-    const float f = NAN;
-    int64_t one = 1;
-    cr_array a = {at, cr_dtype_real(j->dtype), 1, &count, &one};
-
-    if (!cr_is_host(j->device))
-        return cr_device_status(
-            cr_device_of((cr_device_kind)j->device.kind)
-                ->fill(j->device.index, &a, j->real == sizeof f ? (const void *)&f : &d));
-    for (int64_t i = 0; i < count; i++) {
-        if (j->real == sizeof f)
-            ((float *)at)[i] = f;
-        else
-            ((double *)at)[i] = d;
-    }
-    return CR_OK;
-}
-
 /* --- SVD --- */
 
 typedef struct {
@@ -1165,7 +1181,8 @@ static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view
 {
     cr_dtype t = (cr_dtype)out->dtype;
     int64_t n = c->n;
-    char *to = out->data + (size_t)(i * n * n) * cr_dtype_size(t);
+    char *to = cr_lapack_at(j, out, 2, i);
+    int64_t down = out->stride[out->ndim - 2], right = out->stride[out->ndim - 1];
 
     for (int64_t col = 0; col < n; col++) {
         double im = job_real(j, c->wi, col);
@@ -1173,7 +1190,7 @@ static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view
         for (int64_t row = 0; row < n; row++) {
             double re = job_real(j, c->v, re_col * n + row);
             double part = im != 0 ? job_real(j, c->v, im_col * n + row) : 0;
-            put_complex(t, to, row * n + col, re, im < 0 ? -part : part);
+            put_complex(t, to, row * down + col * right, re, im < 0 ? -part : part);
         }
     }
 }

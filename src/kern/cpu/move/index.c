@@ -269,45 +269,52 @@ typedef struct {
     cr_dtype dtype;
     int ndim;
     int64_t coord[CR_MAX_DIMS];
-    int64_t *next, *end;
+    int64_t *first, count, most; /* rows that are written, and all */
+    int64_t row, column;         /* strides of the result */
 } nonzero_context;
 
 static void put_coordinates(nonzero_context *c, const char *p, const cr_space_dim *row)
 {
     int dim = row->number < 0 ? 0 : (int)row->number; /* below 0: the single dim */
-    int64_t n = row->size, step = *row->step, *next = c->next, *end = c->end;
+    int64_t n = row->size, step = *row->step, count = c->count, most = c->most;
+    int64_t column = c->column, *next = c->first + count * c->row;
     int ndim = c->ndim;
 
-    for (int64_t k = 0; k < n && next < end; k++, p += step) {
+    for (int64_t k = 0; k < n && count < most; k++, p += step) {
         for (int j = 0; j < ndim; j++)
-            next[j] = c->coord[j];
-        next[dim] = k;
-        next += is_true(p, c->dtype) ? ndim : 0;
+            next[j * column] = c->coord[j];
+        next[dim * column] = k;
+        bool found = is_true(p, c->dtype);
+        next += found ? c->row : 0;
+        count += found;
     }
-    c->next = next;
+    c->count = count;
 }
 
 /* Writes the coordinates of true elements in row-major order, until the result is full; returns
- * the end of what was written. */
-static int64_t *write_coordinates(const cr_view *self, cr_view *out)
+ * how many. */
+static int64_t write_coordinates(const cr_view *self, cr_view *out)
 {
-    int64_t *first = (int64_t *)(void *)out->data;
-    nonzero_context c = {
-        (cr_dtype)self->dtype, self->ndim, {0}, first, first + cr_view_numel(out)};
+    nonzero_context c = {.dtype = (cr_dtype)self->dtype,
+                         .ndim = self->ndim,
+                         .first = (int64_t *)(void *)out->data,
+                         .most = self->ndim ? out->size[0] : 0,
+                         .row = out->stride[0],
+                         .column = out->stride[1]};
     cr_space s;
     cr_place p;
 
     cr_space_of_view(&s, self);
     int dims = s.ndim ? s.ndim - 1 : 0;
-    int64_t rows = c.next < c.end && cr_view_numel(self) ? cr_space_count(&s, dims) : 0;
+    int64_t rows = c.most && cr_view_numel(self) ? cr_space_count(&s, dims) : 0;
 
     cr_place_seek(&p, &s, dims, &self->data, 0);
-    for (int64_t i = 0; i < rows && c.next < c.end; i++, cr_place_next(&p, &s, dims)) {
+    for (int64_t i = 0; i < rows && c.count < c.most; i++, cr_place_next(&p, &s, dims)) {
         for (int d = 0; d < dims; d++)
             c.coord[s.dim[d].number] = p.index[d];
         put_coordinates(&c, p.at[0], cr_space_last(&s, 0));
     }
-    return c.next;
+    return c.count;
 }
 
 cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
@@ -319,10 +326,11 @@ cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
 /* (self, size, fill_value) */
 cr_status cr_kern_nonzero_static(const cr_value *arg, cr_view *out)
 {
-    int64_t *end = (int64_t *)(void *)out->data + cr_view_numel(out);
+    int64_t *first = (int64_t *)(void *)out->data;
 
-    for (int64_t *at = write_coordinates(arg[0].view, out); at < end; at++)
-        *at = arg[2].i;
+    for (int64_t i = write_coordinates(arg[0].view, out); i < out->size[0]; i++)
+        for (int64_t d = 0; d < out->size[1]; d++)
+            first[i * out->stride[0] + d * out->stride[1]] = arg[2].i;
     return CR_OK;
 }
 
