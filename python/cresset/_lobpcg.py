@@ -64,7 +64,7 @@ def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, lar
     n = (k if X is None else X.shape[-1]) if n is None else n
     size = A.shape[-1]
     if size < 3 * n:
-        raise ValueError(f"LPBPCG algorithm is not applicable when the number of A rows (={size}) is smaller than 3 x the number of requested eigenpairs (={n})")
+        raise ValueError(f"LOBPCG algorithm is not applicable when the number of A rows (={size}) is smaller than 3 x the number of requested eigenpairs (={n})")
     X = _C.randn(size, n, dtype=A.dtype, device=A.device) if X is None else X
     tol = {_C.float32: 1.2e-07, _C.float64: 2.2e-16}[A.dtype] ** 0.5 if tol is None else tol
     E, V = _largest(A, B, X, n, iK, tol, 1000 if niter is None or niter < 0 else niter, largest is None or largest, tracker)

@@ -14,6 +14,7 @@ __all__ = ["set_default_tensor_type", "use_deterministic_algorithms",
 
 _state = {"deterministic": False, "warn_only": False, "precision": "highest", "warn": False,
           "interop": 1}
+_said = set()  # texts of warn_once
 
 
 def set_default_tensor_type(t):
@@ -95,6 +96,13 @@ def set_warn_always(on):
     """Sets whether warnings that appear once appear always."""
     _state["warn"] = bool(on)
     _C._set_warn_always(on)
+
+
+def warn_once(text, stacklevel=2):
+    """Warns at the first call with this text, or at each after set_warn_always(True)."""
+    if text not in _said or _state["warn"]:
+        _said.add(text)
+        warn(text, stacklevel=stacklevel + 1)
 
 
 def is_warn_always_enabled():

@@ -2,10 +2,11 @@
 from . import _C
 from ._C import Tensor
 from ._ops import ops
+from ._settings import warn_once
 
 __all__ = []
 
-_state = {"check": False}  # torch.sparse.check_sparse_tensor_invariants
+_state = {"check": None}  # torch.sparse.check_sparse_tensor_invariants; None: nobody chose
 
 
 def _part(data, name, dtype=None, device=None):
@@ -20,7 +21,12 @@ def _part(data, name, dtype=None, device=None):
 
 
 def _checks(check_invariants):
-    return _state["check"] if check_invariants is None else check_invariants
+    if check_invariants is None and _state["check"] is None:
+        warn_once("Sparse invariant checks are implicitly disabled. Memory errors (e.g. SEGFAULT) will occur when operating "
+                  "on a sparse tensor which violates the invariants, but checks incur performance overhead. To silence this "
+                  "warning, explicitly opt in or out. See `torch.sparse.check_sparse_tensor_invariants.__doc__` for guidance. ",
+                  stacklevel=3)
+    return bool(_state["check"]) if check_invariants is None else check_invariants
 
 
 def _finish(made, requires_grad):
@@ -55,6 +61,7 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
             raise TypeError("sparse_coo_tensor() takes indices and values, or a size")
         made = ops._sparse_empty(_sizes(size, "sparse_coo_tensor"),
                                  dtype or _C.get_default_dtype(), _C.sparse_coo, device)
+        _checks(check_invariants)
         return _finish(made, requires_grad)
     values = _part(values, "values", dtype, device)
     if not isinstance(indices, Tensor):

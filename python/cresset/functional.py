@@ -418,6 +418,10 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
         >>> torch.stft(torch.ones(8), n_fft=4, window=torch.ones(4), return_complex=True).shape
         torch.Size([3, 9])
     """
+    if has_torch_function((input, window)):
+        return handle_torch_function(stft, (input, window), input, n_fft, hop_length=hop_length, win_length=win_length,
+                                     window=window, center=center, pad_mode=pad_mode, normalized=normalized,
+                                     onesided=onesided, return_complex=return_complex, align_to_window=align_to_window)
     if center:
         if align_to_window is not None:
             raise RuntimeError("stft align_to_window should only be set when center = False.")

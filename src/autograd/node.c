@@ -196,8 +196,13 @@ const char *cr_node_name(cr_node *n)
 
 void cr_node_short_name(char *out, size_t size, cr_node *n)
 {
-    snprintf(out, size, "%s", cr_node_name(n));
-    char *at = strstr(out, "Backward");
+    const char *name = cr_node_name(n);
+    char *at = NULL;
+
+    /* CopyBackwards and CopySlices have whole names */
+    snprintf(out, size, "%s%s", strncmp(name, "Copy", 4) ? "" : "torch::autograd::", name);
+    for (char *next = out; (next = strstr(next, "Backward")); next++)
+        at = next;
     if (!at)
         return;
     const char *number = at + 8;

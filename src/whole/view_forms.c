@@ -147,7 +147,7 @@ cr_status cr_do_view_as_real(const cr_value *arg, cr_value *result)
 
 static cr_status check_pairs(const cr_tensor *t)
 {
-    if (t->dtype != CR_F32 && t->dtype != CR_F64)
+    if (t->dtype != CR_F16 && t->dtype != CR_F32 && t->dtype != CR_F64)
         return cr_fail(CR_RUNTIME,
                        "view_as_complex is only supported for half, float and double "
                        "tensors, but got a tensor of scalar type: %s",

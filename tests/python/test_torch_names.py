@@ -144,7 +144,7 @@ def test_lobpcg_of_a_pair_and_of_a_batch():
     e, v = torch.lobpcg(a, k=2, B=b)
     assert torch.allclose(e, (a.diagonal() / b.diagonal()).sort(descending=True)[0][:2], rtol=1e-6)
     assert torch.lobpcg(torch.stack([a, 2 * a]), k=1)[0].shape == (2, 1)
-    with pytest.raises(ValueError, match="LPBPCG algorithm is not applicable"):
+    with pytest.raises(ValueError, match="LOBPCG algorithm is not applicable"):
         torch.lobpcg(a[:4, :4], k=2)
 
 

@@ -179,7 +179,7 @@ def _formatted(data, mask):
         text = f"{value:8.4f}" if isinstance(value, float) else str(value)
         values.append(text if there else "--".rjust(8))
     if data.dim() == 0:
-        return values[0]
+        return values[0].lstrip() if not mask else values[0]
     rows = values
     for depth, size in reversed(list(enumerate(data.shape))):
         last = depth == data.dim() - 1

@@ -1,6 +1,7 @@
 """Nested tensors: a batch of tensors whose sizes differ in one dim (layout jagged), or in any (layout strided)."""
 from .. import _C
 from .._C import Tensor
+from .._settings import warn_once
 from ._internal.nested_tensor import NestedTensor, _filled, _of_parts, _of_values, _offsets_of
 
 __all__ = ["as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged",
@@ -11,6 +12,10 @@ def _layout(layout):
     layout = _C.strided if layout is None else layout
     if layout not in (_C.strided, _C.jagged):
         raise RuntimeError(f"Specified layout is unsupported for nested tensors: {layout}")
+    if layout == _C.strided:
+        warn_once("The PyTorch API of nested tensors is in prototype stage and will change in the near future. We recommend "
+                  "specifying layout=torch.jagged when constructing a nested tensor, as this layout receives active "
+                  "development, has better operator coverage, and works with torch.compile.", stacklevel=3)
     return layout
 
 

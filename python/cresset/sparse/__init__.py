@@ -70,7 +70,7 @@ class check_sparse_tensor_invariants:
 
     @staticmethod
     def is_enabled():
-        return _sparse._state["check"]
+        return bool(_sparse._state["check"])
 
     @staticmethod
     def enable():
@@ -84,11 +84,11 @@ class check_sparse_tensor_invariants:
         if self.saved is not None:
             raise RuntimeError("This context manager instance is already activated. Use a different "
                                "context manager instance for context nesting.")
-        self.saved = self.is_enabled()
+        self.saved = [_sparse._state["check"]]
         _sparse._state["check"] = self.state
 
     def __exit__(self, *exc):
-        _sparse._state["check"], self.saved = self.saved, None
+        (_sparse._state["check"],), self.saved = self.saved, None
 
     def __call__(self, function):
         from functools import wraps

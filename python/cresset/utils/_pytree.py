@@ -6,6 +6,8 @@ Programs register further classes.  All other objects are leaves.
 # Creating a namedtuple class takes 0.1 ms, so this module creates none.
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
+from .._C import Size
+
 __all__ = ["PyTree", "Context", "FlattenFn", "UnflattenFn", "DumpableContext",
            "ToDumpableContextFn", "FromDumpableContextFn", "PyTreeSpec", "TreeSpec", "LeafSpec",
            "register_pytree_node", "register_dataclass", "tree_flatten", "tree_unflatten",
@@ -266,6 +268,7 @@ _add(deque, _deque_flatten, _deque_unflatten, _deque_flatten_with_keys)
 _add(namedtuple, _namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys)
 _BUILTIN = frozenset(SUPPORTED_NODES)
 _DICTS = frozenset((dict, OrderedDict, defaultdict))
+SUPPORTED_NODES[Size] = NodeDef(Size, _tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys, "torch.Size")
 
 
 def is_namedtuple_class(cls):

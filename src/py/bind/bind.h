@@ -112,6 +112,8 @@ extern PyObject *cr_py_linalg_error;
 int cr_py_warn_once(bool *said, const char *text);
 /* The warning, once, that a conversion drops imaginary parts. */
 int cr_py_warn_cast(cr_dtype from, cr_dtype to);
+/* The warning of a new tensor of complex32; -1 with an exception. */
+int cr_py_warn_complex_half(void);
 /* The warning that the in-place entry writes a `self` whose elements share memory. */
 int cr_py_warn_expanded(const cr_op *op, const cr_tensor *self);
 

@@ -337,6 +337,12 @@ static CR_NOINLINE int warn_called(const cr_op *op, const cr_value *arg)
     return done;
 }
 
+static bool makes_complex_half(const cr_op *op, const cr_value *result)
+{
+    return result[0].tag == CR_TENSOR && result[0].t->dtype == CR_C32 &&
+           op->does != CR_DOES_INPLACE && !(op->words & CR_WORD_VIEW);
+}
+
 /* The results as Python objects, after the entry's warnings.  A call of an overload tells
  * nothing: it is made by a handler for a call that tells. */
 CR_ALWAYS_INLINE PyObject *told_results(const cr_py_op *self, const cr_op *op,
@@ -347,6 +353,10 @@ CR_ALWAYS_INLINE PyObject *told_results(const cr_py_op *self, const cr_op *op,
     if (CR_UNLIKELY(op->warning_count || expanded) && !self->shown &&
         ((expanded && cr_py_warn_expanded(op, arg[0].t) < 0) ||
          (op->warning_count && !(op->silent && op->silent(arg)) && warn_called(op, arg) < 0))) {
+        cr_drop_values(result, op->result_count);
+        return NULL;
+    }
+    if (CR_UNLIKELY(makes_complex_half(op, result)) && cr_py_warn_complex_half() < 0) {
         cr_drop_values(result, op->result_count);
         return NULL;
     }

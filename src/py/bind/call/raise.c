@@ -114,6 +114,15 @@ int cr_py_warn_once(bool *said, const char *text)
     return PyErr_WarnEx(PyExc_UserWarning, text, 1);
 }
 
+int cr_py_warn_complex_half(void)
+{
+    static bool said;
+
+    return cr_py_warn_once(&said,
+                           "ComplexHalf support is experimental and many operators don't "
+                           "support it yet.");
+}
+
 int cr_py_warn_cast(cr_dtype from, cr_dtype to)
 {
     static bool said;

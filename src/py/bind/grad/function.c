@@ -157,9 +157,8 @@ static cr_status take_gradient(const context *c, PyObject *x, Py_ssize_t i, cr_t
                      "the corresponding forward input was not a Variable",
                      Py_TYPE(c)->tp_name, i + 1);
     else if (!cr_py_is_tensor(x))
-        PyErr_Format(PyExc_TypeError,
-                     "%s.backward() returned %s at position %zd, expected a tensor or None",
-                     Py_TYPE(c)->tp_name, Py_TYPE(x)->tp_name, i + 1);
+        PyErr_Format(PyExc_RuntimeError, "expected Variable or None (got %s)",
+                     Py_TYPE(x)->tp_name);
     if (PyErr_Occurred())
         return CR_PYTHON;
     *out = cr_keep(cr_py_tensor_of(x));
@@ -434,10 +433,26 @@ static cr_status save_tensors(call *k)
     return CR_OK;
 }
 
+/* Refuses an input that forward() changed and kept to itself. */
+static cr_status check_dirty(const call *k)
+{
+    const PyObject *dirty = k->ctx->dirty;
+
+    for (Py_ssize_t i = 0; dirty && i < PyTuple_GET_SIZE(dirty); i++)
+        if (!function_contains(k->outputs, PyTuple_GET_ITEM(dirty, i)))
+            return cr_fail(CR_RUNTIME,
+                           "Some elements marked as dirty during the forward method were not "
+                           "returned as output. The inputs that are modified inplace must all "
+                           "be outputs of the Function.");
+    return CR_OK;
+}
+
 static int record(call *k)
 {
-    cr_status st = CR_OK;
+    cr_status st = check_dirty(k);
 
+    if (st)
+        return cr_py_raise_int(st);
     if (k->recorded && (record_likes(k) < 0 || (st = function_make_node(k))))
         return st ? cr_py_raise_int(st) : -1;
     for (Py_ssize_t i = 0; !st && i < PyTuple_GET_SIZE(k->outputs); i++)

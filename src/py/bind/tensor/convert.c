@@ -167,9 +167,12 @@ static PyObject *tensor_int(PyObject *self)
         return NULL;
     if (s.category == CR_CAT_FLOAT)
         return PyLong_FromDouble(s.d);
-    if (s.category == CR_CAT_COMPLEX || s.large)
+    bool real = s.category != CR_CAT_COMPLEX || s.c.im == 0;
+    if (s.large || !real || (s.category == CR_CAT_COMPLEX && !cr_scalar_fits(s, CR_I64)))
         return PyErr_Format(PyExc_RuntimeError,
                             "value cannot be converted to type int64_t without overflow");
+    if (s.category == CR_CAT_COMPLEX)
+        return PyLong_FromDouble(s.c.re);
     return PyLong_FromLongLong(s.i);
 }
 

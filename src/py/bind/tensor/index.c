@@ -508,6 +508,15 @@ PyObject *cr_py_subscript(PyObject *self, PyObject *index)
 
 /* --- writing --- */
 
+/* Floats of 16 and 8 bits take any real number: it becomes infinite, or the largest one. */
+static cr_status check_assigned(cr_scalar s, cr_dtype t)
+{
+    bool small = cr_dtype_is_float(t) && cr_dtype_size(t) < 4;
+
+    return small ? cr_check_fits(cr_scalar_as_complex(s).im == 0 ? cr_scalar_int(0) : s, CR_F64)
+                 : cr_check_fits(s, t);
+}
+
 /* The value as a tensor (owned): the tensor itself, or a number in the dtype of `t`. */
 static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number,
                                cr_scalar *scalar)
@@ -524,7 +533,9 @@ static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number
     if (fit != CR_PY_FITS)
         return NULL;
     *number = true;
-    cr_status st = cr_tensor_scalar(&made, *scalar, (cr_dtype)t->dtype, false);
+    cr_status st = check_assigned(*scalar, (cr_dtype)t->dtype);
+    if (!st)
+        st = cr_tensor_scalar(&made, *scalar, (cr_dtype)t->dtype, false);
     if (!st)
         return made;
     cr_py_raise(st);
@@ -619,7 +630,8 @@ static int write_value(walk *w, PyObject *value)
 
     if (!from)
         return -1;
-    if (number && !w->index_count && !cr_has_internal_overlap(w->at)) {
+    if (number && !w->index_count && cr_scalar_fits(scalar, (cr_dtype)w->at->dtype) &&
+        !cr_has_internal_overlap(w->at)) {
         arg[0] = cr_of_tensor(w->at);
         arg[1] = cr_of_number(scalar);
         st = index_call(OP_fill_, arg, 1, &result);

@@ -322,6 +322,8 @@ static PyObject *method_convert(PyObject *self, const target *to)
         return Py_NewRef(self);
     if (to->dtype >= 0 && cr_py_warn_cast((cr_dtype)t->dtype, (cr_dtype)to->dtype) < 0)
         return NULL;
+    if (to->dtype == CR_C32 && cr_py_warn_complex_half() < 0)
+        return NULL;
     return to_copy(self, to);
 }
 
