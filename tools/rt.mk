@@ -11,7 +11,7 @@ RT_BUILD  ?= $(B)/obj/rt$(if $(OPS),_of_programs)
 # A library for any program has its loops twice on x86-64, the second time for AVX2; RT_FAST= leaves that out.
 RT_FAST   ?= $(if $(OPS),,$(if $(findstring x86_64,$(shell $(RT_CC) -dumpmachine)),kernel product))
 RT_OBJ     = $(patsubst src/rt/%.c,$(RT_BUILD)/%.o,$(wildcard src/rt/*.c)) $(RT_FAST:%=$(RT_BUILD)/%_fast.o)
-RT_TEXT    = $(B)/gen/rt_matrix_f64.inc $(B)/gen/rt_convolve_f64.inc $(B)/gen/rt_alone_f64.inc
+RT_TEXT    = $(patsubst %,$(B)/gen/rt_%_f64.inc,matrix convolve alone spread weigh)
 RT_WARN   := -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wvla -pedantic -Werror
 RT_CFLAGS  = -std=c99 -D_POSIX_C_SOURCE=200809L $(RT_OPT) -ffp-contract=off -fno-strict-aliasing -fno-math-errno \
              -ffunction-sections -fdata-sections $(RT_WARN) -Isrc -Iinclude -I$(B)/gen $(if $(RT_FAST),-DRT_FAST) \

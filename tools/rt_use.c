@@ -8,7 +8,7 @@
 /* Uses by the numbers of ops.def, and of other parts. */
 typedef struct {
     bool operation[2][128]; /* of float32 and integers; of float64 */
-    bool fold[2], product[2], convolve[2], place, place_add, windows;
+    bool fold[2], product[2], convolve[2], spread[2], weigh[2], place, place_add, windows;
 } uses;
 
 static void note_kernel(uses *u, const int64_t *c)
@@ -36,6 +36,8 @@ static void note_command(uses *u, const int64_t *c)
     switch ((rt_kind)(c[0] & 255)) {
     case RT_PRODUCT: u->product[wide] = true; break;
     case RT_CONVOLVE: u->convolve[wide] = true; break;
+    case RT_SPREAD: u->spread[wide] = true; break;
+    case RT_WEIGH: u->weigh[wide] = true; break;
     case RT_WINDOWS: u->windows = true; break;
     case RT_PLACE:
         u->place = true;
@@ -90,6 +92,10 @@ int main(int argc, char **argv)
     print("product_f64", u.product[1]);
     print("convolve_f32", u.convolve[0]);
     print("convolve_f64", u.convolve[1]);
+    print("spread_f32", u.spread[0]);
+    print("spread_f64", u.spread[1]);
+    print("weigh_f32", u.weigh[0]);
+    print("weigh_f64", u.weigh[1]);
     print("place", u.place);
     print("place_add", u.place_add);
     print("windows", u.windows);

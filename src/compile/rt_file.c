@@ -370,25 +370,34 @@ static void put_product(cr_rt_job *j, const cr_product *p)
 
 static void put_convolution(cr_rt_job *j, const cr_convolution *c)
 {
+    static const int kinds[] = {[CR_CONVOLUTION] = RT_CONVOLVE,
+                                [CR_CONVOLUTION_SPREAD] = RT_SPREAD,
+                                [CR_CONVOLUTION_WEIGH] = RT_WEIGH};
     int item = (int)cr_dtype_size((cr_dtype)c->x->dtype);
+    bool spreads = c->kind == CR_CONVOLUTION_SPREAD, weighs = c->kind == CR_CONVOLUTION_WEIGH;
     int64_t used = 0;
     cr_rt_words w = {0};
 
     if (c->x->dtype != CR_F32 && c->x->dtype != CR_F64)
         file_refuse(j, "convolutions that are neither of float32 nor of float64");
-    if (!count_of(c->out))
+    if (weighs && !cr_array_is_dense(c->w))
+        file_refuse(j, "a gradient of a convolution's weight that is not row-major");
+    if (!count_of(spreads ? c->x : weighs ? c->w : c->out))
         return;
     const int64_t head[RT_CONVOLVE_NUMBERS] = {
         [RT_CONVOLVE_DTYPE] = c->x->dtype,
-        [RT_CONVOLVE_OUT] = cr_rt_address(j, c->out->data, true),
-        [RT_CONVOLVE_X] = cr_rt_address(j, c->x->data, false),
-        [RT_CONVOLVE_W] = dense_address(j, c->w, &used),
+        [RT_CONVOLVE_OUT] = cr_rt_address(j, c->out->data, !spreads && !weighs),
+        [RT_CONVOLVE_X] = cr_rt_address(j, c->x->data, spreads),
+        [RT_CONVOLVE_W] =
+            weighs ? cr_rt_address(j, c->w->data, true) : dense_address(j, c->w, &used),
         [RT_CONVOLVE_BIAS] = c->bias ? dense_address(j, c->bias, &used) : 0,
-        [RT_CONVOLVE_SCRATCH] = cr_rt_scratch(j, rt_convolution_scratch(item, c->number)),
+        [RT_CONVOLVE_SCRATCH] =
+            cr_rt_scratch(j, spreads ? rt_spread_scratch(item, c->number)
+                                     : rt_convolution_scratch(item, c->number)),
     };
     push_all(j, &w, head, RT_CONVOLVE_NUMBERS, 1);
     push_all(j, &w, c->number, RT_CONVOLUTION_NUMBERS, 1);
-    cr_rt_command(j, RT_CONVOLVE, &w);
+    cr_rt_command(j, kinds[c->kind], &w);
 }
 
 static void put_library(cr_rt_job *j, const cr_library *c)
@@ -399,8 +408,7 @@ static void put_library(cr_rt_job *j, const cr_library *c)
 
     if (cr_product_of(&product, c, &why) && !why)
         put_product(j, &product);
-    else if (!why && cr_convolution_of(&convolution, c, &why) && !why &&
-             convolution.kind == CR_CONVOLUTION)
+    else if (!why && cr_convolution_of(&convolution, c, &why) && !why)
         put_convolution(j, &convolution);
     else
         cr_bail(j->s, CR_VALUE, "to_rt: the program calls %s%s%s, which the runtime lacks",

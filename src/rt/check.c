@@ -371,15 +371,20 @@ static int check_geometry(check_file *f, const int64_t *g)
                              (g[15] - 1) * g[7] + (g[5] - 1) * g[11] < g[3] + 2 * g[9]);
 }
 
-static int check_convolution(check_file *f, const int64_t *c, int64_t n)
+static int check_convolution(check_file *f, const int64_t *c, int64_t n, int kind)
 {
     const int64_t *g = c + RT_CONVOLVE_NUMBERS;
     int64_t depth, results, channels, cost;
-    int item;
+    int item, spreads = kind == RT_SPREAD, weighs = kind == RT_WEIGH,
+              f32 = spreads  ? RT_USE(spread_f32)
+                    : weighs ? RT_USE(weigh_f32)
+                             : RT_USE(convolve_f32),
+              f64 = spreads  ? RT_USE(spread_f64)
+                    : weighs ? RT_USE(weigh_f64)
+                             : RT_USE(convolve_f64);
 
     if (!check_that(f, n == RT_CONVOLVE_WORDS) ||
-        !check_real(f, c[RT_CONVOLVE_DTYPE], RT_USE(convolve_f32), RT_USE(convolve_f64)) ||
-        !check_geometry(f, g))
+        !check_real(f, c[RT_CONVOLVE_DTYPE], f32, f64) || !check_geometry(f, g))
         return 0;
     item = rt_item(c[RT_CONVOLVE_DTYPE]);
     depth = g[0] * g[4] * g[5];
@@ -388,14 +393,20 @@ static int check_convolution(check_file *f, const int64_t *c, int64_t n)
     cost =
         check_times(check_times(results, depth), check_times(check_times(g[14], g[15]), g[12]));
     check_add_cost(f, cost);
+    if (spreads) /* fills the image, too */
+        check_add_cost(f, check_times(check_times(channels, g[12]), check_times(g[2], g[3])));
     return check_planes(f, c[RT_CONVOLVE_OUT], item,
-                        (const int64_t[]){g[12], results, g[14], g[15]}, g + 20, 1) &&
+                        (const int64_t[]){g[12], results, g[14], g[15]}, g + 20,
+                        kind == RT_CONVOLVE) &&
            check_planes(f, c[RT_CONVOLVE_X], item,
-                        (const int64_t[]){g[12], channels, g[2], g[3]}, g + 16, 0) &&
-           check_block(f, c[RT_CONVOLVE_W], check_times(results, depth), item, 0) &&
-           (!c[RT_CONVOLVE_BIAS] || check_block(f, c[RT_CONVOLVE_BIAS], results, item, 0)) &&
+                        (const int64_t[]){g[12], channels, g[2], g[3]}, g + 16, spreads) &&
+           check_block(f, c[RT_CONVOLVE_W], check_times(results, depth), item, weighs) &&
+           (!c[RT_CONVOLVE_BIAS] ||
+            check_block(f, c[RT_CONVOLVE_BIAS], spreads ? channels : results, item, 0)) &&
            check_that(f, cost >= 0) &&
-           check_scratch(f, c[RT_CONVOLVE_SCRATCH], rt_convolution_scratch(item, g));
+           check_scratch(f, c[RT_CONVOLVE_SCRATCH],
+                         spreads ? rt_spread_scratch(item, g)
+                                 : rt_convolution_scratch(item, g));
 }
 
 /* --- kernels --- */
@@ -583,7 +594,9 @@ static int check_command(check_file *f, const int64_t *c, int64_t n)
     case RT_PLACE: return check_place(f, c + 1, n);
     case RT_WINDOWS: return check_windows(f, c + 1, n);
     case RT_PRODUCT: return check_product(f, c + 1, n);
-    case RT_CONVOLVE: return check_convolution(f, c + 1, n);
+    case RT_CONVOLVE:
+    case RT_SPREAD:
+    case RT_WEIGH: return check_convolution(f, c + 1, n, (int)(c[0] & 255));
     case RT_KERNEL: return check_kernel(f, c + 1, n);
     default: return check_fail(f, CR_RT_MISSING);
     }

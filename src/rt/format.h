@@ -59,6 +59,8 @@ typedef enum {
     RT_PRODUCT,
     RT_CONVOLVE,
     RT_KERNEL,
+    RT_SPREAD,
+    RT_WEIGH,
     RT_KINDS
 } rt_kind;
 #define RT_COMMAND(kind, words) ((int64_t)(words) << 8 | (kind))
@@ -130,7 +132,9 @@ typedef enum {
     RT_PRODUCT_WORDS
 } rt_product;
 
-/* CONVOLVE (file/convolve.inc): the numbers of cv_convolution in their order. */
+/* CONVOLVE (file/convolve.inc): the numbers of cv_convolution in their order.  SPREAD and WEIGH
+ * have the same words: the first writes the image X of the result and the weight, the other
+ * writes the weight W of both (file/spread.inc, weigh.inc). */
 enum { RT_CONVOLUTION_NUMBERS = 24 };
 typedef enum {
     RT_CONVOLVE_DTYPE,
@@ -217,6 +221,12 @@ static inline int64_t rt_convolution_scratch(int item, const int64_t *number)
                         : 0;
 
     return RT_PRODUCT_SCRATCH_BYTES + 8 * depth + (image + 24 * depth) * item;
+}
+
+/* The same of a transposed convolution: a panel, and 64 places of each element of a window. */
+static inline int64_t rt_spread_scratch(int item, const int64_t *number)
+{
+    return RT_PRODUCT_SCRATCH_BYTES + 64 * number[0] * number[4] * number[5] * item;
 }
 
 static inline int64_t rt_sum(const int64_t *word, int64_t n)

@@ -10,11 +10,19 @@
 
 #include "compile/file/alone.inc"
 
+#include "compile/file/spread.inc"
+
+#include "compile/file/weigh.inc"
+
 #include "rt_matrix_f64.inc"
 
 #include "rt_convolve_f64.inc"
 
 #include "rt_alone_f64.inc"
+
+#include "rt_spread_f64.inc"
+
+#include "rt_weigh_f64.inc"
 
 #include "rt/rt.h"
 
@@ -77,7 +85,7 @@ void rt_run_product(const rt_memory *m, const int64_t *c)
 /* --- convolutions --- */
 
 #define RT_CONVOLVE_CALL(T, t)                                                                 \
-    static void convolve_##t(const rt_memory *m, const int64_t *c)                             \
+    static void convolve_##t(const rt_memory *m, int kind, const int64_t *c)                   \
     {                                                                                          \
         const int64_t *n = c + RT_CONVOLVE_NUMBERS;                                            \
         const cv_convolution_##t g = {n[0],                                                    \
@@ -100,12 +108,18 @@ void rt_run_product(const rt_memory *m, const int64_t *c)
                                       {n[20], n[21], n[22], n[23]},                            \
                                       0};                                                      \
                                                                                                \
-        cv_convolve_##t(                                                                       \
-            &g, (T *)(void *)rt_reach(m, c[RT_CONVOLVE_OUT]),                                  \
-            (const T *)(void *)rt_reach(m, c[RT_CONVOLVE_X]),                                  \
-            (const T *)(void *)rt_reach(m, c[RT_CONVOLVE_W]),                                  \
-            c[RT_CONVOLVE_BIAS] ? (const T *)(void *)rt_reach(m, c[RT_CONVOLVE_BIAS]) : NULL,  \
-            rt_reach(m, c[RT_CONVOLVE_SCRATCH]));                                              \
+        T *out = (T *)(void *)rt_reach(m, c[RT_CONVOLVE_OUT]),                                 \
+          *x = (T *)(void *)rt_reach(m, c[RT_CONVOLVE_X]),                                     \
+          *w = (T *)(void *)rt_reach(m, c[RT_CONVOLVE_W]),                                     \
+          *bias = c[RT_CONVOLVE_BIAS] ? (T *)(void *)rt_reach(m, c[RT_CONVOLVE_BIAS]) : NULL;  \
+        void *scratch = rt_reach(m, c[RT_CONVOLVE_SCRATCH]);                                   \
+                                                                                               \
+        if (kind == RT_CONVOLVE && RT_USE(convolve_##t))                                       \
+            cv_convolve_##t(&g, out, x, w, bias, scratch);                                     \
+        if (kind == RT_SPREAD && RT_USE(spread_##t))                                           \
+            cv_spread_##t(&g, x, out, w, bias, scratch);                                       \
+        if (kind == RT_WEIGH && RT_USE(weigh_##t))                                             \
+            cv_weigh_##t(&g, w, out, x, scratch);                                              \
     }
 
 RT_CONVOLVE_CALL(float, f32)
@@ -113,8 +127,10 @@ RT_CONVOLVE_CALL(double, f64)
 
 void rt_run_convolution(const rt_memory *m, const int64_t *c)
 {
-    if (c[RT_CONVOLVE_DTYPE] == CR_RT_F32 && RT_USE(convolve_f32))
-        convolve_f32(m, c);
-    if (c[RT_CONVOLVE_DTYPE] == CR_RT_F64 && RT_USE(convolve_f64))
-        convolve_f64(m, c);
+    int kind = (int)(c[0] & 255);
+
+    if (c[1 + RT_CONVOLVE_DTYPE] == CR_RT_F32)
+        convolve_f32(m, kind, c + 1);
+    else
+        convolve_f64(m, kind, c + 1);
 }

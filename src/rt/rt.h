@@ -55,7 +55,7 @@ void rt_cast(int to_dtype, void *to, int from_dtype, const void *from, int64_t n
 int rt_arguments(int operation, int dtype, int *tests);
 void rt_run_kernel(const rt_memory *m, const int64_t *c);
 
-/* --- product.c --- */
+/* --- product.c: the second function takes a command with its kind --- */
 
 void rt_run_product(const rt_memory *m, const int64_t *c);
 void rt_run_convolution(const rt_memory *m, const int64_t *c);

@@ -351,7 +351,9 @@ static cr_rt_status run_command(const rt_memory *m, const int64_t *c)
             run_windows(m, c + 1);
         break;
     case RT_PRODUCT: RUN(product, m, c + 1); break;
-    case RT_CONVOLVE: RUN(convolution, m, c + 1); break;
+    case RT_CONVOLVE:
+    case RT_SPREAD:
+    case RT_WEIGH: RUN(convolution, m, c); break;
     default: RUN(kernel, m, c + 1); break;
     }
     return CR_RT_OK;

@@ -469,6 +469,8 @@ class Convolved(nn.Module):
 
 TRAINED = {
     "convolutions": (Convolved, lambda: torch.randn(5, 2, 12, 12)),
+    "strides": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3, 2, 1), nn.Tanh(), nn.ConvTranspose2d(4, 2, 3, 2, groups=2), nn.Flatten(), nn.Linear(98, 3)),
+                lambda: torch.randn(5, 2, 6, 6)),
     "perceptron": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3)), lambda: torch.randn(5, 6)),
     "words": (lambda: nn.Sequential(nn.Embedding(7, 4), nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(12, 3)),
               lambda: torch.randint(0, 7, (5, 3))),

@@ -34,7 +34,7 @@ def close(a, b):
 
 
 # What the runtime lacks: models, and models whose gradients it lacks.
-ABSENT, UNTRAINED = {"transposed convolutions", "resampled"}, {"convolutions"}
+ABSENT, UNTRAINED = {"resampled"}, {"convolutions"}
 
 
 @pytest.mark.parametrize("name", [n for n in MODELS if n not in ABSENT])
