@@ -433,6 +433,18 @@ static void operators_read_names(cr_session *s, void *context)
     operators.read = true;
 }
 
+/* Operators whose entries are in the order in which Python tries the overloads: torch's scripts
+ * try the last one first. */
+static bool operators_reversed(const char *name)
+{
+    static const char *const names[] = {"std", "var", "std_mean", "var_mean"};
+
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
 /* torch's overloads of the entries with this name: "add", or "torchvision::nms". */
 static void operators_add_entries(cr_sunit *u, cr_sschemas *list, const char *name)
 {
@@ -444,6 +456,11 @@ static void operators_add_entries(cr_sunit *u, cr_sschemas *list, const char *na
             cr_op_print_overload(&text, op, name, &op->aten.list[i]);
             operators_add_text(u, list, &text, op);
         }
+    for (size_t i = 0; operators_reversed(name) && i < list->len / 2; i++) {
+        const cr_sschema *other = list->at[i];
+        list->at[i] = list->at[list->len - 1 - i];
+        list->at[list->len - 1 - i] = other;
+    }
     for (const cr_op *op = first_op; op; op = op->next)
         for (int i = 0; operators_have_out(op) && i < op->aten.out_count; i++) {
             cr_text text = {0};
