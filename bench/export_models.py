@@ -8,6 +8,11 @@ def mnist(torch):
                          nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10), nn.LogSoftmax(1)), (torch.randn(1, 1, 28, 28),)
 
 
+def perceptron(torch):
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)), (torch.randn(1, 784),)
+
+
 def resnet18(torch):
     nn = torch.nn
 
@@ -134,6 +139,6 @@ def kmeans(torch):
     return Means(), (torch.randn(500, 4),)
 
 
-MODELS = {"MNIST network": mnist, "ResNet-18, 64 x 64": resnet18, "MobileNet, 128 x 128": mobilenet, "U-Net, 64 x 64": unet,
+MODELS = {"MNIST network": mnist, "perceptron 784-256-10": perceptron, "ResNet-18, 64 x 64": resnet18, "MobileNet, 128 x 128": mobilenet, "U-Net, 64 x 64": unet,
           "LSTM 32-64, 28 steps": lstm, "BERT-tiny, 32 words": bert_tiny, "GPT of 2 layers, 32 words": gpt,
           "the same, one word, with a cache": gpt_cache, "k-means, 500 points, 10 steps": kmeans}
