@@ -27,7 +27,7 @@ _MODULES = frozenset((
     "overrides", "package", "profiler", "quasirandom", "random", "return_types", "safetensors", "serialization", "signal",
     "sparse", "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
-         "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
+         "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "StorageBase": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
          "compile": "_dynamo.eval_frame", "lazy": "_lazy", "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped", "cond": "_higher_order_ops",
          "while_loop": "_higher_order_ops",

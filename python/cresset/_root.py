@@ -37,6 +37,15 @@ class _Alias:
         return find_spec(self.target).loader.get_code(self.target)
 
 
+class _AliasSpec(ModuleSpec):
+    """An alias has its module's parent: functions of the module that run while it is named import relatively."""
+
+    @property
+    def parent(self):
+        target = self.loader.target
+        return target.rpartition(".")[0] if self.submodule_search_locations is None else target
+
+
 class _Finder:
     """Finds `alias.x.y` at `target.x.y`."""
 
@@ -52,7 +61,7 @@ class _Finder:
         spec = find_spec(name)
         if spec is None:
             return None
-        return ModuleSpec(fullname, _Alias(name), origin=spec.origin,
+        return _AliasSpec(fullname, _Alias(name), origin=spec.origin,
                           is_package=spec.submodule_search_locations is not None)
 
 

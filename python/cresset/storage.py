@@ -5,6 +5,7 @@ from ._C import UntypedStorage
 __all__ = ["UntypedStorage", "TypedStorage"]
 
 
+StorageBase = UntypedStorage  # the class of all storages without a dtype
 _warned = False
 
 

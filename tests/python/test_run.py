@@ -37,6 +37,17 @@ print("ok")
     assert (done.stdout, done.stderr, done.returncode) == ("ok\n", "", 0)
 
 
+def test_no_import_warns(tmp_path):
+    (tmp_path / "script.py").write_text("""
+import torch.distributions, torch.optim.swa_utils, torch.sparse
+import cresset.onnx, cresset.nn.functional
+print(issubclass(torch.UntypedStorage, torch.StorageBase))
+""")
+    done = subprocess.run([sys.executable, "-W", "error", "-m", "cresset", "run", "script.py"], cwd=tmp_path, text=True,
+                          capture_output=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_a_missing_module_is_missing(tmp_path):
     done = run(tmp_path, """
 try:
