@@ -463,6 +463,8 @@ def unravel_index(indices, shape):
         >>> torch.unravel_index(torch.tensor([5]), (2, 3))
         (tensor([1]), tensor([2]))
     """
+    if has_torch_function((indices,)):
+        return handle_torch_function(unravel_index, (indices,), indices, shape=shape)
     if indices.is_complex() or indices.is_floating_point() or indices.dtype == _C.bool:
         raise TypeError("expected 'indices' to be integer dtype, but got " + str(indices.dtype))
     shape = [shape] if isinstance(shape, int) else list(shape)

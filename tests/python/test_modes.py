@@ -229,3 +229,18 @@ def test_schedules_are_measured_and_stored(tmp_path, threads):
 def test_without_a_compiler_tiles_are_measured_beside_calls(tmp_path):
     fresh, _ = measured(tmp_path, 1, CR_CC="/none")
     assert len(fresh) >= 4 and all("plain" in x and "calls" in x and "wide" not in x for x in fresh)
+
+
+class Handled:
+    """An argument that answers every function with its name."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return function.__name__
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: torch.nn.init.uniform_(x), lambda x: torch.nn.init.normal_(x), lambda x: torch.nn.init.constant_(x, 1.),
+    lambda x: torch.nn.init.kaiming_uniform_(x), lambda x: torch.unravel_index(x, (2, 3)), lambda x: torch.stft(x, 4)])
+def test_functions_of_python_are_handed_on(call):
+    assert call(Handled()) in ("uniform_", "normal_", "constant_", "kaiming_uniform_", "unravel_index", "stft")

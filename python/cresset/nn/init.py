@@ -4,6 +4,8 @@ import warnings
 
 import cresset
 
+from ..overrides import handle_torch_function, has_torch_function
+
 __all__ = [
     "calculate_gain", "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_",
     "eye_", "dirac_", "xavier_uniform_", "xavier_normal_", "kaiming_uniform_",
@@ -33,18 +35,24 @@ def calculate_gain(nonlinearity, param=None):
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
     """Fills with the uniform distribution over [a, b)."""
+    if has_torch_function((tensor,)):
+        return handle_torch_function(uniform_, (tensor,), tensor=tensor, a=a, b=b, generator=generator)
     with cresset.no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
     """Fills with the normal distribution."""
+    if has_torch_function((tensor,)):
+        return handle_torch_function(normal_, (tensor,), tensor=tensor, mean=mean, std=std, generator=generator)
     with cresset.no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def constant_(tensor, val):
     """Fills with `val`."""
+    if has_torch_function((tensor,)):
+        return handle_torch_function(constant_, (tensor,), tensor=tensor, val=val)
     with cresset.no_grad():
         return tensor.fill_(val)
 
@@ -193,6 +201,9 @@ def _is_empty(tensor):
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Uniform with variance gain^2 / fan."""
+    if has_torch_function((tensor,)):
+        return handle_torch_function(kaiming_uniform_, (tensor,), tensor=tensor, a=a, mode=mode, nonlinearity=nonlinearity,
+                                     generator=generator)
     if _is_empty(tensor):
         return tensor
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
