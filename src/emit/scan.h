@@ -241,20 +241,18 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
                 cv_storen_##T(to + k * CV_LANES_##T, ck_narrow_##T##_##W(y), m);               \
         }                                                                                      \
     }                                                                                          \
-    /* Rows that start a run, and those of the first run. */                                   \
-    CK_OUTLINE void ck_early_##op##_##T(ck_down_##op##_##T *s, cv_s_##T *to,                   \
-                                        const cv_s_##T *from, cv_s_i64 n, cv_s_i64 i)          \
+    CK_OUTLINE void ck_newrun_##op##_##T(ck_down_##op##_##T *s, cv_s_##T *to,                  \
+                                         const cv_s_##T *from, cv_s_i64 n, cv_s_i64 i)         \
     {                                                                                          \
-        if (i % CR_SCAN_RUN == 0)                                                              \
-            ck_rows_##op##_##T(s, to, from, n, i, 1, 0);                                       \
-        else                                                                                   \
-            ck_rows_##op##_##T(s, to, from, n, i, 0, 1);                                       \
+        ck_rows_##op##_##T(s, to, from, n, i, 1, 0);                                           \
     }                                                                                          \
     CV_FN void ck_row_##op##_##T(ck_down_##op##_##T *s, cv_s_##T *to, const cv_s_##T *from,    \
                                  cv_s_i64 n, cv_s_i64 i)                                       \
     {                                                                                          \
-        if (i < CR_SCAN_RUN || i % CR_SCAN_RUN == 0)                                           \
-            ck_early_##op##_##T(s, to, from, n, i);                                            \
+        if (i % CR_SCAN_RUN == 0)                                                              \
+            ck_newrun_##op##_##T(s, to, from, n, i);                                           \
+        else if (i < CR_SCAN_RUN)                                                              \
+            ck_rows_##op##_##T(s, to, from, n, i, 0, 1);                                       \
         else                                                                                   \
             ck_rows_##op##_##T(s, to, from, n, i, 0, 0);                                       \
     }
