@@ -165,8 +165,8 @@ CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
 {
     cv_f32 a = cv_atmost_f32(10.0f, cv_abs_f32(x)), z = x * x, t;
     cv_f32 e = cv_expreduce_f32(a + a, &t);
-    cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), t);
-    cv_f32 large = 1.0f - 2.0f * cv_recipnormal_f32(cv_fma_f32(two, e, two + 1.0f));
+    cv_f32 half = cv_scalenormal_f32(CV_K(0.5f), t);
+    cv_f32 large = 1.0f - cv_recipnormal_f32(cv_fma_f32(half, e, half + 0.5f));
     cv_f32 small = CV_P7(z, -0.000398180855f, 0.00242371392f, -0.0080927331f, 0.0215726122f,
                          -0.0539051071f, 0.133326843f, -0.333333105f);
     small = cv_exactfma_f32(z * x, small, x);
