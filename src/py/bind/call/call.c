@@ -339,8 +339,9 @@ static CR_NOINLINE int warn_called(const cr_op *op, const cr_value *arg)
 
 static bool makes_complex_half(const cr_op *op, const cr_value *result)
 {
-    return result[0].tag == CR_TENSOR && result[0].t->dtype == CR_C32 &&
-           op->does != CR_DOES_INPLACE && !(op->words & CR_WORD_VIEW);
+    return op->result_count && result[0].tag == CR_TENSOR && result[0].t &&
+           result[0].t->dtype == CR_C32 && op->does != CR_DOES_INPLACE &&
+           !(op->words & CR_WORD_VIEW);
 }
 
 /* The results as Python objects, after the entry's warnings.  A call of an overload tells
