@@ -333,7 +333,7 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
     CR_TRY(cr_result_type(&dtype, op, k, compute, f));
     bool own = op->format.rule == CR_FORMAT_RULE_COLUMNS ||
                op->format.rule == CR_FORMAT_RULE_TRANSFORM; /* devices' kernels are row-major */
-    if (op->format.rule && (!own || cr_is_host(device) || !cr_has_bytes(device)) &&
+    if (op->format.rule && !(own && cr_has_bytes(device) && cr_remote_has_kernel(op, device)) &&
         format_strides(stride, op, k, arg, &shape[k]))
         return cr_tensor_new_strided(out, dtype, device, shape[k].ndim, shape[k].size, stride);
     return cr_tensor_new(out, dtype, device, shape[k].ndim, shape[k].size);
