@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 4096, SHORT_BYTES = 64, SCRATCHES = 4 };
+enum { MESSAGE_BYTES = 4096, SHORT_BYTES = 48, SCRATCHES = 4 };
 
 typedef struct {
     char message[MESSAGE_BYTES];

@@ -4,8 +4,8 @@
 #include "device/ordered.h"
 #include <stdlib.h>
 
-static CR_THREAD int current;
-static CR_THREAD void *current_stream;
+static CR_THREAD_COLD int current;
+static CR_THREAD_COLD void *current_stream;
 
 static const char *no_memory(void *p)
 {

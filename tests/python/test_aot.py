@@ -174,20 +174,20 @@ def test_views_of_an_overwritten_input_are_made_from_the_saved_clone():
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_the_clone_of_an_overwritten_input_keeps_its_strides(recompute):
-    """Positions are columns of one tensor; type_as returns its argument."""
+    """Positions are columns of memory, so that a row is not; type_as returns its argument."""
     graph = _C.RecordedGraph("""graph(%state: float32[2, 2], %like: int64[1]) {
-      %at: int64[4, 2] = nonzero(%state)
-      %column: int64[4] by [2] = select.int(%at, 1, 1)
+      %at: int64[4, 2] by [1, 4] = nonzero(%state)
+      %row: int64[2] by [4] = select.int(%at, 0, 2)
       %double: float32[2, 2] = mul(%state, 2)
       %sum: float32[] = sum(%double)
-      %same: int64[4] by [2] = type_as(%column, %like)
+      %same: int64[2] by [4] = type_as(%row, %like)
       %after: float32[2, 2] = copy_(%state, %double)
       return %sum, %same
     }""")
     forward, backward, _, _, _ = graph.partition(1, 1, recompute)
     _, *saved = forward.run([torch.ones(2, 2)])
-    column = backward.run([*saved, torch.zeros(1, dtype=torch.int64)])[0]
-    assert column.stride() == (2,) and column.tolist() == [0, 1, 0, 1]
+    row = backward.run([*saved, torch.zeros(1, dtype=torch.int64)])[0]
+    assert row.stride() == (4,) and row.tolist() == [1, 0]
 
 
 def test_outputs_that_are_inputs_remain_inputs():

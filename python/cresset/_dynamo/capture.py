@@ -15,7 +15,7 @@ from _weakref import ref  # importing weakref takes a millisecond
 from collections import Counter, defaultdict
 from time import perf_counter
 
-from .. import Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
+from .. import Size, Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from . import config
 from .guards import NotYet, Refused, Walk, asks_for_types, may_vary, plain, tensor_facts
 
@@ -846,8 +846,13 @@ def _flatten(out):
     if type(out) in (tuple, list) and all(map(_is_leaf, out)):
         return list(out), _TUPLE if type(out) is tuple else _LIST, None
     from ..utils._pytree import tree_flatten, tree_unflatten
-    leaves, spec = tree_flatten(out)
+    leaves, spec = tree_flatten(out, is_leaf=_is_size)
     return leaves, _TREE, lambda leaves: tree_unflatten(leaves, spec)
+
+
+def _is_size(x):
+    """A torch.Size, of which pytree makes a tuple."""
+    return type(x) is Size
 
 
 def _check_containers(out):
@@ -860,7 +865,7 @@ def _check_containers(out):
             if id(x) in met:
                 raise Refused(f"it returns one {type(x).__name__} in two places")
             met.add(id(x))
-        return False
+        return _is_size(x)
     tree_flatten(out, is_leaf=meet)
 
 

@@ -459,6 +459,22 @@ static int list_signature(listed *list, int n, const cr_py_sig *s)
     return n;
 }
 
+/* True when only an item of a list of sizes is wrong, which torch converts after it has chosen
+ * the signature. */
+static bool has_wrong_size(const call *c, const listed *l)
+{
+    cr_py_args a;
+
+    cr_py_args_init(&a);
+    a.bad_item = -1;
+    cr_py_fit fit = cr_py_bind(&a, l->sig, c->g, c->method);
+    bool wrong = fit != CR_PY_RAISED && !lacks_required(c, l) && a.bad_param >= 0 &&
+                 a.bad_value && a.bad_item > 0 &&
+                 l->sig->op->param[a.bad_param].type == CR_T_INTS;
+    cr_py_args_drop(&a);
+    return wrong;
+}
+
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,
                         bool method)
 {
@@ -476,6 +492,8 @@ PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_gi
         if (plausible(&c, &list[i])) {
             only = &list[i];
             count++;
+            if (has_wrong_size(&c, only) || PyErr_Occurred())
+                return PyErr_Occurred() ? NULL : explain_one(&c, only);
         }
     return count == 1 ? explain_one(&c, only) : explain_many(&c, list, n);
 }
