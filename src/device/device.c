@@ -178,7 +178,7 @@ cr_status cr_device_register(const char *name, const cr_device_ops *ops)
 {
     if (cr_device_tables[CR_PRIVATEUSE1])
         return cr_fail(CR_RUNTIME, "the backend '%s' is loaded already", names[CR_PRIVATEUSE1]);
-    if (ops->bytes != sizeof *ops || !is_complete(ops))
+    if (!ops || ops->bytes != sizeof *ops || !is_complete(ops))
         return cr_fail(CR_RUNTIME, "the backend '%s' has not filled its table of operations",
                        name);
     CR_TRY(cr_device_rename(name));

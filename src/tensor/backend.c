@@ -21,7 +21,7 @@ const char *cr_backend_register(int abi, const char *name, const cr_device_ops *
                                "the backend '%s' was built for version %d of the interface of "
                                "backends, and this library has version %d",
                                name, abi, (int)CR_BACKEND_ABI));
-    if (cr_device_of(CR_PRIVATEUSE1) || table->bytes != sizeof complete)
+    if (cr_device_of(CR_PRIVATEUSE1) || !table || table->bytes != sizeof complete)
         return text_of(cr_device_register(name, table)); /* refuses it */
     complete = *table;
     cr_device_complete(&complete);

@@ -21,6 +21,7 @@ TEST(a_backend_of_another_version_is_refused)
              "version %d",
              CR_BACKEND_ABI + 1, (int)CR_BACKEND_ABI);
     CHECK(says(cr_backend_register(CR_BACKEND_ABI + 1, "other", &table), text));
+    CHECK(says(cr_backend_register(CR_BACKEND_ABI, "other", NULL), "has not filled its table"));
     EQ(cr_device_of(CR_PRIVATEUSE1), NULL);
 }
 
