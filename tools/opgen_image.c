@@ -38,7 +38,7 @@ typedef struct {
     piece *piece;
     size_t piece_count;
     cr_map equal;           /* words of a piece and which are links -> its number, plus 1 */
-    word_list moved, fixed; /* the image: what has links, and what has none */
+    word_list moved, fixed; /* the image: structs with addresses, and structs without */
     cr_text texts, strings; /* of free clauses, which records keep; of this program */
     cr_map known;           /* address of a string -> its place in `strings`, plus 1 */
     cr_status st;

@@ -6,7 +6,7 @@ from ._settings import warn_once
 
 __all__ = []
 
-_state = {"check": None}  # torch.sparse.check_sparse_tensor_invariants; None: nobody chose
+_state = {"check": None}  # set by torch.sparse.check_sparse_tensor_invariants; None: never set, and constructors warn
 
 
 def _part(data, name, dtype=None, device=None):

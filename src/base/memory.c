@@ -174,7 +174,7 @@ void *cr_arena_get(cr_arena *a, size_t size)
     struct cr_arena_block *b = a->last;
 
     if (a->pieces && !need)
-        need = align; /* each piece has an address of its own */
+        need = align; /* two pieces never have one address, also when one is empty */
     if (!b || b->size - b->used < need) {
         b = block_new(a, need);
         if (!b)

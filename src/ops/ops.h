@@ -545,10 +545,10 @@ CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
  * results of *op, which must be zero; strings go to `arena`.  CR_VALUE. */
 CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema);
 /* The records of a table and all that they refer to, as opgen writes them at build time, so
- * that start-up reads no text.  Bit i of `links` is set if word i is an address: its lowest two
- * bits are a cr_ops_part, the others the distance from the start of that part.  What has no
- * address in it is in `fixed`, whose pages stay as they are in the file.  Equal parts of
- * records are there once.  Invariant: words are as those of a program with the same structs
+ * that start-up parses no text.  Bit i of `links` is set if word i stands for an address: its
+ * lowest two bits name a cr_ops_part, the other bits count bytes from the start of that part.
+ * Structs without addresses are in `fixed`, which start-up does not write.  Equal structs are
+ * stored once.  Invariant: words are as those of a program with the same structs
  * (opgen states the sizes). */
 typedef enum { CR_OPS_WORDS, CR_OPS_FIXED, CR_OPS_TEXTS, CR_OPS_CONSTANTS } cr_ops_part;
 typedef struct {

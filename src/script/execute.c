@@ -1030,7 +1030,8 @@ static cr_status exec_count_step(exec_run *run)
     return CR_OK;
 }
 
-/* What a function that stands for an operator raises is the operator's error. */
+/* Some operators are functions of library.def.  Their errors are reported as errors of the
+ * operator, without the places inside of the function. */
 static cr_status exec_operator_failed(cr_status st)
 {
     const char *message = strstr(cr_error_message(), ": "); /* "builtins.ValueError: ..." */

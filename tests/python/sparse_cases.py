@@ -81,7 +81,7 @@ def run(package, case):
             # torch's text about missing backends goes on with lists of its build
             text = f"{type(e).__name__}: {e}".split(" This could be because")[0]
         finally:
-            chosen.__exit__(None, None, None)  # as nobody had chosen
+            chosen.__exit__(None, None, None)  # restores the setting, also where it was never set
     return re.sub(r" object at 0x\w+", "", versions.ordered_dicts(text))
 
 

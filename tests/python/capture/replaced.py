@@ -500,7 +500,7 @@ def registry_of_trees(compile):
 def checks_of_sparse_tensors(compile):
     check = torch.sparse.check_sparse_tensor_invariants
     f = compile(lambda x: x * (2 if check.is_enabled() else 3))
-    with check(False):  # afterwards it is as before, which may be that nobody chose
+    with check(False):  # restores the setting, also where it was never set
         for on in (False, True, False):
             (check.enable if on else check.disable)()
             for _ in range(3):
