@@ -128,6 +128,8 @@ def is_tensor_method_or_property(function):
 
 def resolve_name(function):
     """Returns the public name of a function: "torch.add", "torch.Tensor.add"."""
+    if getattr(Tensor, getattr(function, "__name__", ""), None) is function:
+        return f"torch.Tensor.{function.__name__}"
     name = getattr(function, "__qualname__", None)
     if isinstance(function, type(_C.ops.add)) and name is not None:
         return f"torch.{name}"

@@ -1,14 +1,7 @@
-"""Special functions: the entries whose names begin with special_, and those with other names."""
+"""Special functions: the entries, and further names of entries, that begin with special_."""
 from . import _C
 
 _PREFIX = "special_"
-_ELSEWHERE = {"digamma": "digamma", "psi": "digamma", "erf": "erf", "erfc": "erfc",
-              "erfinv": "erfinv", "exp2": "exp2", "expit": "sigmoid", "expm1": "expm1",
-              "gammainc": "igamma", "gammaincc": "igammac", "gammaln": "lgamma", "i0": "i0",
-              "log1p": "log1p", "log_softmax": "log_softmax", "logit": "logit",
-              "logsumexp": "logsumexp", "multigammaln": "mvlgamma", "polygamma": "polygamma",
-              "round": "round", "sinc": "sinc", "softmax": "softmax", "xlogy": "xlogy"}
-__all__ = sorted({n[len(_PREFIX):] for n in dir(_C.ops)
-                  if n.startswith(_PREFIX) and not n.endswith("_")} | set(_ELSEWHERE))
+__all__ = sorted(n[len(_PREFIX):] for n in dir(_C.ops) if n.startswith(_PREFIX) and not n.endswith("_"))
 for _name in __all__:
-    globals()[_name] = getattr(_C.ops, _ELSEWHERE.get(_name, _PREFIX + _name))
+    globals()[_name] = getattr(_C.ops, _PREFIX + _name)

@@ -110,3 +110,75 @@ def test_keys_and_values_are_repeated_by_their_own_heads(keys, values):
     q, k, v = (torch.randn(2, heads, 3, 4) for heads in (4, keys, values))
     want = F.scaled_dot_product_attention(q, k.repeat_interleave(4 // keys, 1), v.repeat_interleave(4 // values, 1))
     assert torch.allclose(F.scaled_dot_product_attention(q, k, v, enable_gqa=True), want, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", torch.special.__all__)
+def test_special_functions_have_their_own_names(name):
+    function = getattr(torch.special, name)
+    assert function.__name__ == f"special_{name}" and function.__module__ == f"{torch.__name__}._C._special"
+    assert not hasattr(torch, f"special_{name}") and not hasattr(T, f"special_{name}")
+    with pytest.raises(TypeError, match=rf"^special_{name}\(\) "):
+        function()
+
+
+def single_signatures():
+    """Callables of functions with one signature, and the names of their parameters without a default."""
+    for record in torch._C._records():
+        if "function" not in record["forms"] or record["overload"] or "Scalar" in record["schema"]:
+            continue
+        packet = getattr(torch.ops.aten, record["name"], None)
+        required = ["input" if (p["name"], p["type"]) == ("self", "Tensor") else p["name"] for p in record["params"] if not p["has_default"]]
+        if packet is not None and len([o for o in packet.overloads() if "out" not in o]) == 1 and required:
+            yield pytest.param(getattr(torch._C.ops, record["name"]), required, id=record["name"])
+
+
+@pytest.mark.parametrize("function, required", list(single_signatures()))
+def test_what_is_missing_comes_before_unknown_keywords(function, required):
+    names = ", ".join(f'"{name}"' for name in required)
+    with pytest.raises(TypeError) as raised:
+        function(bogus=1)
+    assert str(raised.value) == f"{function.__name__}() missing {len(required)} required positional argument{'s' * (len(required) == 1)}: {names}"
+
+
+def methods_without_arguments():
+    records = torch._C._records()
+    names = [record["name"] for record in records]
+    for record in records:
+        method = getattr(torch.Tensor, record["name"], None)
+        if "method" in record["forms"] and len(record["params"]) == 1 and not record["overload"] and type(method) is type(torch.Tensor.neg):
+            if names.count(record["name"]) == 1:
+                yield record["name"]
+
+
+@pytest.mark.parametrize("name", list(methods_without_arguments()))
+def test_methods_without_arguments(name):
+    with pytest.raises(TypeError) as raised:
+        getattr(T, name)("a")
+    assert str(raised.value) == f"TensorBase.{name}() takes no arguments (1 given)"
+    with pytest.raises(TypeError) as raised:
+        getattr(T, name)(bogus=1)
+    assert str(raised.value) == f"TensorBase.{name}() takes no keyword arguments"
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: torch.argsort(T, 0, True, 3), "argsort() takes from 2 to 1 positional arguments but 4 were given"),
+    (lambda: torch.linalg.solve_triangular(T, upper=True), 'linalg_solve_triangular() missing 2 required positional argument: "B", "upper"'),
+    (lambda: torch.linalg.cross(T, input=T), 'linalg_cross() missing 1 required positional arguments: "other"'),
+    (lambda: torch.neg(T, input=T), "neg() got multiple values for argument 'input'"),
+    (lambda: torch.neg(T, out=3), "neg(): argument 'out' must be Tensor, not int"),
+    (lambda: torch.frexp(T, out=T), "frexp(): argument 'out' must be tuple of Tensors, not Tensor"),
+    (lambda: T.addmm(bogus=1), "addmm() received an invalid combination of arguments - got unrecognized keyword arguments: bogus"),
+    (lambda: T.data_ptr(1), "TensorBase.data_ptr() takes no arguments (1 given)"),
+    (lambda: torch.ones(2, requires_grad="a"), "ones(): argument 'requires_grad' must be bool, not str"),
+])
+def test_reasons_in_order(call, text):
+    with pytest.raises(TypeError) as raised:
+        call()
+    assert str(raised.value).split("\n")[0] == text
+
+
+@pytest.mark.parametrize("name, listed", [("multiply", 2), ("floor_divide", 2), ("count_nonzero", 2), ("true_divide", 4)])
+def test_all_overloads_are_listed(name, listed):
+    with pytest.raises(TypeError, match="but expected one of:\n") as raised:
+        getattr(torch, name)()
+    assert str(raised.value).count("\n * ") == listed

@@ -345,6 +345,10 @@ cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value 
  * objects to `a`. */
 bool cr_py_handles_call(cr_py_args *a, const cr_param *p, PyObject *x);
 cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bool method);
+/* The parameter with this keyword, which may be NumPy's; -1 when there is none. */
+int cr_py_find_keyword(const cr_py_sig *s, PyObject *name);
+/* Binds a keyword that is no parameter of the entry: out=, and those of all factories. */
+cr_py_fit cr_py_bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, PyObject *x);
 /* Raises torch's TypeError for a call that matches no signature.  Returns NULL. */
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,
                         bool method);

@@ -33,6 +33,20 @@ static int start_library(void)
     return st ? cr_py_raise_int(st) : 0;
 }
 
+/* Public functions say that their module is the package, which has them. */
+static int name_functions(PyObject *m)
+{
+    PyObject *root = PyUnicode_InternFromString(cr_py_root()), *name, *function;
+    Py_ssize_t at = 0;
+    int done = root ? 0 : -1;
+
+    while (done == 0 && PyDict_Next(PyModule_GetDict(m), &at, &name, &function))
+        if (Py_IS_TYPE(function, &PyCFunction_Type) && *PyUnicode_AsUTF8(name) != '_')
+            done = PyObject_SetAttrString(function, "__module__", root);
+    Py_XDECREF(root);
+    return done;
+}
+
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_C", .m_size = -1};
 
 CR_API PyMODINIT_FUNC PyInit__C(void);
@@ -54,6 +68,10 @@ CR_API PyMODINIT_FUNC PyInit__C(void)
             Py_DECREF(m);
             return NULL;
         }
+    if (name_functions(m) < 0) {
+        Py_DECREF(m);
+        return NULL;
+    }
     made = Py_NewRef(m);
     return m;
 }

@@ -263,9 +263,11 @@ static bool out_tensors(const cr_py_op *self, const cr_op *op, PyObject *given, 
         out[0] = cr_py_tensor_of(given);
         return true;
     }
-    if ((!PyTuple_Check(given) && !PyList_Check(given)) ||
-        PySequence_Fast_GET_SIZE(given) != op->result_count)
+    if (!PyTuple_Check(given) && !PyList_Check(given))
         return bad_out(self, "tuple of Tensors", given);
+    if (PySequence_Fast_GET_SIZE(given) != op->result_count)
+        return PyErr_Format(PyExc_TypeError, "expected tuple of %d elements but got %zd",
+                            op->result_count, PySequence_Fast_GET_SIZE(given));
     for (int i = 0; i < op->result_count; i++) {
         PyObject *x = PySequence_Fast_GET_ITEM(given, i);
         if (!cr_py_is_tensor(x))
@@ -609,7 +611,7 @@ static PyObject *op_qualname(PyObject *self, void *unused)
     const cr_py_op *o = (cr_py_op *)self;
 
     (void)unused;
-    return o->method ? PyUnicode_FromFormat("Tensor.%U", o->name) : Py_NewRef(o->name);
+    return o->method ? PyUnicode_FromFormat("TensorBase.%U", o->name) : Py_NewRef(o->name);
 }
 
 /* The entry's sizes: its clause, or those that follow from its kind. */
@@ -803,16 +805,29 @@ static int install_all(PyObject *m, PyObject *ops, const cr_op *op, const char *
     return install(cr_py_tensor_type->tp_dict, op, as, CR_AS_METHOD, true);
 }
 
-/* Adds the names of clause `also`.  The in-place form of "clip" is "clip_". */
+static bool has_family_prefix(const char *name)
+{
+    for (size_t i = 0; i < CR_LEN(families); i++)
+        if (families[i].prefix && is_family(i, name, 0))
+            return true;
+    return false;
+}
+
+/* Adds the names of clause `also`.  The in-place form of "clip" is "clip_"; names of a family,
+ * as "special_erf", are functions only. */
 static int install_also(PyObject *m, PyObject *ops, const cr_op *op)
 {
     const char *p = (op->inplace_of ? op->inplace_of : op)->text.also;
     char name[64];
 
     for (p += strspn(p, " "); *p; p += strspn(p, " ")) {
-        int n = (int)strcspn(p, " ");
+        int n = (int)strcspn(p, " "), done = 0;
         snprintf(name, sizeof name, "%.*s%s", n, p, op->inplace_of ? "_" : "");
-        if (install_all(m, ops, op, name) < 0)
+        if (!has_family_prefix(name))
+            done = install_all(m, ops, op, name);
+        else if (!op->inplace_of)
+            done = install(PyModule_GetDict(ops), op, name, 0, false);
+        if (done < 0)
             return -1;
         p += n;
     }

@@ -218,10 +218,15 @@ static void print_wrong_types(cr_text *out, const call *c, const listed *l)
 
 static bool knows_keyword(const cr_py_sig *s, PyObject *name)
 {
-    for (int i = 0; i < s->op->param_count; i++)
-        if (i != s->self && !PyUnicode_Compare(s->name[i], name))
-            return true;
-    return s->out && !PyUnicode_CompareWithASCIIString(name, "out");
+    static const char *const of_factories[] = {"layout", "pin_memory", "requires_grad"};
+    bool known = cr_py_find_keyword(s, name) >= 0 ||
+                 (s->out && !PyUnicode_CompareWithASCIIString(name, "out"));
+
+    for (size_t i = 0; s->factory && i < CR_LEN(of_factories); i++)
+        known |= !PyUnicode_CompareWithASCIIString(name, of_factories[i]);
+    for (int i = 0; s->given && i < s->op->result_count; i++)
+        known |= !PyUnicode_CompareWithASCIIString(name, s->given[i]);
+    return known;
 }
 
 static void print_wrong_keywords(cr_text *out, const call *c, const listed *l)
@@ -251,11 +256,27 @@ static PyObject *raise_text(cr_text *text)
     return NULL;
 }
 
+/* Prints the keywords that the signature lacks; false when there are none. */
+static bool print_unknown_keywords(cr_text *out, const call *c, const cr_py_sig *s)
+{
+    int n = 0;
+
+    for (Py_ssize_t i = 0; i < given_keywords(c); i++) {
+        PyObject *name = PyTuple_GET_ITEM(c->g->names, i);
+        if (!knows_keyword(s, name))
+            cr_text_printf(out, "%s%s", n++ ? ", " : "unrecognized keyword arguments: ",
+                           PyUnicode_AsUTF8(name));
+    }
+    return n > 0;
+}
+
 static PyObject *explain_many(const call *c, const listed *list, int count)
 {
     cr_text out = {0};
 
     cr_text_printf(&out, "%s() received an invalid combination of arguments - got ", c->name);
+    if (count == 1 && print_unknown_keywords(&out, c, list->sig))
+        return raise_text(&out);
     print_given(&out, c);
     cr_text_put(&out, ", but expected ");
     if (count == 1) {
@@ -275,22 +296,40 @@ static PyObject *explain_many(const call *c, const listed *list, int count)
 
 /* --- one signature --- */
 
-static int required_arguments(const listed *l)
+/* The parameters in the order in which torch looks for their arguments, without self: the
+ * positional ones, of which there are *positional, then the keywords.  Returns their number. */
+static int ordered_params(const listed *l, int order[CR_MAX_ARGS], int *positional)
 {
     const cr_py_sig *s = l->sig;
     int n = 0;
 
     for (int k = s->self >= 0; k < s->positional; k++)
-        n += !has_default(l, s->order[k]);
+        if (!(l->absent >> s->order[k] & 1))
+            order[n++] = s->order[k];
+    *positional = n;
+    for (int i = 0; i < s->op->param_count; i++)
+        if (s->op->param[i].keyword_only && !((l->absent | l->moved) >> i & 1))
+            order[n++] = i;
     return n;
 }
 
+static int required_arguments(const listed *l)
+{
+    int order[CR_MAX_ARGS], positional, n = 0, count = ordered_params(l, order, &positional);
+
+    for (int k = 0; k < count; k++)
+        n += !has_default(l, order[k]);
+    return n;
+}
+
+/* torch's text counts keywords that have no default, too: "takes from 3 to 2". */
 static PyObject *raise_too_many(const call *c, const listed *l)
 {
-    int most = l->sig->positional - (l->sig->self >= 0), least = required_arguments(l);
+    int order[CR_MAX_ARGS], most, least = required_arguments(l);
     Py_ssize_t n = given_positional(c);
 
-    if (least < most)
+    (void)ordered_params(l, order, &most);
+    if (least != most)
         return PyErr_Format(PyExc_TypeError,
                             "%s() takes from %d to %d positional arguments but %zd were given",
                             c->name, least, most, n);
@@ -298,28 +337,18 @@ static PyObject *raise_too_many(const call *c, const listed *l)
                         c->name, most, most == 1 ? "" : "s", n, n == 1 ? "was" : "were");
 }
 
-static bool is_given(const call *c, const cr_py_sig *s, int k)
-{
-    if (k < c->g->count)
-        return true;
-    for (Py_ssize_t i = 0; i < given_keywords(c); i++)
-        if (!PyUnicode_Compare(PyTuple_GET_ITEM(c->g->names, i), s->name[s->order[k]]))
-            return true;
-    return false;
-}
-
-static PyObject *raise_missing(const call *c, const listed *l)
+/* Names what has no default from the first missing parameter on, given or not, as torch does.
+ */
+static PyObject *raise_missing(const call *c, const listed *l, const int *order, int count)
 {
     const cr_py_sig *s = l->sig;
     cr_text names = {0}, out = {0};
     int n = 0;
 
-    for (int k = 0; k < s->positional; k++) {
-        if (has_default(l, s->order[k]) || is_given(c, s, k))
-            continue;
-        cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "",
-                       PyUnicode_AsUTF8(s->name[s->order[k]]));
-    }
+    for (int k = 0; k < count; k++)
+        if (!has_default(l, order[k]))
+            cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "",
+                           PyUnicode_AsUTF8(s->name[order[k]]));
     cr_text_printf(&out, "%s() missing %d required positional argument%s: %s", c->name, n,
                    n == 1 ? "s" : "", cr_text_str(&names)); /* torch's plural */
     cr_text_drop(&names);
@@ -366,50 +395,143 @@ static PyObject *raise_wrong_type(const call *c, const cr_py_sig *s, const cr_py
                         name, where, cr_param_type_text(p), type_name(x));
 }
 
-static PyObject *wrong_keyword(const call *c, const cr_py_sig *s, PyObject *keyword)
+/* The value of the keyword that is parameter `param`; NULL when it is not given. */
+static PyObject *keyword_value(const call *c, const cr_py_sig *s, int param)
 {
-    const char *text = knows_keyword(s, keyword)
-                           ? "%s() got multiple values for argument '%U'"
-                           : "%s() got an unexpected keyword argument '%U'";
-
-    return PyErr_Format(PyExc_TypeError, text, c->name, keyword);
+    for (Py_ssize_t i = 0; i < given_keywords(c); i++)
+        if (cr_py_find_keyword(s, PyTuple_GET_ITEM(c->g->names, i)) == param)
+            return c->g->args[c->g->count + i];
+    return NULL;
 }
 
-/* True when a parameter that torch's signature requires, and the entry's does not, is not
- * given. */
+/* True when an argument is given positionally, or as a keyword, for a parameter that torch's
+ * signature requires, and the entry's does not. */
 static bool lacks_required(const call *c, const listed *l)
 {
-    for (int k = l->sig->self >= 0; k < l->sig->positional; k++)
-        if (l->required >> l->sig->order[k] & 1 && !is_given(c, l->sig, k))
+    int order[CR_MAX_ARGS], positional, count = ordered_params(l, order, &positional);
+
+    for (int k = 0; k < count; k++)
+        if (l->required >> order[k] & 1 && k >= given_positional(c) &&
+            !keyword_value(c, l->sig, order[k]))
             return true;
     return false;
 }
 
-static PyObject *explain_one(const call *c, const listed *l)
+/* Converts an argument, and sets the members of `a` about a misfit. */
+static cr_py_fit try_argument(cr_py_args *a, const listed *l, int param, int position,
+                              PyObject *x)
 {
-    const cr_py_sig *s = l->sig;
+    cr_param p = l->sig->op->param[param];
+    cr_value v;
+
+    if (l->scalars >> param & 1)
+        p.type = CR_T_SCALAR;
+    p.number &= !l->sig->by_numbers;
+    a->bad_item = -1;
+    a->bad_spread = false;
+    a->bad_param = param;
+    a->bad_position = position;
+    a->bad_value = x;
+    return cr_py_convert(a, &p, x, &v);
+}
+
+/* Keywords that are no parameters of entries, in the order in which torch looks for them. */
+static PyObject *explain_further_keywords(const call *c, const cr_py_sig *s)
+{
+    static const char *const types[][2] = {{"out", "Tensor"},
+                                           {"layout", "torch.layout"},
+                                           {"pin_memory", "bool"},
+                                           {"requires_grad", "bool"}};
+
+    for (size_t t = 0; t < CR_LEN(types); t++)
+        for (Py_ssize_t i = 0; i < given_keywords(c); i++) {
+            PyObject *name = PyTuple_GET_ITEM(c->g->names, i);
+            PyObject *x = c->g->args[c->g->count + i];
+            const char *type = !t && s->op->result_count > 1 ? "tuple of Tensors" : types[t][1];
+            cr_py_args a;
+            if ((t ? !s->factory : !s->out) ||
+                PyUnicode_CompareWithASCIIString(name, types[t][0]) ||
+                cr_py_find_keyword(s, name) >= 0)
+                continue;
+            cr_py_args_init(&a);
+            cr_py_fit fit = cr_py_bind_extra(&a, s, name, x);
+            cr_py_args_drop(&a);
+            if (fit != CR_PY_FITS)
+                return PyErr_Format(PyExc_TypeError, "%s(): argument '%s' must be %s, not %s",
+                                    c->name, types[t][0], type, type_name(x));
+        }
+    return NULL;
+}
+
+/* Refuses the first keyword that is no parameter, or one that a positional argument is. */
+static PyObject *explain_keywords(const call *c, const listed *l, const int *order)
+{
+    for (Py_ssize_t i = 0; i < given_keywords(c); i++) {
+        PyObject *name = PyTuple_GET_ITEM(c->g->names, i);
+        if (!knows_keyword(l->sig, name))
+            return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
+                                c->name, name);
+        for (Py_ssize_t k = 0; k < given_positional(c); k++)
+            if (cr_py_find_keyword(l->sig, name) == order[k])
+                return PyErr_Format(PyExc_TypeError,
+                                    "%s() got multiple values for argument '%U'", c->name,
+                                    name);
+    }
+    return explain_many(c, l, 1);
+}
+
+/* Of x.view(2, "a") the item that is no size; NULL without an exception when there is none. */
+static PyObject *explain_varargs(const call *c, const cr_py_sig *s)
+{
+    const cr_py_given positional = {c->g->args, c->g->count, NULL};
+    PyObject *done = NULL;
     cr_py_args a;
-    PyObject *done;
 
     cr_py_args_init(&a);
     a.bad_item = -1;
     a.bad_spread = false;
-    cr_py_fit fit = cr_py_bind(&a, s, c->g, c->method);
-    if (fit == CR_PY_RAISED)
-        done = NULL;
-    else if (lacks_required(c, l))
-        done = raise_missing(c, l);
-    else if (given_positional(c) > s->positional - (s->self >= 0) && a.bad_param < 0 &&
-             !a.bad_value)
-        done = raise_too_many(c, l);
-    else if (a.bad_param < 0)
-        done = wrong_keyword(c, s, a.bad_value);
-    else if (!a.bad_value)
-        done = raise_missing(c, l);
-    else
+    if (cr_py_bind(&a, s, &positional, c->method) == CR_PY_MISFIT && a.bad_value)
         done = raise_wrong_type(c, s, &a);
     cr_py_args_drop(&a);
     return done;
+}
+
+/* Looks for the first reason in torch's order: too many positional arguments; for each
+ * parameter, that it is missing or has a wrong type; keywords that are no parameters. */
+static PyObject *explain_one(const call *c, const listed *l)
+{
+    const cr_py_sig *s = l->sig;
+    int order[CR_MAX_ARGS], positional, count = ordered_params(l, order, &positional), k = 0;
+    Py_ssize_t n = given_positional(c);
+    PyObject *done = NULL;
+    cr_py_fit fit = CR_PY_FITS;
+    cr_py_args a;
+
+    if (s->varargs >= 0 && n > 0) {
+        done = explain_varargs(c, s);
+        if (done || PyErr_Occurred())
+            return done;
+        k = 1;
+    }
+    if (n > positional)
+        return raise_too_many(c, l);
+    cr_py_args_init(&a);
+    for (; k < count && fit == CR_PY_FITS; k++) {
+        PyObject *x = k < n ? c->g->args[c->method + k] : keyword_value(c, s, order[k]);
+        if (x)
+            fit = try_argument(&a, l, order[k], k < n ? k + 1 : 0, x);
+        else if (!has_default(l, order[k]))
+            break;
+    }
+    if (fit == CR_PY_MISFIT)
+        done = raise_wrong_type(c, s, &a);
+    else if (fit == CR_PY_FITS && k < count)
+        done = raise_missing(c, l, order + k, count - k);
+    cr_py_args_drop(&a);
+    if (fit != CR_PY_FITS || k < count)
+        return done;
+    done = explain_further_keywords(c, s);
+    return done || PyErr_Occurred() ? done : explain_keywords(c, l, order);
 }
 
 /* True when the signature accepts this number of arguments. */
@@ -420,8 +542,6 @@ static bool plausible(const call *c, const listed *l)
     int absent = __builtin_popcount(l->absent), least = required_arguments(l);
     int most = s->op->param_count - absent - (s->self >= 0) + s->out + 3 * s->factory;
 
-    for (int i = 0; i < s->op->param_count; i++)
-        least += s->op->param[i].keyword_only && !has_default(l, i);
     return n >= least && (n <= most || s->varargs >= 0);
 }
 
@@ -436,22 +556,34 @@ static void list_by_numbers(listed *list, int count)
         }
 }
 
+/* torch's Python has no signature for these: their tensors take numbers, too. */
+static bool is_unlisted(const char *name, const cr_overload *o)
+{
+    static const char *const names[] = {"add", "sub", "mul", "div"};
+
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strncmp(name, names[i], 3) && (!name[3] || !strcmp(name + 3, "_")))
+            return !strcmp(o->name, "Scalar");
+    return false;
+}
+
 /* Appends what torch lists for a signature.  Returns the new length. */
-static int list_signature(listed *list, int n, const cr_py_sig *s)
+static int list_signature(listed *list, int n, const char *name, const cr_py_sig *s)
 {
     const cr_op *op = s->op->inplace_of && s->by_numbers ? s->op->inplace_of : s->op;
-    bool several = s->by_numbers;
-    int from = n;
+    int from = n, count = 0;
+    bool several = false;
 
-    for (int i = 0; i < op->aten.count; i++)
+    for (int i = 0; i < op->aten.count; i++) {
+        count += !is_unlisted(name, &op->aten.list[i]);
         several |= op->aten.list[i].absent != 0;
+    }
+    several |= s->by_numbers || count > 1;
     for (int i = 0; several && i < op->aten.count && n < LISTED_MOST; i++) {
         const cr_overload *o = &op->aten.list[i];
-        if (s->self < 0 || !(o->scalars >> s->self & 1))
-            list[n++] = (listed){.sig = s,
-                                 .absent = o->absent,
-                                 .required = o->required,
-                                 .scalars = s->by_numbers ? o->scalars : 0};
+        if (!is_unlisted(name, o) && (s->self < 0 || !(o->scalars >> s->self & 1)))
+            list[n++] = (listed){
+                .sig = s, .absent = o->absent, .required = o->required, .scalars = o->scalars};
     }
     list_by_numbers(list + from, n - from);
     if (!several && n < LISTED_MOST)
@@ -475,6 +607,16 @@ static bool has_wrong_size(const call *c, const listed *l)
     return wrong;
 }
 
+/* A method without parameters, as CPython refuses arguments of a function in C. */
+static PyObject *explain_none(const call *c)
+{
+    if (given_keywords(c))
+        return PyErr_Format(PyExc_TypeError, "TensorBase.%s() takes no keyword arguments",
+                            c->name);
+    return PyErr_Format(PyExc_TypeError, "TensorBase.%s() takes no arguments (%zd given)",
+                        c->name, given_positional(c));
+}
+
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,
                         bool method)
 {
@@ -483,8 +625,10 @@ PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_gi
     const listed *only = NULL;
     int n = 0, count = 0;
 
+    if (method && !chain->next && chain->op->param_count == 1)
+        return explain_none(&c);
     for (const cr_py_sig *s = chain; s; s = s->next)
-        n = list_signature(list, n, s);
+        n = list_signature(list, n, name, s);
     /* One signature, and none that torch hides. */
     if (n == 1 && !cr_py_old_numbers(list->sig))
         return explain_one(&c, list);

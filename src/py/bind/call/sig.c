@@ -262,7 +262,7 @@ static bool numpy_name(const char *torch, PyObject *given)
     return name && !strcmp(name, torch);
 }
 
-static int find_keyword(const cr_py_sig *s, PyObject *name)
+int cr_py_find_keyword(const cr_py_sig *s, PyObject *name)
 {
     int n = s->op->param_count;
 
@@ -310,8 +310,24 @@ static cr_py_fit check_given(const cr_py_args *a, const cr_py_sig *s)
     return CR_PY_FITS;
 }
 
-/* Binds keywords that are not parameters: out=, and those of all factories. */
-static cr_py_fit bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, PyObject *x)
+/* True for a tensor, or for a list of tensors where the entry has several results. */
+static bool is_out(cr_py_args *a, const cr_py_sig *s, PyObject *x)
+{
+    const cr_param tensor = {.type = CR_T_TENSOR};
+
+    if (s->op->result_count == 1)
+        return cr_py_is_tensor(x) || cr_py_handles_call(a, &tensor, x);
+    if (!PyTuple_Check(x) && !PyList_Check(x))
+        return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(x); i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(x, i);
+        if (!cr_py_is_tensor(item) && !cr_py_handles_call(a, &tensor, item))
+            return false;
+    }
+    return true;
+}
+
+cr_py_fit cr_py_bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, PyObject *x)
 {
     const char *text = PyUnicode_AsUTF8(name);
 
@@ -319,7 +335,7 @@ static cr_py_fit bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, P
         return bind_given(a, s, name, x);
     if (s->out && !strcmp(text, "out")) {
         a->out = x == Py_None ? NULL : x;
-        return CR_PY_FITS;
+        return x == Py_None || is_out(a, s, x) ? CR_PY_FITS : arg_misfit(a, -1, 0, name);
     }
     if (!s->factory)
         return arg_misfit(a, -1, 0, name);
@@ -339,8 +355,8 @@ static cr_py_fit bind_keywords(cr_py_args *a, const cr_py_sig *s, const cr_py_gi
 {
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(g->names); k++) {
         PyObject *name = PyTuple_GET_ITEM(g->names, k), *x = g->args[g->count + k];
-        int p = find_keyword(s, name);
-        cr_py_fit fit = p < 0             ? bind_extra(a, s, name, x)
+        int p = cr_py_find_keyword(s, name);
+        cr_py_fit fit = p < 0             ? cr_py_bind_extra(a, s, name, x)
                         : *have >> p & 1u ? arg_misfit(a, -1, 0, name)
                                           : bind_arg(a, s, p, 0, x);
         if (fit != CR_PY_FITS)

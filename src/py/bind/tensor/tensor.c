@@ -317,6 +317,23 @@ static void add_methods(PyMethodDef *to, int *n, const PyMethodDef *from)
     }
 }
 
+/* Qualified names of the methods in C, as error messages of torch have them. */
+static int name_methods(PyTypeObject *type)
+{
+    PyObject *name, *method;
+    Py_ssize_t at = 0;
+
+    while (PyDict_Next(type->tp_dict, &at, &name, &method)) {
+        if (!Py_IS_TYPE(method, &PyMethodDescr_Type))
+            continue;
+        PyObject *full = PyUnicode_FromFormat("TensorBase.%U", name);
+        if (!full)
+            return -1;
+        Py_XSETREF(((PyDescrObject *)method)->d_qualname, full);
+    }
+    return 0;
+}
+
 int cr_py_tensor_start(PyObject *m)
 {
     static PyMethodDef methods[MAX_METHODS];
@@ -341,7 +358,7 @@ int cr_py_tensor_start(PyObject *m)
                         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
                         .slots = slots};
     cr_py_tensor_type = spec.name ? (PyTypeObject *)PyType_FromSpec(&spec) : NULL;
-    if (!cr_py_tensor_type)
+    if (!cr_py_tensor_type || name_methods(cr_py_tensor_type) < 0)
         return -1;
     cr_py_tensor_type->tp_name = "Tensor"; /* the class name in messages */
     cr_peer_revive = revive;
