@@ -750,6 +750,16 @@ static cr_status exec_poll(exec_run *run)
     return due ? cr_script_poll() : CR_OK;
 }
 
+static cr_status exec_count_step(exec_run *run)
+{
+    if (CR_LIKELY(!run->limited))
+        return CR_OK;
+    if (!run->steps_left)
+        return cr_fail(CR_RUNTIME, "the call's limit of steps is reached");
+    run->steps_left--;
+    return CR_OK;
+}
+
 static cr_status exec_loop_run(exec_frame *f, const exec_step *s, cr_ivalue *carried, int n)
 {
     const cr_ivalue *most = exec_in(f, s, 0);
@@ -763,6 +773,7 @@ static cr_status exec_loop_run(exec_frame *f, const exec_step *s, cr_ivalue *car
         carried[k] = cr_ivalue_keep(*exec_in(f, s, k + 2));
     for (int64_t i = 0; i < trips && go_on; i++) {
         CR_TRY(exec_poll(f->run));
+        CR_TRY(exec_count_step(f->run)); /* a body may have no steps */
         CR_TRY(exec_iterate(f, s->block, carried, n, i, &go_on));
     }
     for (int k = 0; k < n; k++) {
@@ -1018,16 +1029,6 @@ static cr_status exec_step_run(exec_frame *f, const exec_step *s)
     case CR_SPRIM_ENUM_VALUE: return exec_enum(f, s);
     default: return cr_fail(CR_RUNTIME, "%s is not supported", cr_snode_kind(s->node));
     }
-}
-
-static cr_status exec_count_step(exec_run *run)
-{
-    if (CR_LIKELY(!run->limited))
-        return CR_OK;
-    if (!run->steps_left)
-        return cr_fail(CR_RUNTIME, "the call's limit of steps is reached");
-    run->steps_left--;
-    return CR_OK;
 }
 
 /* Some operators are functions of library.def.  Their errors are reported as errors of the

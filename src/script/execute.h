@@ -11,8 +11,8 @@
 
 /* How to run a call. */
 typedef struct {
-    /* The number of nodes that the call may still run, in all functions that it calls; 0: no
-     * limit.  A call that needs more fails with CR_RUNTIME. */
+    /* The number of nodes and iterations that the call may still run, in all functions that it
+     * calls; 0: no limit.  A call that needs more fails with CR_RUNTIME. */
     uint64_t most_steps;
 } cr_srun;
 

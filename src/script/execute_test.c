@@ -119,6 +119,37 @@ TEST(a_call_stops_at_its_limit_of_steps)
     cr_sunit_release(p.unit);
 }
 
+/* a, b = 1, 2; for i in range(n): a, b = b, a */
+TEST(a_loop_without_nodes_stops_at_the_limit)
+{
+    program p = begin();
+    cr_sblock *body = p.graph->body;
+    cr_svalue *n = cr_sblock_input(body, "n", CR_STYPE_OF(INT)), *on = truth(&p, body, true);
+    cr_svalue *one = whole(&p, body, 1), *two = whole(&p, body, 2);
+    cr_snode *loop = cr_snode_new(body, CR_SPRIM_LOOP, nowhere);
+    cr_ivalue arg = cr_iv_int(1000000), out;
+
+    cr_snode_input(loop, n);
+    cr_snode_input(loop, on);
+    cr_snode_input(loop, one);
+    cr_snode_input(loop, two);
+    cr_sblock *inside = cr_snode_block(loop);
+    cr_sblock_input(inside, "i", CR_STYPE_OF(INT));
+    cr_svalue *a = cr_sblock_input(inside, "a", CR_STYPE_OF(INT));
+    cr_svalue *b = cr_sblock_input(inside, "b", CR_STYPE_OF(INT));
+    cr_sblock_output(inside, on);
+    cr_sblock_output(inside, b);
+    cr_sblock_output(inside, a);
+    cr_sblock_output(body, cr_snode_output(loop, NULL, CR_STYPE_OF(INT)));
+    cr_snode_output(loop, NULL, CR_STYPE_OF(INT));
+    FAILS(CR_RUNTIME, run(&p, &out, &arg, 1, 100));
+    CHECK(strstr(cr_error_message(), "limit of steps") != NULL);
+    arg = cr_iv_int(11);
+    OK(run(&p, &out, &arg, 1, 100));
+    EQ(out.i, 2);
+    cr_sunit_release(p.unit);
+}
+
 TEST(a_branch_gives_the_value_of_the_block_that_ran)
 {
     program p = begin();
