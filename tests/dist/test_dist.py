@@ -198,6 +198,7 @@ print(*texts, sep="\\n")
 '''
 
 
+@pytest.mark.skipif("gloo" not in BACKENDS, reason="wants Gloo")
 def test_two_threads_of_one_rank_are_named():
     text = subprocess.run([sys.executable, "-c", THREADS, "60"], text=True, capture_output=True, timeout=ranks.LIMIT).stdout.splitlines()
     assert len(text) == 2 and all("rank 1 is another thread of process" in t and "have the same rank" in t for t in text), text

@@ -4,7 +4,10 @@ import signal
 
 import pytest
 
+import cresset.distributed as dist
 import ranks
+
+pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="wants Gloo")
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_rpc.py")
 
