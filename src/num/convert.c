@@ -8,35 +8,21 @@
 #include "num/float8.h"
 #include <string.h>
 
-static inline uint32_t convert_float_bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static inline float convert_bits_float(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
 /* The product moves the exponent and makes subnormal numbers normal. */
 static inline float half_to_float(uint16_t h)
 {
     uint32_t rest = h & 0x7fffu, top = rest >= 0x7c00u ? 0x7f800000u : 0;
-    float f = convert_bits_float(rest << 13) * 0x1p112f;
+    float f = cr_float_of_bits(rest << 13) * 0x1p112f;
 
-    return convert_bits_float(convert_float_bits(f) | top | (uint32_t)(h & 0x8000u) << 16);
+    return cr_float_of_bits(cr_bits_of_float(f) | top | (uint32_t)(h & 0x8000u) << 16);
 }
 
 /* Adding 0.5 rounds a subnormal result at 2^-24.  Masks select the case, because a branch would
  * keep the compiler from vectorizing the loop. */
 static inline uint16_t float_to_half(float f)
 {
-    uint32_t u = convert_float_bits(f), rest = u & 0x7fffffffu;
-    uint32_t small = convert_float_bits(convert_bits_float(rest) + 0.5f) - 0x3f000000u;
+    uint32_t u = cr_bits_of_float(f), rest = u & 0x7fffffffu;
+    uint32_t small = cr_bits_of_float(cr_float_of_bits(rest) + 0.5f) - 0x3f000000u;
     uint32_t normal = (rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13;
     uint32_t large = 0x7c00u | (rest > 0x7f800000u) << 9;
     uint32_t is_small = 0u - (rest < 0x38800000u), is_large = 0u - (rest >= 0x477ff000u);
@@ -45,14 +31,11 @@ static inline uint16_t float_to_half(float f)
     return (uint16_t)(h | (u >> 16 & 0x8000u));
 }
 
-static inline float bfloat_to_float(uint16_t h)
-{
-    return convert_bits_float((uint32_t)h << 16);
-}
+static inline float bfloat_to_float(uint16_t h) { return cr_float_of_bits((uint32_t)h << 16); }
 
 static inline uint16_t float_to_bfloat(float f)
 {
-    uint32_t u = convert_float_bits(f), rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+    uint32_t u = cr_bits_of_float(f), rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
 
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }

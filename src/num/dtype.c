@@ -1,6 +1,7 @@
 /* Element types, promotion, scalars, half types. */
 #include "num/dtype.h"
 #include "num/convert.h"
+#include "num/float_bits.h"
 #include "num/view.h"
 #include <math.h>
 #include <string.h>
@@ -360,25 +361,11 @@ bool cr_scalar_fits(cr_scalar s, cr_dtype t)
     return t == CR_BOOL || float_fits(c.re, t);
 }
 
-static uint32_t float_bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static float bits_float(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-float cr_bfloat_to_float(uint16_t h) { return bits_float((uint32_t)h << 16); }
+float cr_bfloat_to_float(uint16_t h) { return cr_float_of_bits((uint32_t)h << 16); }
 
 uint16_t cr_float_to_bfloat(float f)
 {
-    uint32_t u = float_bits(f);
+    uint32_t u = cr_bits_of_float(f);
 
     if ((u & 0x7fffffffu) > 0x7f800000u)
         return 0x7fc0;
@@ -390,24 +377,24 @@ float cr_half_to_float(uint16_t h)
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = h & 0x7fffu;
 
     if (rest >= 0x7c00u) /* infinity, NaN */
-        return bits_float(sign | 0x7f800000u | rest << 13);
+        return cr_float_of_bits(sign | 0x7f800000u | rest << 13);
     if (rest >= 0x0400u)
-        return bits_float(sign | ((rest << 13) + 0x38000000u));
+        return cr_float_of_bits(sign | ((rest << 13) + 0x38000000u));
     float tiny = (float)rest * 0x1p-24f;
-    return bits_float(float_bits(tiny) | sign);
+    return cr_float_of_bits(cr_bits_of_float(tiny) | sign);
 }
 
 uint16_t cr_float_to_half(float f)
 {
-    uint32_t u = float_bits(f), sign = u >> 16 & 0x8000u, rest = u & 0x7fffffffu;
+    uint32_t u = cr_bits_of_float(f), sign = u >> 16 & 0x8000u, rest = u & 0x7fffffffu;
 
     if (rest > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
     if (rest >= 0x477ff000u) /* rounds to 65536 or more */
         return (uint16_t)(sign | 0x7c00u);
     if (rest < 0x38800000u) { /* subnormal: adding 0.5 rounds at 2^-24 */
-        float sum = bits_float(rest) + 0.5f;
-        return (uint16_t)(sign | (float_bits(sum) - float_bits(0.5f)));
+        float sum = cr_float_of_bits(rest) + 0.5f;
+        return (uint16_t)(sign | (cr_bits_of_float(sum) - cr_bits_of_float(0.5f)));
     }
     return (uint16_t)(sign | ((rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13));
 }

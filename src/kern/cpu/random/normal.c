@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/walk.h"
+#include "num/float_bits.h"
 
 enum {
     BLOCK = 16,
@@ -22,32 +23,17 @@ typedef struct {
     double mean, std;
 } normal_blocks;
 
-CR_ALWAYS_INLINE float bits_to_float(uint32_t bits)
-{
-    float x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-CR_ALWAYS_INLINE uint32_t float_to_bits(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* x is a normal positive number: m * 2^e with m in [sqrt(1/2), sqrt(2)). */
 CR_ALWAYS_INLINE float block_log(float x)
 {
-    uint32_t bits = float_to_bits(x);
-    float m = bits_to_float((bits & 0x807fffffu) | 0x3f000000u);
+    uint32_t bits = cr_bits_of_float(x);
+    float m = cr_float_of_bits((bits & 0x807fffffu) | 0x3f000000u);
     float e = (float)((int32_t)(bits >> 23) - 126);
     uint32_t low = 0u - (uint32_t)(m < 0.707106781186547524f); /* all bits, or none */
-    float r = (m - 1) + bits_to_float(float_to_bits(m) & low), z = r * r, p = 7.0376836292e-2f;
+    float r = (m - 1) + cr_float_of_bits(cr_bits_of_float(m) & low), z = r * r,
+          p = 7.0376836292e-2f;
 
-    e -= bits_to_float(float_to_bits(1) & low);
+    e -= cr_float_of_bits(cr_bits_of_float(1) & low);
     p = fmaf(p, r, -1.1514610310e-1f);
     p = fmaf(p, r, 1.1676998740e-1f);
     p = fmaf(p, r, -1.2420140846e-1f);
@@ -79,9 +65,9 @@ CR_ALWAYS_INLINE void block_sincos(float x, float *sine, float *cosine)
     s = fmaf(s, z, 8.3321608736e-3f);
     s = fmaf(s, z, -1.6666654611e-1f) * z;
     s = fmaf(s, x, x);
-    differing = (float_to_bits(c) ^ float_to_bits(s)) & swapped;
-    *sine = bits_to_float(float_to_bits(s) ^ differing ^ (octant & 4) << 29);
-    *cosine = bits_to_float(float_to_bits(c) ^ differing ^ (~(octant - 2) & 4) << 29);
+    differing = (cr_bits_of_float(c) ^ cr_bits_of_float(s)) & swapped;
+    *sine = cr_float_of_bits(cr_bits_of_float(s) ^ differing ^ (octant & 4) << 29);
+    *cosine = cr_float_of_bits(cr_bits_of_float(c) ^ differing ^ (~(octant - 2) & 4) << 29);
 }
 
 CR_WIDE_FMA static void pairs_f32(float *u, float *v, int64_t n, float mean, float std)
