@@ -2,6 +2,8 @@
 
 They call entries of the table.  A function whose entry is missing is not defined.
 """
+import math
+
 from . import _C
 from ._C import Tensor, ops
 from .overrides import handle_torch_function, has_torch_function
@@ -468,11 +470,9 @@ def unravel_index(indices, shape):
     if indices.is_complex() or indices.is_floating_point() or indices.dtype == _C.bool:
         raise TypeError("expected 'indices' to be integer dtype, but got " + str(indices.dtype))
     shape = [shape] if isinstance(shape, int) else list(shape)
-    out = []
-    for n in reversed(shape):
-        out.append(indices % n)
-        indices = indices // n
-    return tuple(reversed(out))
+    steps = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+    sizes = {"dtype": _C.int64, "device": indices.device}
+    return (indices.unsqueeze(-1) // _C.tensor(steps, **sizes) % _C.tensor(shape, **sizes)).unbind(-1)
 
 
 def _gradient_spacings(input, spacing, dims):

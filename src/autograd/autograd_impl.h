@@ -186,6 +186,7 @@ typedef struct {
     bool list_result;         /* the result is a list */
     bool views;               /* results may share memory with an argument */
     bool no_history;          /* tensors that require a gradient are refused */
+    uint32_t refused;         /* bits of parameters that must not require a gradient */
     int8_t written;           /* index of the parameter that result 0 is, or -1 */
     cr_reads reads[CR_READS]; /* indexed by the bits of the derivatives */
     /* for views: the entry's own kernel stage, which the tracking one replaced */

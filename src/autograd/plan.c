@@ -153,6 +153,8 @@ static cr_derivative_plan *plan_make(const cr_op *op)
     p->views = cr_op_may_view(op) && !op->result[0].constant;
     p->no_history = strstr(op->text.tags, "no_history") != NULL;
     p->written = written_param(op);
+    for (int i = 0; i < op->param_count; i++)
+        p->refused |= (uint32_t)op->param[i].constant << i;
     for (uint32_t wanted = 0; wanted < CR_READS; wanted++)
         p->reads[wanted] = plan_join(p, wanted);
     make_name(p->name, op);

@@ -446,12 +446,28 @@ static cr_status stage_inplace(const cr_op *op, const cr_derivative_plan *p,
     return record_inplace(op, p, arg, result, wanted, w);
 }
 
+static CR_NOINLINE cr_status record_refuse(const cr_op *op, uint32_t refused,
+                                           const cr_value *arg)
+{
+    for (; refused; refused &= refused - 1) {
+        int i = (int)CR_CTZ(refused);
+        if (value_requires(&arg[i]))
+            return cr_fail(CR_RUNTIME,
+                           "The function '%s' is not differentiable with respect to argument "
+                           "'%s'. This input cannot have requires_grad True.",
+                           op->name, op->param[i].name);
+    }
+    return CR_OK;
+}
+
 static cr_status record_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     const cr_derivative_plan *p = cr_derivative_plan_of(op);
 
     if (!cr_recording())
         return pass(op, p, arg, result);
+    if (CR_UNLIKELY(p->refused))
+        CR_TRY(record_refuse(op, p->refused, arg));
     uint32_t wanted = wanted_of(p, arg);
     int w = record_written_param(op, p);
     if (CR_UNLIKELY(w >= 0))

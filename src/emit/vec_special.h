@@ -449,6 +449,8 @@ CV_SLOW double cv_d_besselk_scaled(int order, double x)
         return __builtin_inf();
     if (!(x > 0))
         return __builtin_nan("");
+    if (x > 1.7976931348623157e308)
+        return 0;
     if (x < 1e-9) /* the series' first terms; the sum would need t beyond its range */
         return (order ? 1 / x : 0.11593151565841244881 - cv_d_log(x)) * (1 + x);
     for (int i = 1; i < 4000; i++) {

@@ -40,6 +40,7 @@ typedef struct {
     bool has_default;
     bool number;        /* a Tensor that may also be a Python number (clause `numbers`) */
     bool written;       /* alias mark with `!`: the operator writes to it */
+    bool constant;      /* it must not require a gradient (clause `constant`) */
     char alias;         /* alias letter or 0 */
     int fixed;          /* int[2]: 2; a single int is repeated; 0 when not fixed */
     cr_value preset;    /* the default, when has_default */

@@ -1021,10 +1021,13 @@ static cr_status read_constant(lexer *x, cr_op *op)
     while (x->kind != TOKEN_END) {
         const char *name;
         CR_TRY(lex_name(x, &name));
-        int r = find_result(op, name);
-        if (r < 0)
-            return lex_error(x, "%s has no result '%s'", op->name, name);
-        op->result[r].constant = true;
+        int r = find_result(op, name), p = cr_op_find_param(op, name);
+        if (r < 0 && p < 0)
+            return lex_error(x, "%s has no result or parameter '%s'", op->name, name);
+        if (r >= 0)
+            op->result[r].constant = true;
+        else
+            op->param[p].constant = true;
     }
     return CR_OK;
 }

@@ -63,7 +63,7 @@ def test_entries(key):
 def test_recorded_calls(operator):
     for n, call in enumerate(SAMPLES[operator]):
         f = Recorded(call)
-        by = [i for i, x in enumerate(f.tensors) if x.dtype in (torch.float64, torch.complex128)]
+        by = [i for i, n in enumerate(f.where) if f.leaves[n].requires_grad and f.leaves[n].dtype in (torch.float64, torch.complex128)]
         if f.gradients is None or f.uncertain or not by:
             continue
         moves = {i: direction(f.tensors[i], i) for i in by}

@@ -190,3 +190,18 @@ def test_scatter_reduce_takes_both_names():
             assert torch.equal(first, second)
             first.sum().backward(), second.sum().backward()
             assert torch.equal(a[0].grad, b[0].grad) and torch.equal(a[1].grad, b[1].grad)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: torch.rot90(x, 0, (0, 1)), lambda x: torch.narrow_copy(x, 0, 1, 2), lambda x: torch.view_copy(x, (4, 15))])
+def test_copies_are_row_major(call):
+    x = torch.arange(60.).reshape(3, 4, 5).permute(2, 1, 0)
+    y = call(x)
+    assert y.is_contiguous() and torch.equal(y, call(x.contiguous()))
+
+
+def test_positions_of_any_integers():
+    x = torch.tensor([[3, 8, 13], [0, 5, 255]], dtype=torch.uint8)
+    rows, columns = torch.unravel_index(x, (100, 5))
+    assert rows.dtype == columns.dtype == torch.int64 and torch.equal(rows * 5 + columns, x.long()) and rows.stride() == (6, 2)
+    assert [v.item() for v in torch.unravel_index(torch.tensor(7), 10)] == [7]

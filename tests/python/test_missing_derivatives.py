@@ -97,3 +97,25 @@ def test_second_derivatives_of_grid_sample(mode, padding, align, dims):
     pushed = jvp(sample, (x.detach(), grid.detach()), tangents)[1]
     apart = [sample(x.detach() + s * tangents[0], grid.detach() + s * tangents[1]) for s in (step, -step)]
     torch.testing.assert_close(pushed, (apart[0] - apart[1]) / (2 * step), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("call, operator, name", [
+    (lambda w: F.binary_cross_entropy(X, X, weight=w), "binary_cross_entropy", "weight"),
+    (lambda w: F.binary_cross_entropy_with_logits(X, X, weight=w), "binary_cross_entropy_with_logits", "weight"),
+    (lambda w: F.binary_cross_entropy_with_logits(X, X, pos_weight=w), "binary_cross_entropy_with_logits", "pos_weight"),
+    (lambda w: F.nll_loss(X, INDICES[:2], weight=w[0]), "nll_loss_forward", "weight"),
+    (lambda w: F.cross_entropy(X, INDICES[:2], weight=w[0]), "nll_loss_forward", "weight"),
+    (lambda w: F.batch_norm(X, w[0], X[0]), "native_batch_norm", "running_mean"),
+    (lambda w: F.batch_norm(X, X[0], w[0]), "native_batch_norm", "running_var"),
+    (lambda w: torch.linalg.pinv(X, rtol=w[0, 0]), "linalg_pinv", "rtol"),
+    (lambda w: torch.linalg.pinv(X, atol=w[0, 0]), "linalg_pinv", "atol"),
+])
+def test_arguments_that_must_not_require_a_gradient(call, operator, name):
+    text = f"^The function '{operator}' is not differentiable with respect to argument '{name}'. This input cannot have requires_grad True.$"
+    with pytest.raises(RuntimeError, match=text):
+        call(leaf())
+    with pytest.raises(RuntimeError, match=text):
+        torch.func.jacrev(call)(X)
+    with torch.no_grad():
+        assert not call(leaf()).requires_grad
+    assert not call(X).requires_grad

@@ -209,7 +209,7 @@ def test_batch_norms_become_part_of_linear_layers(bias, affine):
 class Functional(nn.Module):
     def __init__(self, layer):
         super().__init__()
-        self.layer, self.mean, self.var = layer, nn.Parameter(torch.arange(4.0)), nn.Parameter(torch.arange(1.0, 5.0))
+        self.layer, self.mean, self.var = layer, nn.Parameter(torch.arange(4.0), False), nn.Parameter(torch.arange(1.0, 5.0), False)
 
     def forward(self, x):
         return nn.functional.batch_norm(self.layer(x), self.mean, self.var)

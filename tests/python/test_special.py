@@ -126,3 +126,10 @@ def test_trigamma_has_no_limit_at_minus_infinity(dtype):
     if x.requires_grad:
         torch.digamma(x).sum().backward()
         assert x.grad.isnan().all()
+
+
+@pytest.mark.parametrize("name", ["modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bessel_functions_of_the_second_kind_end_at_zero(name, dtype):
+    x = torch.tensor([float("inf"), 0.0, -1.0], dtype=dtype)
+    assert str(getattr(torch.special, name)(x).tolist()) == "[0.0, inf, nan]"

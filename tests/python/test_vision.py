@@ -548,3 +548,25 @@ def test_nearest_bytes():
 def test_resampling_refuses_dtypes(dtype, mode, sizes, name):
     with pytest.raises(NotImplementedError, match=f'"{name}" not implemented for'):
         torch.nn.functional.interpolate(torch.ones(1, 3, *[5] * len(sizes)).to(dtype), sizes, mode=mode)
+
+
+def smooth_weights(n, m, step):
+    """The weights of linear interpolation with antialiasing, from n positions to m."""
+    weights = numpy.zeros((m, n))
+    for i in range(m):
+        center, reach = step * (i + 0.5), max(step, 1)
+        low, high = max(int(center - reach + 0.5), 0), min(int(center + reach + 0.5), n)
+        weights[i, low:high] = numpy.maximum(0, 1 - abs(numpy.arange(low, high) - center + 0.5) / reach)
+    return weights / weights.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("factors", [(0.3, 0.2), (0.25, 0.5), (0.9, 0.15), (1.7, 0.3)])
+def test_antialiasing_reads_all_that_a_result_covers(align, factors):
+    x = torch.randn(1, 1, 10, 20, dtype=torch.float64)
+    got = torch.nn.functional.interpolate(x, scale_factor=factors, mode="bilinear", antialias=True, align_corners=align)[0, 0]
+    steps = [(n - 1) / (m - 1) if align else 1 / f for n, m, f in zip((10, 20), got.shape, factors)]
+    rows, columns = (smooth_weights(n, m, step) for n, m, step in zip((10, 20), got.shape, steps))
+    assert numpy.allclose(got, rows @ x[0, 0].numpy() @ columns.T)
+    sizes = torch.ops.aten._upsample_bilinear2d_aa(x, list(got.shape), align, *factors)
+    assert torch.equal(sizes[0, 0], got)

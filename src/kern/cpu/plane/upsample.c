@@ -176,9 +176,17 @@ static void bytes_range(const upsample_job *w, int64_t begin, int64_t end, uint8
 
 /* --- all dtypes --- */
 
+/* Positions of the source from one of the result to the next, as scale_of() of the loops. */
+static double axis_step(const cr_upsample *u, int d)
+{
+    if (u->align_corners)
+        return u->out[d] > 1 ? (double)(u->in[d] - 1) / (double)(u->out[d] - 1) : 0;
+    return u->scale[d] > 0 ? 1.0 / u->scale[d] : (double)u->in[d] / (double)u->out[d];
+}
+
 static int64_t tap_count(const cr_upsample *u, int d)
 {
-    double scale = u->scale[d] > 0 ? 1.0 / u->scale[d] : (double)u->in[d] / (double)u->out[d];
+    double scale = axis_step(u, d);
 
     switch (u->mode) {
     case CR_UPSAMPLE_LINEAR: return 2;
