@@ -50,7 +50,7 @@ _STATE_OF_C = {"is_autocast_cache_enabled": ((),), "get_autocast_dtype": (("cpu"
 def state_reads(kind, what, owner):
     """[(function, arguments)] whose results the call of a function of _C read; None where the table does not state it.
     Of other functions this says nothing."""
-    if kind != "f" or owner not in (f"{_root.NAME}._C", "torch._C", "_C") or what in _OF_C:
+    if kind != "f" or owner not in (_root.NAME, f"{_root.NAME}._C", "torch", "torch._C", "_C") or what in _OF_C:
         return ()
     return [(getattr(_C, what), given) for given in _STATE_OF_C[what]] if what in _STATE_OF_C else None
 
