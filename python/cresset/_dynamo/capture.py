@@ -342,6 +342,7 @@ class _Recording:
         if is_autocast_enabled("cpu"):
             clear_autocast_cache()  # earlier conversions would be missing in the graph
         parts, recorded = self.parts(recorder), len(self.compiler.records)
+        modes = _C._recorded_modes()
         try:
             out = self.run(recorder)
         finally:
@@ -350,6 +351,8 @@ class _Recording:
         try:
             if parts is not None and parts.why is not None:
                 raise Refused(parts.why)
+            if _C._recorded_modes() != modes:
+                raise Refused("it leaves another grad mode, autocast state or default dtype than it began with")
             self.finish(recorder, out)
         except NotYet as why:
             _C._log("graph", 1, f"{self.compiler.name}: this call ran eagerly: {why}")

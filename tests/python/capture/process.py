@@ -248,3 +248,31 @@ def mode_changed_by_a_decorator(compile):
         y = f(torch.ones(2), w)
         y.sum().backward()
         yield y, w.grad
+
+
+@program(FAMILY)
+def a_call_that_switches_the_grad_mode(compile):
+    @compile
+    def f(x):
+        torch.set_grad_enabled(not torch.is_grad_enabled())
+        return x * 2
+    x = torch.ones(3, requires_grad=True)
+    for _ in range(8):
+        y = f(x)
+        yield y.requires_grad, torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+
+
+@program(FAMILY)
+def a_call_that_ends_under_another_grad_mode(compile):
+    @compile
+    def f(x):
+        y = x * 2
+        torch.set_grad_enabled(not torch.is_grad_enabled())
+        return y, x + 1
+    x = torch.ones(3, requires_grad=True)
+    for k in range(8):
+        torch.set_grad_enabled(k % 3 == 0)
+        y, z = f(x)
+        yield y.requires_grad, z.requires_grad, torch.is_grad_enabled()
+    torch.set_grad_enabled(True)

@@ -307,6 +307,11 @@ static uint32_t mode_now(void)
     return m;
 }
 
+static PyObject *recorded_modes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
+{
+    return PyLong_FromUnsignedLong(mode_now());
+}
+
 static int entry_traverse(PyObject *x, visitproc visit, void *arg)
 {
     entry *e = (entry *)x;
@@ -1365,6 +1370,7 @@ static PyMethodDef functions[] = {
     {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
     {"_can_go_back", can_go_back, METH_O, NULL},
     {"_storage_key", storage_key, METH_O, NULL},
+    {"_recorded_modes", recorded_modes, METH_NOARGS, NULL},
     {"_storage_state", storage_state, METH_O, NULL},
     {"_exchange_results", exchange_results, METH_VARARGS, NULL},
     {"_log", log_line, METH_VARARGS, NULL},
