@@ -546,8 +546,9 @@ CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
  * results of *op, which must be zero; strings go to `arena`.  CR_VALUE. */
 CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema);
 /* The records of a table and all that they refer to, as opgen writes them at build time, so
- * that start-up parses no text.  Bit i of `links` is set if word i stands for an address: its
- * lowest two bits name a cr_ops_part, the other bits count bytes from the start of that part.
+ * that start-up does not parse the table.  Bit i of `links` is set where word i stands for an
+ * address: the lowest two bits of the word name a cr_ops_part, the other bits count bytes from
+ * the start of that part.
  * Structs without addresses are in `fixed`, which start-up does not write.  Equal structs are
  * stored once.  Invariant: words are as those of a program with the same structs
  * (opgen states the sizes). */

@@ -337,8 +337,8 @@ static PyObject *raise_too_many(const call *c, const listed *l)
                         c->name, most, most == 1 ? "" : "s", n, n == 1 ? "was" : "were");
 }
 
-/* Names what has no default from the first missing parameter on, given or not, as torch does.
- */
+/* The message lists, as torch does, each parameter without default from the first missing one
+ * on, also those that were given. */
 static PyObject *raise_missing(const call *c, const listed *l, const int *order, int count)
 {
     const cr_py_sig *s = l->sig;
