@@ -87,13 +87,28 @@ static int64_t rows_of(const operands_job *j, const cr_buffer *b)
                : 1;
 }
 
-static cr_plan_operand operand_of(const operands_job *j, const cr_buffer *b)
+/* A kernel steps every operand that it reads over its rows and columns, also where the operand
+ * does not vary.  A result that does not vary is one of a fold, which is stored once; but a
+ * fold of rows steps all results over the rows. */
+static void check_steps(const operands_job *j, int k, const cr_buffer *b, bool row, bool column)
+{
+    const int64_t *step = j->l->stride + 2 * k, *size = j->l->size;
+    bool result = b->role == CR_BUFFER_OUTPUT;
+    bool stored = result && j->nest->kind == CR_NEST_COLUMNS;
+
+    if ((!row && !stored && size[0] > 1 && step[0]) ||
+        (!column && !result && size[1] > 1 && step[1]))
+        operands_refuse(j, "an operand has a step where it does not vary");
+}
+
+static cr_plan_operand operand_of(const operands_job *j, int k, const cr_buffer *b)
 {
     bool row = b->ndim && b->size[0] == j->row,
          column = b->ndim && b->size[b->ndim - 1] == j->column;
 
     if (b->ndim > 2 || b->ndim != row + column)
         operands_refuse(j, "an operand has other dims than rows and columns");
+    check_steps(j, k, b, row, column);
     return (cr_plan_operand){.dtype = b->dtype,
                              .written = b->role == CR_BUFFER_OUTPUT,
                              .rows = rows_of(j, b),
@@ -126,7 +141,7 @@ static void find_operands(cr_session *s, void *context)
         cr_loop_operands(j->loop, buffer, CR_PLAN_OPERANDS) != j->l->operands)
         operands_refuse(j, "it is called with other operands, or has no rows and columns");
     for (int k = 0; k < j->l->operands; k++)
-        j->out[k] = operand_of(j, buffer[k]);
+        j->out[k] = operand_of(j, k, buffer[k]);
     check_params(j);
     check_loads(j);
 }

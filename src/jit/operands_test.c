@@ -42,6 +42,22 @@ TEST(operands_of_kernels_are_inside_their_buffers)
     breaks(negated, "[4, 4] (#0000803f by [0, 0], %0 by [16, 4])", "a number");
 }
 
+TEST(operands_that_do_not_vary_have_no_steps)
+{
+    static const char weighted[] = "y[i<R, j<C] = x[i, j] * w[j] + add[j<C](x[i, j])";
+    static const char scaled[] = "y[i<R, j<C] = x[i, j] * w[i]";
+    static const char sums[] = "y[j<C] = add[i<R](x[i, j] * w[j])";
+
+    OK(checked(weighted, "[2, 8] (%1 by [32, 4], %0 by [32, 4], %0 by [0, 4])"));
+    OK(checked(weighted, "[1, 8] (%1 by [32, 4], %0 by [32, 4], %0 by [999, 4])"));
+    breaks(weighted, "[2, 8] (%1 by [32, 4], %0 by [32, 4], %0 by [32, 4])", "a step where");
+    breaks(weighted, "[2, 8] (%1 by [32, 4], %0 by [32, 4], %0 by [4096, 4])", "a step where");
+    OK(checked(scaled, "[2, 8] (%1 by [32, 4], %0 by [32, 4], %0 by [4, 0])"));
+    breaks(scaled, "[2, 8] (%1 by [32, 4], %0 by [32, 4], %0 by [4, 4])", "a step where");
+    OK(checked(sums, "[2, 8] (%1 by [32, 4], %0 by [32, 4], %0 by [0, 4])"));
+    breaks(sums, "[2, 8] (%1 by [32, 4], %0 by [32, 4], %0 by [-64, 4])", "a step where");
+}
+
 TEST(columns_give_a_row_of_results_for_each_block)
 {
     static const char sums[] = "y[j<C] = add[i<R](x[i, j])";
