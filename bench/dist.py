@@ -155,8 +155,9 @@ def step_times(torch, dist, rounds):
     return found
 
 
-def compiled_times(torch, dist, rounds):
-    """{net and way of training: times by round}, plain and compiled; losses of both are compared."""
+def compiled_times(torch, dist, rounds, shown=lambda rows: None):
+    """{net and way of training: times by round}, plain and compiled; `shown` gets the two rows of each way when they are there.  Losses of
+    both are equal on a processor; on a GPU their greatest difference is printed to stderr."""
     from cresset.distributed.fsdp import fully_shard
     found = {}
 
@@ -198,8 +199,12 @@ def compiled_times(torch, dist, rounds):
                         ended(torch)
             plain, other = (torch.stack(losses) for _, losses, _ in steps.values())
             if not torch.equal(plain, other):
-                sys.exit(f"{name} {way}: losses of the compiled module differ")
-            found.update((row, times.times) for row, (_, _, times) in steps.items())
+                if DEVICE == "cpu":
+                    sys.exit(f"{name} {way}: losses of the compiled module differ")
+                print(f"{name} {way}: losses of the compiled module differ by up to {(plain - other).abs().max().item():.3g}", file=sys.stderr)
+            rows = {row: times.times for row, (_, _, times) in steps.items()}
+            shown(rows)
+            found.update(rows)
     return found
 
 
