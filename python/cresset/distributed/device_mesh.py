@@ -321,7 +321,11 @@ class DeviceMesh:
         self.__init__(**state, _init_backend=False)
 
     def _key(self):
-        return self.device_type, tuple(self.mesh.flatten().tolist()), self.shape, self.mesh_dim_names
+        if self._made_key is None:
+            self._made_key = self.device_type, tuple(self.mesh.flatten().tolist()), self.shape, self.mesh_dim_names
+        return self._made_key
+
+    _made_key = None
 
     def __eq__(self, other):
         return self is other or (isinstance(other, DeviceMesh) and self._key() == other._key())

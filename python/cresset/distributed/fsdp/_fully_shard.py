@@ -132,6 +132,25 @@ class _Calls:
                 work.wait()
 
 
+class _Begun:
+    """The groups of a root in the order in which forward began, in this pass and in the one before."""
+
+    def __init__(self):
+        self.now, self.before = [], {}
+
+    def start(self):
+        """Begins a pass."""
+        self.before = {a: b for a, b in zip(self.now, self.now[1:])}
+        self.now = []
+
+    def next_of(self, group):
+        """Notes that forward of a group begins; returns the group that came next in the pass before, in a list."""
+        if group not in self.now:
+            self.now.append(group)
+        following = self.before.get(group)
+        return () if following is None else (following,)
+
+
 class _Group:
     """The parameters that one call of fully_shard divides."""
 
@@ -145,7 +164,8 @@ class _Group:
         self.reshard_after_backward, self.unshard_in_backward, self.reduces_unused = True, True, False
         self.gather, self.scatter, self.hook, self.scatter_group = None, None, None, self.shard_group  # of the program
         self.order, self.event = [], None  # the groups in the order in which forward came to their ends; the root's event
-        self.forward_next, self.backward_next = [], None  # groups that are collected ahead
+        self.forward_next, self.backward_next = None, None  # groups that are collected ahead, by the program's choice
+        self.begun = _Begun()  # of the root
         self.started, self.held = None, None  # calls ahead, and whole elements that backward has left
         self.freed, self.filled = weakref.WeakSet(), weakref.WeakSet()  # the second: of forward passes, for reshard() by the program
         self.device = cresset.device(mesh.device_type, cresset.cuda.current_device()) if mesh.device_type == "cuda" else \
@@ -153,6 +173,8 @@ class _Group:
         self.kept = [None] * len(params)  # gradients that wait for the next synchronization
         self.wholes = None  # of the forward pass that runs
         self.has_graph = False  # whether backward comes from self.wholes to the DTensors
+        self.rows = None  # the parts of which _calls() made rows, and its result
+        self.pending = []  # ends of reductions in progress, of all groups of a root
         self.waiting, self.run = [], None  # wholes whose gradients backward computes now, and the number of this backward
 
     # --- parameters ---
@@ -161,19 +183,32 @@ class _Group:
         return lower if lower is not None and param.sharded.is_floating_point() else param.sharded.dtype
 
     def _calls(self):
-        """Yields the parameters of each dtype: they are collected in one call."""
-        kinds = {}
-        for k, param in enumerate(self.params):
-            kinds.setdefault((self._dtype(param), param.sharded.dtype), []).append(k)
-        return kinds.items()
+        """Returns the parameters of each dtype, which are collected in one call: (dtype, numbers, rows).  A row is a view of this rank's
+        elements; None where these are on another device, in another order, or fewer than those of other ranks."""
+        if self.rows is not None and all(a is p.sharded and b is a._local_tensor and c == b.data_ptr() and d is a.dtype
+                                         for (a, b, c, d), p in zip(self.rows[0], self.params)):
+            return self.rows[1]
+        kinds, of = {}, []
+        for k, p in enumerate(self.params):
+            local = p.sharded._local_tensor
+            of.append((p.sharded, local, local.data_ptr(), p.sharded.dtype))
+            numbers, rows = kinds.setdefault((self._dtype(p), p.sharded.dtype), ([], []))
+            numbers.append(k)
+            plain = not p.dim and local.shape[0] == p.length and local.device == self.device and local.is_contiguous()
+            rows.append(local.detach().view(-1) if plain else None)
+        self.rows = of, [(dtype, *found) for (dtype, _), found in kinds.items()]
+        return self.rows[1]
+
+    def _row(self, k):
+        p = self.params[k]
+        return _padded(p.sharded._local_tensor.detach().to(self.device), p.dim, p.length).flatten()
 
     def _start(self):
         """Starts the calls that collect the parts."""
         made = _Calls(self)
         with cresset.no_grad():
-            for (dtype, _), numbers in self._calls():
-                mine = cresset.cat([_padded(p.sharded._local_tensor.detach().to(self.device, dtype), p.dim, p.length).flatten()
-                                    for p in map(self.params.__getitem__, numbers)])
+            for dtype, numbers, rows in self._calls():
+                mine = cresset.cat([self._row(k) if row is None else row for k, row in zip(numbers, rows)]).to(dtype)
                 if self.gather is None:
                     every = mine.new_empty((self.ranks * mine.numel(),))
                     work = dist.all_gather_into_tensor(every, mine, self.shard_group, async_op=True)
@@ -182,6 +217,13 @@ class _Group:
                     work = self.gather(every, mine, self.shard_group, async_op=True)
                 made.calls.append((numbers, mine, every, work))
         return made
+
+    def next_in_forward(self):
+        """Returns the groups that are collected while forward of this one computes."""
+        if cresset._C._current_graph_task_id() != -1:  # checkpointing repeats a forward pass
+            return ()
+        following = self.begun.next_of(self)
+        return following if self.forward_next is None else self.forward_next
 
     def prefetch(self):
         """Starts to collect the parameters that forward or backward needs next."""
@@ -324,7 +366,10 @@ class _Group:
     # --- gradients ---
     def reduce(self, grads):
         """Returns this rank's parts of the averages of gradients over the ranks; None until they are synchronized, and for those
-        parameters that have no gradient."""
+        parameters that have no gradient.
+
+        Where backward adds to .grad of the DTensors and no hook waits for it, the parts are not returned: they become .grad when the
+        next group has started its reduction, or when backward ends.  The calls so run beside the backward of other groups."""
         grads = [g if old is None else old if g is None else old + g for g, old in zip(grads, self.kept)]
         self.kept = [None] * len(self.params)
         if not self.sync:
@@ -336,7 +381,20 @@ class _Group:
                 grads = [cresset.zeros(p.shape, dtype=self._dtype(p), device=self.device)
                          if g is None and p.sharded.requires_grad else g for g, p in zip(grads, self.params)]
             self._agree(grads)
-            return self._averages(grads)
+            later = cresset._C._is_checkpoint_valid() and not any(cresset._C._leaf_has_hooks(p.sharded) for p in self.params)
+            calls = self._start_averages(grads)
+            self.end_reductions()
+            if later:
+                self.pending.append(functools.partial(self._end_averages, calls, True))
+                cresset._C._at_backward_end(self.end_reductions)
+                return [None] * len(grads)
+            return self._end_averages(calls, False)
+
+    def end_reductions(self):
+        """Waits for the reductions in progress, whose results become gradients."""
+        with cresset.no_grad():
+            while self.pending:
+                self.pending.pop(0)()
 
     def _agree(self, grads):
         """Refuses gradients that other ranks do not have: their sums would be those of other parameters."""
@@ -352,50 +410,71 @@ class _Group:
             raise RuntimeError("fully_shard: the ranks have gradients of different parameters; all ranks must use the same "
                                "parameters of a module in forward")
 
-    def _averages(self, grads):
-        kinds, out = {}, [None] * len(grads)
+    def _start_averages(self, grads):
+        """Starts a call for each dtype in which gradients are added; returns (numbers, sent, averages, work) of each."""
+        kinds, calls, total = {}, [], self._total()
         for k, g in enumerate(grads):
             if g is not None:
                 kinds.setdefault(self.policy.reduce_dtype or g.dtype, []).append(k)
-        total = self.ranks * (self.mesh.size(0) if self.repeat_group is not None else 1)
         for dtype, numbers in kinds.items():
-            rows = [_padded(grads[k].to(dtype), self.params[k].dim, self.params[k].length * self.ranks).view(
-                self.ranks, self.params[k].count) for k in numbers]
-            every = cresset.cat(rows, 1).contiguous()
-            halves = dtype in (cresset.float16, cresset.bfloat16)
-            every = every / total if halves and self.factor is None else every
-            mine = self._reduce_scattered(every)
-            if self.repeat_group is not None and self.all_reduce:
-                dist.all_reduce(mine, dist.ReduceOp.SUM, self.repeat_group)
-            mine = mine if halves and self.factor is None else mine / (self.factor or total)
-            if self.hook is not None:
-                self.hook(mine)
-            self._give(out, numbers, mine)
-        return out
+            rows = [_padded(grads[k], self.params[k].dim, self.params[k].length * self.ranks).view(self.ranks, self.params[k].count)
+                    for k in numbers]
+            rows = rows if all(r.dtype == rows[0].dtype for r in rows) else [r.to(dtype) for r in rows]
+            every = cresset.cat(rows, 1).to(dtype)
+            every = every.div_(total) if self._divides_first(dtype) else every
+            calls.append((numbers, every, *self._start_scatter(every)))
+        return calls
 
-    def _reduce_scattered(self, every):
+    def _total(self):
+        return self.ranks * (self.mesh.size(0) if self.repeat_group is not None else 1)
+
+    def _divides_first(self, dtype):
+        """Sums of half dtypes could exceed their range."""
+        return self.factor is None and dtype in (cresset.float16, cresset.bfloat16)
+
+    def _start_scatter(self, every):
         if self.scatter is None:
             mine = every.new_empty((every.shape[1],))
-            dist.reduce_scatter_tensor(mine, every.view(-1), dist.ReduceOp.SUM, self.scatter_group)
-            return mine
+            return mine, dist.reduce_scatter_tensor(mine, every.view(-1), dist.ReduceOp.SUM, self.scatter_group, async_op=True)
         sent = self.scatter.allocate((every.numel(),), dtype=every.dtype, device=every.device).copy_(every.view(-1))
         mine = self.scatter.allocate((every.shape[1],), dtype=every.dtype, device=every.device)
-        work = self.scatter(mine, sent, self.scatter_group, dist.ReduceOp.SUM)
-        if work is not None:
-            work.wait()
-        return mine
+        return mine, self.scatter(mine, sent, self.scatter_group, dist.ReduceOp.SUM)
 
-    def _give(self, out, numbers, mine):
-        at = 0
-        for k in numbers:
-            p = self.params[k]
-            n, _ = Shard.local_shard_size_and_offset(p.shape[p.dim], self.ranks, self.rank)
-            part = mine[at:at + p.count].view(p.padded)
-            part = part if n == p.length else part[:n]
-            part = part.movedim(0, p.dim) if p.dim else part
-            part = part.to(p.sharded._local_tensor.device, p.sharded.dtype).contiguous()
-            out[k] = DTensor(part, p.sharded._spec)
-            at += p.count
+    def _end_averages(self, calls, gives):
+        """Returns this rank's parts of the averages, or adds them to .grad of the DTensors."""
+        out = [None] * len(self.params)
+        for numbers, _, mine, work in calls:
+            if work is not None:
+                work.wait()
+            if self.repeat_group is not None and self.all_reduce:
+                dist.all_reduce(mine, dist.ReduceOp.SUM, self.repeat_group)
+            by = self.factor or self._total()
+            if by != 1 and not self._divides_first(mine.dtype):
+                mine.div_(by)
+            if self.hook is not None:
+                self.hook(mine)
+            for k, part in self._parts_of(numbers, mine):
+                p = self.params[k].sharded
+                old = p.grad if gives else None
+                if old is None:
+                    out[k] = DTensor(part, p._spec)
+                    if gives:
+                        p.grad = out[k]
+                elif isinstance(old, DTensor) and old._spec is p._spec:
+                    old._local_tensor.add_(part)
+                else:
+                    old.add_(DTensor(part, p._spec))
+        return out
+
+    def _parts_of(self, numbers, mine):
+        """Yields this rank's part of each parameter's average."""
+        for k, part in zip(numbers, mine.split([self.params[k].count for k in numbers])):
+            p, local = self.params[k], self.params[k].sharded._local_tensor
+            part = part.view(p.padded)
+            if p.dim or p.shape[0] != p.length * self.ranks:
+                n, _ = Shard.local_shard_size_and_offset(p.shape[p.dim], self.ranks, self.rank)
+                part = part[:n].movedim(0, p.dim).contiguous()
+            yield k, part if part.dtype == local.dtype and part.device == local.device else part.to(local.device, local.dtype)
 
 
 class _State:
@@ -420,11 +499,12 @@ class _State:
             group.reshard()  # an error has ended that backward pass
         if group.is_root:
             group.order.clear()
+            group.begun.start()
             if group.event is not None:
                 group.event.wait()
                 group.event = None
         group.unshard()
-        for other in group.forward_next:
+        for other in group.next_in_forward():
             other.prefetch()
         lower = group.policy.param_dtype
         if lower is None or not group.policy.cast_forward_inputs:
@@ -462,11 +542,13 @@ def _before_backward(group, wholes, grad):
 
 def _find_roots(module):
     """The module whose forward is called first is the root of those inside."""
-    order = module._get_fsdp_state().group.order
+    first = module._get_fsdp_state().group
+    order = first.order
     for sub in module.modules():
         if isinstance(sub, FSDPModule):
             group = sub._get_fsdp_state().group
             group.is_root, group.order = sub._get_fsdp_state() is module._get_fsdp_state(), order
+            group.pending, group.begun = first.pending, first.begun
 
 
 class _Bare:
@@ -569,6 +651,7 @@ class FSDPModule:
             group.discard()
             group.kept = [None] * len(group.params)
             group.order.clear()
+            group.end_reductions()
 
     def set_is_last_backward(self, is_last_backward):
         """Gradients are synchronized in each backward; nothing waits for the last one."""
@@ -601,7 +684,8 @@ class FSDPModule:
             group.unshard_in_backward = unshard_in_backward
 
     def set_modules_to_forward_prefetch(self, modules):
-        """Starts to collect the parameters of these modules when forward of this one begins."""
+        """Starts to collect the parameters of these modules when forward of this one begins; without a list, those of the module whose
+        forward began next in the pass before."""
         self._get_fsdp_state().group.forward_next = _groups_of(modules)
 
     def set_modules_to_backward_prefetch(self, modules):
@@ -744,6 +828,17 @@ def _check(modules, mesh, reshard):
                              f"{size}, not {reshard}")
 
 
+_meshes = weakref.WeakKeyDictionary()  # {default group: mesh of all its ranks}
+
+
+def _default_mesh():
+    group = dist._get_default_group()
+    if group not in _meshes:
+        kind = "cuda" if cresset.cuda.is_available() and dist.get_backend() == "nccl" else "cpu"
+        _meshes[group] = init_device_mesh(kind, (dist.get_world_size(),))
+    return _meshes[group]
+
+
 @contract(state_cls=_State)
 def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placement_fn=None, mp_policy=MixedPrecisionPolicy(),
                 offload_policy=OffloadPolicy(), ignored_params=None):
@@ -752,8 +847,7 @@ def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placemen
     if mesh is None:
         if not dist.is_initialized():
             dist.init_process_group()
-        kind = "cuda" if cresset.cuda.is_available() and dist.get_backend() == "nccl" else "cpu"
-        mesh = init_device_mesh(kind, (dist.get_world_size(),))
+        mesh = _default_mesh()
     _check(modules, mesh, reshard_after_forward)
     offload = offload_policy if isinstance(offload_policy, CPUOffloadPolicy) else None
     params = []

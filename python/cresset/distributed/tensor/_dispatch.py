@@ -316,6 +316,8 @@ def _each(func, args, kwargs, mesh, DTensor):
     def local(x, spec):
         if not isinstance(x, DTensor):
             return x
+        if x._spec is spec or (spec is not None and x._spec.placements == spec.placements and x._spec.shape == spec.shape):
+            return x._local_tensor
         if spec is None or x.shape != spec.shape:
             return x._whole()
         return redistribute_local(x._local_tensor, x.shape, mesh, x.placements, spec.placements)
@@ -392,11 +394,28 @@ def _keeps_parts(func, x, DTensor):
             x.device_mesh.get_coordinate() is not None and all(type(p) in (Shard, Replicate) for p in x.placements))
 
 
+def _one_mesh(args, kwargs, DTensor):
+    """Returns the mesh of arguments that are lists of DTensors of one mesh, of other tensors and of numbers; None of others."""
+    mesh = args[0][0]._spec.mesh if args and isinstance(args[0], list) and args[0] and isinstance(args[0][0], DTensor) else None
+    if mesh is None or mesh.get_coordinate() is None:
+        return None
+    for x in (*args, *kwargs.values()):
+        for y in x if isinstance(x, (list, tuple)) else (x,):
+            if isinstance(y, DTensor) and y._spec.mesh is not mesh and y._spec.mesh != mesh:
+                return None
+    return mesh
+
+
 def dispatch(DTensor, func, args, kwargs):
     """Calls an operator on DTensors."""
     if len(args) == 1 and not kwargs and func not in calls and _keeps_parts(func, args[0], DTensor):
         local = func(args[0]._local_tensor)
         return DTensor(local, args[0]._spec.of_part(local))
+    mesh = _one_mesh(args, kwargs, DTensor) if func._record["axes"] == "each" and func not in calls else None
+    if mesh is not None:
+        if func._schema.is_mutable:
+            _refuse_copies(func, args, kwargs, DTensor)
+        return _each(func, args, kwargs, mesh, DTensor)
     flat, spec_tree = tree_flatten((args, kwargs))
     tensors = [k for k, x in enumerate(flat) if isinstance(x, cresset.Tensor)]
     first = next(x for x in flat if isinstance(x, DTensor))

@@ -915,6 +915,13 @@ def _apply_to_parameter(fn, param):
     with cresset.no_grad():
         value = fn(param)
     grad = param.grad
+    if _same_kind(param, value) and hasattr(type(value), "__tensor_flatten__"):  # its elements are in tensors inside
+        made = Parameter(value, param.requires_grad)
+        if grad is not None:
+            with cresset.no_grad():
+                made.grad = fn(grad).requires_grad_(grad.requires_grad)
+        cresset.utils.swap_tensors(param, made)
+        return param
     if _same_kind(param, value):
         param.data = value
         out = param

@@ -408,6 +408,16 @@ static PyObject *checkpoint_valid(PyObject *m, PyObject *unused)
     return PyBool_FromLong(cr_backward_accumulates());
 }
 
+/* _leaf_has_hooks(tensor): whether a hook waits for the gradient of a leaf */
+static PyObject *leaf_has_hooks(PyObject *m, PyObject *x)
+{
+    (void)m;
+    if (!cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_TypeError, "_leaf_has_hooks expects a Tensor, not %s",
+                            Py_TYPE(x)->tp_name);
+    return PyBool_FromLong(cr_leaf_has_hooks(cr_py_tensor_of(x)));
+}
+
 static PyObject *increment_version(PyObject *m, PyObject *x)
 {
     (void)m;
@@ -511,6 +521,7 @@ static PyMethodDef functions[] = {
     {"_current_graph_task_id", graph_task_id, METH_NOARGS, NULL},
     {"_will_engine_execute_node", will_execute, METH_O, NULL},
     {"_is_checkpoint_valid", checkpoint_valid, METH_NOARGS, NULL},
+    {"_leaf_has_hooks", leaf_has_hooks, METH_O, NULL},
     {"_increment_version", increment_version, METH_O, NULL},
     {"_set_anomaly_enabled", set_anomaly, METH_VARARGS, NULL},
     {"is_anomaly_enabled", is_anomaly, METH_NOARGS, NULL},
