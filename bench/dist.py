@@ -201,7 +201,8 @@ def compiled_times(torch, dist, rounds, shown=lambda rows: None):
             if not torch.equal(plain, other):
                 if DEVICE == "cpu":
                     sys.exit(f"{name} {way}: losses of the compiled module differ")
-                print(f"{name} {way}: losses of the compiled module differ by up to {(plain - other).abs().max().item():.3g}", file=sys.stderr)
+                print(f"{name} {way}: losses of the compiled module differ by up to {(plain - other).abs().max().item():.3g}",
+                      file=sys.stderr)
             rows = {row: times.times for row, (_, _, times) in steps.items()}
             shown(rows)
             found.update(rows)

@@ -179,8 +179,8 @@ def train(r, sizes, compiled):
     many = (time.perf_counter() - start) / steps
     tokens = r.ranks * batch * length
     allocated, reserved = r.peak()
-    r.say(f"tokens a second: {tokens / many:.0f} of {steps} steps in a row ({many * 1e3:.1f} ms a step), {tokens / min(times):.0f} of the best "
-          f"step ({min(times) * 1e3:.1f} ms); memory {allocated:.2f} GB, reserved {reserved:.2f} GB; loss {losses[-1].item():.4f}")
+    r.say(f"tokens a second: {tokens / many:.0f} of {steps} steps in a row ({many * 1e3:.1f} ms a step), {tokens / min(times):.0f} of the "
+          f"best step ({min(times) * 1e3:.1f} ms); memory {allocated:.2f} GB, reserved {reserved:.2f} GB; loss {losses[-1].item():.4f}")
 
 
 def decode(r, sizes, compiled):
@@ -197,7 +197,8 @@ def decode(r, sizes, compiled):
     per, length, new = sizes["d"] // sizes["heads"], 128, 128
     turns = turns_of(torch, length + new, per, r.device)
     dtype = net.norm.weight.dtype
-    caches = [[torch.zeros(1, sizes["keys"] // r.ranks, length + new, per, device=r.device, dtype=dtype) for _ in range(2)] for _ in net.layers]
+    caches = [[torch.zeros(1, sizes["keys"] // r.ranks, length + new, per, device=r.device, dtype=dtype) for _ in range(2)]
+              for _ in net.layers]
     prompt = (torch.arange(length, device=r.device) * 7 % sizes["words"])[None]
     run = torch.compile(net) if compiled else net
 
@@ -215,7 +216,8 @@ def decode(r, sizes, compiled):
     generate(new)
     times, found = zip(*[generate(new) for _ in range(5)])
     r.say(f"words a second: {1 / min(times):.1f} of the best of {len(times)} texts ({min(times) * 1e3:.3f} ms a word), "
-          f"{1 / sorted(times)[len(times) // 2]:.1f} of the middle one; first words {found[0][:6]}, equal {all(f == found[0] for f in found)}")
+          f"{1 / sorted(times)[len(times) // 2]:.1f} of the middle one; first words {found[0][:6]}, "
+          f"equal {all(f == found[0] for f in found)}")
 
 
 def compiled_steps(r, sizes, _):

@@ -123,6 +123,52 @@ def accumulated(rank, size):
     close(steps(model, part, 2, model.set_requires_gradient_sync, 5, average), want)
 
 
+def overlapped(rank, size):
+    """Calls run beside computation: those of forward from the second pass on, and reductions until the next one; hooks, autograd.grad and
+    gradients that are there get the same averages."""
+    def run(model, x, y):
+        return nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+    model, seen = sharded(reshard_after_forward=True), []
+    groups = [m._get_fsdp_state().group for m in model.layers]
+    for layer in model.layers:
+        layer.register_forward_pre_hook(lambda m, args: seen.append([g.started is not None for g in groups]))
+    x, y = (mine(rank, size)(t) for t in batch(0))
+    run(model, x, y).backward()
+    assert seen == [[False] * 3] * 3, seen
+    seen.clear()
+    run(model, x, y)
+    assert seen == [[False, True, False], [False, False, True], [False] * 3], seen
+    model.zero_grad()
+    waiting, end = [], groups[0]._end_averages
+
+    def ended(calls, gives):
+        waiting.append([p.sharded.grad is None for g in groups for p in g.params[1:2]])
+        return end(calls, gives)
+    groups[0]._end_averages = ended  # its reduction is the last one that starts before the root's
+    run(model, x, y).backward()
+    assert waiting == [[True, False, False]], waiting
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    want = [p.grad.full_tensor() for p in parameters]
+    run(model, x, y).backward()  # added to the first ones
+    for p, w in zip(parameters, want):
+        torch.testing.assert_close(p.grad.full_tensor(), 2 * w)
+    for p, g, w in zip(parameters, torch.autograd.grad(run(model, x, y), parameters), want):
+        torch.testing.assert_close(g.full_tensor(), w)
+        torch.testing.assert_close(p.grad.full_tensor(), 2 * w)
+    model.zero_grad()
+    hooked = model.layers[1][1].weight
+    told = []
+    hooked.register_post_accumulate_grad_hook(lambda p: told.append(p.grad.full_tensor()))
+    hooked.register_hook(lambda g: g * 3)
+    run(model, x, y).backward()
+    for p, w in zip(parameters, want):
+        torch.testing.assert_close(p.grad.full_tensor(), 3 * w if p is hooked else w)
+    assert len(told) == 1 and torch.equal(told[0], hooked.grad.full_tensor())
+    model.double()
+    assert all(p.dtype == p.to_local().dtype == p.grad.to_local().dtype == torch.float64 for p in parameters)
+    assert hooked is model.layers[1][1].weight and "f64" in str(hooked._spec)
+
+
 def two_dims(rank, size):
     """Parts within each pair of ranks, repeated over the pairs."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))

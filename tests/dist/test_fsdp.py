@@ -39,8 +39,8 @@ def test_parts_of_forward_that_run_again(short):
     passes("recomputed", 2, RANKS_SHORT=short)
 
 
-@pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "memory", "resharded", "interface", "changed_weights", "without_gradient",
-                                  "compiled_modules", "clipped", "methods", "state_dicts", "wrapped", "wrapped_precision", "wrapped_meta"])
+@pytest.mark.parametrize("name", ["accumulated", "mixed_precision", "overlapped", "memory", "resharded", "interface", "changed_weights",
+                                  "without_gradient", "compiled_modules", "clipped", "methods", "state_dicts", "wrapped", "wrapped_precision", "wrapped_meta"])
 def test_behaviour(name):
     passes(name, 2)
 
