@@ -10,6 +10,8 @@
 
 /* The number of registers that may hold elements, and the steps of a whole chunk. */
 enum { ROWS_REGISTERS = 128, ROWS_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
+/* The number of registers with elements for which vectors of halves are longer. */
+enum { ROWS_DATA = 64 };
 
 static int rows_steps(const cr_printer *p)
 {
@@ -289,14 +291,37 @@ static void rows_end_fold(cr_printer *p, const cr_expr *e)
 
 /* --- the function --- */
 
-/* Vectors of 8 bytes leave registers to more threads.  Lanes of 64 bits would then have more
- * threads than a warp a chunk. */
+/* Registers for the elements that a thread holds at once, with vectors of so many bytes: those
+ * of results that keep values for a later sweep, or else those of the inputs. */
+static int rows_registers(const cr_printer *p, int vector)
+{
+    cr_printer with = *p;
+    rows_reads r = rows_find_reads(p);
+    uint32_t held = r.kept ? r.kept : r.first | r.again;
+    int n = 0;
+
+    with.vector = vector;
+    with.widened = r.often;
+    for (int k = 0; k < p->operands; k++)
+        if (held >> k & 1 && (r.kept || p->operand[k]->ndim > 1 || p->n->one_row))
+            n += rows_cost(&with, k);
+    return n * rows_steps(p);
+}
+
+/* From 5 steps on, vectors of 8 bytes leave registers to more threads.  (Lanes of 64 bits would
+ * then have more threads than a warp a chunk.)  Beside halves, whose vectors would be accesses
+ * of 4 bytes, a thread has as many elements as ROWS_DATA registers hold: what a thread does
+ * once a row, to meet the others, takes as long as some 15 elements. */
 static int rows_vector(const cr_printer *p)
 {
-    bool narrow = rows_steps(p) > 4 && p->width == 32 && !p->complex && !p->mixed &&
-                  !p->u->random && !p->u->special;
+    bool plain = p->width == 32 && !p->complex && !p->mixed && !p->u->random && !p->u->special;
 
-    return narrow ? 8 : 16;
+    if (rows_steps(p) <= 4 || !plain)
+        return 16;
+    int vector = p->u->halves ? 32 : 8;
+    while (vector > 8 && rows_registers(p, vector) > ROWS_DATA)
+        vector /= 2;
+    return vector;
 }
 
 bool cr_nest_fits_registers(const cr_nest *n)
