@@ -19,7 +19,7 @@
  * CP_HOW is one of the numbers below, CP_ITEM the type of elements.  CP_IN_ORDER: entries are
  * combined one by one, those of a destination by one thread.  CP_ATOMIC: the text has sums of
  * integers.  CP_LANES: a column of `cp_fold` is so many adjacent elements.  CP_FLAT: entries
- * have one dim. */
+ * have one dim.  CP_PACKED: entries of buckets are words. */
 #ifndef CR_EMIT_PLACE_CUH
 #define CR_EMIT_PLACE_CUH
 
@@ -650,6 +650,53 @@ CK_KERNEL(cp_runs, cp_call)
 #if CP_BUCKETED
 CK_DYNAMIC;
 
+/* An entry's destination in its bucket, its number and its element.  With CP_PACKED, where the
+ * three have room, they are one word, which is written at once: the number of writes to places
+ * of no order is what this launch takes its time for.  Else keys and elements are two lists. */
+struct cp_entry_of {
+    unsigned line, number;
+    CP_ITEM item;
+};
+#if CP_PACKED
+CV_FN void cp_put_entry(const cp_call &c, cm_i64 to, const cp_entry_of &e)
+{
+    cp_key word = 0;
+
+    __builtin_memcpy(&word, &e.item, sizeof e.item);
+    c.keys[to] = word << 32 | e.line << c.shift | e.number;
+}
+typedef cp_key cp_raw;
+CV_FN cp_raw cp_get_entry(const cp_call &c, cm_i64 from) { return c.keys[from]; }
+CV_FN cp_entry_of cp_entry_in(const cp_call &c, cp_raw raw)
+{
+    const cp_key word = raw >> 32;
+    cp_entry_of e;
+
+    e.line = (unsigned)raw >> c.shift;
+    e.number = (unsigned)raw & ((1u << c.shift) - 1);
+    __builtin_memcpy(&e.item, &word, sizeof e.item);
+    return e;
+}
+#else
+struct cp_raw {
+    cp_key key;
+    CP_ITEM item;
+};
+CV_FN void cp_put_entry(const cp_call &c, cm_i64 to, const cp_entry_of &e)
+{
+    c.keys[to] = (cp_key)e.line << 32 | e.number;
+    ((CP_ITEM *)c.elements)[to] = e.item;
+}
+CV_FN cp_raw cp_get_entry(const cp_call &c, cm_i64 from)
+{
+    return {c.keys[from], ((const CP_ITEM *)c.elements)[from]};
+}
+CV_FN cp_entry_of cp_entry_in(const cp_call &, const cp_raw &raw)
+{
+    return {(unsigned)(raw.key >> 32), (unsigned)raw.key, raw.item};
+}
+#endif
+
 enum {
     CP_BUCKETS = 4096,
     CP_WIDE = 512,  /* threads of a block */
@@ -711,12 +758,10 @@ CK_KERNEL_OF(CP_WIDER, cp_split, cp_call)
         const unsigned bucket = dest[r] >> call.low;
         const int place = count[bucket] + slot[r];
         const cm_i64 to = (cm_i64)bucket * call.room + place;
-        if (place < call.room) {
-            call.keys[to] = (cp_key)dest[r] << 32 | number[r];
-            ((CP_ITEM *)call.elements)[to] = x[r];
-        } else {
+        if (place < call.room)
+            cp_put_entry(call, to, {dest[r] & ((1u << call.low) - 1), number[r], x[r]});
+        else
             call.held[call.buckets] = 1;
-        }
     }
 }
 
@@ -786,24 +831,24 @@ CV_SLOW cp_cell cp_many(const CP_ITEM *element, const unsigned short *order, int
 #endif
 }
 
-/* A thread's keys `half` of two. */
+/* A thread's entries, half of them at a time. */
 struct cp_half {
-    cp_key key[CP_ROUNDS / 2];
+    cp_raw raw[CP_ROUNDS / 2];
 };
 CV_FN int cp_place_of(int half, int r)
 {
     return (half * (CP_ROUNDS / 2) + r) * CP_WIDE + ck_x();
 }
-CV_FN void cp_load_half(const cp_call &c, cm_i64 first, int half, int n, cp_half &keys)
+CV_FN void cp_load_half(const cp_call &c, cm_i64 first, int half, int n, cp_half &entries)
 {
     CV_ALL
     for (int r = 0; r < CP_ROUNDS / 2; r++)
         if (cp_place_of(half, r) < n)
-            keys.key[r] = c.keys[first + cp_place_of(half, r)];
+            entries.raw[r] = cp_get_entry(c, first + cp_place_of(half, r));
 }
 
-/* A block of threads has a bucket.  Keys are read twice, so that a thread needs few registers:
- * others read while one waits. */
+/* A block of threads has a bucket.  Entries are read twice, so that a thread needs few
+ * registers: others read while one waits. */
 CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
 {
     const int bucket = CK_BLOCK_(x), n = call.held[bucket], lines = 1 << call.low;
@@ -814,7 +859,7 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
     unsigned short *const line = (unsigned short *)(start + lines + 1),
                           *order = line + call.room;
     unsigned slots[CP_ROUNDS / 2]; /* two of 16 bits each */
-    cp_half keys;
+    cp_half entries;
 
     if (call.held[call.buckets])
         return;
@@ -823,10 +868,10 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
     __syncthreads();
     CV_ALL
     for (int half = 0; half < 2; half++) {
-        cp_load_half(call, first, half, n, keys);
+        cp_load_half(call, first, half, n, entries);
         CV_ALL
         for (int r = 0; r < CP_ROUNDS / 2; r++) {
-            const int l = (int)(keys.key[r] >> 32) & (lines - 1);
+            const unsigned l = cp_entry_in(call, entries.raw[r]).line;
             const unsigned slot =
                 cp_place_of(half, r) < n ? (unsigned)CK_ATOMIC_ADD_(&start[l], 1) : 0;
             slots[r] = half ? slots[r] | slot << 16 : slot;
@@ -835,21 +880,16 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
     cp_starts(start, lines);
     CV_ALL
     for (int half = 0; half < 2; half++) {
-        CP_ITEM x[CP_ROUNDS / 2];
-        cp_load_half(call, first, half, n, keys);
-        CV_ALL
-        for (int r = 0; r < CP_ROUNDS / 2; r++)
-            if (cp_place_of(half, r) < n)
-                x[r] = ((const CP_ITEM *)call.elements)[first + cp_place_of(half, r)];
+        cp_load_half(call, first, half, n, entries);
         CV_ALL
         for (int r = 0; r < CP_ROUNDS / 2; r++) {
             if (cp_place_of(half, r) >= n)
                 continue;
-            const int l = (int)(keys.key[r] >> 32) & (lines - 1);
-            const int at = start[l] + (int)(slots[r] >> half * 16 & 0xffff);
-            number[at] = (unsigned)keys.key[r];
-            line[at] = (unsigned short)l;
-            element[at] = x[r];
+            const cp_entry_of e = cp_entry_in(call, entries.raw[r]);
+            const int at = start[e.line] + (int)(slots[r] >> half * 16 & 0xffff);
+            number[at] = e.number;
+            line[at] = (unsigned short)e.line;
+            element[at] = e.item;
         }
     }
     __syncthreads();

@@ -73,7 +73,8 @@ static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
     cr_text_printf(out, "#define CP_HOW %d\n#define CP_ITEM cm_%s\n#define CP_IN_ORDER %d\n",
                    k->a, cr_dtype_infos[k->b].suffix, k->c & 1);
     cr_text_printf(out, "#define CP_LANES %d\n#define CP_FLAT %d\n#define CP_BUCKETED %d\n",
-                   1 << k->d % 4, k->c >> 1, k->d / 4 == SPLIT || k->d / 4 == BUCKET);
+                   1 << k->d % 4, k->c >> 1 & 1, k->d / 4 == SPLIT || k->d / 4 == BUCKET);
+    cr_text_printf(out, "#define CP_PACKED %d\n", k->c >> 2);
     if (k->d / 4 >= SUM)
         cr_text_put(out, "#define CP_ATOMIC\n");
     snprintf(symbol, 32, "cp_%s", name[k->d / 4]);
@@ -509,10 +510,23 @@ static void bucket_order(place_call *c)
         }
 }
 
+/* Whether an element, a number and a destination's place in its bucket are 64 bits. */
+static bool bucket_packs(const place_call *c)
+{
+    return c->item <= 4 && c->shift + c->low <= 32;
+}
+
 static const char *bucket_launch(int device, place_call *c, const cr_indexed *x, int kernel)
 {
     cr_cuda_grid g = {.grid = {(unsigned)c->buckets, 1}, .block = {BUCKET_THREADS, 1}};
-    const char *error = combine_find(&g.function, device, x, kernel, 0, false);
+    cr_cuda_text k = {.print = combine_print,
+                      .device = device,
+                      .part = CR_VEC_CUDA_PLACE,
+                      .a = (int)x->how,
+                      .b = x->dtype,
+                      .c = 4 * bucket_packs(c),
+                      .d = 4 * kernel};
+    const char *error = cr_cuda_find(&g.function, &k);
 
     if (kernel == SPLIT) {
         g.grid[0] = (unsigned)((c->n + BUCKET_ROOM - 1) / BUCKET_ROOM);
@@ -529,7 +543,8 @@ static const char *bucket_run(int device, const place_call *given, const cr_inde
     int64_t places = (int64_t)c.buckets * c.room;
     uint32_t block;
     void *room;
-    const char *error = place_get(&room, device, places * (8 + c.item), &block);
+    int64_t entry = bucket_packs(&c) ? 8 : 8 + c.item;
+    const char *error = place_get(&room, device, places * entry, &block);
 
     if (error)
         return error;
