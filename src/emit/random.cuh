@@ -233,28 +233,45 @@ CK_KERNEL_OF(CX_THREADS, cx_fill, cx_call)
 #else
 /* --- truths: element i of its own word --- */
 
-CV_FN float cx_unit(unsigned word) { return (float)(word >> 8) * 0x1p-24f; }
-
 #if CX_FORM == CX_KEPT
-/* Dense bytes: true where the number is at least a. */
+/* Dense bytes: true where the number is at least a.  A number is the upper 24 bits of a word
+ * times 2^-24, so words are compared with an integer.  A thread draws the words of CX_BYTES
+ * elements. */
+enum { CX_BYTES = 16 };
+struct alignas(CX_BYTES) cx_bytes {
+    unsigned word[CX_BYTES / 4];
+};
+
 CK_KERNEL_OF(CX_THREADS, cx_each, cx_call)
 {
-    const float dropped = (float)call.a;
+    const float end = (float)call.a * 0x1p24f;
+    const unsigned least = (unsigned)end + ((float)(unsigned)end < end);
+    const cx_word64 seed = cx_seed(call), block = cx_first(call);
+    const bool aligned = (cm_i64)call.to % CX_BYTES == 0;
 
-    for (cm_i64 b = ck_first_x(); 4 * b < call.n; b += ck_step_x()) {
-        const cx_words w = cx_philox(cx_seed(call), cx_first(call) + b, 0);
-        unsigned kept = 0;
+    for (cm_i64 first = ck_first_x() * CX_BYTES; first < call.n;
+         first += ck_step_x() * CX_BYTES) {
+        cx_bytes kept;
         CV_ALL
-        for (int k = 0; k < 4; k++)
-            kept |= (unsigned)(cx_unit(w.word[k]) >= dropped) << 8 * k;
-        if (4 * b + 4 <= call.n && ((cm_i64)call.to & 3) == 0)
-            ((unsigned *)call.to)[b] = kept;
+        for (int q = 0; q < CX_BYTES / 4; q++) {
+            const cx_words w = cx_philox(seed, block + first / 4 + q, 0);
+            kept.word[q] = 0;
+            CV_ALL
+            for (int k = 0; k < 4; k++)
+                kept.word[q] |= (unsigned)(w.word[k] >> 8 >= least) << 8 * k;
+        }
+        if (aligned && first + CX_BYTES <= call.n)
+            *(cx_bytes *)(call.to + first) = kept;
         else
-            for (int k = 0; k < 4 && 4 * b + k < call.n; k++)
-                call.to[4 * b + k] = (char)(kept >> 8 * k & 1);
+            CV_ALL
+        for (int k = 0; k < CX_BYTES; k++)
+            if (first + k < call.n)
+                call.to[first + k] = (char)(kept.word[k / 4] >> k % 4 * 8 & 1);
     }
 }
 #else
+CV_FN float cx_unit(unsigned word) { return (float)(word >> 8) * 0x1p-24f; }
+
 CK_KERNEL_OF(CX_THREADS, cx_each, cx_call)
 {
     for (cm_i64 b = ck_first_x(); 4 * b < call.n; b += ck_step_x()) {

@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 /* As in emit/random.cuh. */
-enum { RANDOM_DIMS = 8, RANDOM_THREADS = 256, RANDOM_WORDS = 4 };
+enum { RANDOM_DIMS = 8, RANDOM_THREADS = 256, RANDOM_WORDS = 4, RANDOM_BYTES = 16 };
 typedef enum {
     UNIFORM,
     NORMAL,
@@ -301,7 +301,9 @@ static const char *random_each(random_job *j, const cr_given *generator)
     if (error || !blocks)
         return error;
     random_reserve(j, generator, (uint64_t)blocks);
-    return cr_cuda_launch_each(j->text.device, function, blocks, &j->call);
+    int64_t words = j->text.a == KEPT ? RANDOM_BYTES / RANDOM_WORDS : 1;
+    return cr_cuda_launch_each(j->text.device, function, (blocks + words - 1) / words,
+                               &j->call);
 }
 
 /* (input, probability to stay) */
