@@ -447,6 +447,7 @@ static const char *const vocabulary[][8] = {
     {"table.cuh"},
     {"bins.cuh"},
     {"convolve.cuh"},
+    {"layer_norm.cuh"},
     {"loops.cuh", "../kern/cpu/plane/spread_job.h", "../kern/cpu/plane/grid.h",
      "../kern/cpu/plane/grid_loops.inc", "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/plane/spread_job.h", "../kern/cpu/plane/roi_job.h",

@@ -38,6 +38,7 @@ typedef enum {
     CR_VEC_CUDA_TABLE,     /* table.cuh, after move.cuh */
     CR_VEC_CUDA_BINS,      /* bins.cuh, after move.cuh */
     CR_VEC_CUDA_CONVOLVE,  /* convolve.cuh, after move.cuh */
+    CR_VEC_CUDA_LAYER,     /* layer_norm.cuh, after move.cuh */
     CR_VEC_CUDA_LOOPS,     /* loops.cuh and the loops of kern/loops.h, one part for each of
                               cr_loops_text, after move.cuh */
     CR_VEC_CUDA_LOOPS_END = CR_VEC_CUDA_LOOPS + 13,

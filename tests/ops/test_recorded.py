@@ -46,7 +46,7 @@ ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "
              # attention on a device, of half types on the host, and its derivatives (tests/python/test_attention.py, tests/fake_cuda)
              "_attention", "_attention_scores", "_attention_scores_backward", "_attention_backward", "_attention_second",
              # batch norm and cross entropy of devices, and derivatives (tests/fake_cuda/test_norm.py, test_loss.py)
-             "_batch_norm_channels", "_batch_norm_given", "_batch_norm_backward", "_batch_norm_second", "_class_entropy",
+             "_batch_norm_channels", "_batch_norm_given", "_batch_norm_backward", "_layer_norm_parameters", "_batch_norm_second", "_class_entropy",
              "_class_entropy_backward",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",

@@ -886,6 +886,7 @@ void cr_kern_install_cuda(void)
         {"_batch_norm_channels", cr_cuda_batch_norm, NULL},
         {"_batch_norm_given", cr_cuda_batch_norm_given, NULL},
         {"_batch_norm_backward", cr_cuda_batch_norm_backward, NULL},
+        {"_layer_norm_parameters", cr_cuda_layer_norm_parameters, NULL},
         {"_fft_c2c", cr_cuda_fft_c2c, NULL},
         {"_fft_r2c", cr_cuda_fft_r2c, NULL},
         {"_fft_c2r", cr_cuda_fft_c2r, NULL},
