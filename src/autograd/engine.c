@@ -132,14 +132,16 @@ static cr_status engine_apply(cr_task *t, cr_node *n, cr_tensor **in, cr_tensor 
     return CR_OK;
 }
 
-/* Gives the gradients to the next nodes.  A missing gradient also counts as arrived. */
-static cr_status distribute(cr_task *t, cr_node *n, cr_tensor **out)
+/* Gives the gradients to the next nodes.  A missing gradient also counts as arrived; `reaches`:
+ * and its node is applied even if no other one arrives.  out may be NULL: all are missing. */
+static cr_status distribute(cr_task *t, const cr_node *n, cr_tensor **out, bool reaches)
 {
     for (uint32_t i = 0; i < n->edge_count; i++) {
         if (!n->edges[i].node)
             continue;
         cr_task_item *item = cr_task_find(t, n->edges[i].node);
-        if (out[i]) {
+        item->reached = item->reached || reaches;
+        if (out && out[i]) {
             cr_tensor *g = out[i];
             out[i] = NULL;
             CR_TRY(cr_task_give(item, n->edges[i].input, g));
@@ -169,7 +171,7 @@ static cr_status apply_and_distribute(cr_task *t, cr_node *n, cr_tensor **in)
     if (st)
         engine_report(n);
     else
-        st = distribute(t, n, out);
+        st = distribute(t, n, out, !n->kind->joined);
     engine_drop_tensors(out, n->edge_count);
     if (out != few)
         cr_free(out);
@@ -230,6 +232,8 @@ static cr_status run_item(cr_task *t, uint32_t i)
     cr_tensor **in = results == 1 ? &item.one : item.many;
     cr_status st;
 
+    if (!item.reached)
+        return item.needed ? distribute(t, item.node, NULL, false) : CR_OK;
     t->items.at[i].one = NULL;
     t->items.at[i].many = NULL;
     if (t->call->create_graph)

@@ -316,6 +316,7 @@ cr_status cr_task_give(cr_task_item *item, uint32_t k, cr_tensor *grad)
 {
     cr_tensor **at = &item->one;
 
+    item->reached = true;
     if (item->node->result_count != 1) {
         if (!item->many)
             item->many = cr_alloc_zero(item->node->result_count * sizeof *item->many);

@@ -12,6 +12,7 @@ typedef struct {
     uint32_t dependencies; /* edges whose cotangent has not arrived */
     int32_t capture;       /* first of the inputs that capture its cotangents, or -1 */
     bool needed;           /* the node must be applied */
+    bool reached;          /* a cotangent came, or a node that has no `joined` gave none */
     bool counted;          /* edges have been counted */
 } cr_task_item;
 

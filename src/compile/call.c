@@ -898,7 +898,8 @@ static void node_free(cr_node *node)
 static const cr_node_kind node_kind = {.name = "CompiledFunctionBackward",
                                        .apply = node_apply,
                                        .release = node_release,
-                                       .free = node_free};
+                                       .free = node_free,
+                                       .joined = true};
 
 static cr_status fill_node(call_node *n, cr_tensor *const *input, cr_tensor **output)
 {
