@@ -15,9 +15,9 @@ from _weakref import ref  # importing weakref takes a millisecond
 from collections import Counter, defaultdict
 from time import perf_counter
 
-from .. import Size, Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
+from .. import Size, Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled, no_grad
 from . import config
-from .guards import NotYet, Refused, Walk, asks_for_types, may_vary, plain, tensor_facts
+from .guards import NotYet, Refused, Walk, asks_for_types, may_vary, tensor_facts
 
 _INDUCTOR_CONFIG = f"{_root.NAME}._inductor.config"
 # Code of this package and of the standard library is assumed to read only its arguments.
@@ -434,17 +434,11 @@ class _Recording:
                     self.walk.replace(node, symbol)
                     replaced.append((node, value, symbol))
             try:
-                out = self.call(args, kwargs)
-            except BaseException as error:
-                if any(type(x) is _C.Symbol for x in error.args):
-                    error.args = tuple(plain(x) if type(x) is _C.Symbol else x
-                                       for x in error.args)
-                raise
+                return self.call(args, kwargs)
             finally:
                 self.put_back(replaced)
-                if self.walk.numbers or self.dynamic:
-                    self.walk.settle()
-            return _without_symbols(out) if self.walk.numbers or self.dynamic else out
+                symbol = args = kwargs = replaced = None
+                recorder.settle()
         finally:
             recorder.stop()
 
@@ -809,15 +803,6 @@ def _refuse_in(holder, name, why):
     setattr(holder, name, refusing)
 
 
-def _without_symbols(out):
-    """Replaces symbols by plain numbers, to which the recording is then fixed."""
-    leaves, returns, unflatten = _flatten(out)
-    if all(type(x) is not _C.Symbol for x in leaves):
-        return out
-    leaves = [plain(x) if type(x) is _C.Symbol else x for x in leaves]
-    return leaves[0] if returns == _LEAF else (unflatten or type(out))(leaves)
-
-
 def _input_names(paths):
     """Returns unique Python names in torch's style, L_x_ and L_self_weight_."""
     names = {}
@@ -835,7 +820,7 @@ def _origins(storages):
 
 
 def _is_leaf(x):
-    return isinstance(x, Tensor) or type(x) is _C.Symbol or type(x) in _LEAVES
+    return isinstance(x, Tensor) or type(x) in _LEAVES
 
 
 def _flatten(out):

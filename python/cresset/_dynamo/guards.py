@@ -290,11 +290,6 @@ def may_vary(x):
     return -2 ** 61 < x < 2 ** 61 if type(x) is int else type(x) is float and x != 0 and isfinite(x)
 
 
-def plain(x):
-    """Returns a symbol's number and fixes the recording to it."""
-    return x.__class__(x)
-
-
 def tensor_facts(t):
     """Returns the properties of a tensor that a guard checks, without the tensor."""
     return type(t), t.dtype, t.shape, t.stride(), t.requires_grad, t.device
@@ -384,7 +379,7 @@ class Walk:
         if t in _VALUE_SET:
             return self.value(x, source, parent, key)
         if t is Symbol:
-            raise NotYet("it reads a number that an earlier recording left")
+            raise NotYet("it reads a number of another recording")
         known = self.known.get(id(x))
         if known is not None:
             return self.add(source, parent, key, "same", known)
@@ -698,6 +693,7 @@ class Walk:
         if _has_settings(t.__module__):
             return self.unread(x, source, parent, key, f"it reads settings of type {t.__name__}")
         if t is _CACHED:
+            self.plain_only = self.plain_only or not _is_trusted(x.__module__)  # its keys tell symbols from numbers
             return self.unread(x, source, parent, key, "it calls a function of functools.lru_cache, which forgets its "
                                "results when the program says so")
         if type(x) is types.MappingProxyType:
@@ -795,31 +791,6 @@ class Walk:
             return bool(self.stores())
         except Refused:
             return True
-
-    def settle(self):
-        """Replaces symbols that the call stored, also in objects that it made, by plain numbers, to which the recording
-        is then fixed."""
-        left = [(holder, before) for _, holder, before in self.before]
-        seen = {id(holder) for holder, _ in left}
-        for holder, before in left:
-            for key, x in _contents(holder).items():
-                if type(x) in (tuple, Size) and any(type(i) is Symbol for i in x):
-                    self.put(holder, key, type(x)([plain(i) if type(i) is Symbol else i for i in x]))
-                elif type(x) is Symbol:
-                    self.put(holder, key, plain(x))
-                elif x is not before.get(key):
-                    inner = x if isinstance(x, (list, dict)) else getattr(x, "__dict__", None)
-                    if isinstance(inner, (list, dict)) and id(inner) not in seen:
-                        seen.add(id(inner))
-                        left.append((inner, {}))
-
-    def put(self, holder, key, x):
-        if isinstance(holder, types.CellType):
-            holder.cell_contents = x
-        elif isinstance(holder, (dict, list)):
-            holder[key] = x
-        else:
-            setattr(holder, key, x)
 
     def holder_name(self, node, holder):
         if node is not None:

@@ -31,6 +31,9 @@ PyObject *cr_py_walk_items(PyObject *module, PyObject *args);
 
 /* The Symbol of the recorder's number `k`. */
 PyObject *cr_py_symbol(cr_recorder *r, int k);
+/* Makes numbers of the recorder's symbols that are still referred to, and fixes these by
+ * guards. False with an exception. */
+bool cr_py_symbols_settle(const cr_recorder *r);
 /* Lets a function of Python decide comparisons of the recording's symbols (Recorder.decides).
  * False with an exception. */
 bool cr_py_symbols_decided(const cr_recorder *r, PyObject *function);

@@ -1363,6 +1363,14 @@ static PyObject *recorder_decides(PyObject *x, PyObject *function)
     Py_RETURN_NONE;
 }
 
+static PyObject *recorder_settle(PyObject *x, PyObject *unused)
+{
+    (void)unused;
+    if (!cr_py_symbols_settle(((recorder_object *)x)->r))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *recorder_enter(PyObject *x, PyObject *unused)
 {
     (void)unused;
@@ -1418,6 +1426,11 @@ static PyMethodDef recorder_methods[] = {
      "for those that the present values decide; test: ==, !=, <, <=, >, >=, or None where the "
      "program\n"
      "needs a's value."},
+    {"settle", recorder_settle, METH_NOARGS,
+     "Makes numbers of the symbols that the program still has, wherever they are; the "
+     "recording "
+     "is\n"
+     "fixed to these."},
     {"enter", recorder_enter, METH_NOARGS,
      "Until leave(), other recorders record parts of the program that this one records.  The "
      "recorder\n"

@@ -3,16 +3,20 @@
  * Arithmetic with a Symbol gives a Symbol.  A comparison answers for the present value and adds
  * a guard.  Reading the value itself (range, format, math) fixes it: the recording then serves
  * only calls with this value.  isinstance(x, int) is true, because __class__ is int or
- * float. */
+ * float.  Symbols that the program still has when its recording ends become numbers in place:
+ * their memory is large enough for an int or a float. */
 #include "py/bind/compile/compiled.h"
 
-typedef struct {
+typedef struct symbol {
     PyObject_HEAD uint64_t serial; /* of its recorder */
+    struct symbol *before,
+        *after; /* in the list of all symbols; the lock is the interpreter's */
     int k;
     cr_scalar value;
 } symbol;
 
 PyTypeObject cr_py_symbol_type;
+static symbol *all_symbols;
 
 static bool is_symbol_object(PyObject *x) { return Py_IS_TYPE(x, &cr_py_symbol_type); }
 
@@ -28,7 +32,25 @@ PyObject *cr_py_symbol(cr_recorder *r, int k)
     s->serial = cr_recorder_serial(r);
     s->k = k;
     s->value = cr_recorder_value(r, k);
+    s->before = NULL;
+    s->after = all_symbols;
+    if (all_symbols)
+        all_symbols->before = s;
+    all_symbols = s;
     return (PyObject *)s;
+}
+
+static void unlist(symbol *s)
+{
+    *(s->before ? &s->before->after : &all_symbols) = s->after;
+    if (s->after)
+        s->after->before = s->before;
+}
+
+static void symbol_dealloc(PyObject *x)
+{
+    unlist((symbol *)x);
+    Py_TYPE(x)->tp_free(x);
 }
 
 /* --- recordings inside of others --- */
@@ -198,6 +220,40 @@ static bool fix(symbol *s)
         return false;
     Py_DECREF(answer);
     ask_value(s);
+    return true;
+}
+
+/* Makes the symbol the number `x`, which may have references from anywhere.  Freeing an int or
+ * a float is returning its memory to the allocator that gave the symbol's. */
+static bool become(symbol *s, PyObject *x)
+{
+    PyObject *bytes = PyObject_CallMethod(x, "__sizeof__", NULL);
+    size_t size = bytes ? PyLong_AsSize_t(bytes) : (size_t)-1;
+
+    Py_XDECREF(bytes);
+    if (size == (size_t)-1)
+        return false;
+    CR_ASSERT(size <= sizeof *s);
+    unlist(s);
+    memcpy((char *)s + sizeof(PyObject), (char *)x + sizeof(PyObject), size - sizeof(PyObject));
+    Py_SET_TYPE((PyObject *)s, Py_TYPE(x));
+    return true;
+}
+
+bool cr_py_symbols_settle(const cr_recorder *r)
+{
+    uint64_t serial = cr_recorder_serial(r);
+
+    for (symbol *s = all_symbols, *next; s; s = next) {
+        next = s->after;
+        if (s->serial != serial)
+            continue;
+        PyObject *x = fix(s) ? symbol_plain(s) : NULL;
+        bool done = x && become(s, x);
+        Py_XDECREF(x);
+        if (!done)
+            return false;
+    }
     return true;
 }
 
@@ -609,6 +665,7 @@ static PyGetSetDef symbol_getset[] = {{"__class__", symbol_class, NULL, "int or 
 PyTypeObject cr_py_symbol_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Symbol",
     .tp_basicsize = sizeof(symbol),
+    .tp_dealloc = symbol_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A number that may differ from call to call of a recording.",
     .tp_as_number = &as_number,
