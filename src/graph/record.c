@@ -421,11 +421,18 @@ static void know_result(call_record *c, cr_gvalue *v, cr_tensor *t)
     record_tensor(c->r, t, v);
 }
 
+static bool any_requires_grad(const cr_value *x)
+{
+    for (uint32_t k = 0; x->tag == CR_TENSORS && k < x->len; k++)
+        if (x->list[k].tag == CR_TENSOR && x->list[k].t->requires_grad)
+            return true;
+    return x->tag == CR_TENSOR && x->t->requires_grad;
+}
+
 static bool writes_unseen(const call_record *c)
 {
-    for (int i = 0; i < c->op->param_count; i++)
-        if (c->op->param[i].written && c->arg[i].tag == CR_TENSOR && cr_thread.no_grad &&
-            c->arg[i].t->requires_grad)
+    for (int i = 0; cr_thread.no_grad && i < c->op->param_count; i++)
+        if (c->op->param[i].written && any_requires_grad(&c->arg[i]))
             return true;
     return false;
 }

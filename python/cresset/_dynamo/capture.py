@@ -437,7 +437,7 @@ class _Recording:
                 return self.call(args, kwargs)
             finally:
                 self.put_back(replaced)
-                symbol = args = kwargs = replaced = None
+                symbol = args = kwargs = replaced = None  # only the program keeps symbols
                 recorder.settle()
         finally:
             recorder.stop()
@@ -756,7 +756,9 @@ class _Recording:
         names += [f"constant_{i}" for i in range(len(numbers) + len(given) - len(names))]
         module = to_graph_module(graph, names, numbers=len(numbers), cuts=differentiate)
         try:
-            return _with_inputs(backend(module, numbers + given), given, tensors, len(numbers))
+            run = backend(module, numbers + given)
+            # A recorded backward pass leaves no history, as the engine does.
+            return _with_inputs(run if differentiate else no_grad()(run), given, tensors, len(numbers))
         except Exception as e:
             if config.suppress_errors:
                 raise Refused(f"the backend raised {type(e).__name__}: {e}") from e

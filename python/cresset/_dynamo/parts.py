@@ -76,14 +76,12 @@ class Parts:
 
     def close(self):
         """Ends a part, and returns its results that Python holds."""
-        recorder = self.recorder
-        made = recorder.made()
-        recorder.stop()
+        made = self.recorder.made()
+        self.recorder.stop()
         _C._compiled_off(1)
         try:
-            graph = recorder.finish(made)
-            if graph.size:
-                self.part(graph, made)
+            with _C.DisableTorchFunctionSubclass():  # the program sees the calls that it makes
+                self.give(made)
         except RuntimeError as why:
             _C._log("capture", 1, f"{self.compiler.name}: a part has no graph: {why}")
             if self.compiler.fullgraph:
@@ -93,6 +91,11 @@ class Parts:
         finally:
             _C._compiled_off(-1)
         return made
+
+    def give(self, made):
+        graph = self.recorder.finish(made)
+        if graph.size:
+            self.part(graph, made)
 
     def refuse(self, why, at=""):
         """The call raises under fullgraph=True."""
@@ -129,7 +132,7 @@ class Parts:
                 return
             plan = self.compiler.parts[key] = self.compile(graph, inputs, order)
         self.count += 1
-        if self.deferred and not graph.once and self.writes_nothing(graph, inputs):
+        if self.deferred and not graph.once and self.inputs_stay(graph, inputs):
             self.supply(plan, inputs, made)
 
     def may_compile(self, graph):
@@ -138,12 +141,11 @@ class Parts:
         c.alike[operators] += 1
         return c.alike[operators] <= c.most_records and len(c.parts) < _MOST * c.most_records
 
-    def writes_nothing(self, graph, inputs):
-        """Whether the part leaves its inputs as they are."""
-        if not graph.writes:
-            return True
-        before = [self.inputs.get(id(t), (t, None))[1] for t in inputs]
-        return None not in before and before == [_C._storage_state(t) for t in inputs]
+    def inputs_stay(self, graph, inputs):
+        """Whether the inputs are what they were in the part, which no array and no other program can write to."""
+        now = [_C._storage_state(t) for t in inputs]
+        return None not in now and (not graph.writes or
+                                    now == [self.inputs.get(id(t), (t, None))[1] for t in inputs])
 
     def compile(self, graph, inputs, order):
         from ..fx.experimental.proxy_tensor import to_graph_module

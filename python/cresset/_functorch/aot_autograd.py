@@ -7,10 +7,11 @@ node.  New sizes, dtypes or requires_grad flags need a new graph.
 import functools
 import warnings
 
-from .. import (Tensor, enable_grad, get_default_dtype, is_autocast_enabled, is_grad_enabled,
-                no_grad)
+from .. import (Tensor, enable_grad, get_default_dtype, get_rng_state, is_autocast_enabled, is_grad_enabled, no_grad,
+                set_rng_state)
 from ..autograd import Function, grad
 from ..fx.experimental.proxy_tensor import record, to_graph_module
+from ..random import fork_rng
 from ..utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["aot_function", "aot_module", "compiled_function", "compiled_module", "default_partition",
@@ -78,6 +79,10 @@ def min_cut_rematerialization_partition(joint_module, _joint_inputs, compiler="i
 
 # --- one set of sizes ---
 
+class WritesHistory(RuntimeError):
+    """The backward pass of the function goes through an argument that it writes to."""
+
+
 def _is_output(x):
     return isinstance(x, Tensor)
 
@@ -90,11 +95,13 @@ class _Compiled:
         needs = [x.requires_grad for x in inputs]
         # Records with separate leaves, so that the caller's graph is not involved, and with copies, because the recorded
         # calls run: a write to an argument is made by the compiled graph alone.
-        own = [x.detach().clone().requires_grad_(need) for x, need in zip(inputs, needs)]
-        if is_grad_enabled() and any(needs):
-            self._with_backward(fn, own)
-        else:
-            self._forward_only(fn, own)
+        def own():
+            return [x.detach().clone().requires_grad_(need) for x, need in zip(inputs, needs)]
+        with fork_rng():  # the compiled graphs draw again
+            if is_grad_enabled() and any(needs):
+                self._with_backward(fn, own)
+            else:
+                self._forward_only(fn, own())
 
     def _remember(self, leaves, spec):
         self.leaves = [None if _is_output(x) else x for x in leaves]
@@ -108,11 +115,21 @@ class _Compiled:
         module = to_graph_module(recorded, [f"arg{i}_1" for i in range(len(own))])
         self.run = _caller(self.options["inference"](module, own))
 
-    def _with_backward(self, fn, own):
+    def _with_backward(self, fn, fresh):
+        state = get_rng_state()
+        with enable_grad():
+            own = [x.clone() for x in fresh()]
+        before = [x.grad_fn for x in own]
         outs, leaves, spec = self._eager(fn, own)
+        if any(x.grad_fn is not node for x, node in zip(own, before)):
+            raise WritesHistory("aot_function: the function gives a history to an argument that it writes to; the graphs "
+                                "of this build have results with a history only")
         self._remember(leaves, spec)
         self.differentiable = [i for i, x in enumerate(outs) if x.requires_grad]
-        tangents = [outs[i].detach().clone() for i in self.differentiable]
+        if not self.differentiable:
+            set_rng_state(state)
+            return self._forward_only(fn, fresh())
+        tangents, own = [outs[i].detach().clone() for i in self.differentiable], fresh()
         wanted = [x for x in own if x.requires_grad]
 
         def joint():
@@ -120,18 +137,22 @@ class _Compiled:
             grads = iter(grad([outs[i] for i in self.differentiable], wanted, tangents, allow_unused=True))
             return outs + [next(grads) if x.requires_grad else None for x in own]
         recorded, out, _ = record(joint, own + tangents)
+        if recorded.writes:  # a partition needs the writes at the end, as copies to the inputs
+            recorded = recorded.apply("functional")
         self.absent = [x is None for x in out[len(outs):]]
         names = ([f"primals_{i + 1}" for i in range(len(own))] +
                  [f"tangents_{i + 1}" for i in range(len(tangents))])
         module = to_graph_module(recorded, names, "joint")
         module.meta.update(joint_graph=recorded, primals=len(own))
         forward, backward = self.options["partition"](module, own + tangents, num_fwd_outputs=len(outs))
+        own = fresh()
         with no_grad():
             made = forward(*own)
         saved = list(made[len(outs):])
         self.node = self._function(_caller(self.options["forward"](forward, own)),
                                    _caller(self.options["backward"](backward, saved + tangents)), len(outs))
-        self.run = lambda args: self.node.apply(*args)
+        without = [absent and x.requires_grad for absent, x in zip(self.absent, own)]  # no result depends on these
+        self.run = lambda args: self.node.apply(*(x.detach() if alone else x for x, alone in zip(args, without)))
 
     @staticmethod
     def _eager(fn, own):
@@ -181,7 +202,7 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partiti
     """Runs `fn` as graphs compiled by fw_compiler(module, example_inputs) and bw_compiler.
 
     Arguments are tensors, numbers and containers of them.  A new signature is compiled
-    separately.  With gradients, a function that writes to its arguments raises RuntimeError.
+    separately.  A function that writes a result with a history to an argument raises RuntimeError.
     """
     if decompositions:
         raise RuntimeError("aot_function: decompositions need a retraced joint graph, which this build does "

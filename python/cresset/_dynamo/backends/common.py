@@ -10,7 +10,8 @@ class AotAutograd:
 
     def __call__(self, gm, example_inputs, **kwargs):
         from ..capture import counters
-        from ...functorch.compile import aot_function
+        from ... import _C
+        from ..._functorch.aot_autograd import WritesHistory, aot_function
         if any(getattr(node.target, "namespace", "").startswith(("_c10d", "c10d")) for node in gm.graph.nodes):
             return gm.forward  # recording makes the calls, and other ranks may not record
         counters["aot_autograd"]["total"] += 1
@@ -20,7 +21,14 @@ class AotAutograd:
             counters["aot_autograd"]["not_ok"] += 1
             raise
         counters["aot_autograd"]["ok"] += 1
-        return made
+
+        def run(*inputs):
+            try:
+                return made(*inputs)
+            except WritesHistory as why:
+                _C._log("aot", 1, f"the graph runs as it was recorded: {why}")
+                return gm.forward(*inputs)
+        return run
 
 
 def aot_autograd(**kwargs):

@@ -96,10 +96,31 @@ class _Builder:
             if dtype is not None and (dtype.is_floating_point or dtype.is_complex):
                 self.env[name] = self.graph.call_function(overload_of("detach", "", {"self": (name,)}), (self.env[name],))
 
+    def call_unseen(self, names, op, overload, arguments, source):
+        """A call that writes under no_grad: it writes to detached tensors, because backends run the graph with gradients."""
+        written = {a.name: arguments[a.name] for a in overload_of(op, overload, arguments)._schema.arguments
+                   if a.is_write and a.name in arguments}
+        self.call(names, op, overload, {**arguments, **{name: self.detached(x) for name, x in written.items()}}, source)
+        for result, x in zip(names, written.values()):
+            if type(x) is tuple:
+                self.env[result] = self.env[x[0]]
+
+    def detached(self, x):
+        if type(x) is list:
+            return [self.detached(item) for item in x]
+        if type(x) is not tuple:
+            return x
+        name = f"{x[0]} detached"
+        self.env[name] = self.graph.call_function(overload_of("detach", "", {"self": x}), (self.env[x[0]],))
+        return (name,)
+
     def nodes(self):
-        for names, op, *rest in self.recorded.nodes():
+        unseen = set(self.recorded.unseen) if self.types else ()
+        for i, (names, op, *rest) in enumerate(self.recorded.nodes()):
             if op is None:
                 self.constant(names[0], rest[0])
+            elif i in unseen:
+                self.call_unseen(names, op, *rest)
             else:
                 self.call(names, op, *rest)
 

@@ -654,6 +654,30 @@ static PyObject *graph_once(PyObject *x, void *unused)
     return PyBool_FromLong(once);
 }
 
+static void list_add(PyObject *list, PyObject *x)
+{
+    if (x && !PyErr_Occurred())
+        (void)PyList_Append(list, x);
+    Py_XDECREF(x);
+}
+
+/* The nodes, by their places in nodes(), that write to tensors with a gradient without a
+ * history.
+ */
+static PyObject *graph_unseen(PyObject *x, void *unused)
+{
+    const cr_gblock *b = ((graph_object *)x)->g->body;
+    PyObject *out = PyList_New(0);
+
+    (void)unused;
+    for (size_t i = 0; out && i < b->len; i++)
+        if (b->at[i]->no_grad)
+            list_add(out, PyLong_FromSize_t(i));
+    if (PyErr_Occurred())
+        Py_CLEAR(out);
+    return out;
+}
+
 static PyObject *graph_writes(PyObject *x, void *unused)
 {
     (void)unused;
@@ -884,13 +908,6 @@ static PyObject *label_object(const cr_gvalue *v)
     return out;
 }
 
-static void list_add(PyObject *list, PyObject *x)
-{
-    if (x && !PyErr_Occurred())
-        (void)PyList_Append(list, x);
-    Py_XDECREF(x);
-}
-
 static void list_add_name(void *list, cr_gvalue *v) { list_add(list, name_object(v)); }
 
 static const char *shown_name(const cr_gnode *n)
@@ -1092,6 +1109,8 @@ static PyGetSetDef graph_getset[] = {
     {"guards", graph_guards, NULL,
      "The conditions on symbols: (test, index, index, whether it holds).", NULL},
     {"writes", graph_writes, NULL, "True when a node writes to a tensor.", NULL},
+    {"unseen", graph_unseen, NULL,
+     "Places in nodes() of writes under no_grad to tensors that require a gradient.", NULL},
     {"once", graph_once, NULL,
      "True when a second run would not be like the first: a node draws random numbers or is a "
      "call between ranks.",
