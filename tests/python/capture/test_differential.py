@@ -1,11 +1,13 @@
 """Compiled programs behave like eager ones over several calls with changing state."""
+import functools
+
 import pytest
 
 import cresset as torch
 from cresset._dynamo import config
 
 from . import (aliases, arrays, changes, classes, containers, effects, errors, gate, hidden, hooks, iteration,  # noqa: F401
-               names, orders, process, protocols, replaced, specials, state, symbols, threads, unforeseen, unread)
+               names, orders, process, protocols, replaced, settings, specials, state, symbols, threads, unforeseen, unread)
 from .harness import PROGRAMS, observed, plain
 
 
@@ -23,6 +25,15 @@ def test_a_compiled_program_is_observed_like_the_eager_one(f):
         torch.compiler.reset()
         with config.patch(deferred_calls=deferred):
             assert observed(f, torch.compile) == wanted
+
+
+SETTINGS = [{"dynamic": True}, {"backend": "eager"}, {"backend": "aot_eager"}, {"backend": "aot_eager", "dynamic": True}]
+
+
+@pytest.mark.parametrize("options", SETTINGS, ids=lambda x: "-".join(map(str, x.values())))
+@pytest.mark.parametrize("f", [f for family, f, _ in PROGRAMS if family == "settings"], ids=lambda f: f.__name__)
+def test_a_compiled_program_is_observed_like_the_eager_one_under_other_settings(f, options):
+    assert observed(f, functools.partial(torch.compile, **options)) == observed(f, plain)
 
 
 @pytest.mark.deferred_calls(0)
