@@ -29,7 +29,7 @@ _MODULES = frozenset((
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "StorageBase": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
-         "compile": "_dynamo.eval_frame", "lazy": "_lazy", "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped", "cond": "_higher_order_ops",
+         "compile": "_dynamo.eval_frame", "classes": "_classes", "lazy": "_lazy", "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped", "cond": "_higher_order_ops",
          "while_loop": "_higher_order_ops",
          **dict.fromkeys((
              "has_lapack", "has_openmp", "has_spectral", "has_mkl", "is_vulkan_available", "is_distributed", "_is_functional_tensor",

@@ -296,6 +296,10 @@ class _OpNamespace(ModuleType):
             from . import distributed  # noqa: F401, it defines them
             if (self.name, name) in defined_packets:
                 return defined_packets[self.name, name]
+        if self.name == "profiler":
+            from .autograd._ranges import packets
+            if name in packets:
+                return packets[name]
         if self.name == "higher_order":
             from ._higher_order_ops.operators import find
             if find(name) is not None:

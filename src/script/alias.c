@@ -2,6 +2,7 @@
  * which nodes run.  One set has all that code outside of the graph may hold. */
 #include "script/alias.h"
 #include "graph/graph.h"
+#include "script/operators.h"
 #include <string.h>
 
 struct cr_salias {
@@ -154,7 +155,8 @@ static void alias_operator(cr_salias *a, const cr_snode *n)
     }
     alias_results(a, n);
     /* An operator that only has an effect, such as a change of the mode. */
-    a->has_calls |= !s->result_count && !changes && !cr_snode_raises(n);
+    a->has_calls |=
+        (!s->result_count && !changes && !cr_snode_raises(n)) || cr_sschema_is_range(s);
 }
 
 static void alias_call(cr_salias *a, const cr_snode *n)

@@ -8,6 +8,7 @@
 #include "device/generators.h"
 #include "entry.h"
 #include "num/generator.h"
+#include "tensor/profile.h"
 #include "tensor/sparse.h"
 #include <errno.h>
 #include <math.h>
@@ -1393,6 +1394,68 @@ static cr_status builtin_cuda(cr_scall *c)
     CR_TRY(cr_ivalue_device(&device, "cuda"));
     cr_ivalue arg[] = {*c->arg, none, none, device, none, cr_iv_bool(false), none};
     return cr_sop_call_entry(cr_entry._to_copy, arg, 7, c->out, c->outs);
+}
+
+/* --- ranges of profiles --- */
+
+/* The event that a range began, -1: none is running. */
+static cr_status builtin_range_begin(const cr_scall *c, int64_t *event)
+{
+    if (c->count < 1 || c->arg->kind != CR_IV_STRING)
+        return cr_builtin_misfit(c);
+    *event = cr_profiling() ? cr_profile_enter(CR_PROFILE_USER, c->arg->string->at, -1) : -1;
+    return CR_OK;
+}
+
+static cr_status builtin_range_tensor(cr_scall *c)
+{
+    cr_tensor *t = NULL;
+    int64_t event;
+
+    CR_TRY(builtin_range_begin(c, &event));
+    CR_TRY(cr_tensor_scalar(&t, cr_scalar_int(event), CR_I64, false));
+    return builtin_give(c, cr_iv_tensor(t));
+}
+
+static cr_status builtin_range_object(cr_scall *c)
+{
+    cr_ivalue made;
+    int64_t event;
+
+    CR_TRY(builtin_range_begin(c, &event));
+    CR_TRY(cr_iobject_new(&made, c->node->schema->result[0].type, NULL, 1));
+    made.object->slot[0] = cr_iv_int(event);
+    return builtin_give(c, made);
+}
+
+/* Ends the range of a capsule: a tensor with the number of its event, or an object that has it.
+ */
+static cr_status builtin_range_end(cr_scall *c)
+{
+    cr_ivalue capsule = cr_iv_none();
+    cr_scalar s;
+
+    if (c->count >= 1 && c->arg->kind == CR_IV_OBJECT && c->arg->object->len == 1)
+        capsule = c->arg->object->slot[0];
+    if (c->count >= 1 && c->arg->kind == CR_IV_TENSOR) {
+        cr_tensor *t = c->arg->t;
+        if (t->dtype != CR_I64 || t->ndim || t->device.kind != CR_CPU)
+            return cr_fail(CR_RUNTIME, "Expected temporary cpp type wrapper");
+        CR_TRY(cr_tensor_item(&s, t));
+        capsule = cr_iv_int(s.i);
+    }
+    if (capsule.kind == CR_IV_INT && capsule.i >= 0 && capsule.i <= INT32_MAX)
+        cr_profile_leave((int32_t)capsule.i);
+    return CR_OK;
+}
+
+/* A future is complete when there is one. */
+static cr_status builtin_range_end_with(cr_scall *c)
+{
+    if (c->count < 2)
+        return cr_builtin_misfit(c);
+    CR_TRY(builtin_range_end(c));
+    return builtin_give(c, cr_ivalue_keep(c->arg[1]));
 }
 
 /* --- names --- */

@@ -3,6 +3,7 @@
 #include "base/map.h"
 #include "graph/graph.h"
 #include "script/alias.h"
+#include "script/operators.h"
 #include "script/passes.h"
 #include <string.h>
 
@@ -35,7 +36,7 @@ static bool common_may_differ(const common_walk *w, const cr_snode *n)
         if ((n->output[i]->type->kind == CR_STYPE_TENSOR && !op) ||
             (cr_stype_holds_tensors(n->output[i]->type) && cr_salias_has_calls(w->alias)))
             return true;
-    return !s->result_count || s->any_params || !n->input_count ||
+    return !s->result_count || s->any_params || !n->input_count || cr_sschema_is_range(s) ||
            (op && (op->updates.params || cr_op_draws(op) ||
                    op->words & (CR_WORD_UNDEFINED | CR_WORD_CHECKS)));
 }

@@ -989,8 +989,10 @@ static cr_svalue *special_annotate(compiler *c, const cr_sast *a)
                        "expected an expression of type %s but found %s",
                        cr_stype_annotation(type), cr_stype_annotation(v->type));
     /* None of a type T? is that type from here on. */
-    if (v->type->kind == CR_STYPE_NONE && type->kind != CR_STYPE_NONE)
-        return compile_construct(c, CR_SPRIM_UNCHECKED_CAST, type, 1, &v, a->range);
+    if (v->type->kind == CR_STYPE_NONE && type->kind != CR_STYPE_NONE) {
+        v = compile_none(c, a->range);
+        v->type = type;
+    }
     return v;
 }
 

@@ -36,6 +36,7 @@ static const cr_stype *type_of_name(compiler *c, const cr_sast *a, const char *n
                  {"Any", CR_STYPE_ANY},
                  {"Storage", CR_STYPE_STORAGE},
                  {"Stream", CR_STYPE_STREAM},
+                 {"Capsule", CR_STYPE_CAPSULE},
                  {"List", CR_STYPE_ANY_LIST},
                  {"Tuple", CR_STYPE_ANY_TUPLE},
                  {"list", CR_STYPE_ANY_LIST},

@@ -204,6 +204,7 @@ bool cr_ivalue_fit(cr_ivalue *v, const cr_stype *type)
 {
     switch ((cr_stype_kind)type->kind) {
     case CR_STYPE_TENSOR: return v->kind == CR_IV_TENSOR;
+    case CR_STYPE_CAPSULE:
     case CR_STYPE_INT: return v->kind == CR_IV_INT;
     case CR_STYPE_FLOAT: return v->kind == CR_IV_FLOAT;
     case CR_STYPE_COMPLEX: return v->kind == CR_IV_COMPLEX;

@@ -1,5 +1,6 @@
 /* Computes nodes whose arguments are constants, and removes branches that are not taken. */
 #include "script/execute_impl.h"
+#include "script/operators.h"
 #include "script/passes.h"
 #include <string.h>
 
@@ -107,7 +108,7 @@ static bool fold_call(const cr_snode *n, cr_ivalue *out)
 static bool fold_has_effect(const cr_snode *n)
 {
     return n->prim != CR_SPRIM_OPERATOR || n->schema->op || !n->schema->result_count ||
-           !n->input_count || n->schema->any_params ||
+           !n->input_count || n->schema->any_params || cr_sschema_is_range(n->schema) ||
            !strncmp(n->schema->name, "aten::is_", 9) ||
            !strcmp(n->schema->name, "aten::_get_tracing_state");
 }

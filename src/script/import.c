@@ -578,7 +578,8 @@ static cr_stype_kind class_kind(const char *base)
 
 cr_sclass *import_class(compiler *c, const char *name, cr_srange range)
 {
-    cr_sclass *cls = cr_sunit_class(c->unit, name);
+    cr_sclass *known = cr_sunit_class(c->unit, name);
+    cr_sclass *cls = known ? known : cr_soperators_class(name);
     const cr_sast *a = cls ? NULL : file_find(c, name, CR_SAST_CLASS);
 
     if (!a)

@@ -244,7 +244,8 @@ static void print_blocks(graph_printer *p, const cr_snode *n, int level)
 static bool print_has_no_place(const cr_snode *n)
 {
     return n->prim == CR_SPRIM_LIST_CONSTRUCT || n->prim == CR_SPRIM_DICT_CONSTRUCT ||
-           n->prim == CR_SPRIM_TUPLE_CONSTRUCT || n->prim == CR_SPRIM_UNCHECKED_CAST;
+           n->prim == CR_SPRIM_TUPLE_CONSTRUCT || n->prim == CR_SPRIM_UNCHECKED_CAST ||
+           n->prim == CR_SPRIM_ENTER || n->prim == CR_SPRIM_EXIT;
 }
 
 static void print_node(graph_printer *p, const cr_snode *n, int level)

@@ -127,6 +127,23 @@ static const cr_stype *schema_named_type(const char *name)
     return NULL;
 }
 
+/* The class of ranges, made at its first use. */
+static const cr_stype *schema_range_class(schema_reader *r)
+{
+    cr_sclass *c = cr_sunit_class(r->unit, CR_SRANGE_CLASS);
+    static const char dots[] = CR_SRANGE_CLASS;
+
+    for (const char *at = dots; at; at = strchr(at + 1, '.'))
+        r->at += at == dots ? 1 : 2;
+    if (!c) {
+        c = cr_sunit_add_class(r->unit, CR_SRANGE_CLASS, CR_STYPE_CLASS);
+        cr_sclass_add_attribute(
+            c, (cr_sattribute){.name = "capsule", .type = CR_STYPE_OF(CAPSULE)});
+        c->source_file = "__torch__.torch.classes.profiler";
+    }
+    return c->type;
+}
+
 static const cr_stype *schema_base(schema_reader *r)
 {
     const cr_stype *t, *key;
@@ -135,6 +152,8 @@ static const cr_stype *schema_base(schema_reader *r)
 
     if (schema_take(r, "("))
         return schema_items(r);
+    if (schema_is(r, "__torch__"))
+        return schema_range_class(r);
     name = schema_word(r);
     if ((t = schema_named_type(name)))
         return t;
@@ -554,4 +573,16 @@ cr_status cr_soperators(const cr_sschemas **out, const char *name)
     st = operators_look_up(out, name);
     pthread_mutex_unlock(&operators.lock);
     return st;
+}
+
+cr_sclass *cr_soperators_class(const char *name)
+{
+    const cr_sschemas *all;
+    cr_sclass *c = NULL;
+
+    if (strcmp(name, CR_SRANGE_CLASS))
+        return NULL;
+    if (!cr_soperators(&all, "profiler::_record_function_enter_new") && all->len)
+        c = all->at[0]->result[0].type->cls;
+    return c;
 }

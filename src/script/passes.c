@@ -166,6 +166,8 @@ static bool dead_operator_has_effect(const dead_walk *w, const cr_snode *n)
 
     if (s->result_count && s->result->type->kind == CR_STYPE_NEVER) /* a missing operator */
         return true;
+    if (cr_sschema_is_range(s))
+        return true;
     for (int i = 0; i < s->param_count && i < n->input_count; i++) {
         const cr_svalue *v = n->input[i];
         if (s->param[i].written && (!dead_is_made(v) || w->writes[v->id] != v->uses))
@@ -300,11 +302,13 @@ static const void *pool_identity(const cr_sconstant *c)
     }
 }
 
-static char *pool_key(cr_session *s, const cr_sconstant *c)
+/* None of a type T? is no other None. */
+static char *pool_key(cr_session *s, const cr_snode *n)
 {
+    const cr_sconstant *c = n->value;
     cr_text text = {0};
 
-    cr_stype_print(&text, c->type);
+    cr_stype_print(&text, n->output[0]->type);
     cr_text_printf(&text, " %p ", pool_identity(c));
     for (int i = 0; c->type->kind == CR_STYPE_TUPLE && i < c->count; i++)
         cr_text_printf(&text, "%p ", pool_identity(&c->item[i]));
@@ -314,7 +318,7 @@ static char *pool_key(cr_session *s, const cr_sconstant *c)
 
 static void pool_node(cr_sgraph *g, pooled **pool, cr_snode *n)
 {
-    char *key = pool_key(g->session, n->value);
+    char *key = pool_key(g->session, n);
     pooled **chain = &pool[cr_hash(key, strlen(key)) % POOL_CHAINS], *p;
 
     for (p = *chain; p; p = p->next) /* torch cannot tell that members of enums are equal */

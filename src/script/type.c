@@ -491,7 +491,10 @@ static void print_named(cr_text *out, const cr_stype *t)
     switch (t->kind) {
     case CR_STYPE_ENUM: cr_stype_print(out, t); break;
     case CR_STYPE_CLASS:
-        cr_text_printf(out, "%s (of Python compilation unit at: %p)", t->cls->name,
+        /* "0" for a class that no program defines, as torch has it */
+        cr_text_printf(out, "%s (of Python compilation unit at: ", t->cls->name);
+        cr_text_printf(out,
+                       strncmp(t->cls->name, "__torch__.torch.classes.", 24) ? "%p)" : "0)",
                        (void *)t->cls->unit);
         break;
     default: cr_stype_annotate(out, t);

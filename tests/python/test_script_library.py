@@ -228,3 +228,54 @@ def test_whole_numbers_of_a_trace_are_whole():
         return torch.nn.functional.pad(x, [0, torch.clamp((size / 2).ceil() * 3 - size, min=0)])
     traced = torch.jit.trace(padded, torch.ones(1, 3), check_trace=False)
     assert traced(torch.ones(1, 3)).tolist() == [[1, 1, 1, 0, 0, 0]]
+
+
+def ranges(run):
+    """The names and parents of the ranges and calls that a profile of `run` has."""
+    with torch.autograd.profiler.profile() as profile:
+        run()
+    return [(e.name, e.cpu_parent.name if e.cpu_parent else None) for e in profile.function_events]
+
+
+def range_function(x):
+    with torch.profiler.record_function("block"):
+        y = x + 1
+    with torch.profiler.record_function("block"):
+        y = y * 2
+    return y
+
+
+def test_ranges_of_programs_are_in_profiles(tmp_path):
+    """A program's ranges are those of the function, also traced, frozen, saved and loaded."""
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return range_function(x)
+
+    x, want = torch.ones(2), [("block", None), ("aten::add", "block"), ("block", None), ("aten::mul", "block")]
+    scripted, traced = torch.jit.script(Module().eval()), torch.jit.trace(Module(), x)
+    torch.jit.save(scripted, tmp_path / "scripted.pt")
+    torch.jit.save(traced, tmp_path / "traced.pt")
+    programs = [range_function, torch.jit.script(range_function), scripted, traced, torch.jit.freeze(scripted),
+                torch.jit.load(tmp_path / "scripted.pt"), torch.jit.load(tmp_path / "traced.pt")]
+    for program in programs:
+        assert ranges(lambda: program(x)) == want
+        assert program(x).tolist() == [4.0, 4.0]
+
+
+def test_operators_of_ranges():
+    def run():
+        event = torch.ops.profiler._record_function_enter_new("block", "argument")
+        torch.ones(2) + 1
+        torch.ops.profiler._record_function_exit(event)
+        torch.ops.profiler._record_function_exit(event)
+    assert ("aten::add", "block") in ranges(run)
+    with pytest.raises(RuntimeError, match="_call_end_callbacks_on_future can only be called once."):
+        with torch.profiler.record_function("block") as r:
+            future = torch.futures.Future()
+            done = r._call_end_callbacks_on_future(future)
+            future.set_result(3)
+            assert done.wait() == 3
+            r._call_end_callbacks_on_future(future)
+    assert torch.classes.profiler._RecordFunction is torch.classes.profiler._RecordFunction
+    with pytest.raises(RuntimeError, match="Tried to instantiate class 'profiler.Other', but it does not exist!"):
+        torch.classes.profiler.Other

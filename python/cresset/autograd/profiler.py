@@ -3,6 +3,7 @@ from contextlib import ContextDecorator
 
 from .. import _C
 from .._profiler_kinds import DeviceType, RecordScope
+from . import _ranges
 from .profiler_util import (MEMORY_EVENT_NAME, EventList, FunctionEvent, MemRecordsAcc,
                             _format_time)
 
@@ -176,28 +177,31 @@ class record_function(ContextDecorator):
     def __init__(self, name, args=None):
         self.name = name
         self.args = args
-        self._event = -1
+        self.run_callbacks_on_exit = True
+        self.record = None
 
     def __enter__(self):
-        self._event = _C._profile_enter(self.name)
+        self.record = _ranges.begin(self.name, self.args)
         return self
 
     def __exit__(self, exc_type, exc_value, traceback):
-        if self._event >= 0:
-            _C._profile_leave(self._event)
+        if self.run_callbacks_on_exit:
+            _ranges.end(self._entered())
+
+    def _entered(self):
+        if self.record is None:
+            raise AssertionError("Expected record to be set")
+        return self.record
 
     def _recreate_cm(self):
         return record_function(self.name, self.args)
 
     def _call_end_callbacks_on_future(self, fut):
         """Ends the range when a future completes; returns a future that completes after that."""
-        event, self._event = self._event, -1
-
-        def end(done):
-            if event >= 0:
-                _C._profile_leave(event)
-            return done.value()
-        return fut.then(end)
+        if not self.run_callbacks_on_exit:
+            raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
+        self.run_callbacks_on_exit = False
+        return _ranges.end_with(self._entered(), fut)
 
 
 class emit_nvtx:

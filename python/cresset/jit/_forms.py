@@ -13,6 +13,7 @@ from typing import Any, List, Optional, Tuple
 import cresset as torch
 from cresset import Tensor
 
+from .._classes import RANGE
 from .annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 
 
@@ -677,6 +678,47 @@ def __exit___of_no_grad(self, exc_type: Any, exc_value: Any, traceback: Any) -> 
 
 _class(torch.no_grad, "__torch__.torch.autograd.grad_mode.no_grad", [("prev", "bool")], __init___of_no_grad,
        __enter___of_no_grad, __exit___of_no_grad)
+
+
+def __enter___of_record_function(self):
+    self.record = torch.ops.profiler._record_function_enter_new(self.name, self.args)
+    return self
+
+
+def __exit___of_record_function(self, exc_type: Any, exc_value: Any, traceback: Any):
+    if not self.run_callbacks_on_exit:
+        return
+    record = self.record
+    if record is None:
+        raise AssertionError("Expected record to be set")
+    torch.ops.profiler._record_function_exit(record)
+
+
+def __init___of_record_function(self, name: str, args: Optional[str] = None):
+    self.name = name
+    self.args = args
+    self.run_callbacks_on_exit = True
+    self.record = torch.jit.annotate(Optional["torch.classes.profiler._RecordFunction"], None)
+    self._cupti_monitor_external_id = None
+
+
+def _call_end_callbacks_on_future_of_record_function(self, fut: torch.jit.Future[Any]) -> torch.jit.Future[Any]:
+    if not self.run_callbacks_on_exit:
+        raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
+    self.run_callbacks_on_exit = False
+    record = self.record
+    if record is None:
+        raise AssertionError("Expected record to be set")
+    profiled_future = torch.ops.profiler._call_end_callbacks_on_jit_fut(record, fut)
+    return profiled_future
+
+
+
+_class(torch.autograd.profiler.record_function, "__torch__.torch.autograd.profiler.record_function",
+       [("name", "str"), ("args", "Optional[str]"), ("run_callbacks_on_exit", "bool"), ("record", f"Optional[{RANGE}]"),
+        ("_cupti_monitor_external_id", "NoneType")],
+       __enter___of_record_function, __exit___of_record_function, __init___of_record_function,
+       _call_end_callbacks_on_future_of_record_function)
 
 
 from . import (_forms_of_attention, _forms_of_functional, _forms_of_layers, _forms_of_losses,  # noqa: E402 (they use this module)

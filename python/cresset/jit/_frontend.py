@@ -18,6 +18,7 @@ import weakref
 import cresset
 
 from .. import _C
+from .._classes import ScriptClass
 from . import _forms
 
 _functions = {}    # function -> qualified name, of functions that are defined
@@ -473,8 +474,9 @@ def define_class_form(cls, form):
         _C._script_add_class(name, "class")
         for attribute, text in form.attributes:
             _C._script_add_attribute(name, attribute, text, False, False)
-        for method in form.methods:
-            define(method, name)
+        methods = [define(method, name) for method in form.methods]
+        for method in sorted(methods, key=lambda m: m != f"{name}.__init__"):
+            _C._script_compile(method)
     return _classes[cls]
 
 
@@ -587,6 +589,8 @@ def annotation(t):
         return define_named_tuple(t)
     if isinstance(t, type) and t in _classes:
         return _classes[t]
+    if isinstance(t, ScriptClass):
+        return t._qualified
     if isinstance(t, types.FunctionType) and hasattr(t, "__supertype__"):
         return annotation(t.__supertype__)
     if isinstance(t, typing.NewType):

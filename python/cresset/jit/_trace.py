@@ -281,6 +281,22 @@ class Recorder(TorchFunctionMode):
             return self.sizes(func, name, args, kwargs, sys._getframe(1))
         return self.operator(func, name, args, kwargs)
 
+    # --- ranges of profiles ---
+
+    def begin_range(self, name, args):
+        """Records the begin of a range; the value is for `end_range`.  None inside of a program, which has ranges of its own."""
+        if self.frame.arguments is not None:
+            return None
+        made = _Value(self.frame)
+        given = repr(name) if args is None else f"{name!r}, {args!r}"
+        self.frame.items.append(_Call([f"ops.profiler._record_function_enter_new({given})"], [made], effect=True))
+        return made
+
+    def end_range(self, value):
+        """Records the end of a range in the call of the module that began it."""
+        if value.frame is self.frame:
+            self.frame.items.append(_Call(["ops.profiler._record_function_exit(", value, ")"], [], effect=True))
+
     # --- sizes: tensors, and for functions of this package numbers that know theirs ---
 
     def size_of(self, x, text, inside):
