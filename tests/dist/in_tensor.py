@@ -324,7 +324,7 @@ def compiled(rank, size):
         return found
 
     def keep(graph, examples):
-        targets.extend(str(n.target) for n in graph.graph.nodes)
+        targets.append([str(n.target) for n in graph.graph.nodes])
         return graph.forward
     x = numbers(4, 6) + 1
     for make, own, whole in ((lambda: nn.parallel.DistributedDataParallel(layers()), x + rank, True), (sharded, x + rank, False),
@@ -336,10 +336,41 @@ def compiled(rank, size):
             assert "1 recording" in torch.compiler.report(fast), torch.compiler.report(fast)
             assert not any("forward" in m.__dict__ for m in fast._orig_mod.modules())
         torch.compiler.reset()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("error")
-        torch.compile(parallel(), backend=keep)(x)
-    assert "_c10d_functional.all_reduce.default" in targets, targets
+        net = parallel()
+        assert torch.equal(torch.compile(net, backend=keep)(x), net(x))
+    names = [t for t in targets[0] if t.startswith(("aten", "_c10d"))]  # one graph: the products of parts, and the call between ranks
+    assert len(targets) == 1 and names == ["aten.linear.default", "aten.relu.default", "aten.linear.default",
+                                           "_c10d_functional.all_reduce.default", "_c10d_functional.wait_tensor.default",
+                                           "aten.add.Tensor"], targets
+
+
+def products_of_parts(rank, size):
+    """Linears of parallel styles, called on plain tensors: values and derivatives of one process, second ones too; copies of modules."""
+    mesh = init_device_mesh("cpu", (size,))
+    torch.manual_seed(3)
+    whole = nn.Sequential(nn.Linear(6, 4 * size), nn.Tanh(), nn.Linear(4 * size, 6)).double()
+    net = parallelize_module(copy.deepcopy(whole), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    x, results = torch.linspace(-1, 1, 24, dtype=torch.float64).view(2, 2, 6), []
+    for model in (whole, net, copy.deepcopy(net)):
+        for p in model.parameters():
+            p.grad = None
+        at = x.clone().requires_grad_()
+        y = model(at)
+        assert type(y) is torch.Tensor
+        first, = torch.autograd.grad(y.square().sum(), at, create_graph=True)
+        first.square().sum().backward()
+        results.append([y, first, at.grad, *(p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for p in model.parameters())])
+    assert all(p.grad.placements == p.placements for p in net.parameters())
+    for other in results[1:]:
+        for a, b in zip(results[0], other):
+            torch.testing.assert_close(b, a)
+    with CommDebugMode() as mode, torch.no_grad():
+        torch.testing.assert_close(net(x), results[0][0].detach())
+    assert mode.get_total_counts() == 1, mode.get_comm_counts()
+    given = DTensor.from_local(x, mesh, [Replicate()])
+    torch.testing.assert_close(net(given).detach(), results[0][0].detach())
 
 
 def lookups_on_two_dims(rank, size):

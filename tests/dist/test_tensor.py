@@ -51,7 +51,8 @@ def test_clipped_gradients(size, short):
 
 
 @pytest.mark.parametrize("name", ["values", "refusals", "prepared_inputs", "small_dims", "written_views", "own_gradients", "loss_in_parts",
-                                  "experimental", "lookups", "own_strategies", "parts_of_placements", "filled_from_whole_tensors"])
+                                  "experimental", "lookups", "products_of_parts", "own_strategies", "parts_of_placements",
+                                  "filled_from_whole_tensors"])
 def test_interface(name):
     passes(name, 2)
 

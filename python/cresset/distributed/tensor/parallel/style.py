@@ -1,9 +1,15 @@
 """Styles: how the parameters of a module are placed on a mesh of one dimension, and its inputs and outputs."""
 from abc import ABC, abstractmethod
 
+from types import MethodType
+
 import cresset
 
 from .... import nn
+from ....autograd import Function
+from ....nn import functional as F
+from ....utils._python_dispatch import is_in_torch_dispatch_mode
+from ..._functional_collectives import all_reduce
 from .._api import DTensor, distribute_module, distribute_tensor
 from ..placement_types import Replicate, Shard
 
@@ -22,6 +28,37 @@ def _output(x, layouts, use_local):
     """Returns an output in `layouts`, or this rank's part of it."""
     x = x.redistribute(placements=layouts) if tuple(x.placements) != tuple(layouts) else x
     return x.to_local() if use_local else x
+
+
+class _Repeated(Function):
+    """A tensor that all ranks have; its cotangent is the sum of those of the ranks."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _Summed.apply(grad, ctx.group), None
+
+
+class _Summed(Function):
+    """The sum of all ranks' tensors, whose cotangents are that of the sum."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return all_reduce(x, "sum", group)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _Repeated.apply(grad, ctx.group), None
+
+
+def _part(param):
+    """Returns this rank's part of a parameter."""
+    return param.to_local() if cresset.is_grad_enabled() and param.requires_grad else param._local_tensor
 
 
 class ParallelStyle(ABC):
@@ -62,14 +99,46 @@ class _Products(ParallelStyle):
         self._place(module, "bias", mesh, bias)
 
     def _inputs(self, module, inputs, mesh):
+        if self._on_parts(module, inputs[0]):
+            return inputs
+        return self._to_dtensor(module, inputs, mesh)
+
+    def _to_dtensor(self, module, inputs, mesh):
         return (_placed(inputs[0], mesh, self.input_layouts, self._desired(module)), *inputs[1:])
 
     def _outputs(self, module, outputs, mesh):
-        return _output(outputs, self.output_layouts, self.use_local_output)
+        return _output(outputs, self.output_layouts, self.use_local_output) if isinstance(outputs, DTensor) else outputs
+
+    # layouts with which a Linear multiplies the parts of tensors, without DTensors
+    plain_layouts = None
+
+    def _on_parts(self, module, x):
+        """Whether a Linear is called on a tensor that is this rank's part, returns a part, and no mode watches calls of DTensors."""
+        return ("_on_parts" in module.__dict__ and type(x) is cresset.Tensor and isinstance(module.weight, DTensor) and
+                module.weight._spec.placements == tuple(self._dims(module)[0]) and not is_in_torch_dispatch_mode())
+
+    def _divides(self, module, mesh):
+        """Whether the ranks have equal parts of a Linear's weight."""
+        return isinstance(module, nn.Linear) and not any(module.weight.shape[p.dim] % mesh.size() for p in self._dims(module)[0])
+
+    def _product(self, x, weight, bias, group):
+        """Returns this rank's part of the product."""
+        raise NotImplementedError
 
     def _apply(self, module, device_mesh):
         if not isinstance(module, (nn.Linear, nn.Embedding)):
             raise NotImplementedError(f"{type(self).__name__} currently only support nn.Linear and nn.Embedding!")
+        plain = self.plain_layouts == (*self.input_layouts, *self.output_layouts) and self.use_local_output
+        if plain and self._divides(module, device_mesh) and type(module).forward is nn.Linear.forward and "forward" not in module.__dict__ and \
+                device_mesh.ndim == 1 and device_mesh.get_coordinate() is not None:
+            group = device_mesh.get_group()
+
+            def forward(linear, x):
+                if isinstance(x, DTensor):
+                    return nn.Linear.forward(linear, x)
+                bias = linear.bias
+                return self._product(x, _part(linear.weight), None if bias is None else _part(bias), group)
+            module.__dict__["_on_parts"], module.__dict__["forward"] = True, MethodType(forward, module)
         return distribute_module(module, device_mesh, self._partition, self._inputs, self._outputs)
 
     def __repr__(self):
@@ -84,6 +153,12 @@ class ColwiseParallel(_Products):
         super().__init__(input_layouts or Replicate(), output_layouts or Shard(-1), use_local_output)
         self.desired_input_layouts = (Replicate(),)
 
+    plain_layouts = Replicate(), Shard(-1)
+
+    def _product(self, x, weight, bias, group):
+        repeated = _Repeated.apply(x, group) if cresset.is_grad_enabled() and x.requires_grad else x
+        return F.linear(repeated, weight, bias)
+
     def _dims(self, module):
         return ([Shard(0)], [Shard(0)]) if isinstance(module, nn.Linear) else ([Shard(1)], [Shard(1)])
 
@@ -91,6 +166,8 @@ class ColwiseParallel(_Products):
         return self.desired_input_layouts
 
     def _outputs(self, module, outputs, mesh):
+        if not isinstance(outputs, DTensor):
+            return outputs
         layouts = [Shard(p.dim + outputs.dim()) if isinstance(p, Shard) and p.dim < 0 else p for p in self.output_layouts]
         return _output(outputs, layouts, self.use_local_output)
 
@@ -104,7 +181,14 @@ class RowwiseParallel(_Products):
     def _dims(self, module):
         return ([Shard(1)], [Replicate()]) if isinstance(module, nn.Linear) else ([Shard(0)], [Replicate()])
 
-    def _inputs(self, module, inputs, mesh):
+    plain_layouts = Shard(-1), Replicate()
+
+    def _product(self, x, weight, bias, group):
+        made = F.linear(x, weight)
+        made = _Summed.apply(made, group) if made.requires_grad else all_reduce(made, "sum", group)
+        return made if bias is None else made + bias
+
+    def _to_dtensor(self, module, inputs, mesh):
         x = inputs[0]
         layouts = [Shard(p.dim + x.dim()) if isinstance(p, Shard) and p.dim < 0 else p for p in self.input_layouts]
         desired = (Shard(x.dim() - 1),) if isinstance(module, nn.Linear) else (Replicate(),)
