@@ -416,3 +416,10 @@ def schemas_of_function(function):
         return None
     packet = packet_of(function.__name__)
     return [getattr(packet, name)._schema for name, made in packet._made.items() if "given" not in made]
+
+
+def __getattr__(name):
+    if name == "HigherOrderOperator":
+        from ._higher_order_ops.operators import HigherOrderOperator
+        return HigherOrderOperator
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,7 +1,7 @@
 """What the placeholders of exported programs are, and helpers of programs that export."""
-import contextlib
 import dataclasses
 
+from ..export._trace import _disable_load_state_dict_hooks  # noqa: F401, torch has it here
 from ..export.graph_signature import InputKind
 from ..utils._pytree import MappingKey, register_pytree_node
 
@@ -73,17 +73,3 @@ def register_dataclass_as_pytree_node(cls, flatten_fn=None, unflatten_fn=None, *
     register_pytree_node(cls, flatten_fn or flatten, unflatten_fn or unflatten, serialized_type_name=serialized_type_name,
                          flatten_with_keys_fn=None if flatten_fn else with_keys, to_dumpable_context=to_dumpable_context,
                          from_dumpable_context=from_dumpable_context)
-
-
-@contextlib.contextmanager
-def _disable_load_state_dict_hooks(mod):
-    """Inside, state_dict() of a module runs none of its hooks."""
-    names = "_state_dict_hooks", "_state_dict_pre_hooks"
-    kept = {name: dict(getattr(mod, name)) for name in names}
-    for name in names:
-        getattr(mod, name).clear()
-    try:
-        yield
-    finally:
-        for name in names:
-            getattr(mod, name).update(kept[name])

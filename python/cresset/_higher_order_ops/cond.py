@@ -1,4 +1,6 @@
 """One of two functions, by a predicate."""
+import warnings
+
 from .. import SymBool, Tensor
 from ..utils._pytree import tree_leaves, tree_unflatten
 from . import checked
@@ -40,6 +42,10 @@ def cond(pred, true_fn, false_fn, operands=()):
         tensor([0., 0.])
     """
     if isinstance(pred, (bool, int, float)):
+        if checked.tracing() is not None:
+            warnings.warn("Pred is a Python constant. When used with torch.cond, it specializes on one of the branches. If you want "
+                          "torch.cond to preserve two branches, please make the predicate a boolean tensor or a SymBool.",
+                          stacklevel=2)
         return (true_fn if pred else false_fn)(*operands)
     if isinstance(pred, SymBool):
         pred = pred.tensor()

@@ -35,7 +35,13 @@ def _cond(pred, true_graph, false_graph, operands):
     return tuple((true_graph if pred else false_graph)(*operands))
 
 
-_OPERATORS = {"cond": HigherOrderOperator("cond", _cond)}
+def _map(graph, mapped, operands):
+    from .. import stack
+    rows = [graph(*(x.select(0, i) for x in mapped), *operands) for i in range(len(mapped[0]))]
+    return tuple(map(stack, zip(*rows)))
+
+
+_OPERATORS = {"cond": HigherOrderOperator("cond", _cond), "map_impl": HigherOrderOperator("map_impl", _map)}
 
 
 def find(name):

@@ -6,11 +6,14 @@ The graph is run again on fake tensors; functions of a table replace operators. 
 import cresset
 
 from .. import Tensor, _C
+from .._library.operators import composites
 from .._subclasses.fake_tensor import FakeTensorMode
 from ..fx import GraphModule, Interpreter
 from ..utils._pytree import tree_leaves
+from ._decompositions import ALWAYS
 from ._fakes import make_fake
 from ._graph import GraphBuilder, NumberOutput
+from ._sources import kept_meta
 from .exported_program import ExportedProgram
 from .graph_signature import (ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
                               TensorArgument)
@@ -39,7 +42,7 @@ class _Again(Interpreter):
     def meta(self, text):
         """The metadata of the node that ran, for the nodes that replace it."""
         node = self.order[int(text)]
-        return {key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn") if key in node.meta}
+        return kept_meta(node)
 
 
 class _Recording:
@@ -174,7 +177,7 @@ def decomposed(program, table):
     if any(n.target is cresset.ops.higher_order.cond for n in program.graph.nodes):
         raise RuntimeError("run_decompositions: the program has a torch.cond, whose branches cannot be replaced")
     _refuse_elements(program)
-    recording = _Recording(program, dict(table))
+    recording = _Recording(program, {**ALWAYS, **(table.materialize() if isinstance(table, CustomDecompTable) else table)})
     copies, _ = _split_copies(recording.graph)
     builder = _Builder(recording.graph, recording.mode, recording.interpreter, recording.expressions(), recording.hints)
     builder.copies, builder.nodes_of = copies, {}
@@ -212,13 +215,69 @@ def default_table():
 
 
 class CustomDecompTable(dict):
-    """The default table, which programs change before they give it to run_decompositions()."""
+    """The default table, which programs change before they give it to run_decompositions().
+
+    Operators that a program defines join it when it is read as a whole (`has_materialized`), so those that are defined
+    after the table was made are in it, too."""
 
     def __init__(self):
-        from .._library.operators import composites
         from ._decompositions import TABLE
-        super().__init__({**TABLE, **composites()})
+        super().__init__(TABLE)
+        self.has_materialized, self._without = False, set()
+
+    def _materialize(self):
+        if not self.has_materialized:
+            self.has_materialized = True
+            for op, function in composites().items():
+                if op not in self._without:
+                    self.setdefault(op, function)
+        return self
 
     def materialize(self):
         """The table as a dict."""
-        return dict(self)
+        return dict(dict.items(self._materialize()))
+
+    def pop(self, key, *default):
+        found = key in self
+        value = dict.pop(self, key) if dict.__contains__(self, key) else composites()[key] if found else None
+        self._without.add(key)
+        if not found and not default:
+            raise KeyError(f"{key} doesn't exist in the table")
+        return value if found else default[0]
+
+    def __delitem__(self, key):
+        self.pop(key)
+
+    def __contains__(self, key):
+        return dict.__contains__(self, key) or not self.has_materialized and key not in self._without and key in composites()
+
+    def __getitem__(self, key):
+        if not dict.__contains__(self, key) and key in self:
+            return composites()[key]
+        return dict.__getitem__(self, key)
+
+    def get(self, key, default=None):
+        return self[key] if key in self else default
+
+    def keys(self):
+        return dict.keys(self._materialize())
+
+    def values(self):
+        return dict.values(self._materialize())
+
+    def items(self):
+        return dict.items(self._materialize())
+
+    def __iter__(self):
+        return dict.__iter__(self._materialize())
+
+    def __len__(self):
+        return dict.__len__(self._materialize())
+
+    def copy(self):
+        """Another table with the same changes."""
+        new = CustomDecompTable()
+        dict.clear(new)
+        dict.update(new, dict.items(self))
+        new.has_materialized, new._without = self.has_materialized, set(self._without)
+        return new

@@ -1,4 +1,6 @@
 """The table of default_decompositions(): compositions of torch as the operators that they consist of."""
+import math
+
 import cresset
 
 aten = cresset.ops.aten
@@ -15,10 +17,8 @@ def _contiguous(input, memory_format=cresset.contiguous_format):
 
 
 def _linear(input, weight, bias=None):
+    flat = input if input.dim() == 2 else aten.view.default(_contiguous(input), [math.prod(input.shape[:-1]), input.shape[-1]])
     turned = aten.permute.default(weight, [1, 0])
-    if input.dim() == 2 and bias is not None:
-        return aten.addmm.default(bias, input, turned)
-    flat = input if input.dim() == 2 else aten.view.default(_contiguous(input), [-1, input.shape[-1]])
     if bias is not None:
         out = aten.addmm.default(bias, flat, turned)
     else:
@@ -81,6 +81,17 @@ def _split(input, split_size, dim=0):
     return aten.split_with_sizes.default(input, [size] * (n // size) + ([n % size] if n % size else []), dim)
 
 
+def _chunk(input, chunks, dim=0):
+    n = input.shape[dim]
+    if type(n) is not int or not n or chunks < 1:
+        return NotImplemented
+    return _split(input, -(-n // chunks), dim)
+
+
+def _sum(input, dtype=None):
+    return aten.sum.dim_IntList(input, [], dtype=dtype)
+
+
 def _matmul(a, b):
     if a.dim() == 2 and b.dim() == 2:
         return aten.mm.default(a, b)
@@ -94,12 +105,15 @@ def _filled(value):
     return function
 
 
+# Replaced in every program without writes, whatever the table has: operators that are no functions of their arguments.
+ALWAYS = {aten.lift_fresh_copy.default: aten.clone.default, aten.chunk.default: _chunk}
+
 TABLE = {
     aten.linear.default: _linear, aten.conv1d.default: _convolution(1), aten.conv2d.default: _convolution(2),
     aten.conv3d.default: _convolution(3), aten.conv_transpose2d.input: _convolution(2, True), aten.softmax.int: _softmax(aten._softmax.default),
     aten.log_softmax.int: _softmax(aten._log_softmax.default), aten.dropout.default: _dropout, aten.layer_norm.default: _layer_norm,
     aten.reshape.default: _reshape, aten.flatten.using_ints: _flatten, aten.transpose.int: _transpose, aten.split.Tensor: _split,
     aten.matmul.default: _matmul, aten.zeros.default: _filled(0), aten.ones.default: _filled(1),
-    aten.lift_fresh_copy.default: aten.clone.default, aten.detach_.default: lambda x: x,
+    aten.detach_.default: lambda x: x, aten.sum.default: _sum,
     aten.contiguous.default: _contiguous,
 }

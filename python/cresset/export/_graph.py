@@ -11,6 +11,7 @@ from ..fx.graph import Graph, _snake_case
 from ..fx.passes.shape_prop import _extract_tensor_metadata
 from .._size_expr import Expr, parse
 from ._fakes import make_fake
+from ._sources import kept_meta
 from .graph_signature import (ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec, SymBoolArgument,
                               SymFloatArgument, SymIntArgument, TensorArgument)
 
@@ -326,7 +327,7 @@ class GraphBuilder:
         node.meta["val"] = tuple(vals) if is_tuple else vals
         for k, name in enumerate(names):
             item = self.env[name] = self.graph.call_function(operator.getitem, (node, k))
-            item.meta.update({key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn") if key in node.meta})
+            item.meta.update(kept_meta(node))
             self.describe(item, self.fake(name))
 
     def nodes(self):

@@ -311,9 +311,17 @@ def _is_number(target):
     return getattr(target, "__module__", "") == "_operator" or getattr(target, "__name__", "").startswith("sym_")
 
 
+def _custom(found):
+    """The metadata that the program's user added; a text of another form is left out."""
+    try:
+        return {"custom": json.loads(found["custom"])}
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
+
+
 def _metadata(found):
     """The metadata of a node; fields of another form are left out."""
-    out = {}
+    out = _custom(found)
     if isinstance(found.get("stack_trace"), str):
         out["stack_trace"] = found["stack_trace"]
     if isinstance(found.get("torch_fn"), str) and ";" in found["torch_fn"]:
@@ -425,9 +433,21 @@ def _tensors(reader, folder, what, model):
     return {key: _tensor(reader, folder, entry, known) for key, entry in config.items()}
 
 
-def _json(reader, name):
+def _all_tensors(reader, model):
     try:
-        return json.loads(reader.get_record(name))
+        return _tensors(reader, "weights", "weights", model), _tensors(reader, "constants", "constants", model)
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError, AssertionError) as error:
+        raise FormatError(f"torch.export.load: a field has another form than expected: {error}") from error
+
+
+def _json(reader, name):
+    return parse_model(reader.get_record(name), name)
+
+
+def parse_model(text, name="the program"):
+    """The content of a JSON text of the format."""
+    try:
+        return json.loads(text)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         _refuse(f"{name} is no JSON text: {error}")
 
@@ -495,8 +515,16 @@ def _examples(reader, model):
         return None
 
 
-def _program(reader, model):
-    found = _json(reader, f"models/{model}.json")
+def program_of(found, state, values, examples):
+    """The program of the fields `found`.  state: parameters and saved buffers; values: the other tensors; examples: the example
+    inputs or None."""
+    try:
+        return _program(found, state, values, examples)
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError, AssertionError) as error:
+        raise FormatError(f"torch.export.load: a field has another form than expected: {error}") from error
+
+
+def _program(found, state, values, examples):
     _version(found)
     body = _get(found, "graph_module", dict)
     specs = _get(body, "signature", dict)
@@ -504,12 +532,12 @@ def _program(reader, model):
                                      list(map(_output_spec, _get(specs, "output_specs", list))))
     constants = [(s.arg.name, s.arg.value) for s in signature.input_specs if isinstance(s.arg, ConstantArgument)]
     module = _GraphReader(_get(body, "graph", dict), FakeTensorMode(), constants).module()
-    state, values = _tensors(reader, "weights", "weights", model), _tensors(reader, "constants", "constants", model)
+    module.meta.update(_custom(body.get("metadata") or {}))
     _check_state(signature, module.graph, state, values)
     dialect = (found.get("verifiers") or ["TRAINING"])[0]
     calls = list(map(_call_entry, _get(body, "module_call_graph", list)))
     _check_root(calls, signature, module.graph)
-    return ExportedProgram(module, module.graph, signature, state, _ranges(found), calls, _examples(reader, model), values,
+    return ExportedProgram(module, module.graph, signature, state, _ranges(found), calls, examples, values,
                            guards_code=[g for g in found.get("guards_code") or [] if isinstance(g, str)], dialect=dialect)
 
 
@@ -528,10 +556,7 @@ def load(f, *, extra_files=None, expected_opset_version=None):
     reader = PyTorchFileReader(f)
     if not reader.has_record("models/model.json"):
         _refuse("the archive has no models/model.json")
-    try:
-        program = _program(reader, "model")
-    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError, AssertionError) as error:
-        raise FormatError(f"torch.export.load: a field has another form than expected: {error}") from error
+    program = program_of(_json(reader, "models/model.json"), *_all_tensors(reader, "model"), _examples(reader, "model"))
     for name in extra_files or {}:
         if reader.has_record(f"extra/{name}"):
             extra_files[name] = reader.get_record(f"extra/{name}").decode("utf-8")

@@ -10,8 +10,8 @@ import cresset
 from .. import Tensor, serialization
 from .._archive import PyTorchFileWriter
 from ..utils._pytree import treespec_dumps
-from ._schema import (DTYPES, FORMATS, LAYOUTS, OPSET_VERSION, SCHEMA_VERSION, TORCH_VERSION, device_json, number_of,
-                      target_name)
+from ._schema import (DTYPES, FORMATS, LAYOUTS, OPSET_VERSION, SCHEMA_VERSION, TORCH_VERSION, FormatError, device_json,
+                      number_of, target_name)
 from .graph_signature import (ConstantArgument, InputKind, OutputKind, SymBoolArgument, SymFloatArgument,
                               SymIntArgument)
 
@@ -151,7 +151,17 @@ def _metadata(node):
         out["nn_module_stack"] = ";".join(f"{key},{path},{cls}" for key, (path, cls) in node.meta["nn_module_stack"].items())
     if node.meta.get("torch_fn"):
         out["torch_fn"] = ";".join(node.meta["torch_fn"])
-    return out
+    return {**out, **_custom(node.meta, f"node {node.name}")}
+
+
+def _custom(meta, what):
+    """The metadata that the program's user added, as a JSON text."""
+    if not meta.get("custom"):
+        return {}
+    try:
+        return {"custom": json.dumps(meta["custom"])}
+    except (TypeError, ValueError) as error:
+        raise FormatError(f"Failed to serialize custom metadata for {what} with error {error}") from error
 
 
 def _is_item(node):
@@ -243,7 +253,7 @@ def program_json(program):
                                            "output_specs": list(map(_output_spec, signature.output_specs))},
                              "module_call_graph": [{"fqn": e.fqn, "signature": _call_signature(e.signature)}
                                                    for e in program.module_call_graph],
-                             "metadata": {}, "treespec_namedtuple_fields": {}},
+                             "metadata": _custom(program.graph_module.meta, "graph"), "treespec_namedtuple_fields": {}},
             "opset_version": OPSET_VERSION, "range_constraints": _ranges(program), "schema_version": SCHEMA_VERSION,
             "verifiers": [program.dialect], "torch_version": TORCH_VERSION, "guards_code": list(program._guards_code)}
 

@@ -44,13 +44,28 @@ def _tensor_of_symbols(data, *, dtype=None, device=None, requires_grad=False, pi
     return made(data).requires_grad_() if requires_grad else made(data)
 
 
+def kept_meta(node):
+    """What the nodes that replace `node` keep of its metadata."""
+    return {key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn", "custom") if key in node.meta}
+
+
+def _node_at(frame):
+    """The node of a graph module at whose line the frame of its generated function is, if export described it."""
+    module = frame.f_locals.get("self")
+    lines, line = getattr(module, "_lineno_map", None), frame.f_lineno - getattr(module, "_prologue_start", 0)
+    index = lines.get(line) if lines else None
+    node = None if index is None else next((n for i, n in enumerate(module.graph.nodes) if i == index), None)
+    return node if node is not None and "nn_module_stack" in node.meta else None
+
+
 class Source:
     """The origin of the calls that one function of torch made."""
 
-    __slots__ = ("frames", "modules", "function")
+    __slots__ = ("frames", "modules", "function", "node")
 
-    def __init__(self, frames, modules, function):
+    def __init__(self, frames, modules, function, node=None):
         self.frames, self.modules, self.function = frames, modules, function
+        self.node = node  # the node of an exported graph whose call runs again, or None
 
     def stack_trace(self):
         return "\n".join(f'  File "{path}", line {line}, in {name}\n    {linecache.getline(path, line).strip()}'
@@ -112,13 +127,16 @@ class Sources(TorchFunctionMode):
             self.stack.pop()
 
     def _frames(self):
-        frame, out = sys._getframe(2), []
+        """The frames of the call, outermost first, and the node of the innermost graph module that makes it, or None."""
+        frame, out, node = sys._getframe(2), [], None
         while frame is not None and frame is not self.top:
             path = frame.f_code.co_filename
             if frame.f_code.co_name == "forward" and _is_shown(path):
                 out.append((path, frame.f_lineno, frame.f_code.co_name))
+                if node is None and path.startswith("<eval_with_key>"):
+                    node = _node_at(frame)
             frame = frame.f_back
-        return out[::-1]
+        return out[::-1], node
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name = _function_name(func)
@@ -126,7 +144,8 @@ class Sources(TorchFunctionMode):
         self.calls[short] = self.calls.get(short, 0) + 1
         modules = {f"L__self__{key}": (path, cls) for path, cls, key in filter(None, self.stack)}
         self.recorder.at(str(len(self.notes)))
-        self.notes.append(Source(self._frames(), modules, (f"{short}_{self.calls[short]}", name)))
+        frames, node = self._frames()
+        self.notes.append(Source(frames, modules, (f"{short}_{self.calls[short]}", name), node))
         if func is cresset.tensor and any(type(x) is cresset._C.Symbol for x in tree_leaves(args)):
             func = _tensor_of_symbols
         elif func is cresset.is_nonzero and args and isinstance(args[0], FakeTensor):
@@ -159,4 +178,5 @@ class Sources(TorchFunctionMode):
     def meta(self, text):
         """The metadata of a node by the text that the recorder kept."""
         source = self.notes[int(text)]
-        return {"nn_module_stack": source.modules, "stack_trace": source.stack_trace(), "torch_fn": source.function}
+        out = {"nn_module_stack": source.modules, "stack_trace": source.stack_trace(), "torch_fn": source.function}
+        return out if source.node is None else {**out, **kept_meta(source.node)}

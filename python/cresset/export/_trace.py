@@ -49,6 +49,20 @@ def _restore(container, items):
     container.extend(items) if isinstance(container, (list, deque)) else container.update(items)
 
 
+@contextlib.contextmanager
+def _disable_load_state_dict_hooks(mod):
+    """Inside, state_dict() of a module runs none of its hooks."""
+    names = "_state_dict_hooks", "_state_dict_pre_hooks"
+    kept = {name: dict(getattr(mod, name)) for name in names}
+    for name in names:
+        getattr(mod, name).clear()
+    try:
+        yield
+    finally:
+        for name in names:
+            getattr(mod, name).update(kept[name])
+
+
 class ModuleState:
     """The parameters, buffers and attributes of a module, which are fakes while the module is traced."""
 
@@ -56,8 +70,9 @@ class ModuleState:
         self.mod, self.mode = mod, mode
         self.parameters = dict(mod.named_parameters(remove_duplicate=False))
         self.buffers = dict(mod.named_buffers(remove_duplicate=False))
-        self.persistent = mod.state_dict(keep_vars=True).keys()
-        self.attributes = {}  # id of a tensor -> path
+        with _disable_load_state_dict_hooks(mod):
+            self.saved_state = mod.state_dict(keep_vars=True)
+        self.attributes = {}  # id of a tensor -> its paths
         self.saved = []
         self.containers = {}  # id of a dict, list, set or deque among the attributes -> (it, its items)
 
@@ -67,7 +82,7 @@ class ModuleState:
             self.saved.append((path, sub, dict(sub.__dict__), tables))
             for name, x in sub.__dict__.items():
                 if isinstance(x, Tensor):
-                    self.attributes.setdefault(id(x), f"{path}.{name}" if path else name)
+                    self.attributes.setdefault(id(x), []).append(f"{path}.{name}" if path else name)
                 elif name not in ("_parameters", "_buffers", "_modules"):
                     _containers(x, self.containers)
             for table in (sub._parameters, sub._buffers):
@@ -264,7 +279,7 @@ def _input_specs(trace):
             names[trace.known[id(trace.fakes[path])]]
     for path, x in trace.state.buffers.items():
         yield placeholder_name("b_", [path]), \
-            InputSpec(InputKind.BUFFER, TensorArgument(""), path, path in trace.state.persistent), x, \
+            InputSpec(InputKind.BUFFER, TensorArgument(""), path, path in trace.state.saved_state), x, \
             names[trace.known[id(trace.fakes[path])]]
 
 
@@ -274,10 +289,11 @@ def _add_constants(trace, builder, unique):
     for names, op, *rest in trace.recorded.nodes():
         if op is not None:
             continue
-        path = trace.state.attributes.get(id(rest[0]))
-        if path is None:
-            path, lifted = f"lifted_tensor_{lifted}", lifted + 1
-        builder.constant_placeholder(unique(placeholder_name("c_", [path])), names[0], rest[0], path)
+        path, *others = trace.state.attributes.get(id(rest[0]), [f"lifted_tensor_{lifted}"])
+        lifted += path == f"lifted_tensor_{lifted}"
+        tensor = rest[0].detach() if rest[0].requires_grad else rest[0]
+        builder.constant_placeholder(unique(placeholder_name("c_", [path])), names[0], tensor, path)
+        builder.constants.update(dict.fromkeys(others, tensor))
 
 
 def _add_arguments(trace, builder):
@@ -336,7 +352,7 @@ def _call_graph(trace, signatures):
 
 
 def _state(trace):
-    saved, constants = trace.mod.state_dict(keep_vars=True), {}
+    saved, constants = trace.state.saved_state, {}
     first = [name for name in trace.state.parameters if name in saved]
     state = {name: saved[name] for name in [*first, *(name for name in saved if name not in trace.state.parameters)]}
     for path, x in trace.state.buffers.items():
@@ -369,6 +385,8 @@ def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=()):
     state, constants = _state(trace)
     from ..fx import GraphModule
     module = GraphModule(builder.modules, builder.graph, "GraphModule")
+    if isinstance(mod, GraphModule) and "custom" in mod.meta:
+        module.meta["custom"] = mod.meta["custom"]
     return ExportedProgram(module, builder.graph, ExportGraphSignature(builder.specs, outputs), state, constraints.ranges(),
                            _call_graph(trace, signatures), (args, kwargs or {}), {**builder.constants, **constants},
                            guards_code=constraints.guards())

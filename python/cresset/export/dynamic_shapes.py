@@ -232,7 +232,9 @@ def _walk(x, shape, path, out, where):
             _walk(child, None, f"{path}[{key!r}]", out, where)
         return
     parts = _children(shape)
-    if parts is None or (isinstance(x, (list, tuple, dict)) and not _same_kind(x, shape)):
+    if parts is None:
+        _mismatch(f"`inputs{where}` is a {type(x)}, but `dynamic_shapes{where}` is not")
+    if isinstance(x, (list, tuple, dict)) and not _same_kind(x, shape):
         _mismatch(f"`inputs{where}` is a {type(x)}, but `dynamic_shapes{where}` is a {type(shape)}")
     if len(parts) != len(children):
         _mismatch(f"`inputs{where}` has {len(children)} elements, but `dynamic_shapes{where}` has {len(parts)} elements")

@@ -1,6 +1,7 @@
 """ExportedProgram: a graph of operators with its parameters, buffers, constants and constraints."""
 import copy
 import dataclasses
+import operator
 from typing import NamedTuple
 
 import cresset
@@ -76,6 +77,24 @@ def in_order(spec, args, kwargs):
     return args, kwargs
 
 
+def _join_items(module, signature):
+    """Leaves one node for each item that is taken of a result, and names it where the signature named another."""
+    first, joined = {}, {}
+    for node in module.graph.nodes:
+        if node.target is operator.getitem and node.op == "call_function":
+            key = node.args
+            if first.setdefault(key, node) is not node:
+                joined[node] = first[key]
+    for node, kept in joined.items():
+        node.replace_all_uses_with(kept)
+        module.graph.erase_node(node)
+    if joined:
+        names = {node.name: kept.name for node, kept in joined.items()}
+        for spec in signature.output_specs:
+            spec.arg.name = names.get(spec.arg.name, spec.arg.name)
+        module.recompile()
+
+
 class ExportedProgram:
     """What export() returns: a graph of operators without control flow in Python.
 
@@ -96,6 +115,7 @@ class ExportedProgram:
     def __init__(self, root, graph, graph_signature, state_dict, range_constraints, module_call_graph, example_inputs=None,
                  constants=None, *, verifiers=None, guards_code=(), dialect="TRAINING"):
         self._graph_module = root if isinstance(root, GraphModule) and root.graph is graph else GraphModule(root, graph)
+        _join_items(self._graph_module, graph_signature)
         self._graph_signature, self._state_dict = graph_signature, state_dict
         self._range_constraints, self._module_call_graph = range_constraints, module_call_graph
         self._example_inputs, self._constants = example_inputs, constants or {}

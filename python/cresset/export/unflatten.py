@@ -296,7 +296,7 @@ class _Emitter:
             return self._size_again(call, node)
         owner, path = self.tree._owner(call, node)
         assert owner is call
-        new = call.graph.create_node("get_attr", path, name=node.name.partition("_")[2] or node.name)
+        new = call.graph.create_node("get_attr", path, name=path.replace(".", "_"))
         new.meta.update(node.meta)
         call.at[node] = new
         return new

@@ -1188,7 +1188,9 @@ static PyObject *set_force_eager(PyObject *m, PyObject *on)
     Py_RETURN_NONE;
 }
 
-/* _refuse_recording(why): the recording in progress will give no graph. */
+/* _refuse_recording(why): the recording in progress will give no graph that a later call may
+ * run instead of Python.  Graphs of whole calls replace no call: they do without what Python
+ * did. */
 static PyObject *refuse_recording(PyObject *m, PyObject *why)
 {
     const char *text = PyUnicode_AsUTF8(why);
@@ -1196,16 +1198,21 @@ static PyObject *refuse_recording(PyObject *m, PyObject *why)
     (void)m;
     if (!text)
         return NULL;
-    cr_recorder_refuse(text);
+    if (!cr_recorder_is_whole())
+        cr_recorder_refuse(text);
     Py_RETURN_NONE;
 }
 
 /* _break_graph(why): ends the graph of the deferred call; a recording gives no graph. */
 static PyObject *break_graph(PyObject *m, PyObject *why)
 {
-    if (cr_py_defer_break(why) < 0)
+    const char *text = PyUnicode_AsUTF8(why);
+
+    (void)m;
+    if (!text || cr_py_defer_break(why) < 0)
         return NULL;
-    return refuse_recording(m, why);
+    cr_recorder_refuse(text);
+    Py_RETURN_NONE;
 }
 
 /* _is_compiling(): whether a compiled function of the thread is recorded or deferred. */

@@ -74,7 +74,8 @@ FACT(is_neg, PyBool_FromLong(SELF->neg))
 FACT(dim, PyLong_FromLong(SELF->ndim))
 FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
 FACT(storage_offset,
-     (cr_py_note_read(SELF, "storage_offset()"), PyLong_FromLongLong(SELF->offset)))
+     (cr_recorder_is_whole() ? (void)0 : cr_py_note_read(SELF, "storage_offset()"),
+      PyLong_FromLongLong(SELF->offset)))
 FACT(is_floating_point, PyBool_FromLong(cr_dtype_is_float((cr_dtype)SELF->dtype)))
 FACT(is_complex, PyBool_FromLong(cr_dtype_is_complex((cr_dtype)SELF->dtype)))
 FACT(is_signed, PyBool_FromLong(cr_dtype_is_signed((cr_dtype)SELF->dtype)))

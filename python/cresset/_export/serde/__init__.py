@@ -1,0 +1,1 @@
+"""Exported programs as texts and bytes without an archive around them."""
