@@ -111,7 +111,8 @@ def sym_sum(args):
 
 
 def sym_sqrt(a):
-    return math.sqrt(a)
+    """The square root."""
+    return a.__sym_sqrt__() if hasattr(a, "__sym_sqrt__") else math.sqrt(a)
 
 
 def sym_ite(b, t, f):

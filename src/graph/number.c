@@ -5,9 +5,11 @@
 #include <stdlib.h>
 
 const char *const cr_gnum_fn_name[CR_GNUM_FN_COUNT] = {
-    [CR_GNUM_ADD] = "add", [CR_GNUM_SUB] = "sub",           [CR_GNUM_MUL] = "mul",
-    [CR_GNUM_DIV] = "div", [CR_GNUM_FLOORDIV] = "floordiv", [CR_GNUM_MOD] = "mod",
-    [CR_GNUM_POW] = "pow", [CR_GNUM_NEG] = "neg",           [CR_GNUM_ABS] = "abs"};
+    [CR_GNUM_ADD] = "add",     [CR_GNUM_SUB] = "sub",           [CR_GNUM_MUL] = "mul",
+    [CR_GNUM_DIV] = "div",     [CR_GNUM_FLOORDIV] = "floordiv", [CR_GNUM_MOD] = "mod",
+    [CR_GNUM_POW] = "pow",     [CR_GNUM_NEG] = "neg",           [CR_GNUM_ABS] = "abs",
+    [CR_GNUM_FLOOR] = "floor", [CR_GNUM_CEIL] = "ceil",         [CR_GNUM_TRUNC] = "trunc",
+    [CR_GNUM_ROUND] = "round", [CR_GNUM_SQRT] = "sqrt"};
 const char *const cr_gnum_test_name[CR_GNUM_TEST_COUNT] = {
     [CR_GNUM_EQ] = "==", [CR_GNUM_LT] = "<", [CR_GNUM_LE] = "<="};
 
@@ -63,10 +65,26 @@ static bool int_apply(cr_gnum_fn fn, int64_t a, int64_t b, cr_scalar *out)
             return false;
         c = a < 0 ? -a : a;
         break;
+    case CR_GNUM_FLOOR:
+    case CR_GNUM_CEIL:
+    case CR_GNUM_TRUNC:
+    case CR_GNUM_ROUND: c = a; break;
+    case CR_GNUM_SQRT:
+        *out = cr_scalar_float(sqrt((double)a));
+        return a >= 0 && a < (1ll << 53);
     default: return false;
     }
     *out = cr_scalar_int(c);
     return !cr_gnum_is_int(c);
+}
+
+/* The integer that a float is rounded to; false where it is no exact one. */
+static bool rounded(double d, cr_scalar *out)
+{
+    if (!(fabs(d) < 0x1p53))
+        return false;
+    *out = cr_scalar_int((int64_t)d);
+    return !cr_gnum_is_int(out->i);
 }
 
 static bool float_apply(cr_gnum_fn fn, double a, double b, cr_scalar *out)
@@ -89,6 +107,15 @@ static bool float_apply(cr_gnum_fn fn, double a, double b, cr_scalar *out)
         break;
     case CR_GNUM_NEG: d = -a; break;
     case CR_GNUM_ABS: d = fabs(a); break;
+    case CR_GNUM_FLOOR: return rounded(floor(a), out);
+    case CR_GNUM_CEIL: return rounded(ceil(a), out);
+    case CR_GNUM_TRUNC: return rounded(trunc(a), out);
+    case CR_GNUM_ROUND: return rounded(nearbyint(a), out);
+    case CR_GNUM_SQRT:
+        d = sqrt(a);
+        if (a < 0)
+            return false;
+        break;
     default: return false; /* floor division of floats differs from C's in corner cases */
     }
     *out = cr_scalar_float(d);

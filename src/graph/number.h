@@ -29,6 +29,11 @@ typedef enum {
     CR_GNUM_POW,
     CR_GNUM_NEG,
     CR_GNUM_ABS,
+    CR_GNUM_FLOOR, /* this and the next three: an int */
+    CR_GNUM_CEIL,
+    CR_GNUM_TRUNC,
+    CR_GNUM_ROUND, /* halves to the even neighbour */
+    CR_GNUM_SQRT,  /* a float */
     CR_GNUM_FN_COUNT
 } cr_gnum_fn;
 
@@ -62,10 +67,7 @@ typedef struct {
 /* Their names in text: of arithmetic (NULL for others), and of comparisons. */
 extern const char *const cr_gnum_fn_name[CR_GNUM_FN_COUNT];
 extern const char *const cr_gnum_test_name[CR_GNUM_TEST_COUNT];
-static inline bool cr_gnum_is_unary(cr_gnum_fn fn)
-{
-    return fn == CR_GNUM_NEG || fn == CR_GNUM_ABS;
-}
+static inline bool cr_gnum_is_unary(cr_gnum_fn fn) { return fn >= CR_GNUM_NEG; }
 
 /* --- symbols in arguments --- */
 #define CR_GNUM_SYMBOLS (INT64_MIN / 2)

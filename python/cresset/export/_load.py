@@ -7,6 +7,7 @@ import ast
 import io
 import json
 import keyword
+import math
 import operator
 import os
 import warnings
@@ -157,8 +158,13 @@ def _target(name):
                     "the file is read")
     if parts[0] in ("_operator", "operator") and len(parts) == 2 and parts[1] in _NUMBERS:
         return getattr(operator, parts[1])
-    if name in ("torch.sym_max", "torch.sym_min", "torch.sym_float", "torch.sym_int", "torch.sym_not", "torch.sym_ite"):
-        return getattr(cresset, parts[1])
+    if name in ("torch.sym_max", "torch.sym_min", "torch.sym_float", "torch.sym_int", "torch.sym_not", "torch.sym_ite",
+                "torch.sym_sqrt", "torch._sym_sqrt"):
+        return getattr(cresset, parts[1].lstrip("_"))
+    if name in ("math.floor", "math.ceil", "math.trunc"):
+        return getattr(math, parts[1])
+    if name in ("round", "builtins.round"):
+        return round
     _refuse(f"target {name[:100]!r} is no operator")
 
 
@@ -308,7 +314,8 @@ class _GraphReader:
 
 
 def _is_number(target):
-    return getattr(target, "__module__", "") == "_operator" or getattr(target, "__name__", "").startswith("sym_")
+    return getattr(target, "__module__", "") in ("_operator", "math", "builtins") or \
+        getattr(target, "__name__", "").startswith("sym_")
 
 
 def _custom(found):

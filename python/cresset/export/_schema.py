@@ -40,5 +40,5 @@ def target_name(target):
     """The name of a node's function in files: torch.ops.aten.add.Tensor or _operator.mul."""
     if hasattr(target, "overloadpacket"):
         return f"torch.ops.{target}"
-    module = torch_name(target.__module__)
+    module = "torch" if target.__name__.startswith("sym_") else torch_name(target.__module__)
     return f"{module}.{target.__name__}"

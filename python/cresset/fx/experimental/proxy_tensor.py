@@ -6,10 +6,11 @@ The graph contains the operators that ran for these arguments.
 """
 import functools
 import inspect
+import math
 import operator
 import threading
 
-from ... import Tensor, _C, nn, no_grad
+from ... import Tensor, _C, nn, no_grad, sym_sqrt
 from ..._ops import overload_of, split_arguments
 from ...utils._pytree import tree_flatten, tree_leaves, tree_structure, tree_unflatten
 from ..graph import Graph, _PyTreeCodeGen, _PyTreeInfo
@@ -23,7 +24,8 @@ __all__ = ["get_proxy_mode", "make_fx"]
 
 _ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
                "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow, "neg": operator.neg,
-               "abs": operator.abs}
+               "abs": operator.abs, "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
+               "sqrt": sym_sqrt}
 
 
 class _Builder:

@@ -6,6 +6,7 @@
  * float.  Symbols that the program still has when its recording ends become numbers in place:
  * their memory is large enough for an int or a float. */
 #include "py/bind/compile/compiled.h"
+#include <math.h>
 
 typedef struct symbol {
     PyObject_HEAD uint64_t serial; /* of its recorder */
@@ -600,17 +601,44 @@ static PyObject *symbol_forward(PyObject *a, const char *name, PyObject *args)
     return out;
 }
 
-#define FORWARDED(name)                                                                        \
+static PyObject *symbol_reduce_ex(PyObject *a, PyObject *args)
+{
+    return symbol_forward(a, "__reduce_ex__", args);
+}
+
+/* A function to the integers: of the symbol, or, with arguments, of the fixed number. */
+#define ROUNDED(name, fn)                                                                      \
+    static PyObject *name##_plain(PyObject *x)                                                 \
+    {                                                                                          \
+        return PyObject_CallMethod(x, "__" #name "__", NULL);                                  \
+    }                                                                                          \
     static PyObject *symbol_##name(PyObject *a, PyObject *args)                                \
     {                                                                                          \
-        return symbol_forward(a, "__" #name "__", args);                                       \
+        return PyTuple_GET_SIZE(args) ? symbol_forward(a, "__" #name "__", args)               \
+                                      : unary(a, fn, name##_plain);                            \
     }
-FORWARDED(round)
-FORWARDED(trunc)
-FORWARDED(floor)
-FORWARDED(ceil)
-FORWARDED(reduce_ex)
-#undef FORWARDED
+ROUNDED(round, CR_GNUM_ROUND)
+ROUNDED(trunc, CR_GNUM_TRUNC)
+ROUNDED(floor, CR_GNUM_FLOOR)
+ROUNDED(ceil, CR_GNUM_CEIL)
+#undef ROUNDED
+
+static PyObject *sqrt_plain(PyObject *x)
+{
+    double d = PyFloat_AsDouble(x);
+
+    if (d == -1 && PyErr_Occurred())
+        return NULL;
+    if (d < 0)
+        return PyErr_Format(PyExc_ValueError, "math domain error");
+    return PyFloat_FromDouble(sqrt(d));
+}
+
+static PyObject *symbol_sqrt(PyObject *a, PyObject *unused)
+{
+    (void)unused;
+    return unary(a, CR_GNUM_SQRT, sqrt_plain);
+}
 
 /* __array__(dtype=None, copy=None), for functions of NumPy: the plain number, as an array. */
 static PyObject *symbol_array(PyObject *a, PyObject *args, PyObject *kwargs)
@@ -657,6 +685,7 @@ static PyMethodDef symbol_methods[] = {{"__format__", symbol_format, METH_O, NUL
                                        {"__trunc__", symbol_trunc, METH_VARARGS, NULL},
                                        {"__floor__", symbol_floor, METH_VARARGS, NULL},
                                        {"__ceil__", symbol_ceil, METH_VARARGS, NULL},
+                                       {"__sym_sqrt__", symbol_sqrt, METH_NOARGS, NULL},
                                        {"__reduce_ex__", symbol_reduce_ex, METH_VARARGS, NULL},
                                        {0}};
 static PyGetSetDef symbol_getset[] = {{"__class__", symbol_class, NULL, "int or float.", NULL},
