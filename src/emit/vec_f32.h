@@ -145,20 +145,34 @@ CV_FN cv_f32 cv_expm1_f32(cv_f32 x)
     return cv_select_f32(cv_lt_f32(cv_abs_f32(x), CV_K(0x1p-25f)), x, r);
 }
 
+/* r times two to the n, n at most 0, for t = CV_MAGIC + 192 + n: 2^(n + 65) is in one exponent,
+ * so the last factor alone rounds. */
+CV_FN cv_f32 cv_scaledown_f32(cv_f32 r, cv_f32 t)
+{
+#ifdef CV_X_SCALEF_f32
+    return CV_X_SCALEF_f32(r, t - (CV_MAGIC + 192.0f));
+#else
+    return r * (cv_f32)((cv_u32)t << 23) * 0x1p-65f;
+#endif
+}
+
 /* e^-|x| is kept as a sum and the quotient corrected by its remainder, so that one rounding
  * decides.  For negative x the power of two comes last: the result may be subnormal. */
 CV_FN cv_f32 cv_sigmoid_f32(cv_f32 x)
 {
-    cv_f32 t, q = cv_expreduce_f32(cv_atleast_f32(-104.0f, -cv_abs_f32(x)), &t);
+    cv_f32 t, a = cv_atleast_f32(-104.0f, -cv_abs_f32(x));
+    cv_f32 q = cv_expabove_f32(a, CV_MAGIC + 192.0f, &t);
     cv_m32 negative = cv_lt_f32(x, CV_K(0.0f));
     cv_f32 e = 1.0f + q, elow = q - (e - 1.0f);
-    cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), cv_atleast_f32(CV_MAGIC - 126.0f, t));
+    /* 2^n, of n below -126 that of -126 */
+    cv_u32 least = (cv_u32)cv_atleast_f32(CV_MAGIC + 66.0f, t);
+    cv_f32 two = (cv_f32)((least << 23) + (0x3f800000u - (192u << 23)));
     cv_f32 scaled = e * two, d = 1.0f + scaled, dlow = scaled - (d - 1.0f) + elow * two;
     cv_f32 y = cv_recipnormal_f32(d), top = cv_select_f32(negative, e, CV_K(1.0f));
     cv_f32 toplow = cv_select_f32(negative, elow, CV_K(0.0f)), s = top * y;
     cv_f32 rest = cv_exactfma_f32(-s, d, top) + (toplow - s * dlow);
     s = cv_fma_f32(rest, y, s);
-    return cv_select_f32(negative, cv_scale_f32(s, t), s);
+    return cv_select_f32(negative, cv_scaledown_f32(s, t), s);
 }
 
 CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
