@@ -652,12 +652,21 @@ CK_DYNAMIC;
 
 /* An entry's destination in its bucket, its number and its element.  With CP_PACKED, where the
  * three have room, they are one word, which is written at once: the number of writes to places
- * of no order is what this launch takes its time for.  Else keys and elements are two lists. */
+ * of no order is what this launch takes its time for.  Else keys and elements are two lists.
+ * `rank` orders entries of one destination by their numbers; with CP_PACKED all entries of the
+ * bucket, those of lower destinations first. */
 struct cp_entry_of {
     unsigned line, number;
     CP_ITEM item;
 };
+struct alignas(16) cp_ranks {
+    unsigned rank[4];
+};
 #if CP_PACKED
+CV_FN unsigned cp_rank_of(const cp_call &c, const cp_entry_of &e)
+{
+    return e.line << c.shift | e.number;
+}
 CV_FN void cp_put_entry(const cp_call &c, cm_i64 to, const cp_entry_of &e)
 {
     cp_key word = 0;
@@ -677,7 +686,30 @@ CV_FN cp_entry_of cp_entry_in(const cp_call &c, cp_raw raw)
     __builtin_memcpy(&e.item, &word, sizeof e.item);
     return e;
 }
+/* The place of the entry that has the place `own` in no order, whose destination's entries are
+ * from `begin` on, before `end`: four ranks at once, also those of neighbours. */
+CV_FN int cp_place_in(const unsigned *rank, unsigned own, int begin, int end)
+{
+    int place = begin / 4 * 4;
+
+    for (int k = begin / 4; 4 * k < end; k++) {
+        const cp_ranks four = ((const cp_ranks *)rank)[k];
+        CV_ALL
+        for (int q = 0; q < 4; q++)
+            place += four.rank[q] < own;
+    }
+    return place;
+}
 #else
+CV_FN unsigned cp_rank_of(const cp_call &, const cp_entry_of &e) { return e.number; }
+CV_FN int cp_place_in(const unsigned *rank, unsigned own, int begin, int end)
+{
+    int place = begin;
+
+    for (int k = begin; k < end; k++)
+        place += rank[k] < own;
+    return place;
+}
 struct cp_raw {
     cp_key key;
     CP_ITEM item;
@@ -853,9 +885,9 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
 {
     const int bucket = CK_BLOCK_(x), n = call.held[bucket], lines = 1 << call.low;
     const cm_i64 first = (cm_i64)bucket * call.room;
-    CP_ITEM *const element = (CP_ITEM *)ck_dynamic;
-    unsigned *const number = (unsigned *)(element + call.room);
-    int *const start = (int *)(number + call.room);
+    unsigned *const rank = (unsigned *)ck_dynamic;
+    CP_ITEM *const element = (CP_ITEM *)(rank + call.room);
+    int *const start = (int *)(element + call.room);
     unsigned short *const line = (unsigned short *)(start + lines + 1),
                           *order = line + call.room;
     unsigned slots[CP_ROUNDS / 2]; /* two of 16 bits each */
@@ -887,19 +919,17 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
                 continue;
             const cp_entry_of e = cp_entry_in(call, entries.raw[r]);
             const int at = start[e.line] + (int)(slots[r] >> half * 16 & 0xffff);
-            number[at] = e.number;
+            rank[at] = cp_rank_of(call, e);
             line[at] = (unsigned short)e.line;
             element[at] = e.item;
         }
     }
+    for (int i = n + ck_x(); i < n + 4 && i < call.room; i += CP_WIDE)
+        rank[i] = ~0u;
     __syncthreads();
     for (int i = ck_x(); i < n; i += CP_WIDE) {
-        const int l = line[i], begin = start[l], end = start[l + 1];
-        const unsigned own = number[i];
-        int rank = begin;
-        for (int k = begin; k < end; k++)
-            rank += number[k] < own;
-        order[rank] = (unsigned short)i;
+        const int l = line[i];
+        order[cp_place_in(rank, rank[i], start[l], start[l + 1])] = (unsigned short)i;
     }
     __syncthreads();
     for (int l = ck_x(); l < lines; l += CP_WIDE) {
