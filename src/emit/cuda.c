@@ -15,16 +15,13 @@
 enum { CUDA_COST_ONCE = 100 };
 /* The cost from which the values of halves are read from a table (jit/cuda_table.h). */
 enum { CUDA_COST_TABLE = 20 };
-/* Threads of a multiprocessor that have 80 registers each; 128 each, for longer vectors of
- * halves, of which a thread has twice as many elements at once; 168 each, where float32 values
- * of these are kept for a later sweep, or the row's end is tested. */
-enum { CUDA_SHARED_THREADS = 768, CUDA_WIDE_THREADS = 512, CUDA_KEPT_THREADS = 384 };
-/* The steps of the longest rows of which a block has 256 threads (CUDA_SHORT of jit/cuda.c). */
-enum { CUDA_SHORT_STEPS = 4 };
+/* Threads of a multiprocessor that have 80 registers each. */
+enum { CUDA_SHARED_THREADS = 768 };
 /* Threads of a pointwise kernel's block, and of a multiprocessor where they have 32 registers
- * each: with one operand of 16 bytes a thread, fewer threads would not have as many bytes
- * underway as memory needs. */
-enum { CUDA_POINTWISE_THREADS = 256, CUDA_ALL_THREADS = 2048 };
+ * each: with one or two operands of 16 bytes a thread, fewer threads have not as many bytes
+ * underway as memory needs.  Kernels that cost less take no more registers than these, and
+ * those that cost more would spill. */
+enum { CUDA_POINTWISE_THREADS = 256, CUDA_ALL_THREADS = 2048, CUDA_COST_CALL = 40 };
 /* The bytes of columns that a thread loads before it adds them up. */
 enum { CUDA_COLUMN_BYTES = 128 };
 
@@ -706,13 +703,10 @@ static void cuda_open_row(cr_printer *p)
     cuda_wide(p, column);
 }
 
-/* The most threads of a block: all chunks of a row, or 256 threads of short rows, which have at
- * most CUDA_SHORT_STEPS steps where the kernel says how many. */
-static int cuda_most_threads(const cr_printer *p, int chunk)
+/* The most threads of a block: all chunks of a row, or 256 threads of short rows. */
+static int cuda_most_threads(int chunk)
 {
-    bool narrow = p->choice.steps > CUDA_SHORT_STEPS || chunk * CR_FOLD_CHUNKS > 256;
-
-    return narrow ? chunk * CR_FOLD_CHUNKS : 256;
+    return chunk * CR_FOLD_CHUNKS < 256 ? 256 : chunk * CR_FOLD_CHUNKS;
 }
 
 /* How many arrays fit into a ck_list_call. */
@@ -779,7 +773,7 @@ static int cuda_row_inputs(const cr_printer *p)
     return n;
 }
 
-/* Whether so many threads (cuda_at_once) are to share a multiprocessor's registers: columns,
+/* Whether CUDA_SHARED_THREADS threads are to share a multiprocessor's registers: columns,
  * which then begin all loads before they add, and rows of one input that several sweeps read in
  * registers, more of which would keep out other blocks. */
 static bool cuda_shares(const cr_printer *p)
@@ -793,27 +787,15 @@ static bool cuda_shares(const cr_printer *p)
 }
 
 /* Whether CUDA_ALL_THREADS threads are to share the registers: pointwise kernels that read one
- * operand.  A thread of several arrays' kernel reads several vectors. */
+ * or two operands.  A thread of several arrays' kernel reads several vectors. */
 static bool cuda_is_light(const cr_printer *p)
 {
     bool plain = p->width == 32 && !p->complex && !p->mixed && !p->u->random && !p->u->special;
 
     return plain && p->u->launch.kind == CR_LAUNCH_POINTWISE && p->vector == 16 &&
            !p->choice.list && !p->choice.outer && !cr_computed_dims(p) && p->n->sweeps == 1 &&
-           p->n->sweep[0].cost < CUDA_COST_ONCE && cuda_row_inputs(p) == 1 && p->operands == 2;
-}
-
-/* Threads of a multiprocessor that have enough registers. */
-static int cuda_at_once(const cr_printer *p)
-{
-    int least = p->n->kind == CR_NEST_COLUMNS ? 16 : 8;
-    bool few = p->choice.steps && p->choice.steps <= CUDA_SHORT_STEPS;
-
-    if (!p->u->halves || p->vector <= least || few)
-        return CUDA_SHARED_THREADS;
-    if (p->choice.steps && (p->n->keeps || !p->choice.whole))
-        return CUDA_KEPT_THREADS;
-    return CUDA_WIDE_THREADS;
+           p->n->sweep[0].cost >= CR_COST_HEAVY && p->n->sweep[0].cost < CUDA_COST_CALL &&
+           cuda_row_inputs(p) <= 2 && p->operands == 1 + cuda_row_inputs(p);
 }
 
 static void cuda_open_kernel(cr_printer *p, const char *symbol)
@@ -850,10 +832,10 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
     else
         cr_print_line(p, "/* pointwise */");
     const char *call = cuda_call(p, params);
-    int threads = cuda_most_threads(p, p->u->launch.threads);
+    int threads = cuda_most_threads(p->u->launch.threads);
     if (cuda_shares(p))
         cr_print_line(p, "CK_KERNEL_OF(CK_AT_ONCE(%d, %d), CK(%s), %s)", threads,
-                      cuda_at_once(p) / threads, symbol, call);
+                      CUDA_SHARED_THREADS / threads, symbol, call);
     else if (cuda_is_light(p))
         cr_print_line(p, "CK_KERNEL_OF(CK_AT_ONCE(%d, %d), CK(%s), %s)", CUDA_POINTWISE_THREADS,
                       CUDA_ALL_THREADS / CUDA_POINTWISE_THREADS, symbol, call);
@@ -875,14 +857,12 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
 
 static void cuda_end_kernel(cr_printer *p) { (void)p; }
 
-/* Pointwise kernels and columns of halves read 16 bytes as vectors of eight lanes. */
+/* Pointwise kernels of halves read 16 bytes as vectors of eight lanes. */
 static int cuda_vector(const cr_printer *p)
 {
     bool plain = p->width == 32 && !p->complex && !p->u->random && !p->u->special;
-    bool columns = p->n->kind == CR_NEST_COLUMNS && !cr_nest_keeps_index(p->n);
-    bool pointwise = p->n->kind == CR_NEST_ROWS && !cuda_reduces(p);
 
-    return p->u->halves && plain && (columns || pointwise) &&
+    return p->u->halves && plain && p->n->kind == CR_NEST_ROWS && !cuda_reduces(p) &&
                    p->n->sweep[0].cost < CUDA_COST_ONCE
                ? 32
                : 16;

@@ -10,8 +10,8 @@
 
 /* The number of registers that may hold elements, and the steps of a whole chunk. */
 enum { ROWS_REGISTERS = 128, ROWS_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
-/* The number of registers with elements for which vectors of halves are longer. */
-enum { ROWS_DATA = 64 };
+/* The registers with elements of a thread for which vectors of halves are longer. */
+enum { ROWS_FEW = 32 };
 
 static int rows_steps(const cr_printer *p)
 {
@@ -309,19 +309,15 @@ static int rows_registers(const cr_printer *p, int vector)
 }
 
 /* From 5 steps on, vectors of 8 bytes leave registers to more threads.  (Lanes of 64 bits would
- * then have more threads than a warp a chunk.)  Beside halves, whose vectors would be accesses
- * of 4 bytes, a thread has as many elements as ROWS_DATA registers hold: what a thread does
- * once a row, to meet the others, takes as long as some 15 elements. */
+ * then have more threads than a warp a chunk.)  Halves of which a thread holds few registers
+ * are read by accesses of 8 bytes instead of 4. */
 static int rows_vector(const cr_printer *p)
 {
     bool plain = p->width == 32 && !p->complex && !p->mixed && !p->u->random && !p->u->special;
 
     if (rows_steps(p) <= 4 || !plain)
         return 16;
-    int vector = p->u->halves ? 32 : 8;
-    while (vector > 8 && rows_registers(p, vector) > ROWS_DATA)
-        vector /= 2;
-    return vector;
+    return p->u->halves && rows_registers(p, 16) <= ROWS_FEW ? 16 : 8;
 }
 
 bool cr_nest_fits_registers(const cr_nest *n)

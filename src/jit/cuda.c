@@ -27,8 +27,7 @@ enum {
     CUDA_MOST_X = 1 << 30,
     CUDA_MOST_Y = 65535,
     CUDA_CHUNKS = 8,
-    CUDA_COLUMNS = 32, /* vectors of a block that reduces columns (kernel.cuh); half as many */
-    CUDA_FEW = 1024,   /* where there would be fewer blocks */
+    CUDA_COLUMNS = 32, /* vectors of a block that reduces columns (kernel.cuh) */
     CUDA_ROWS = 4,     /* rows of a block when a row is one chunk */
     CUDA_VECTORS = 4,  /* vectors of a thread of a large pointwise launch, which has at least */
     CUDA_LARGE = 4096, /* so many blocks: a thread finds its place once for all of them */
@@ -310,18 +309,14 @@ static int cuda_set_dims(cuda_call *c, const cr_launch *l, bool rows)
     return s.ndim > c->dims ? (int)cr_space_last(&s, c->dims)->number + 1 : 0;
 }
 
-/* True when all vectors of the rows are aligned.  Beside halves, rows in registers may have
- * vectors of twice the plain form's length. */
-static bool cuda_rows_align(const cuda_kernel *kernel, const cuda_call *c)
+/* True when all vectors of the rows are aligned. */
+static bool cuda_rows_align(const cr_emit_launch *how, const cuda_call *c)
 {
-    const cr_emit_launch *how = &kernel->plain.how;
-    int times = kernel->halves ? 2 : 1;
-
     for (int k = 0; k < how->operands; k++) {
         uintptr_t bits = (uintptr_t)c->pointer[k];
         for (int d = 0; d < c->dims; d++)
             bits |= (uintptr_t)c->step[k][d];
-        if (how->align[k] && bits & (uintptr_t)(times * how->align[k] - 1))
+        if (how->align[k] && bits & (uintptr_t)(how->align[k] - 1))
             return false;
     }
     return true;
@@ -344,7 +339,7 @@ static cuda_form cuda_rows_form(const cuda_kernel *k, const cuda_call *c)
     int64_t columns = c->l->size[1], groups = (columns + CR_FOLD_LANES - 1) / CR_FOLD_LANES;
     int narrow = columns ? cuda_narrow(columns) : 0;
     int64_t unit = columns > CR_FOLD_CHUNK ? CR_FOLD_CHUNK : CR_FOLD_LANES >> narrow;
-    bool whole = columns && columns % unit == 0 && cuda_rows_align(k, c);
+    bool whole = columns && columns % unit == 0 && cuda_rows_align(&k->plain.how, c);
     int steps = groups > CUDA_STEPS ? CUDA_STEPS : (int)groups;
 
     if (narrow)
@@ -417,8 +412,7 @@ static void cuda_grid_columns(cr_cuda_grid *g, const cr_emit_launch *how, const 
     int64_t vectors = cuda_parts(size[1], how->lanes);
     int64_t parts = how->threads == 1 ? 1 : cuda_parts(size[0], CR_FOLD_COLUMN);
 
-    bool few = cuda_parts(vectors, CUDA_COLUMNS) * parts * planes < CUDA_FEW;
-    g->block[0] = cuda_power(vectors, few ? CUDA_COLUMNS / 2 : CUDA_COLUMNS);
+    g->block[0] = cuda_power(vectors, CUDA_COLUMNS);
     g->block[1] = (unsigned)how->threads;
     g->grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(vectors, g->block[0]));
     g->grid[1] = (unsigned)cuda_least(CUDA_MOST_Y, parts * planes);
