@@ -900,7 +900,7 @@ static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positiona
 /* The calls that no entry serves. */
 static PyObject *call_plain(function *f, PyObject *const *args, size_t flagged, PyObject *names)
 {
-    if (calls_off || force_eager || cr_recorder_active())
+    if (calls_off || force_eager || cr_recorder_active() || cr_py_in_strict_call())
         return PyObject_Vectorcall(f->function, args, flagged, names);
     return cr_py_deferred_call(&f->deferral, f->function, args, flagged, names);
 }
@@ -926,7 +926,7 @@ static PyObject *call_somehow(function *f, PyObject *const *args, size_t flagged
 
     if (CR_UNLIKELY(f->off || (f->deferral.failed && !f->deferral.at_once) || calls_off ||
                     force_eager || cr_recorder_active() || cr_py_mode_count ||
-                    cr_py_override_off || goes_back_again(f))) {
+                    cr_py_override_off || cr_py_in_strict_call() || goes_back_again(f))) {
         if (cr_py_mode_count || cr_py_override_off)
             return PyObject_Vectorcall(f->function, args, flagged, names);
         return call_plain(f, args, flagged, names);

@@ -8,7 +8,8 @@
 #include "tensor/defer.h"
 
 enum { FIRST = 4, SOON = 16, LATE = 1024 };
-static CR_THREAD int calls; /* of compiled functions that the thread is in */
+static CR_THREAD int calls;  /* of compiled functions that the thread is in */
+static CR_THREAD int strict; /* of these, the ones that are one graph */
 
 /* --- the faster way --- */
 /* The least time of late: other work on the machine makes single calls much slower. */
@@ -216,6 +217,7 @@ static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *
 }
 
 bool cr_py_in_deferred_call(void) { return calls > 0; }
+bool cr_py_in_strict_call(void) { return strict > 0; }
 
 PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                               size_t flagged, PyObject *names)
@@ -223,7 +225,9 @@ PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *a
     if (d->at_once)
         return PyObject_Vectorcall(f, args, flagged, names);
     calls++;
+    strict += d->strict;
     PyObject *out = call_measured(d, f, args, flagged, names);
+    strict -= d->strict;
     calls--;
     return out;
 }
@@ -232,8 +236,10 @@ PyObject *cr_py_watched_call(cr_py_deferral *d, PyObject *f, PyObject *const *ar
                              size_t flagged, PyObject *names)
 {
     calls++;
+    strict += d->strict;
     PyObject *out = cr_defer_in_region() ? call_watched(d, f, args, flagged, names)
                                          : call_in_region(d, f, args, flagged, names);
+    strict -= d->strict;
     calls--;
     return out;
 }

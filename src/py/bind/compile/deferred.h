@@ -42,8 +42,10 @@ PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *a
 PyObject *cr_py_watched_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                              size_t flagged, PyObject *names);
 
-/* Whether the thread is in such a call. */
+/* Whether the thread is in such a call, and in one of a function with fullgraph=True: functions
+ * that it calls are parts of its graph. */
 bool cr_py_in_deferred_call(void);
+bool cr_py_in_strict_call(void);
 /* Runs the calls that wait.  Inside of such a call the flush is one that the program wants, and
  * is reported; outside of such calls nothing runs. */
 int cr_py_defer_break(PyObject *why);

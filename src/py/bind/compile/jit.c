@@ -16,15 +16,8 @@ static PyObject *jit_counts(PyObject *m, PyObject *unused)
                          "failed", (long long)c.failed, "waiting", (long long)c.waiting);
 }
 
-/* _jit_pending() -> number of requested kernels that are neither loaded nor failed. */
-static PyObject *jit_pending(PyObject *m, PyObject *unused)
-{
-    (void)m;
-    (void)unused;
-    return PyLong_FromLongLong(cr_jit_count().waiting);
-}
-
-/* _jit_wait(seconds) -> the same number, after waiting. */
+/* _jit_wait(seconds) -> number of requested kernels that are neither loaded nor failed, after
+ * waiting. */
 static PyObject *jit_wait(PyObject *m, PyObject *seconds)
 {
     double limit = PyFloat_AsDouble(seconds);
@@ -78,7 +71,6 @@ static PyObject *jit_cache_turn_off(PyObject *m, PyObject *off)
 
 static PyMethodDef functions[] = {{"_cache_turn_off", jit_cache_turn_off, METH_O, NULL},
                                   {"_jit_counts", jit_counts, METH_NOARGS, NULL},
-                                  {"_jit_pending", jit_pending, METH_NOARGS, NULL},
                                   {"_jit_wait", jit_wait, METH_O, NULL},
                                   {"_cache_folder", jit_cache_folder, METH_NOARGS, NULL},
                                   {"_cache_measure", jit_cache_measure, METH_O, NULL},
