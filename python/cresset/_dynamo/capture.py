@@ -15,7 +15,8 @@ from _weakref import ref  # importing weakref takes a millisecond
 from collections import Counter, defaultdict
 from time import perf_counter
 
-from .. import Size, Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled, no_grad
+from .. import Size, Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled, \
+    no_grad, set_autocast_enabled
 from . import config
 from .guards import NotYet, Refused, Walk, asks_for_types, may_vary, tensor_facts
 
@@ -275,7 +276,8 @@ def is_traced():
     """Whether fx records the call, so that the plain function runs; an error unless config.error_on_nested_fx_trace is
     false."""
     fx = sys.modules.get(f"{_root.NAME}.fx._symbolic_trace")
-    traced = fx is not None and fx.is_fx_tracing()
+    asks = getattr(fx, "is_fx_tracing", None)  # another thread may be importing the module
+    traced = asks is not None and asks()
     if traced and config.error_on_nested_fx_trace:
         raise RuntimeError("Detected that you are using FX to symbolically trace a dynamo-optimized function. "
                            "This is not supported at the moment.")
@@ -756,7 +758,7 @@ class _Recording:
         names += [f"constant_{i}" for i in range(len(numbers) + len(given) - len(names))]
         module = to_graph_module(graph, names, numbers=len(numbers), cuts=differentiate)
         try:
-            run = backend(module, numbers + given)
+            run = without_autocast(backend(module, numbers + given))
             # A recorded backward pass leaves no history, as the engine does.
             return _with_inputs(run if differentiate else no_grad()(run), given, tensors, len(numbers))
         except Exception as e:
@@ -863,6 +865,21 @@ def _has_gradient_by_base(t):
     """Whether a tensor requires a gradient and has no history: a view made without gradients.  Graphs do not know these."""
     base = t._base
     return base is not None and base.requires_grad and t.requires_grad and t.is_leaf
+
+
+def without_autocast(run):
+    """A backend's function of a graph, which has the conversions of autocast as calls."""
+    @functools.wraps(run, ())
+    def plainly(*inputs):
+        on = [kind for kind in ("cpu", "cuda") if is_autocast_enabled(kind)]
+        for kind in on:
+            set_autocast_enabled(kind, False)
+        try:
+            return run(*inputs)
+        finally:
+            for kind in on:
+                set_autocast_enabled(kind, True)
+    return plainly
 
 
 def _with_inputs(run, given, tensors, numbers):

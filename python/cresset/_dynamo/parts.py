@@ -13,7 +13,7 @@ from _weakref import ref
 
 from .. import Tensor, _C, is_grad_enabled
 from . import config
-from .capture import counters
+from .capture import counters, without_autocast
 from .guards import tensor_facts
 
 _HOME = __file__.removesuffix("_dynamo/parts.py")
@@ -25,7 +25,7 @@ class Plan:
     """What a backend made of a part: its function, and which of the part's inputs it takes."""
 
     def __init__(self, function, takes):
-        self.function, self.takes = function, takes
+        self.function, self.takes = without_autocast(function), takes
 
     def run(self, inputs):
         return self.function(*[inputs[i] for i in self.takes])

@@ -11,6 +11,7 @@ from .. import (Tensor, enable_grad, get_default_dtype, get_rng_state, is_autoca
                 set_rng_state)
 from ..autograd import Function, grad
 from ..fx.experimental.proxy_tensor import record, to_graph_module
+from ..fx.graph_module import GraphModule
 from ..random import fork_rng
 from ..utils._pytree import tree_flatten, tree_unflatten
 
@@ -37,7 +38,13 @@ def make_boxed_compiler(compiler):
     return wrapped
 
 
+def _without_hooks(compiled):
+    """A graph's function: hooks of all modules are for the program's modules."""
+    return compiled.forward if isinstance(compiled, GraphModule) else compiled
+
+
 def _caller(compiled):
+    compiled = _without_hooks(compiled)
     if getattr(compiled, "_boxed_call", False):
         return lambda args: compiled(list(args))
     return lambda args: compiled(*args)
@@ -45,7 +52,7 @@ def _caller(compiled):
 
 def nop(fx_g, _):
     """A compiler that returns the graph unchanged."""
-    return make_boxed_func(fx_g)
+    return make_boxed_func(_without_hooks(fx_g))
 
 
 def print_compile(fx_g, _):
@@ -147,7 +154,7 @@ class _Compiled:
         forward, backward = self.options["partition"](module, own + tangents, num_fwd_outputs=len(outs))
         own = fresh()
         with no_grad():
-            made = forward(*own)
+            made = _without_hooks(forward)(*own)
         saved = list(made[len(outs):])
         self.node = self._function(_caller(self.options["forward"](forward, own)),
                                    _caller(self.options["backward"](backward, saved + tangents)), len(outs))
