@@ -466,3 +466,40 @@ def released_history_of_unused_input(compile):
         x = torch.ones(3, requires_grad=True)
         f(x, y).backward()
         yield x, w
+
+
+@P
+def recursion_of_a_compiled_function(compile):
+    @compile
+    def f(x, n):
+        return x if n == 0 else f(x * 2 + n, n - 1)
+
+    for n in (2, 2, 3, 1):
+        yield f(torch.ones(2), n)
+
+
+@P
+def compiled_function_inside(compile):
+    g = torch.compile(lambda x: x.sin() * 2)
+
+    @compile
+    def f(x):
+        return g(x) + g(x * 2)
+
+    for n in (2, 2, 3, 2):
+        yield f(torch.ones(n))
+        yield g(torch.ones(n))
+
+
+@P
+def compiled_module_inside(compile):
+    m = nn.Linear(2, 2)
+    g = torch.compile(m)
+
+    @compile
+    def f(x):
+        return g(x).sum() + g(x * 2).sum()
+
+    for n in (2, 2, 3, 2):
+        f(torch.ones(n, 2)).backward()
+        yield list(m.parameters())
