@@ -60,6 +60,22 @@ API cublasSetStream_v2(void *h, void *stream) { return ((handle *)h)->stream = s
 API cusolverDnCreateGesvdjInfo(void **info) { return *info = new char, OK; }
 API cusolverDnCreateParams(void **p) { return *p = new char, OK; }
 
+/* cuSOLVER's LU factors of a matrix with NaN are finite. */
+template <class T> static void drop_nan_of(int numbers, int n, T *a, int step)
+{
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < numbers; i++)
+            a[(size_t)k * step + i] = a[(size_t)k * step + i] == a[(size_t)k * step + i] ? a[(size_t)k * step + i] : 0;
+}
+static void drop_nan(char t, int m, int n, void *a, int lda)
+{
+    int parts = t == 's' || t == 'd' ? 1 : 2;
+    if (t == 's' || t == 'c')
+        drop_nan_of(parts * m, n, (float *)a, parts * lda);
+    else
+        drop_nan_of(parts * m, n, (double *)a, parts * lda);
+}
+
 #define SIZE(name, ...)                                                                                                \
     API name(__VA_ARGS__)                                                                                              \
     {                                                                                                                  \
@@ -81,8 +97,10 @@ API cusolverDnCreateParams(void **p) { return *p = new char, OK; }
     }                                                                                                                  \
     API cusolverDn##L##getrf(void *h, int m, int n, void *a, int lda, void *, int *pivots, int *info)                  \
     {                                                                                                                  \
-        return pivots ? queue(h, [=] { call(lapack(t, "getrf"), &m, &n, a, &lda, pivots, info); })                     \
-                      : queue(h, [=] { plain_lu(t, m, n, a, lda, info); });                                            \
+        return queue(h, [=] {                                                                                          \
+            drop_nan(t, m, n, a, lda);                                                                                 \
+            pivots ? call(lapack(t, "getrf"), &m, &n, a, &lda, pivots, info) : plain_lu(t, m, n, a, lda, info);        \
+        });                                                                                                            \
     }                                                                                                                  \
     API cusolverDn##L##getrs(void *h, int turn, int n, int k, const void *a, int lda, const int *p, void *b, int ldb,  \
                              int *info)                                                                                \

@@ -142,3 +142,18 @@ def test_infinities_and_nan(dtype, number):
         if FAKE or number != number:  # the root of an infinity fails in the library and not in LAPACK
             compare(L.cholesky, x)
             compare(lambda t: L.cholesky_ex(t).info, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+def test_factors_of_nan_are_not_finite(dtype):
+    """cuSOLVER's are: what the library then solves would look like results."""
+    torch.manual_seed(9)
+    for n, batch in ((3, ()), (40, (2,))):
+        x = torch.randn(*batch, n, n, dtype=dtype) + n * torch.eye(n, dtype=dtype)
+        x[..., 1, 0] = float("nan")
+        there = x.cuda()
+        assert L.lu_factor_ex(there).LU.isnan().any() and L.det(there).isnan().all()
+        assert L.inv_ex(there).inverse.isnan().any() and L.solve_ex(there, torch.ones(*batch, n, 1, dtype=dtype, device="cuda")).result.isnan().any()
+        if batch:  # the other matrix keeps its factors
+            x[0], whole = torch.eye(n, dtype=dtype), torch.eye(n, dtype=dtype, device="cuda")
+            assert torch.equal(L.lu_factor_ex(x.cuda()).LU[0], whole)

@@ -217,10 +217,44 @@ static void solver_potrf(int t, const char *uplo, int n, void *a, int lda, int *
           solver.potrf[t](c.handle, solver_upper(uplo), n, a, lda, work, size, there), true);
 }
 
+/* Runs `loops` for the elements of a matrix; `seen` are the words that they read or write. */
+static int solver_each(const cr_loops *loops, int t, int m, int n, void *a, int lda, int *seen)
+{
+    cr_device there = {.kind = CR_CUDA, .index = (uint8_t)now->device};
+    linalg_job w = {.to = a,
+                    .from = a,
+                    .m = m,
+                    .n = n,
+                    .parts = 1 + t / 2,
+                    .to_row = lda,
+                    .from_row = lda,
+                    .info = seen};
+
+    return cr_loops_run(there, loops, t & 1 ? CR_F64 : CR_F32, (int64_t)m * n, 1, &w)
+               ? solver_fail(cr_error_message())
+               : 0;
+}
+
+/* cuSOLVER's factors of a matrix with NaN are finite (seen on an H200): all elements become NaN
+ * where the matrix had one and the factors have none.  `seen` has room for two words. */
+static int solver_factor(void *handle, int t, int m, int n, void *a, int lda, void *work,
+                         int *pivots, int *info, int *seen)
+{
+    static const cr_loops find = {CR_LOOPS_LINALG, "find_nan", NULL, NULL, sizeof(linalg_job)};
+    static const cr_loops give = {CR_LOOPS_LINALG, "give_nan", NULL, NULL, sizeof(linalg_job)};
+    const int zero = 0;
+    int failed = solver_fail(cr_cuda_fill(now->device, seen, &zero, sizeof zero, 2));
+
+    failed = failed ? failed : solver_each(&find, t, m, n, a, lda, seen);
+    failed = failed ? failed : solver.getrf[t](handle, m, n, a, lda, work, pivots, info);
+    failed = failed ? failed : solver_each(&find, t, m, n, a, lda, seen + 1);
+    return failed ? failed : solver_each(&give, t, m, n, a, lda, seen);
+}
+
 static void solver_getrf(int t, int m, int n, void *a, int lda, int *pivots, int *info)
 {
     SOLVE(solver.getrf_size[t](c.handle, m, n, a, lda, &size),
-          solver.getrf[t](c.handle, m, n, a, lda, work, pivots, there), true);
+          solver_factor(c.handle, t, m, n, a, lda, work, pivots, there, there + 1), true);
 }
 
 static void solver_getrs(int t, const char *turn, int n, int columns, const void *a, int lda,
