@@ -5,8 +5,11 @@ a frame: the values that it uses from outside become the parameters of its metho
 are used outside its results.  The methods are written as TorchScript and compiled.
 """
 import contextlib
+import dis
 import inspect
+import itertools
 import keyword
+import operator
 import re
 import sys
 import threading
@@ -23,7 +26,7 @@ from .. import _C
 from .._ops import OpOverload
 from . import _frontend, _recursive
 from ._loaded import recorders
-from ._trace_numbers import TracedInt, as_tensors
+from ._trace_numbers import TracedInt, TracedNumber, as_tensors
 
 _PYTHON_VALUE = ("Converting a tensor to a Python {} might cause the trace to be incorrect. We can't record the data flow "
                  "of Python values, so this value will be treated as a constant in the future. This means that the trace "
@@ -92,6 +95,7 @@ class Recorder(TorchFunctionMode):
         self.top = self.frame = _Frame(module, None)
         self.values, self.kept, self.constants, self.scripted, self.numbers = {}, [], {}, {}, {}
         self.quiet = False  # tensors become numbers without a warning
+        self.unnamed = False  # the call that is recorded is one where torch does not see the program's variables
         self.paths = {}  # of parameters and buffers as the call finds them, by module and tensor
         if module is not None:
             for table in (module.named_parameters, module.named_buffers):
@@ -115,7 +119,7 @@ class Recorder(TorchFunctionMode):
             name = f"_constant{len(self.constants)}"
             self.constants[name] = tensor.detach()
             found = self.bind(tensor, _Value(None, constant=name))
-        elif found.frame is not None and found.hint is None:
+        elif found.frame is not None and found.hint is None and not self.unnamed:
             found.hint = _variable_of(tensor)
         return found
 
@@ -153,7 +157,18 @@ class Recorder(TorchFunctionMode):
         own = bool if tensor.dtype == cresset.bool else float if tensor.is_floating_point() else int
         kind = wanted or own
         with self.without_warnings():
-            return [kind.__name__ + "(", self.value(tensor), ")"], kind(tensor.item())
+            return self.converted(self.value(tensor), kind.__name__ + "("), kind(tensor.item())
+
+    def converted(self, value, start):
+        """The parts of a tensor's number: in the call of a module that made the tensor, its own step right behind that, as in torch."""
+        parts = [start, value, ")"]
+        at = next((i for i in reversed(range(len(self.frame.items))) if isinstance(self.frame.items[i], _Call)
+                   and value in self.frame.items[i].results), None) if value.frame is self.frame else None
+        if at is None:
+            return parts
+        made = _Value(self.frame)
+        self.frame.items.insert(at + 1, _Call(parts, [made]))
+        return [made]
 
     def argument(self, x, kinds):
         """The text of an argument of which a parameter has one of these types, and the value to call with."""
@@ -161,6 +176,9 @@ class Recorder(TorchFunctionMode):
         if isinstance(x, cresset.Tensor):
             if not kinds or any("Tensor" in k for k in kinds):
                 return self.parts(x), x
+            if plain == {"number"}:
+                value = self.number(x)[1]
+                return self.converted(self.value(x), "annotate(number, "), value
             return self.number(x, float if plain == {"float"} and not x.is_complex() else None)
         if isinstance(x, (list, tuple)) and any(isinstance(item, cresset.Tensor) for item in x):
             if kinds and not any("Tensor" in k for k in kinds):
@@ -178,38 +196,131 @@ class Recorder(TorchFunctionMode):
             return [repr([float(v) for v in x])], x
         return self.parts(x), x
 
-    def index_parts(self, index):
-        """The text of an index, and the index to use."""
-        items, texts, values = index if isinstance(index, tuple) else (index,), [], []
-        for item in items:
-            if isinstance(item, slice):
-                bounds = [(None, None) if b is None else self.argument(as_tensors(b, self), ("int",))
-                          for b in (item.start, item.stop, item.step)]
-                text = [*(bounds[0][0] or []), ":", *(bounds[1][0] or [])]
-                texts.append(text + ([":", *bounds[2][0]] if bounds[2][0] else []))
-                values.append(slice(*(value for _, value in bounds)))
-            elif isinstance(item, int) and not isinstance(item, bool):
-                text, value = self.argument(as_tensors(item, self), ("int",))
-                texts.append(text)
-                values.append(value)
-            else:
-                texts.append(["..."] if item is Ellipsis else self.parts(item))
-                values.append(item)
-        return _listed("", "", texts), tuple(values) if isinstance(index, tuple) else values[0]
+    # --- indexing: a view for each item, as torch has it ---
 
-    def assigned(self, x, index, value):
-        """The text of what `x[index] = value` assigns: eager code drops leading dims of one element that the place lacks."""
-        if not isinstance(value, cresset.Tensor) or value.dim() < 2 or value.shape[0] != 1:
-            return self.parts(value)
-        wanted = x[index].dim()  # not recorded: the mode is off while it is asked
+    def step(self, name, texts, result, effect=False):
+        """Records a call of an operator whose arguments have these texts; returns its result."""
+        self.record(_listed(f"ops.aten.{name}(", ")", texts), result, effect)
+        return result
+
+    def bound(self, x, usual):
+        """The text of a slice's bound, and the bound."""
+        return ([usual], None) if x is None else self.argument(as_tensors(x, self), ("int",))
+
+    def sliced(self, x, items):
+        """The views that the items of an index make, each a call, and the tensors among the items by dim."""
+        dim, tensors, missing, y = 0, {}, x.dim() - _named_dims(items), x
+        for item in items:
+            before, at = (slice(None),) * dim, str(dim)
+            if item is Ellipsis:
+                dim += missing
+            elif isinstance(item, bool):
+                y = self.step("unsqueeze", [[self.value(y)], [at]], y.unsqueeze(dim))
+                tensors[dim] = self.index_of_bool(item, x.device)
+                dim += 1
+            elif item is None:
+                y = self.step("unsqueeze", [[self.value(y)], [at]], y.unsqueeze(dim))
+                dim += 1
+            elif isinstance(item, slice):
+                start, stop, step = self.bound(item.start, "0"), self.bound(item.stop, _END), self.bound(item.step, "1")
+                part = y[(*before, slice(start[1], stop[1], step[1]))]
+                y = self.step("slice", [[self.value(y)], [at], start[0], stop[0], step[0]], part)
+                dim += 1
+            elif isinstance(item, int) or (isinstance(item, cresset.Tensor) and item.dim() == 0):
+                text, i = self.argument(as_tensors(item, self), ("int",))
+                y = self.step("select", [[self.value(y)], [at], text], y[(*before, int(i))])
+            else:
+                tensors[dim] = item if isinstance(item, cresset.Tensor) else self.constant_of(self.listed(item, x.device))
+                dim += 1
+        return y, tensors
+
+    def listed(self, items, device):
+        """The tensor that a list of numbers in an index stands for."""
+        with self.without_warnings():
+            return cresset.tensor(items, device=device)
+
+    def index_of_bool(self, item, device):
+        """The index that stands for True, of one item, or False, of none."""
+        made = cresset.zeros(int(item), dtype=cresset.int64, device=device)
+        options = f'dtype=torch.int64, layout=torch.strided, device=torch.device("{device}")'
+        self.step("empty", [[f"[{int(item)}]"], [options]], made)
+        return self.step("fill_", [[self.value(made)], ["0."]], made, effect=True) if item else made
+
+    def constant_of(self, tensor, detached=False):
+        """A tensor of the program's numbers, which torch makes of a constant: a constant, moved to its device and dtype."""
+        with self.without_warnings():
+            constant = tensor.detach().clone()
+        target = f'torch.device("{tensor.device}"), {_dtype_text(tensor.dtype)}'
+        self.step("to", [[self.value(constant)], [target]], tensor)
+        return self.step("detach", [[self.value(tensor)]], tensor) if detached else tensor
+
+    def index_parts(self, tensors):
+        """The text of the tensors of an index, by dims, and the index to use."""
+        count = max(tensors) + 1
+        texts = [self.parts(tensors[i]) if i in tensors else ["None"] for i in range(count)]
+        return ["annotate(List[Optional[Tensor]], ", *_listed("[", "]", texts), ")"], \
+            tuple(tensors.get(i, slice(None)) for i in range(count))
+
+    def item(self, func, x, index):
+        """x[index]."""
+        items = _items(index, x)
+        if items is None:
+            func(x, index)  # raises where the index is wrong
+            raise RuntimeError(f"Tracer cannot record an index of type '{type(index).__name__}'")
+        y, tensors = self.sliced(x, items)
+        if tensors:
+            text, index = self.index_parts(tensors)
+            return self.step("index", [[self.value(y)], text], y[index])
+        return self.step("alias", [[self.value(x)]], func(x, index)) if y is x else y
+
+    def assigned(self, x, value):
+        """The tensor that is assigned to elements of x."""
+        value = as_tensors(value, self)
+        if isinstance(value, cresset.Tensor):
+            return value
+        return cresset.full((), value, dtype=x.dtype, device=x.device)
+
+    def write(self, x, value):
+        """Copies a value to the elements of x, as an assignment does."""
+        if value.shape != x.shape and value.dim() == 0 and value.device.type == "cpu":
+            return self.step("fill_", [[self.value(x)], [self.value(value)]], x.fill_(value), effect=True)
+        if value.shape != x.shape:
+            value = self.without_ones(value, always=True)
+        if value.shape != x.shape:
+            sizes = list(x.shape)
+            value = self.step("expand", [[self.value(value)], [repr(sizes)]], value.expand(sizes))
+        return self.step("copy_", [[self.value(x)], [self.value(value)]], x.copy_(value), effect=True)
+
+    def without_ones(self, value, always=False):
+        """The value without its leading dims of one element."""
         sizes = list(value.shape)
-        while len(sizes) > wanted and sizes[0] == 1:
+        while sizes and sizes[0] == 1:
             sizes.pop(0)
-        return self.parts(value) if len(sizes) == value.dim() else ["ops.aten.view(", self.value(value), f", {sizes})"]
+        if not always and len(sizes) == value.dim():
+            return value
+        return self.step("view", [[self.value(value)], self.parts(sizes) if sizes else ["annotate(List[int], [])"]], value.view(sizes))
+
+    def assign(self, func, x, index, value):
+        """x[index] = value."""
+        items = _items(None if index is True else index, x)
+        if items is None or not isinstance(value, (cresset.Tensor, bool, int, float, complex)):
+            func(x, index, value)  # raises where it is wrong
+            raise RuntimeError(f"Tracer cannot record an assignment of type '{type(value).__name__}' to an index of type "
+                               f"'{type(index).__name__}'")
+        value = self.assigned(x, value)
+        y, tensors = self.sliced(x, items)
+        if not tensors:
+            self.write(y, value)
+            return
+        value = self.without_ones(value)
+        text, index = self.index_parts(tensors)
+        y[index] = value
+        self.step("index_put_", [[self.value(y)], text, [self.value(value)]], y, effect=True)
 
     def call_parts(self, name, args, kwargs):
         """The text of an operator's call, and the arguments to call with."""
         schemas = _C._script_parameters(f"aten::{name}")
+        options = _options(name, schemas, kwargs)
         texts, given, named = [], [], {}
         kwargs, moved = {_schema_name(key, schemas): x for key, x in kwargs.items()}, _place_of_self(args, schemas)
         args = [*args[1:moved + 1], args[0], *args[moved + 1:]] if moved else args
@@ -230,8 +341,12 @@ class Recorder(TorchFunctionMode):
             kinds = {p[1] for params in schemas for p in params if p[0] == key}
             text, named[key] = self.argument(x, kinds)
             off = schemas and not kinds and (x is None or x is False)  # an option of Python, such as requires_grad
+            off = off or key in options
+            off = off or (options and key == "requires_grad")
             texts += [] if off else [[f"{key}=", *text]]
-        return _listed(f"ops.aten.{name}(", ")", texts), given, named
+        for key, usual in options.items():
+            texts.append([f"{key}=", *(self.parts(kwargs[key]) if kwargs.get(key) is not None else [usual])])
+        return _listed(f"ops.aten.{_name_of_call(name, args)}(", ")", texts), given, named
 
     def bind_items(self, value, x, add):
         """Knows the tensors inside of a container by the text that reads them."""
@@ -342,10 +457,13 @@ class Recorder(TorchFunctionMode):
     def copy_of(self, func, args, kwargs):
         """torch.tensor() and torch.as_tensor(): of a tensor, such as a size, a copy; a constant for other data."""
         result, given = func(*args, **kwargs), as_tensors(args[0], self) if args else None
-        if isinstance(given, cresset.Tensor) and result is not given and self.computes(given):
+        if isinstance(given, cresset.Tensor) and self.computes(given) and (result is not given or func.__name__ == "as_tensor"):
+            result = given.view_as(given) if result is given else result
             to = [self.value(given), f', torch.device("{result.device}"), torch.{str(result.dtype).rpartition(".")[2]}']
             self.record(["ops.aten.to(", *to, ")"] if func.__name__ == "as_tensor" else
                         ["ops.aten.detach(ops.aten.to(ops.aten.detach(", to[0], ")", to[1], ", False, True))"], result)
+        elif args and not isinstance(given, cresset.Tensor) and not result.requires_grad:
+            self.constant_of(result, detached=func.__name__ == "tensor")
         return result
 
     @contextlib.contextmanager
@@ -368,13 +486,15 @@ class Recorder(TorchFunctionMode):
         x, result = args[0], func(*args, **kwargs)
         if result is x and self.value(x).frame is None:
             return result  # a parameter or a constant stays one
-        dtype = "torch." + str(result.dtype).rpartition(".")[2]
-        other = next((a for a in (*args[1:], *kwargs.values()) if isinstance(a, cresset.Tensor)), None)
-        places = [a for a in (*args[1:], *kwargs.values()) if isinstance(a, (str, cresset.device))]
+        dtype, given = _dtype_text(result.dtype), (*args[1:], *kwargs.values())
+        places = [a for a in given if isinstance(a, (str, cresset.device))] or name in ("cpu", "cuda")
+        other = next((a for a in given if isinstance(a, cresset.Tensor)), None)
         if other is not None:
-            target = [self.value(other)]
+            target = [self.value(other)]  # torch records its dtype, as a constant
+        elif places and any(isinstance(a, cresset.dtype) for a in given):
+            target = [f'torch.device("{result.device}"), {dtype}']
         else:
-            target = [f'torch.device("{result.device}"), {dtype}' if places or name in ("cpu", "cuda") else dtype]
+            target = [f'dtype={dtype}, layout=torch.strided, device=torch.device("{result.device}")' if places else dtype]
         named = [[f"{k}=", *self.parts(v)] for k, v in kwargs.items() if k in ("non_blocking", "copy", "memory_format")]
         self.record(_listed("ops.aten.to(", ")", [[self.value(x)], target, *named]), result)
         return result
@@ -383,36 +503,61 @@ class Recorder(TorchFunctionMode):
         if name in _CONVERSIONS:
             return self.conversion(func, name, args, kwargs)
         if name == "__getitem__":
-            text, index = self.index_parts(args[1])
-            parts = [self.value(args[0]), "[", *text, "]"]
-            result = func(args[0], index)
-            self.record(parts, result)
-            return result
+            return self.item(func, *args)
         if name == "__setitem__":
-            text, index = self.index_parts(args[1])
-            parts = [self.value(args[0]), "[", *text, "] = ", *self.assigned(args[0], index, args[2])]
-            result = func(args[0], index, args[2])
-            self.frame.items.append(_Call(parts, [], effect=True))
-            return result
+            return self.assign(func, *args)
+        if name == "requires_grad_":
+            return func(*args, **kwargs)  # torch does not record it
         if name == "detach_":
             parts = ["ops.aten.detach(", self.value(args[0]), ")"]
             result = func(*args)
             self.record(parts, result)
             return result
         shown, given, name = name, _written_by_name(func), _operator_name(func)
+        if name in _SIGNS and _by_sign(sys._getframe(1)):
+            name = _SIGNS[name]
+        if name in _CONVOLUTIONS and not _holds_numbers((args, kwargs)):
+            return self.convolution(func, name, args, kwargs)
         writes = bool(given or _flatten(kwargs.get("out"))) or (name.endswith("_") and not name.startswith("__"))
         if not _C._script_has_operator(f"aten::{name}") or not _programs_write(name, given, kwargs):
             result = func(*args, **kwargs)
             if (_flatten(result) or (writes and result is None)) and name != "requires_grad_":
                 raise RuntimeError(f"Tracer cannot record '{shown}': TorchScript has no such operator")
             return result
-        parts, args, kwargs = self.call_parts(name, as_tensors(args, self), as_tensors(kwargs, self))
+        self.unnamed = _in_python(func, name, args)
+        try:
+            parts, args, kwargs = self.call_parts(name, as_tensors(args, self), as_tensors(kwargs, self))
+        finally:
+            self.unnamed = False
         if isinstance(kwargs.get("out"), (list, tuple)):
             return self.write_several(func, shown, parts, args, kwargs)
         result = func(*args, **kwargs)
         if _flatten(result) or (writes and result is None):
             self.record(parts, result, effect=writes)
         return result
+
+    def convolution(self, func, name, args, kwargs):
+        """A convolution of one of Python's names: aten::_convolution, as torch has it."""
+        names = _CONVOLUTIONS[name]
+        given = dict(zip(names, args)) | kwargs
+        x, weight, bias, padding = given["input"], given["weight"], given.get("bias"), given.get("padding", 0)
+        dims, result = weight.dim() - 2, func(*args, **kwargs)
+        batched, groups = x.dim() == dims + 2, repr(int(given.get("groups", 1)))
+
+        def listed(key, usual):
+            value = given.get(key, usual)
+            return [repr([value] * dims if isinstance(value, int) else [*value, *value][:dims] if len(value) == 1 else list(value))]
+        y = result if batched else result.unsqueeze(0)
+        x = x if batched else self.step("unsqueeze", [[self.value(x)], ["0"]], x.unsqueeze(0))
+        tensors = [[self.value(x)], [self.value(weight)], ["None"] if bias is None else [self.value(bias)], listed("stride", 1)]
+        if isinstance(padding, str):
+            self.step("_convolution_mode", [*tensors, [repr(padding)], listed("dilation", 1), [groups]], y)
+        else:
+            transposed, cudnn = repr("transpose" in name), cresset.backends.cudnn
+            flags = [cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32]
+            self.step("_convolution", [*tensors, listed("padding", 0), listed("dilation", 1), [transposed], listed("output_padding", 0),
+                                       [groups], *([repr(bool(flag))] for flag in flags)], y)
+        return result if batched else self.step("squeeze", [[self.value(y)], ["0"]], result)
 
     def write_several(self, func, name, parts, args, kwargs):
         """A call with a tuple of tensors as `out`: the call without them, and a copy to each."""
@@ -494,6 +639,9 @@ class Recorder(TorchFunctionMode):
 _TAKE_TENSORS = {"add", "sub", "mul", "div", "floor_divide"}  # calls of Python whose second argument is a tensor also where it is a number
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
+_CONVOLUTIONS = {
+    **{f"conv{n}d": ("input", "weight", "bias", "stride", "padding", "dilation", "groups") for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation") for n in (1, 2, 3)}}
 _VIEWS = {"data": "detach", "H": "matrix_H"}
 
 
@@ -535,12 +683,82 @@ def _programs_write(name, given, kwargs):
     return not given or any(given <= names for names in schemas)
 
 
+def _in_python(func, name, args):
+    """Whether torch makes the call in a function of Python, whose variables have no names of the program."""
+    if name in ("split", "unflatten"):
+        return type(func).__name__ == "method_descriptor"
+    reverse = not isinstance(args[0], cresset.Tensor) if args else False
+    return name in ("pow", "pow_", "floor_divide", "rsub", "reciprocal", "remainder")[:None if reverse else 5] and \
+        _by_sign(sys._getframe(2))
+
+
+def _holds_numbers(x):
+    """Whether numbers of the trace, or complex tensors, are among arguments."""
+    if isinstance(x, dict):
+        return any(map(_holds_numbers, x.values()))
+    if isinstance(x, (list, tuple)):
+        return any(map(_holds_numbers, x))
+    return isinstance(x, TracedNumber) or (isinstance(x, cresset.Tensor) and (x.is_complex() or not x.dim()))
+
+
+_END = "9223372036854775807"  # of a slice to the end
+
+
+def _dtype_text(dtype):
+    return "torch." + str(dtype).rpartition(".")[2]
+
+
+def _item(x):
+    """An item of an index, as a tensor where it is a list of numbers; NotImplemented for one that the trace cannot lower."""
+    if isinstance(x, cresset.Tensor):
+        return x if x.dim() > 0 or x.dtype not in (cresset.bool, cresset.uint8) else NotImplemented
+    if x is None or x is Ellipsis or isinstance(x, (bool, int, slice)):
+        return x
+    if hasattr(x, "__index__"):
+        return operator.index(x)
+    if hasattr(x, "tolist"):  # an array
+        return _item(x.tolist())
+    numbers = list(x) if isinstance(x, (list, tuple, range)) else None
+    return numbers if numbers is not None and all(isinstance(i, int) for i in numbers) else NotImplemented
+
+
+def _named_dims(items):
+    """How many dims the items of an index name."""
+    return sum(item.dim() if isinstance(item, cresset.Tensor) and item.dtype == cresset.bool else 1
+               for item in items if item is not None and item is not Ellipsis and not isinstance(item, bool))
+
+
+def _items(index, x):
+    """The items of an index of x; None for an index that the trace cannot lower, or that is wrong."""
+    items = [_item(i) for i in (index if isinstance(index, tuple) else (index,))]
+    usual = all(i is not NotImplemented for i in items) and sum(i is Ellipsis for i in items) < 2
+    return items if usual and _named_dims(items) <= x.dim() else None
+
+
 def _listed(start, end, texts):
     """Parts of texts, with commas between them."""
     out = [start]
     for i, text in enumerate(texts):
         out += ([", "] if i else []) + text
     return out + [end]
+
+
+_OPTIONS = ("dtype", "layout", "device", "pin_memory")
+
+
+def _options(name, schemas, kwargs):
+    """The options of an operator that makes a tensor, with the texts that a trace has where a call gives none; {} for others."""
+    made = [{p[0] for p in params} for params in schemas]
+    if not any(names.issuperset(_OPTIONS) for names in made) or "out" in kwargs or isinstance(kwargs.get("out"), cresset.Tensor):
+        return {}
+    whole = "torch.int64" if name in ("randint", "randperm", "tril_indices", "triu_indices") else "None"
+    place = "None" if name.startswith("new_") or name.endswith("_like") else f'torch.device("{_C.get_default_device()}")'
+    return {"dtype": whole, "layout": "None", "device": place, "pin_memory": "False"}
+
+
+def _name_of_call(name, args):
+    """The operator that a call of Python's name with these arguments is in torch."""
+    return "split_with_sizes" if name == "split" and len(args) > 1 and isinstance(args[1], (list, tuple)) else name
 
 
 def _schema_name(given, schemas):
@@ -587,8 +805,25 @@ def _variable_of(tensor):
         if x is tensor:
             own = _frontend.ours(frame.f_globals.get("__name__"))
             meant = not name.isidentifier() or name[0] == "_" or name in _RESERVED or keyword.iskeyword(name)
-            return None if meant or (own and name != "input") else name
+            return None if meant or (own and not _is_shown(frame, name)) else name
     return None
+
+
+def _is_shown(frame, name):
+    """Whether torch has a function with a variable of this name where a function of the package runs."""
+    code = frame.f_code
+    parameters = code.co_varnames[:code.co_argcount] if frame.f_globals["__name__"].endswith(".nn.functional") else ()
+    return name == "input" or name in parameters
+
+
+_SIGNS = {"bitwise_and": "__and__", "bitwise_or": "__or__", "bitwise_xor": "__xor__"}
+
+
+def _by_sign(frame):
+    """Whether the program calls an operator by its sign, x & y, not by its name."""
+    while frame is not None and frame.f_code.co_filename in _OWN_FILES:
+        frame = frame.f_back
+    return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "BINARY_OP"
 
 
 _RESERVED = {"self", "torch", "ops", "annotate", "getattr", "int", "float", "bool", "complex", "str"}  # of traced sources
@@ -808,6 +1043,10 @@ class _Writer:
                 before = owners.get(v.hint)
                 if named and v.hint is not None and v.hint not in taken and (before is None or last.get(before, -1) <= at[0]):
                     names[v], owners[v.hint] = v.hint, v
+                    continue
+                if named and v.hint is not None and v.hint not in taken:  # another tensor has the name, still
+                    free = next(name for name in (f"{v.hint}{i}" for i in itertools.count()) if name not in owners and name not in taken)
+                    names[v], owners[free] = free, v
                     continue
                 while f"_{number[0]}" in taken or f"_{number[0]}" in owners:
                     number[0] += 1

@@ -272,7 +272,7 @@ def relu6(input, inplace=False):
         >>> F.relu6(torch.tensor([-1., 5., 8.]))
         tensor([0., 5., 6.])
     """
-    return (ops.hardtanh_ if inplace else ops.hardtanh)(input, 0.0, 6.0)
+    return ops.hardtanh_(input, 0.0, 6.0) if inplace else ops.relu6(input)
 
 
 def elu(input, alpha=1.0, inplace=False):
