@@ -1208,6 +1208,13 @@ static cr_status builtin_raise(cr_scall *c)
     return cr_fail(CR_SCRIPT, "RuntimeError: %s", c->arg->string->at);
 }
 
+static cr_status builtin_write(const char *text, size_t len)
+{
+    fwrite(text, 1, len, stdout);
+    return CR_OK;
+}
+cr_status (*cr_script_print)(const char *text, size_t len) = builtin_write;
+
 static cr_status builtin_print(cr_scall *c)
 {
     cr_text text = {0};
@@ -1219,8 +1226,7 @@ static cr_status builtin_print(cr_scall *c)
     }
     cr_text_char(&text, '\n');
     st = st ? st : cr_text_status(&text);
-    if (!st)
-        fwrite(text.at, 1, text.len, stdout);
+    st = st ? st : cr_script_print(text.at, text.len);
     cr_text_drop(&text);
     return st;
 }

@@ -135,6 +135,11 @@ static cr_status text_fits(cr_scall *c, bool at_end)
     if (!text_is(c, 0) || !text_is(c, 1))
         return cr_builtin_misfit(c);
     const cr_istring *s = text_arg(c, 0), *part = text_arg(c, 1);
+    if (c->count > 2 && c->arg[2].kind == CR_IV_INT && c->arg[2].i > (int64_t)s->len)
+        return cr_fail(
+            CR_RUNTIME,
+            "basic_string::substr: __pos (which is %lld) > this->size() (which is %zu)",
+            (long long)c->arg[2].i, s->len);
     text_bounds(c, 2, (int64_t)s->len, &start, &end);
     int64_t at = at_end ? end - (int64_t)part->len : start;
     return text_give_value(c, cr_iv_bool(start + (int64_t)part->len <= end &&

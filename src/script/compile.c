@@ -176,6 +176,10 @@ static cr_svalue *compile_number(compiler *c, const cr_sast *a)
                           : eight                   ? 8
                           : (digits[1] | 32) == 'x' ? 16
                                                     : 10);
+        if (errno == ERANGE && !*end)
+            cr_srange_bail(
+                c->s, CR_RUNTIME, a->range,
+                "Integral constant out of range (must fit in a signed 64 bit integer)");
         if (*end || errno)
             number_wrong(c, a);
     }
@@ -584,12 +588,20 @@ static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
 }
 
 /* A negative literal is a constant. */
+bool compile_is_least_int(const cr_sast *a)
+{
+    return a->kind == CR_SAST_UNARY && *a->text == '-' && a->at[0]->kind == CR_SAST_NUMBER &&
+           !strcmp(a->at[0]->text, "9223372036854775808");
+}
+
 static cr_svalue *compile_unary(compiler *c, const cr_sast *a)
 {
     cr_svalue *v;
 
     if (!strcmp(a->text, "not"))
         return compile_condition(c, a)->value;
+    if (!c->env && compile_is_least_int(a)) /* torch has it in archives only */
+        return compile_int(c, INT64_MIN, a->range);
     v = compile_value(c, a->at[0], NULL);
     if (v->type->kind == CR_STYPE_CLASS)
         return compile_magic(c,
@@ -1440,7 +1452,9 @@ static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange r
         return compile_term_value(c, call_object(c, f, t->value, args, range));
     if (t->kind == TERM_VALUE)
         cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a value of type '%s'",
-                       cr_stype_annotation(t->value->type));
+                       t->value->type == &cr_stype_inferred
+                           ? "Tensor"
+                           : cr_stype_annotation(t->value->type));
     cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a %s",
                    t->kind == TERM_PYTHON ? "python value" : "module");
 }
@@ -1565,7 +1579,6 @@ static cr_svalue *compile_plain(compiler *c, const cr_sast *a, const cr_stype *h
     case CR_SAST_CONDITION: return compile_choice(c, a, hint);
     case CR_SAST_LIST_COMP: return compile_comprehension(c, a, hint);
     case CR_SAST_DICT_COMP: return compile_dict_comprehension(c, a, hint);
-    case CR_SAST_SUBSCRIPT: return compile_subscript(c, a);
     case CR_SAST_TUPLE: return compile_tuple(c, a, hint);
     case CR_SAST_LIST: return compile_list(c, a, hint);
     case CR_SAST_DICT: return compile_dict(c, a, hint);
@@ -1591,10 +1604,7 @@ term *compile_term(compiler *c, const cr_sast *a, const cr_stype *hint)
     case CR_SAST_NAME: t = compile_name(c, a); break;
     case CR_SAST_ATTRIBUTE: t = compile_attribute(c, a); break;
     case CR_SAST_CALL: t = compile_apply(c, a, hint); break;
-    case CR_SAST_SUBSCRIPT:
-        t = compile_items_subscript(c, a, hint);
-        t = t ? t : compile_term_value(c, compile_plain(c, a, hint));
-        break;
+    case CR_SAST_SUBSCRIPT: t = compile_subscript(c, a, hint); break;
     default: t = compile_term_value(c, compile_plain(c, a, hint));
     }
     compile_leave(c);

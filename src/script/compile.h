@@ -178,11 +178,13 @@ cr_svalue *compile_magic(compiler *c, const char *name, cr_svalue *self, int cou
                          cr_svalue *const *arg, cr_srange range);
 term *compile_modules(compiler *c, cr_svalue *v, cr_srange range);
 
+/* -9223372036854775808, the least int, whose digits alone are none. */
+bool compile_is_least_int(const cr_sast *a);
+
 /* --- subscripts (compile_subscript.c) --- */
-cr_svalue *compile_subscript(compiler *c, const cr_sast *a);
-/* An item of a module's list that is known when it is compiled, or one of the interface that
- * `hint` is; NULL for other subscripts. */
-term *compile_items_subscript(compiler *c, const cr_sast *a, const cr_stype *hint);
+/* A value, an item of a module's list that is known when it is compiled, or one of the
+ * interface that `hint` is. */
+term *compile_subscript(compiler *c, const cr_sast *a, const cr_stype *hint);
 /* x[i] = value of a tensor. */
 void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value);
 /* x[i] += value of a tensor: `name` is the operator in place. */

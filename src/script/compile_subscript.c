@@ -185,6 +185,11 @@ static void index_value(indexing *x, cr_svalue *i, cr_srange range)
         dim = compile_int(c, x->dim, x->whole);
         x->v = compile_one(c, "aten::select", x->whole, 3, (cr_svalue *[]){x->v, dim, i});
         x->dim += x->behind;
+    } else if (!cr_stype_is_subtype(i->type, cr_stype_optional(c->unit, CR_STYPE_OF(TENSOR)))) {
+        cr_srange_bail(c->s, CR_RUNTIME, x->whole,
+                       "Unsupported operation: indexing tensor with unsupported index type "
+                       "'%s'. Only ints, slices, lists and tensors are supported",
+                       cr_stype_annotation(i->type));
     } else {
         if (x->behind)
             cr_srange_bail(c->s, CR_RUNTIME, x->whole,
@@ -404,16 +409,22 @@ static term *items_at(compiler *c, const term *t, const cr_sast *a, bool of_dict
     return t->items[i < 0 ? i + t->count : i];
 }
 
-term *compile_items_subscript(compiler *c, const cr_sast *a, const cr_stype *hint)
+/* Whether the subscripted expression may be a list of modules or a constant. */
+static bool subscript_may_be_items(const compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    bool of_interface = hint && hint->kind == CR_STYPE_INTERFACE;
+
+    return a->count == 2 && (c->env || of_interface) &&
+           (a->at[0]->kind == CR_SAST_ATTRIBUTE || a->at[0]->kind == CR_SAST_NAME);
+}
+
+/* The item of a list of modules or of a constant, `t`; NULL for other terms. */
+static term *subscript_items(compiler *c, const cr_sast *a, const cr_stype *hint, term *t)
 {
     bool literal, of_interface = hint && hint->kind == CR_STYPE_INTERFACE;
     cr_svalue *self;
-    term *t, *keys;
+    term *keys;
 
-    if (a->kind != CR_SAST_SUBSCRIPT || a->count != 2 || (!c->env && !of_interface) ||
-        (a->at[0]->kind != CR_SAST_ATTRIBUTE && a->at[0]->kind != CR_SAST_NAME))
-        return NULL;
-    t = compile_term(c, a->at[0], NULL);
     self = t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS &&
                    t->value->type->cls->is_module
                ? t->value
@@ -464,10 +475,8 @@ static cr_svalue *subscript_item(compiler *c, cr_svalue *v, const cr_sast *a)
     }
 }
 
-cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
+static cr_svalue *subscript_value(compiler *c, cr_svalue *v, const cr_sast *a)
 {
-    cr_svalue *v = compile_value(c, a->at[0], NULL);
-
     if (v->type->kind == CR_STYPE_NEVER)
         return v;
     if (v->type->kind == CR_STYPE_TENSOR)
@@ -481,4 +490,17 @@ cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
         return subscript_slice(c, v, &s);
     }
     return subscript_item(c, v, a);
+}
+
+/* The subscripted expression is compiled once, because it may have effects. */
+term *compile_subscript(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    term *of = subscript_may_be_items(c, a, hint) ? compile_term(c, a->at[0], NULL) : NULL;
+    term *item = of ? subscript_items(c, a, hint, of) : NULL;
+    cr_svalue *v;
+
+    if (item)
+        return item;
+    v = of && of->kind == TERM_VALUE ? of->value : compile_value(c, a->at[0], NULL);
+    return compile_term_value(c, subscript_value(c, v, a));
 }

@@ -39,6 +39,9 @@ CR_MUST cr_status cr_ivalue_print(cr_text *out, const cr_ivalue *v);
 /* Set by an upper room: called in loops, some times a second.  A failure ends the call with the
  * same status. */
 extern cr_status (*cr_script_poll)(void);
+/* Writes what programs print; an upper room may set another one than that to the C library's
+ * stdout. */
+extern cr_status (*cr_script_print)(const char *text, size_t len);
 /* Set by an upper room: calls f->caller with the arguments.  The caller owns *out. */
 extern cr_status (*cr_script_call_out)(const cr_sfunction *f, const cr_ivalue *args, int count,
                                        cr_ivalue *out);

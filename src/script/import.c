@@ -36,6 +36,7 @@ static const char *before_dot(compiler *c, const char *name)
 
 #define LIBRARY "__library__"
 #define CR_SWRAPPED(name)
+#define CR_SNORMAL(name, other)
 
 static const char library_text[] = ""
 #define CR_SLIBRARY(name, last, source) source
@@ -53,6 +54,7 @@ static const struct {
 #undef CR_SLIBRARY
 };
 #undef CR_SWRAPPED
+#undef CR_SNORMAL
 
 static const cr_sast *file_body(compiler *c, const char *qualifier)
 {
@@ -161,6 +163,10 @@ static void constant_number(compiler *c, const cr_sast *a, cr_sconstant *out)
 
 static void constant_negate(compiler *c, const cr_sast *a, cr_sconstant *out)
 {
+    if (!c->env && compile_is_least_int(a)) {
+        *out = (cr_sconstant){.type = CR_STYPE_OF(INT), .i = INT64_MIN};
+        return;
+    }
     *out = *constant_of(c, a->at[0], NULL);
     if (out->type->kind == CR_STYPE_INT) {
         out->i = (int64_t)(0 - (uint64_t)out->i);

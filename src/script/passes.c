@@ -486,6 +486,7 @@ void cr_spasses_run(cr_sgraph *g)
 {
     pass_widening(g);
     cr_spass_exits(g);
+    cr_spass_normal(g);
     pass_loops(g);
     cr_spasses_tidy(g);
 }

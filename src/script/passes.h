@@ -41,6 +41,8 @@ void cr_spass_propagate(cr_sgraph *g);
  * would be added in another order (common.c). */
 void cr_spass_common(cr_sgraph *g);
 void cr_spass_common_numbers(cr_sgraph *g);
+/* Gives operators that have two names the one that graphs of torch have (normal.c). */
+void cr_spass_normal(cr_sgraph *g);
 /* Constant tensors without dims become the numbers of overloads that take them (wrapped.c). */
 void cr_spass_wrapped(cr_sgraph *g);
 /* Nodes whose result is an argument, an item, a constant or a simpler node (peephole.c). */

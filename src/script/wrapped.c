@@ -48,9 +48,11 @@ static bool wrapped_takes_number(const cr_sschema *s)
 {
     static const char *const names[] = {
 #define CR_SLIBRARY(name, last, source)
+#define CR_SNORMAL(name, other)
 #define CR_SWRAPPED(name) name,
 #include "script/library.def"
 #undef CR_SWRAPPED
+#undef CR_SNORMAL
 #undef CR_SLIBRARY
     };
     bool known = false;

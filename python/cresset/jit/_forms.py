@@ -95,6 +95,25 @@ def form_of(obj):
     return form if form is not None and named(name) is obj else None
 
 
+_overloaded = {}
+
+
+def overload(name, module, *functions):
+    """Makes functions the overloads of the one with this name: a call means the first that takes its arguments."""
+    _overloaded[name] = []
+    for fn in functions:
+        source, line = _text(fn)
+        source = source.replace(f"def {fn.__name__}(", f"def {name}(", 1)
+        _overloaded[name].append(Form(name, module, source, line, fn.__code__.co_filename, fn.__globals__))
+
+
+def overloads_of(obj):
+    """The forms of a function's overloads; none for functions with one form."""
+    name = getattr(obj, "__name__", None)
+    known = _overloaded.get(name) if isinstance(name, str) else None
+    return known if known and named(name) is obj else []
+
+
 class Choice:
     """Two functions, one of which a call means: a boolean argument, constant when it is compiled, chooses."""
 

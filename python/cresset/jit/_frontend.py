@@ -345,6 +345,9 @@ def describe(obj):
     form = obj if isinstance(obj, _forms.Form) else _forms.form_of(obj) if _hashable(obj) else None
     if form is not None:
         return "function", define(form)
+    overloads = _forms.overloads_of(obj) if _hashable(obj) else []
+    if overloads:
+        return "function", _define_overloads(obj, overloads)
     if isinstance(obj, types.FunctionType):
         return _describe_function(obj)
     if getattr(obj, "__module__", None) == "math" and callable(obj):
@@ -649,7 +652,7 @@ def _on_attribute(handle, name):
         return None
     if isinstance(obj, types.ModuleType) and ours(obj.__name__) and callable(found) \
             and not isinstance(found, type) and (obj is cresset or not isinstance(found, types.FunctionType)) and _forms.form_of(found) is None \
-            and _forms.choice_of(found) is None:
+            and _forms.choice_of(found) is None and not _forms.overloads_of(found):
         for full in _operator_names(obj, name):
             if _C._script_has_operator(full):
                 return "operator", full

@@ -2201,6 +2201,24 @@ static cr_status script_call_out(const cr_sfunction *f, const cr_ivalue *args, i
     return st;
 }
 
+/* What programs print goes to sys.stdout, which may be another file than C's. */
+static cr_status script_print(const char *text, size_t len)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *file = PySys_GetObject("stdout"), *s = NULL, *done = NULL;
+    bool open = file && file != Py_None;
+
+    Py_XINCREF(file);
+    s = open ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)len, "replace") : NULL;
+    done = s ? PyObject_CallMethod(file, "write", "O", s) : NULL;
+    cr_status st = !open || done ? CR_OK : CR_PYTHON;
+    Py_XDECREF(done);
+    Py_XDECREF(s);
+    Py_XDECREF(file);
+    PyGILState_Release(state);
+    return st;
+}
+
 /* _script_call_python(qualified, callable): the function, which is defined, is that of Python;
  * None: calls raise. */
 static PyObject *script_call_python(PyObject *module, PyObject *args)
@@ -2890,5 +2908,6 @@ int cr_py_script_start(PyObject *m)
         return -1;
     cr_script_poll = script_poll;
     cr_script_call_out = script_call_out;
+    cr_script_print = script_print;
     return PyModule_AddFunctions(m, script_functions);
 }
