@@ -670,7 +670,7 @@ def test_a_default_of_a_list_of_fixed_length_is_saved_as_a_list():
 def test_every_function_with_a_form_is_compiled(name):
     made = torch.jit.script(_forms.named(name))
     assert f"def {made.name}(" in made.code
-    leaving = "interpolate", "embedding_bag", "get_enum", "multilabel_soft_margin_loss", "_weighted"
+    leaving = "interpolate", "embedding_bag", "get_enum", "multilabel_soft_margin_loss", "_weighted", "cdist"
     if name not in leaving and "assert" not in _forms._forms[name].source:
         # these leave inside of branches, as torch's do
         assert not any(node.kind() == "prim::Uninitialized" for node in made.graph.nodes())
