@@ -186,6 +186,8 @@ class OpOverload:
         return self._schema.name + (f".{self._schema.overload_name}"
                                     if self._schema.overload_name else "")
 
+    _name = property(name)
+
     def __str__(self):
         return f"{self.namespace}.{self.__name__}"
 

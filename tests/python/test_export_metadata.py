@@ -68,6 +68,7 @@ def test_an_export_again_keeps_what_nodes_came_from():
         for key in ("stack_trace", "nn_module_stack", "torch_fn"):
             assert a.meta.get(key) == b.meta.get(key), (a, key)
     made = again.run_decompositions()
+    assert made.graph_module.meta["custom"] == {"graph": 1}
     assert {str(n.target) for n in made.graph.nodes if "custom" in n.meta} == {"aten.permute.default", "aten.addmm.default"}
 
 

@@ -5,7 +5,7 @@ from collections import deque
 import cresset as torch
 import pytest
 from cresset import nn
-from cresset.export import export, load, save
+from cresset.export import Dim, export, load, save
 
 X, Y, Z = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 5.0, 6.0]), torch.tensor([-1.0, 0.5, 2.0])
 
@@ -244,12 +244,78 @@ class Applied(Grad):
         return Own.apply(self.l(x))
 
 
-@pytest.mark.parametrize("make", [Part, Inference])
-def test_changes_of_grad_mode_are_refused_in_training(make):
+class Both(Grad):
+    """Regions at the start, in a row, inside of one another and with sizes and writes in them."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            a = self.l(x)
+            a.mul_(2)
+            with torch.enable_grad():
+                b = self.l(a) * a.shape[0]
+            top, at = a.topk(2)
+        c = b + a
+        with torch.no_grad():
+            d = c.sum(0) / x.shape[0]
+        return c * d, top, at
+
+
+def gradients(module, leaves, x):
+    for leaf in leaves:
+        leaf.grad = None
+    x = x.clone().requires_grad_()
+    out = module(x)
+    results = out if isinstance(out, tuple) else (out,)
+    if any(r.requires_grad for r in results):
+        sum(r.sum() for r in results if r.requires_grad).backward()
+    return [r.requires_grad for r in results], [x.grad, *(leaf.grad for leaf in leaves)], [r.detach().clone() for r in results]
+
+
+def same(a, b):
+    return a is b if a is None or b is None else torch.equal(a, b)
+
+
+ROWS = torch.randn(4, 3)
+
+
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize("make", [Part, Inference, Both])
+def test_changes_of_grad_mode_are_calls_of_subgraphs(make, varies, tmp_path):
+    module = make()
+    program = export(module, (ROWS,), dynamic_shapes=({0: Dim("n", min=2)},) if varies else None)
+    torch.export.save(program, tmp_path / "p.pt2")
+    assert "torch.ops.higher_order.wrap_with_set_grad_enabled(False, submod_1" in program.graph_module.code
+    assert not any("_grad_enabled" in n.meta for n in program.graph.nodes)
+    again = export(program.module(), (ROWS,), dynamic_shapes=({0: Dim("n", min=2)},) if varies else None)
+    for n in (len(ROWS), 5) if varies else (len(ROWS),):
+        x = torch.randn(n, 3)
+        flags, wanted, results = gradients(module, list(module.parameters()), x)
+        for found in (program.module(), torch.export.load(tmp_path / "p.pt2").module(), torch.export.unflatten(program), again.module()):
+            have = gradients(found, list(found.parameters()), x)
+            assert have[0] == flags
+            assert all(map(same, have[1], wanted)) and all(map(same, have[2], results))
+    if not varies:
+        plain = program.run_decompositions()
+        assert "higher_order" not in plain.graph_module.code
+        assert all(map(same, gradients(plain.module(), [], ROWS)[2], gradients(module, [], ROWS)[2]))
+
+
+class InBranch(Grad):
+    def forward(self, x):
+        def branch(x):
+            with torch.no_grad():
+                return self.l(x)
+        return torch.cond(x.sum() > 0, branch, lambda x: x * 1, (self.l(x),))
+
+
+def test_changes_of_grad_mode_that_are_refused_in_training():
+    """Those in branches, and those of calls whose signatures the program keeps."""
+    with pytest.raises(torch._dynamo.exc.UserError, match=r"changes the grad mode .*test_export_state.py:\d+ in (forward|branch)"):
+        export(InBranch(), (torch.ones(3, 3),))
     with pytest.raises(torch._dynamo.exc.UserError, match=r"changes the grad mode .*test_export_state.py:\d+ in forward"):
-        export(make(), (X,))
-    module = make().eval()
-    assert torch.equal(export(module, (X,)).module()(X), module(X))
+        export(Part(), (X,), preserve_module_call_signature=("l",))
+    module = Part().eval()
+    assert torch.equal(export(module, (X,), preserve_module_call_signature=("l",)).module()(X), module(X))
 
 
 class Derivative(Grad):

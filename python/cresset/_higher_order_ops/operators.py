@@ -41,7 +41,14 @@ def _map(graph, mapped, operands):
     return tuple(map(stack, zip(*rows)))
 
 
-_OPERATORS = {"cond": HigherOrderOperator("cond", _cond), "map_impl": HigherOrderOperator("map_impl", _map)}
+def _wrap_with_set_grad_enabled(enabled, graph, *operands):
+    from .. import set_grad_enabled
+    with set_grad_enabled(enabled):
+        return tuple(graph(*operands))
+
+
+_OPERATORS = {name: HigherOrderOperator(name, function) for name, function in (
+    ("cond", _cond), ("map_impl", _map), ("wrap_with_set_grad_enabled", _wrap_with_set_grad_enabled))}
 
 
 def find(name):

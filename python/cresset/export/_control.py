@@ -11,6 +11,7 @@ import weakref
 from .. import Tensor, _C
 from .._dynamo.exc import UncapturedHigherOrderOpError, UserError
 from .._higher_order_ops import checked
+from ._grad_mode import MODE
 from ..library import Library
 from ..utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -95,6 +96,7 @@ class _Branch:
         builder.nodes()
         builder.output(self.results, self.recorded.outputs)
         builder.graph.eliminate_dead_code()
+        trace.modes_in_branches |= {n.meta.pop(MODE, None) for n in builder.graph.nodes} - {None}
         return GraphModule(builder.modules, builder.graph)
 
 

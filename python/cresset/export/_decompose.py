@@ -36,6 +36,12 @@ class _Again(Interpreter):
     def call_function(self, target, args, kwargs):
         if target is aten.sym_size.int:
             return args[0].shape[args[1]]
+        if target is cresset.ops.higher_order.wrap_with_set_grad_enabled:
+            enabled, module, *operands = args
+            inner = _Again(module, self.table, self.recorder)
+            inner.order = self.order
+            with cresset.set_grad_enabled(enabled):
+                return inner.run(*operands)
         out = self.table[target](*args, **kwargs) if target in self.table else NotImplemented
         return super().call_function(target, args, kwargs) if out is NotImplemented else out
 
@@ -190,6 +196,8 @@ def decomposed(program, table):
     old = [s for s in program.graph_signature.output_specs if s.kind != OutputKind.USER_OUTPUT]
     outputs = _finish(builder, recording, nodes, mutations, len(old), program)
     module = GraphModule({}, builder.graph, "GraphModule")
+    if "custom" in program.graph_module.meta:
+        module.meta["custom"] = program.graph_module.meta["custom"]
     return ExportedProgram(module, builder.graph, ExportGraphSignature(builder.specs, outputs), dict(program.state_dict),
                            dict(program.range_constraints), list(program.module_call_graph), program.example_inputs,
                            {**program.constants, **builder.constants}, guards_code=program._guards_code, dialect="ATEN")

@@ -8,6 +8,7 @@ from .. import Tensor
 from .._subclasses.fake_tensor import FakeTensor
 from .._utils import torch_name
 from ..nn.modules import module as module_file
+from ._grad_mode import MODE
 from ..overrides import TorchFunctionMode
 from ..utils._pytree import tree_leaves
 
@@ -46,7 +47,7 @@ def _tensor_of_symbols(data, *, dtype=None, device=None, requires_grad=False, pi
 
 def kept_meta(node):
     """What the nodes that replace `node` keep of its metadata."""
-    return {key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn", "custom") if key in node.meta}
+    return {key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn", "custom", MODE) if key in node.meta}
 
 
 def _node_at(frame):
@@ -61,10 +62,11 @@ def _node_at(frame):
 class Source:
     """The origin of the calls that one function of torch made."""
 
-    __slots__ = ("frames", "modules", "function", "node")
+    __slots__ = ("frames", "modules", "function", "node", "grad")
 
-    def __init__(self, frames, modules, function, node=None):
+    def __init__(self, frames, modules, function, node=None, grad=None):
         self.frames, self.modules, self.function = frames, modules, function
+        self.grad = grad  # the grad mode of the call; None in the forward of an autograd.Function, and in a backward
         self.node = node  # the node of an exported graph whose call runs again, or None
 
     def stack_trace(self):
@@ -86,6 +88,7 @@ class Sources(TorchFunctionMode):
         for name, m in sorted(root.named_modules(remove_duplicate=False), key=lambda item: item[0].count(".") + bool(item[0])):
             self.paths.setdefault(id(m), []).append(name)
         self.stack, self.top = [], None
+        self.grad = cresset.is_grad_enabled()
         self.counts = {}  # path -> how often it was called
         self.with_grad, self.without_grad = False, None  # of values that need gradients: whether a call ran that makes
         #                                                  others; the Source of the first that grad mode kept from it
@@ -139,13 +142,18 @@ class Sources(TorchFunctionMode):
         return out[::-1], node
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is cresset.ops.aten.sym_size.int:  # of a program that is exported again
+            return args[0].shape[args[1]]
         name = _function_name(func)
         short = name.partition(".")[2]
         self.calls[short] = self.calls.get(short, 0) + 1
         modules = {f"L__self__{key}": (path, cls) for path, cls, key in filter(None, self.stack)}
         self.recorder.at(str(len(self.notes)))
         frames, node = self._frames()
-        self.notes.append(Source(frames, modules, (f"{short}_{self.calls[short]}", name), node))
+        grad = cresset.is_grad_enabled()
+        if grad is not self.grad and self._in_function():
+            grad = None
+        self.notes.append(Source(frames, modules, (f"{short}_{self.calls[short]}", name), node, grad))
         if func is cresset.tensor and any(type(x) is cresset._C.Symbol for x in tree_leaves(args)):
             func = _tensor_of_symbols
         elif func is cresset.is_nonzero and args and isinstance(args[0], FakeTensor):
@@ -178,5 +186,6 @@ class Sources(TorchFunctionMode):
     def meta(self, text):
         """The metadata of a node by the text that the recorder kept."""
         source = self.notes[int(text)]
-        out = {"nn_module_stack": source.modules, "stack_trace": source.stack_trace(), "torch_fn": source.function}
+        out = {"nn_module_stack": source.modules, "stack_trace": source.stack_trace(), "torch_fn": source.function,
+               MODE: self.grad if source.grad is None else source.grad}
         return out if source.node is None else {**out, **kept_meta(source.node)}

@@ -16,6 +16,7 @@ from .._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutp
 from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..utils._pytree import tree_flatten, tree_unflatten
 from ._constraints import Constraints
+from ._grad_mode import wrap_other_modes
 from ._graph import ConditionOutput, GraphBuilder, NumberOutput
 from ._inputs import DRAFT_NOTE, PlaceholderNames, check_call, leaves_of, placeholder_name
 from ._sources import Sources
@@ -151,6 +152,7 @@ class Trace:
         self.recorder = _C.Recorder(whole=True)
         self.running = self.recorder   # that of the branch of torch.cond whose function runs
         self.sites = {}                # number -> CondSite
+        self.modes_in_branches = set() # the grad modes of calls in branches
         self.values = Values(self, {} if examples is None else examples)
         self.known, self.kept = {}, []  # id of a fake -> its number among the recording's inputs
 
@@ -208,7 +210,6 @@ class Trace:
                 out = self.mod(*args, **kwargs)
                 self.state.keep_assigned()
             self.values.check_taken()
-            self._check_grad_mode()
             return self._with_numbers(out)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise GuardOnDataDependentSymNode(self._data_dependent(error)) from error
@@ -238,8 +239,8 @@ class Trace:
             for handle in handles:
                 handle.remove()
 
-    def _check_grad_mode(self):
-        """Refuses a change of the grad mode that a program in training would lose: graphs have no node for it."""
+    def check_grad_mode(self):
+        """Refuses a change of the grad mode that a program in training would lose, for a graph without nodes for it."""
         source = self.sources.without_grad
         if source is None or not self.sources.with_grad or not any(m.training for m in self.mod.modules()):
             return
@@ -324,6 +325,9 @@ def _build(trace, constraints):
     signatures = _kept_signatures(trace, builder)
     outputs = builder.output(trace.results, trace.recorded.outputs)
     builder.graph.eliminate_dead_code()
+    if trace.modes_in_branches - {trace.sources.grad} or trace.kept_calls or \
+            not wrap_other_modes(builder.graph, builder.modules, trace.sources.grad):
+        trace.check_grad_mode()
     return builder, outputs, signatures
 
 
