@@ -15,8 +15,9 @@
 enum { CUDA_COST_ONCE = 100 };
 /* The cost from which the values of halves are read from a table (jit/cuda_table.h). */
 enum { CUDA_COST_TABLE = 20 };
-/* Threads of a multiprocessor that have 80 registers each. */
-enum { CUDA_SHARED_THREADS = 768 };
+/* Threads of a multiprocessor that have 80 registers each, and 64 each: for whole rows of
+ * halves, of which registers hold two each. */
+enum { CUDA_SHARED_THREADS = 768, CUDA_HALF_THREADS = 1024 };
 /* Threads of a pointwise kernel's block, and of a multiprocessor where they have 32 registers
  * each: with one or two operands of 16 bytes a thread, fewer threads have not as many bytes
  * underway as memory needs.  Kernels that cost less take no more registers than these, and
@@ -773,7 +774,7 @@ static int cuda_row_inputs(const cr_printer *p)
     return n;
 }
 
-/* Whether CUDA_SHARED_THREADS threads are to share a multiprocessor's registers: columns,
+/* Whether CUDA_SHARED_THREADS threads, or more, are to share the registers: columns,
  * which then begin all loads before they add, and rows of one input that several sweeps read in
  * registers, more of which would keep out other blocks. */
 static bool cuda_shares(const cr_printer *p)
@@ -833,9 +834,11 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
         cr_print_line(p, "/* pointwise */");
     const char *call = cuda_call(p, params);
     int threads = cuda_most_threads(p->u->launch.threads);
+    bool halves = p->u->halves && p->choice.whole;
     if (cuda_shares(p))
         cr_print_line(p, "CK_KERNEL_OF(CK_AT_ONCE(%d, %d), CK(%s), %s)", threads,
-                      CUDA_SHARED_THREADS / threads, symbol, call);
+                      (halves ? CUDA_HALF_THREADS : CUDA_SHARED_THREADS) / threads, symbol,
+                      call);
     else if (cuda_is_light(p))
         cr_print_line(p, "CK_KERNEL_OF(CK_AT_ONCE(%d, %d), CK(%s), %s)", CUDA_POINTWISE_THREADS,
                       CUDA_ALL_THREADS / CUDA_POINTWISE_THREADS, symbol, call);
