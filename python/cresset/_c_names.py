@@ -16,6 +16,8 @@ _HOMES = {**dict.fromkeys(("_DistError", "_DistBackendError", "_DistNetworkError
               "UnionType", "unify_type_list"), "_script_types"),
           **dict.fromkeys(("FunctionSchema", "Argument"), "_ops"), "parse_schema": "_library.parsed", "FileCheck": "testing",
           "_are_functorch_transforms_active": "_functorch",
+          **dict.fromkeys(("_debug_only_display_vmap_fallback_warnings", "_debug_only_are_vmap_fallback_warnings_enabled"),
+                          "_functorch.vmap"),
           **dict.fromkeys((
               "_jit_pass_inline", "_jit_pass_cse", "_jit_pass_dce", "_jit_pass_constant_propagation", "_jit_pass_constant_pooling",
               "_jit_pass_peephole", "_jit_pass_peephole_list_idioms", "_jit_pass_constant_loop_unrolling", "_jit_pass_remove_mutation",

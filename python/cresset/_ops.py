@@ -3,6 +3,7 @@
 `ops.<name>` is the entry with this (ATen) name, callable with ATen's arguments.  Programs see
 packets of overloads instead (`torch.ops.aten.add.Tensor`), made from the same records.
 """
+import functools
 import re
 from types import ModuleType
 
@@ -403,13 +404,20 @@ def split_arguments(schema, given):
     return [value for value, _ in args], kwargs
 
 
+def _overloads_of(name, overload):
+    """Returns the packet of a record and {name: how it is made} of the torch overloads that call it."""
+    packet = packet_of(name.partition("#")[0])
+    return packet, {n: made for n, made in packet._made.items() if "given" not in made and made["record"]["overload"] == overload}
+
+
+_overloads_of_table = functools.cache(_overloads_of)  # the table's own entries do not change
+
+
 def overload_of(name, overload, given):
     """Returns the OpOverload that torch would call where a record calls `name.overload`."""
-    packet = packet_of(name.partition("#")[0])
-    returning = {n: made for n, made in packet._made.items() if "given" not in made}
-    fitting = [n for n, made in returning.items() if _serves(made, overload, given)]
-    own = [n for n, made in returning.items() if made["record"]["overload"] == overload]
-    return getattr(packet, (fitting or own)[0])
+    packet, own = (_overloads_of if "::" in name else _overloads_of_table)(name, overload)
+    fitting = [n for n, made in own.items() if _serves(made, overload, given)] if len(own) > 1 else []
+    return getattr(packet, (fitting or list(own))[0])
 
 
 def schemas_of_function(function):

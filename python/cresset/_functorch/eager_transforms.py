@@ -10,7 +10,8 @@ import functools
 from .. import _C
 from .._C import Tensor
 from ..autograd import grad as tape_gradients
-from ..autograd.function import _forward_modes
+from ..autograd.function import Transforms, _forward_modes
+from ..autograd.graph import disable_saved_tensors_hooks
 from ..autograd.graph import get_gradient_edge as gradient_edge
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from .vmap import _Batched, fresh, plain, vmap
@@ -108,6 +109,17 @@ def _gradients(outs, inputs, cotangents):
     return [_C.zeros_like(x) if g is None else g for g, x in zip(found, inputs)]
 
 
+def _under(recorded, tree):
+    """Returns tensors as the caller's mode has them: under no_grad() nothing depends on tensors outside."""
+    return tree if recorded else tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, tree)
+
+
+def _without_hooks():
+    """Hooks of saved tensors would see the tensors of all derivatives at once, so derivatives refuse them."""
+    return disable_saved_tensors_hooks("torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. "
+                                       "Please open an issue with your use case.")
+
+
 def _leaves_of(inputs):
     return [x for x in inputs if x.is_leaf]
 
@@ -155,7 +167,8 @@ def vjp(func, *primals, has_aux=False):
     """Returns (func(*primals), a function of cotangents that returns cotangents of the primals), and
     with has_aux the further results of func."""
     leaves, spec = tree_flatten(primals)
-    with _C.enable_grad():
+    recorded = _C.is_grad_enabled()
+    with _C.enable_grad(), _without_hooks(), Transforms():
         inputs = list(map(_alias, leaves))
         out = func(*tree_unflatten(inputs, spec))
     out, aux = _split_aux("vjp(f, *primals)", out, has_aux)
@@ -178,15 +191,19 @@ def vjp(func, *primals, has_aux=False):
             if v.shape != y.shape:
                 raise RuntimeError(f"Mismatch in shape: grad_output[{k}] has a shape of {v.shape} and output[{k}] has "
                                    f"a shape of {y.shape}.")
+        pulled_under = _C.is_grad_enabled()
         with _C.enable_grad():
             found = [_ended(g, own) for g in _gradients(outs, inputs, given)]
-        return tree_unflatten(found, spec)
+        return _under(pulled_under, tree_unflatten(found, spec))
     finish(own)
-    shown = tree_map(lambda x: _ended(x, own), tree_unflatten(outs, out_spec))
-    return (shown, pull, tree_map(lambda x: _ended(x, own), aux)) if has_aux else (shown, pull)
+    shown = _under(recorded, tree_map(lambda x: _ended(x, own), tree_unflatten(outs, out_spec)))
+    return (shown, pull, _under(recorded, tree_map(lambda x: _ended(x, own), aux))) if has_aux else (shown, pull)
 
 
-def _picked(args, argnums):
+def _slice_argnums(args, argnums, as_tuple=True):
+    """Returns the arguments of these numbers; for one number as a tuple, or alone."""
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     for n in argnums if isinstance(argnums, tuple) else (argnums,):
         if not isinstance(n, int):
             raise RuntimeError(f"argnum must be int, got: {type(n)}")
@@ -195,10 +212,10 @@ def _picked(args, argnums):
     if isinstance(argnums, tuple):
         if not argnums:
             raise RuntimeError("argnums must be non-empty")
-        if len(set(argnums)) != len(argnums):
+        if len({n % len(args) for n in argnums}) != len(argnums):
             raise RuntimeError(f"argnums elements must be unique, got {argnums}")
         return tuple(args[n] for n in argnums)
-    return args[argnums]
+    return (args[argnums],) if as_tuple else args[argnums]
 
 
 def _replaced(args, argnums, values):
@@ -212,8 +229,9 @@ def grad_and_value(func, argnums=0, has_aux=False):
     """Returns a function that computes the gradient of `func` by some arguments, and its result."""
     @functools.wraps(func, assigned=("__name__", "__doc__"), updated=())
     def wrapped(*args, **kwargs):
-        leaves, spec = tree_flatten(_picked(args, argnums))
-        with _C.enable_grad():
+        leaves, spec = tree_flatten(_slice_argnums(args, argnums, as_tuple=False))
+        recorded = _C.is_grad_enabled()
+        with _C.enable_grad(), _without_hooks(), Transforms():
             inputs = list(map(_alias, leaves))
             out = func(*_replaced(args, argnums, tree_unflatten(inputs, spec)), **kwargs)
             out, aux = _split_aux("grad_and_value(f)(*args)", out, has_aux)
@@ -228,8 +246,8 @@ def grad_and_value(func, argnums=0, has_aux=False):
             own = _leaves_of(inputs)
             found = [_ended(g, own) for g in _gradients([out], inputs, [_C.ones_like(out)])]
         finish(own)
-        result, value = tree_unflatten(found, spec), _ended(out, own)
-        return (result, (value, tree_map(lambda x: _ended(x, own), aux))) if has_aux else (result, value)
+        result, value = _under(recorded, (tree_unflatten(found, spec), _ended(out, own)))
+        return (result, (value, _under(recorded, tree_map(lambda x: _ended(x, own), aux)))) if has_aux else (result, value)
     return wrapped
 
 
@@ -308,14 +326,15 @@ def _check_dependent(outs, inputs):
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     """Returns (func(*primals), the product of its Jacobian and the tangents), and with has_aux the
     further results of func."""
+    recorded = _C.is_grad_enabled()
     _check_jvp_input("primals", primals)
-    _check_jvp_input("tangents", tangents)
     leaves, spec = tree_flatten(primals)
     pushed, pushed_spec = tree_flatten(tangents)
     if spec != pushed_spec:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same python structure. "
                            f"For example, if primals is a tuple of 3 tensors, tangents also must be. Got primals with "
                            f"structure {spec} and tangents with structure {pushed_spec}")
+    _check_jvp_input("tangents", tangents)
     for x, t in zip(leaves, pushed):
         check_tangent(x, t)
     with _C.enable_grad():
@@ -323,7 +342,8 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         before = len(_forward_modes)
         try:
             _forward_modes.append("jvp")
-            out = func(*tree_unflatten(inputs, spec))
+            with Transforms():
+                out = func(*tree_unflatten(inputs, spec))
         finally:
             del _forward_modes[before:]
         out, aux = _split_aux("jvp(f, primals, tangents)", out, has_aux)
@@ -337,7 +357,8 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     finish(own + vectors)
     result = (tree_unflatten([_ended(y, own) for y in outs], out_spec),
               tree_unflatten([_ended(t, own + vectors) for t in found], out_spec))
-    return (*result, tree_map(lambda x: _ended(x, own), aux)) if has_aux else result
+    result = _under(recorded, (*result, tree_map(lambda x: _ended(x, own), aux)))
+    return result if has_aux else result[:2]
 
 
 def linearize(func, *primals):
@@ -370,8 +391,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
     def wrapped(*args):
         def partial(*picked):
             return func(*_replaced(args, argnums, picked if isinstance(argnums, tuple) else picked[0]))
-        picked = _picked(args, argnums)
-        picked = picked if isinstance(argnums, tuple) else (picked,)
+        picked = _slice_argnums(args, argnums)
         _check_real("jacrev", "inputs", tree_flatten(picked)[0])
         out, pull, *aux = vjp(partial, *picked, has_aux=has_aux)
         outs, out_spec = tree_flatten(out)
@@ -395,8 +415,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
 def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error"):
     """Returns a function that computes the Jacobian of `func`, column by column (a batch of jvps)."""
     def wrapped(*args):
-        picked = _picked(args, argnums)
-        picked = picked if isinstance(argnums, tuple) else (picked,)
+        picked = _slice_argnums(args, argnums)
         leaves, spec = tree_flatten(picked)
         _check_real("jacfwd", "inputs", leaves)
 

@@ -13,7 +13,7 @@ __all__ = ["FunctionalModule", "FunctionalModuleWithBuffers", "make_functional",
 def _warn(name, other):
     warnings.warn("We've integrated functorch into PyTorch. As the final step of the integration, "
                   f"`functorch.{name}` is deprecated as of PyTorch 2.0 and will be deleted in a future version of "
-                  f"PyTorch >= 2.3. Please use `torch.func.{other}` instead; see the PyTorch 2.0 release notes and/or "
+                  f"PyTorch >= 2.3. Please use `{other}` instead; see the PyTorch 2.0 release notes and/or "
                   "the `torch.func` migration guide for more details "
                   "https://pytorch.org/docs/main/func.migrating.html", FutureWarning, stacklevel=3)
 
@@ -101,7 +101,7 @@ class FunctionalModuleWithBuffers(_Functional):
 
 def make_functional(model, disable_autograd_tracking=False):
     """Returns a function of the parameters of a module without buffers, and copies of the parameters."""
-    _warn("make_functional", "functional_call")
+    _warn("make_functional", "torch.func.functional_call")
     if list(model.buffers()):
         raise RuntimeError("make_functional(model): `model` has buffers. Please use "
                            "make_functional_with_buffers(model) instead.")
@@ -110,13 +110,13 @@ def make_functional(model, disable_autograd_tracking=False):
 
 def make_functional_with_buffers(model, disable_autograd_tracking=False):
     """Returns a function of the parameters and buffers of a module, and copies of both."""
-    _warn("make_functional_with_buffers", "functional_call")
+    _warn("make_functional_with_buffers", "torch.func.functional_call")
     return FunctionalModuleWithBuffers._create_from(model, disable_autograd_tracking)
 
 
 def combine_state_for_ensemble(models):
     """Returns a function of the state of modules of one class, and their parameters and buffers, stacked."""
-    _warn("combine_state_for_ensemble", "stack_module_state")
+    _warn("combine_state_for_ensemble", "torch.func.stack_module_state")
     if not models:
         raise RuntimeError("combine_state_for_ensemble: Expected at least one model, got 0.")
     if len({model.training for model in models}) > 1:
@@ -126,3 +126,45 @@ def combine_state_for_ensemble(models):
     functions, params, buffers = zip(*map(FunctionalModuleWithBuffers._create_from, models))
     stacked = [tuple(_C.stack(list(same)).detach() for same in zip(*rows)) for rows in (params, buffers)]
     return functions[0], *stacked
+
+
+def _called_with_tuple(function):
+    """The older form: the module's arguments are one tuple behind the tensors."""
+    def call(*tensors_and_args):
+        *tensors, args = tensors_and_args
+        return function(*tensors, *args)
+    return call
+
+
+def _make_models(model_class, ensemble_shape, device, args, kwargs):
+    if len(ensemble_shape) >= 2:
+        raise ValueError("NYI: ensemble_shape with more than 1 element")
+    if ensemble_shape and ensemble_shape[0] <= 0:
+        raise ValueError(f"num_models {ensemble_shape[0]} should be > 0")
+    count = ensemble_shape[0] if ensemble_shape else 1
+    made = [FunctionalModuleWithBuffers._create_from(model_class(*args, **kwargs).to(device)) for _ in range(count)]
+    functions, params, buffers = zip(*made)
+    if ensemble_shape:
+        params, buffers = [tuple(_C.stack(list(same)).detach() for same in zip(*rows)) for rows in (params, buffers)]
+    else:
+        params, buffers = params[0], buffers[0]
+    return functions[0], params, buffers
+
+
+def functional_init(model_class, ensemble_shape=(), device="cpu"):
+    """Returns a function of the class's arguments that makes models and returns (their parameters, stacked; a function
+    of parameters and a tuple of arguments; names of the parameters)."""
+    def wrapped(*args, **kwargs):
+        function, params, buffers = _make_models(model_class, ensemble_shape, device, args, kwargs)
+        if buffers:
+            raise RuntimeError("functional_init(model): `model` has buffers. Please use functional_init_with_buffers(model) instead.")
+        return params, _called_with_tuple(lambda given, *rest: function(given, (), *rest)), function.param_names
+    return wrapped
+
+
+def functional_init_with_buffers(model_class, ensemble_shape=(), device="cpu"):
+    """The same for classes with buffers: (parameters, buffers, function, names of parameters, names of buffers)."""
+    def wrapped(*args, **kwargs):
+        function, params, buffers = _make_models(model_class, ensemble_shape, device, args, kwargs)
+        return params, buffers, _called_with_tuple(function), function.param_names, function.buffer_names
+    return wrapped

@@ -10,15 +10,18 @@ function: derivatives may be taken inside and outside of it.
 import functools
 import inspect
 import itertools
+import warnings
 from collections import namedtuple
 
 from .. import _C
 from .._C import Tensor
 from .._tags import changes_sizes
+from ..autograd.function import Transforms
 from ..utils._python_dispatch import TorchDispatchMode
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 _levels = itertools.count(1)
+_loops = {"warn": False, "refuse": False}  # what calls of one example after the other do besides
 _running = {}  # levels whose function has not returned, and the modes of their random numbers
 
 
@@ -64,8 +67,7 @@ class _Batched(Tensor):
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        leaves, _ = tree_flatten((args, kwargs))
-        level = max(x.level for x in leaves if isinstance(x, _Batched))
+        level = max(x.level for x in _tensors_of([*args, *kwargs.values()]) if isinstance(x, _Batched))
         if level not in _running:
             raise RuntimeError(
                 "Either your tensor may have escaped from inside a function being vmapped and this is a user error (see "
@@ -102,6 +104,24 @@ def _is_at(x, level):
     return isinstance(x, _Batched) and x.level == level
 
 
+def _debug_only_display_vmap_fallback_warnings(enabled):
+    """Whether a call of one example after the other warns."""
+    _loops["warn"] = enabled
+
+
+def _debug_only_are_vmap_fallback_warnings_enabled():
+    return _loops["warn"]
+
+
+def _tensors_of(values):
+    """Returns the tensors among arguments of an operator and in lists of them."""
+    found = [x for x in values if isinstance(x, Tensor)]
+    for x in values:
+        if isinstance(x, (list, tuple)):
+            found += [y for y in x if isinstance(y, Tensor)]
+    return found
+
+
 # --- calls for a batch ---
 
 # Refused even where the sizes of the examples' results happen to agree.  nonzero is not: argwhere and nonzero_static call it.
@@ -133,6 +153,13 @@ def _call_batch(func, args, kwargs, level):
     return call.each_example()
 
 
+@functools.cache
+def _parameters(func):
+    """Returns the names of an operator's parameters, and of those that it writes."""
+    arguments = func._schema.arguments
+    return [a.name for a in arguments], [a.name for a in arguments if a.is_write] + func._record["updates"]
+
+
 class _Call:
     """A call of an operator in which some tensors wrap batches of one level."""
 
@@ -140,17 +167,27 @@ class _Call:
         self.func, self.kwargs, self.level = func, dict(kwargs), level
         self.args = list(args)
         self.record, self.words = func._record, func.words
-        self.leaves, self.spec = tree_flatten((self.args, self.kwargs))
-        self.size = next(x.inner.shape[0] for x in self.leaves if _is_at(x, level)) if size is None else size
-        names = [argument.name for argument in func._schema.arguments]
+        self.size = next(x.inner.shape[0] for x in self.tensors() if _is_at(x, level)) if size is None else size
+        names, self.written = _parameters(func)
         self.given = dict(zip(names, args)) | self.kwargs  # without arguments that have their defaults
-        self.written = [a.name for a in func._schema.arguments if a.is_write] + self.record["updates"]
 
     def is_batch(self, x):
         return _is_at(x, self.level)
 
+    @functools.cached_property
+    def _flat(self):
+        return tree_flatten((self.args, self.kwargs))
+
+    @property
+    def leaves(self):
+        return self._flat[0]
+
+    @property
+    def spec(self):
+        return self._flat[1]
+
     def tensors(self):
-        return [x for x in self.leaves if isinstance(x, Tensor)]
+        return _tensors_of([*self.args, *self.kwargs.values()])
 
     def as_batch(self, x):
         """Returns the batch that x wraps; another tensor, repeated."""
@@ -158,8 +195,7 @@ class _Call:
 
     def check_writes(self):
         """Refuses to write examples that differ into a tensor that is no batch."""
-        written = [x for name in self.written for x in tree_flatten(self.given.get(name))[0] if isinstance(x, Tensor)]
-        if not all(map(self.is_batch, written)):
+        if self.written and not all(map(self.is_batch, _tensors_of([self.given.get(name) for name in self.written]))):
             raise RuntimeError(
                 f"vmap: {self.func._schema.name}(self, *extra_args) is not possible because there exists a Tensor "
                 "`other` in extra_args that has more elements than `self`. This happened due to `other` being "
@@ -170,6 +206,8 @@ class _Call:
     def wrapped(self, result):
         if self.func._schema.is_mutable:
             return self.args[0]
+        if isinstance(result, Tensor):
+            return _Batched(result, self.level)
         return tree_map(lambda x: _Batched(x, self.level) if isinstance(x, Tensor) else x, result)
 
     def registered(self, function):
@@ -223,6 +261,12 @@ class _Call:
 
     def each_example(self):
         """Calls the operator for one example after the other."""
+        if _loops["refuse"]:
+            raise RuntimeError(f"{self.func._schema.name} hit the vmap fallback which is currently disabled")
+        if _loops["warn"]:
+            warnings.warn("There is a performance drop because we have not yet implemented the batching rule for "
+                          f"{self.func._schema.name}. Please file us an issue on GitHub so that we can prioritize its "
+                          "implementation.", stacklevel=2)
         if not self.size:
             return self.no_example()
         outs = [self.example(k) for k in range(self.size)]
@@ -273,6 +317,38 @@ class _Call:
         return _Batched(_C.stack(parts), self.level)
 
 
+# --- autograd.Function with a method `vmap` ---
+
+def levels_of(args):
+    """Returns the levels of the examples among the arguments."""
+    return [x.level for x in tree_flatten(args)[0] if isinstance(x, _Batched)]
+
+
+def differentiated(args, level):
+    """Returns whether an example of a level is differentiated inside of the map."""
+    return _C.is_grad_enabled() and any(_is_at(x, level) and x.requires_grad for x in tree_flatten(args)[0])
+
+
+def call_function(cls, args, level):
+    """Calls cls.vmap(info, in_dims, *args) with the batches that the arguments wrap."""
+    size = next(x.inner.shape[0] for x in tree_flatten(args)[0] if _is_at(x, level))
+    in_dims = tree_map(lambda x: 0 if _is_at(x, level) else None, tuple(args))
+    given = tree_map(lambda x: x.inner if _is_at(x, level) else x, tuple(args))
+    result = cls.vmap(VmapInfo(size, _running[level].way), in_dims, *given)
+    if not isinstance(result, tuple) or len(result) != 2:
+        found = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
+        raise RuntimeError("Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure "
+                           f"compatible with the output. Got {found}.")
+    out, out_dims = result
+    leaves, spec = tree_flatten(out)
+
+    def misfit():
+        raise RuntimeError(f"{cls.__name__}.vmap returned out_dims that is not compatible with its output: out_dims has structure "
+                           f"{tree_flatten(out_dims)[1]} but output has structure {spec}.")
+    dims = broadcast_to_tree(out_dims, spec, misfit)
+    return tree_unflatten([x if d is None else _Batched(x.movedim(d, 0), level) for x, d in zip(leaves, dims)], spec)
+
+
 # --- rules: the result for the batch, or NotImplemented ---
 
 def _pointwise(call):
@@ -288,8 +364,8 @@ def _pointwise(call):
             return x
         sizes = [call.size, *[1] * (ndim - x.dim()), *x.shape]
         return x.inner if x.dim() == ndim else x.inner.reshape(sizes)
-    args, kwargs = tree_unflatten(list(map(leaf, call.leaves)), call.spec)
-    return call.func(*args, **kwargs)
+    args = [leaf(x) if isinstance(x, Tensor) else x for x in call.args]
+    return call.func(*args, **{k: leaf(x) if isinstance(x, Tensor) else x for k, x in call.kwargs.items()})
 
 
 def _shift(d):
@@ -526,21 +602,55 @@ class _Randomness(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        leaves = tree_flatten((args, kwargs))[0]
-        batched = [x for x in leaves if _is_at(x, self.level)]
-        if func._nondeterministic_seeded and self.way == "error":
+        if not func._nondeterministic_seeded:
+            return func(*args, **kwargs)
+        batched = [x for x in _tensors_of([*args, *kwargs.values()]) if _is_at(x, self.level)]
+        if self.way == "error":
             raise RuntimeError(
                 "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
                 "'different' randomness flags on vmap or perform the randomness operation out of vmap")
-        if not func._nondeterministic_seeded or (self.way == "same") == (not batched):
+        if self.way == "same" and not batched:
             return func(*args, **kwargs)
-        if self.way == "different" and func._schema.is_mutable:
+        if self.way == "different" and func._schema.is_mutable and not batched:
             raise RuntimeError("vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
                                "appear like same randomness. If this is necessary for your usage, please file an "
                                "issue with functorch.")
         with _C._ReentrantDispatch():
             call = _Call(func, args, kwargs, self.level, self.size)
-            return call.each_example() if self.way == "different" else self.each_alike(call)
+            if self.way == "different":
+                call.check_writes()
+                return self.at_once(call)
+            self.check_alike(call)
+            call.check_writes()
+            return self.each_alike(call)
+
+    @staticmethod
+    def at_once(call):
+        """Calls the operator for the batch where it then draws as for one tensor; else for each example."""
+        size, tensors = call.given.get("size"), call.tensors()
+        if not tensors and isinstance(size, (list, tuple)):
+            return call.wrapped(call.run({"size": [call.size, *size]}))
+        if not tensors or call.record["does"] not in ("extern", "is"):
+            return call.each_example()
+        # One number for each element: the operands become batches with equally many dims.
+        ndim = max(x.dim() for x in tensors)
+
+        def whole(x):
+            if not isinstance(x, Tensor):
+                return x
+            x = x.inner if call.is_batch(x) else x.expand(call.size, *x.shape)
+            return x if x.dim() > ndim else x.reshape(call.size, *[1] * (ndim + 1 - x.dim()), *x.shape[1:])
+        args, kwargs = tree_unflatten(list(map(whole, call.leaves)), call.spec)
+        return call.wrapped(call.func(*args, **kwargs))
+
+    @staticmethod
+    def check_alike(call):
+        """Refuses an operator that draws by the elements of each example."""
+        drawn_by = [name for name, x in call.given.items()
+                    if call.is_batch(x) and name not in call.record["unread"] and name not in call.written]
+        if drawn_by and call.record["does"] != "is":
+            raise RuntimeError("Vmap does not currently support same randomness with a batched tensor input. Please file an issue "
+                               "with functorch")
 
     @staticmethod
     def each_alike(call):
@@ -658,10 +768,16 @@ def _unwrap_batched(batched_outputs, out_dims, vmap_level, batch_size, func):
         raise ValueError(f"vmap({_get_name(func)}, ..., out_dims={out_dims}): out_dims is not compatible with the "
                          f"structure of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs "
                          f"has structure {out_spec}.")
+    if isinstance(batched_outputs, Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1:
+        out_dims = out_dims[0]
     if isinstance(out_dims, int) or out_dims is None:
         places = [out_dims] * len(outs)
     else:
         places = broadcast_to_tree(out_dims, out_spec, misfit)
+    for d in places:
+        if d is not None and not isinstance(d, int):
+            raise ValueError(f"vmap({_get_name(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
+                             "collection of ints representing where in the outputs the vmapped dimension should appear.")
     name = _get_name(func)
     return tree_unflatten([_maybe_remove_batch_dim(name, x, vmap_level, batch_size, d) for x, d in zip(outs, places)], out_spec)
 
@@ -671,7 +787,7 @@ def _flat_vmap(func, batch_size, flat_in_dims, flat_args, args_spec, out_dims, r
     _running[level] = _Randomness(randomness, batch_size, level)
     try:
         given = _create_batched_inputs(flat_in_dims, flat_args, level, args_spec)
-        with _running[level]:
+        with _running[level], Transforms():
             out = func(*given, **kwargs)
         return _unwrap_batched(out, out_dims, level, batch_size, func)
     finally:
@@ -694,8 +810,11 @@ def _vmap_decrement_nesting():
 
 def _run_chunks(func, size, dims, leaves, spec, out_dims, randomness, kwargs, chunk):
     parts = []
+    state = _C.default_generator.get_state() if randomness == "same" else None
     for start in range(0, size, chunk):
         n = min(chunk, size - start)
+        if state is not None:
+            _C.default_generator.set_state(state)
         some = [x if d is None else x.narrow(d, start, n) for x, d in zip(leaves, dims)]
         parts.append(tree_flatten(_flat_vmap(func, n, dims, some, spec, out_dims, randomness, **kwargs)))
     out_spec = parts[0][1]
@@ -724,4 +843,35 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         if chunk_size is not None and chunk_size < size:
             return _run_chunks(func, size, dims, leaves, spec, out_dims, randomness, kwargs, chunk_size)
         return _flat_vmap(func, size, dims, leaves, spec, out_dims, randomness, **kwargs)
+    return mapped
+
+
+def chunk_vmap(func, in_dims=0, out_dims=0, randomness="error", chunks=2):
+    """vmap over a number of chunks of the batch, one after the other; chunk_size of vmap() is the newer form."""
+    if chunks < 1:
+        raise ValueError(f"chunk_vmap: chunks should be greater than 0. (got {chunks})")
+
+    @functools.wraps(func, assigned=("__name__", "__doc__"), updated=())
+    def mapped(*args, **kwargs):
+        size = _process_batched_inputs(in_dims, args, func)[0]
+        return vmap(func, in_dims, out_dims, randomness, chunk_size=max(1, -(-size // chunks)))(*args, **kwargs)
+    return mapped
+
+
+def restore_vmap(func, in_dims, batch_size, randomness):
+    """Returns a function like vmap(func), whose results are (results, where each has its batch: None without one).
+
+    Inputs need no batch."""
+    def mapped(*args, **kwargs):
+        leaves, spec = tree_flatten(args)
+        dims = broadcast_to_tree(in_dims, spec, lambda: None)
+        level = next(_levels)
+        _running[level] = _Randomness(randomness, batch_size, level)
+        try:
+            with _running[level]:
+                out = func(*_create_batched_inputs(dims, leaves, level, spec), **kwargs)
+        finally:
+            del _running[level]
+        return (tree_map(lambda x: x.inner if _is_at(x, level) else x, out),
+                tree_map(lambda x: 0 if _is_at(x, level) else None, out))
     return mapped

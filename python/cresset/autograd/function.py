@@ -13,6 +13,19 @@ _forward_modes = []  # an item for each jvp that runs and each dual level
 _dual_levels = []  # the active level, forward_ad._Level
 
 
+class Transforms:
+    """Counts the transforms of torch.func that run, of all threads.  A call that transforms refuse looks for one on its
+    thread's stack only where the count is not 0."""
+
+    running = 0
+
+    def __enter__(self):
+        Transforms.running += 1
+
+    def __exit__(self, *_):
+        Transforms.running -= 1
+
+
 class FunctionCtx(_C._FunctionBase):
     """The context that forward passes to backward."""
 
@@ -67,6 +80,11 @@ def _no_backward(ctx, *grad_outputs):
                               "custom autograd.Function to use it with backward mode AD.")
 
 
+def _no_vmap(info, in_dims, *args):
+    raise NotImplementedError("To use autograd.Function with vmap, you must either override the vmap static method or set "
+                              "generate_vmap_rule=True.")
+
+
 def _no_jvp(ctx, *grad_inputs):
     raise NotImplementedError("You must implement the jvp function for custom autograd.Function "
                               "to use it with forward mode AD.")
@@ -84,6 +102,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     backward = staticmethod(_no_backward)
     vjp = staticmethod(_no_backward)
     jvp = staticmethod(_no_jvp)
+    vmap = staticmethod(_no_vmap)
     generate_vmap_rule = False
     _transposes = False  # whether forward mode differentiates backward, which must then be linear
 
@@ -105,9 +124,59 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         """Runs forward and records the call."""
         if kwargs or cls._setup_function is not None:
             args = _with_defaults(cls, args, kwargs)
+        if Transforms.running and not cls.__module__.startswith(_PACKAGE):
+            batch = _check_transformed(cls, args)
+            if batch is not None:
+                return _apply_to_batch(cls, args, batch)
         if _dual_levels and _dual_levels[-1].tangents:
             return _apply_to_duals(cls, args)
         return _C._apply_function(cls, args)
+
+
+_PACKAGE = __package__.partition(".")[0] + "."
+_MORE = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
+
+
+def _check_transformed(cls, args):
+    """Refuses a Function that a transform cannot run.  Returns the innermost level of examples among the arguments if
+    the Function has a static method `vmap`."""
+    from .._functorch import _are_functorch_transforms_active
+    from .._functorch.vmap import levels_of
+    if not _are_functorch_transforms_active():
+        return None
+    if cls._setup_function is None:
+        raise RuntimeError("In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it "
+                           f"must override the setup_context staticmethod. {_MORE}")
+    levels = levels_of(args)
+    if not levels:
+        return None
+    own = cls.vmap is not Function.vmap
+    if own and cls.generate_vmap_rule:
+        raise RuntimeError(f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap "
+                           "staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid "
+                           f"ambiguity. {_MORE}")
+    if not own and not cls.generate_vmap_rule:
+        raise RuntimeError(f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement "
+                           f"the vmap staticmethod or set generate_vmap_rule=True. {_MORE}")
+    return max(levels) if own else None
+
+
+@functools.cache
+def _of_batches(cls):
+    """Returns the Function whose forward calls the method `vmap`; the derivative is that of an example."""
+    def forward(*args):
+        from .._functorch.vmap import call_function, levels_of
+        with _C.enable_grad():  # derivatives outside of the map see the batches
+            return call_function(cls, args, max(levels_of(args)))
+    return type(cls)(cls.__name__, (cls,), {"forward": staticmethod(forward), "__module__": cls.__module__})
+
+
+def _apply_to_batch(cls, args, level):
+    """Calls the static method `vmap` with the batches of a level."""
+    from .._functorch.vmap import call_function, differentiated
+    if differentiated(args, level):
+        return _C._apply_function(_of_batches(cls), args)
+    return call_function(cls, args, level)
 
 
 def _apply_to_duals(cls, args):

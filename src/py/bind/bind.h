@@ -45,8 +45,8 @@ PyObject *cr_py_wrap(cr_tensor *t);
 /* As cr_py_wrap, but takes a new reference; None for NULL. */
 PyObject *cr_py_wrap_keep(cr_tensor *t);
 /* A new object of a subclass over `t`; its Python object if that has the class already, and a
- * RuntimeError if it has another.  Takes ownership of the caller's reference, also on failure.
- */
+ * RuntimeError if it has another.  Takes ownership of the caller's reference, also on
+ * failure. */
 PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t);
 /* Visits the objects that are reachable only through `t`.  For tp_traverse. */
 int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg);
@@ -171,6 +171,8 @@ typedef struct {
     PyObject_HEAD cr_generator *generator;
 } cr_py_generator;
 extern PyTypeObject cr_py_generator_type;
+/* A new reference to an object for the generator. */
+PyObject *cr_py_generator_object(cr_generator *g);
 
 extern PyTypeObject cr_py_storage_type;
 /* The Python object of a storage, of which there is at most one; borrows `s`. */
@@ -200,8 +202,8 @@ void cr_py_note_outside(void);
 bool cr_py_symbol_scalar(PyObject *x, cr_scalar *out);
 bool cr_py_symbol_value(PyObject *x, cr_scalar *out);
 /* True where numbers of a recording stand in `data`, nested lists, whose values no call may
- * fix: *out is then their tensor, which calls of the recording make, or NULL with an exception.
- */
+ * fix: *out is then their tensor, which calls of the recording make, or NULL with an
+ * exception. */
 bool cr_py_symbol_tensor(PyObject **out, PyObject *data, PyObject *dtype);
 /* Sizes, a size and the number of elements of `t` with symbols of the recording in progress.
  * NULL without an exception when they have no symbols. */
@@ -260,8 +262,8 @@ typedef struct cr_py_sig {
     int8_t device; /* index of a factory's device parameter, or -1 */
     bool out;      /* out= is allowed */
     bool overload; /* of an object of torch.ops, whose order is that of its schema */
-    /* of an overload that writes to given tensors, which are keywords of these names; or NULL
-     */
+    /* of an overload that writes to given tensors, which are keywords of these names; or
+     * NULL */
     const char *const *given;
     bool factory; /* requires_grad= and other factory keywords are allowed */
     /* torch has overloads by which of the arguments are numbers, and takes no other calls */

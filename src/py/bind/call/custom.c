@@ -52,6 +52,7 @@ static PyObject *custom_object(const cr_value *v)
     case CR_DEVICE_VAL: return custom_device(v->i);
     case CR_LAYOUT_VAL: return Py_NewRef(cr_py_layout_object((int)v->i));
     case CR_FORMAT_VAL: return Py_NewRef(cr_py_format_object((int)v->i));
+    case CR_GENERATOR: return cr_py_generator_object(v->generator);
     case CR_INTS:
     case CR_TRUTHS:
     case CR_FLOATS:

@@ -21,6 +21,13 @@ static PyObject *generator_object(cr_generator *g) /* takes ownership of the ref
     return (PyObject *)self;
 }
 
+PyObject *cr_py_generator_object(cr_generator *g)
+{
+    if (default_object && generator_of_object(default_object) == g)
+        return Py_NewRef(default_object);
+    return generator_object(cr_generator_hold(g));
+}
+
 static void generator_dealloc(PyObject *self)
 {
     cr_generator_drop(generator_of_object(self));

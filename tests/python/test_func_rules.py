@@ -1,0 +1,260 @@
+"""torch.func: random numbers, Functions, modes and older names inside of transforms."""
+import warnings
+
+import numpy as np
+import pytest
+
+import cresset as torch
+import cresset.functorch
+from cresset.func import grad, grad_and_value, hessian, jacrev, jvp, vjp, vmap
+from cresset.utils._python_dispatch import TorchDispatchMode
+
+
+# --- random numbers ---
+
+DRAWN = {
+    "normal_": lambda t, **k: t.clone().normal_(**k),
+    "uniform_": lambda t, **k: t.clone().uniform_(**k),
+    "geometric_": lambda t, **k: t.clone().geometric_(.5, **k),
+    "bernoulli": lambda t, **k: torch.bernoulli(t - .5, **k),
+    "poisson": lambda t, **k: torch.poisson(t, **k),
+    "binomial": lambda t, **k: torch.binomial(t * 5, t - .5, **k),
+    "normal": lambda t, **k: torch.normal(t, t + 1, **k),
+    "dirichlet": lambda t, **k: torch._sample_dirichlet(t, **k),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("own", [False, True])
+def test_different_numbers_are_those_of_the_whole_batch(name, own):
+    x, generator = torch.ones(4, 3, 20), torch.Generator() if own else torch.default_generator
+    given = {"generator": generator} if own else {}
+    generator.manual_seed(5)
+    found = vmap(lambda t: DRAWN[name](t, **given), randomness="different")(x)
+    generator.manual_seed(5)
+    assert torch.equal(found, DRAWN[name](x, **given))
+
+
+@pytest.mark.parametrize("name", ["normal_", "uniform_", "geometric_"])
+def test_the_same_numbers_are_those_of_one_example(name):
+    x, generator = torch.ones(4, 3, 20), torch.Generator()
+    found = vmap(lambda t: DRAWN[name](t, generator=generator), randomness="same")(x)
+    expected = DRAWN[name](x[0], generator=torch.Generator())
+    assert all(torch.equal(example, expected) for example in found)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson", "binomial", "dirichlet"])
+def test_examples_with_distributions_of_their_own_have_no_same_numbers(name):
+    with pytest.raises(RuntimeError, match="Vmap does not currently support same randomness with a batched tensor input"):
+        vmap(DRAWN[name], randomness="same")(torch.ones(4, 3))
+
+
+def test_factories_draw_for_the_batch_at_once():
+    torch.manual_seed(2)
+    found = vmap(lambda _: torch.randn(3, 5), randomness="different")(torch.ones(4))
+    torch.manual_seed(2)
+    assert torch.equal(found, torch.randn(4, 3, 5))
+
+
+def test_chunks_with_the_same_numbers_have_them_all():
+    def noisy(t):
+        return t + torch.rand_like(t)
+    x = torch.zeros(7, 3)
+    torch.manual_seed(1)
+    whole = vmap(noisy, randomness="same")(x)
+    torch.manual_seed(1)
+    assert torch.equal(vmap(noisy, randomness="same", chunk_size=2)(x), whole)
+
+
+def test_modes_get_the_generator_of_a_call():
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append((kwargs or {}).get("generator"))
+            return func(*args, **(kwargs or {}))
+    generator = torch.Generator()
+    expected = torch.randn(3, generator=torch.Generator())
+    with Watch():
+        found = torch.randn(3, generator=generator)
+        torch.ones(2).normal_(generator=torch.default_generator)
+    assert torch.equal(found, expected) and isinstance(seen[0], torch.Generator)
+    assert seen[-1] is torch.default_generator
+
+
+# --- autograd.Function ---
+
+def cube_by_numpy(x):
+    return torch.from_numpy(x.detach().numpy() ** 3)
+
+
+class Cube(torch.autograd.Function):
+    """By numpy, which cannot compute with one example of a batch."""
+
+    seen = []
+
+    @staticmethod
+    def forward(x):
+        return cube_by_numpy(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        return 3 * ctx.saved_tensors[0] ** 2 * g
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        Cube.seen.append((info.batch_size, info.randomness, in_dims))
+        return Cube.apply(x), in_dims[0]
+
+
+def test_the_method_vmap_gets_the_batch():
+    x = torch.arange(6.).reshape(3, 2)
+    Cube.seen.clear()
+    assert torch.equal(vmap(Cube.apply, randomness="same")(x), x ** 3)
+    assert Cube.seen == [(3, "same", (0,))]
+    assert torch.equal(vmap(vmap(Cube.apply))(x), x ** 3)
+    assert torch.equal(vmap(Cube.apply, in_dims=1, out_dims=1)(x), x ** 3)
+
+
+def test_the_method_vmap_and_derivatives():
+    x = torch.arange(1., 7).reshape(3, 2)
+    assert torch.equal(vmap(grad(lambda t: Cube.apply(t).sum()))(x), 3 * x ** 2)
+    assert torch.equal(grad(lambda t: vmap(Cube.apply)(t).sum())(x), 3 * x ** 2)
+    assert torch.equal(jacrev(lambda t: vmap(Cube.apply)(t).sum(0))(x)[0, :, 0], 3 * x[:, 0] ** 2)
+    w = torch.tensor(2.)
+    found = grad(lambda w: vmap(grad(lambda t: Cube.apply(t * w).sum()))(x).sum())(w)
+    assert torch.equal(found, (9 * w ** 2 * x ** 2).sum())
+
+
+def function(**methods):
+    plain = {"forward": lambda x: x * 2, "setup_context": lambda ctx, inputs, output: None, "backward": lambda ctx, g: 2 * g}
+    return type("Twice", (torch.autograd.Function,), {k: v if isinstance(v, bool) else staticmethod(v) for k, v in {**plain, **methods}.items()})
+
+
+@pytest.mark.parametrize("text, methods", [
+    ("it does not have vmap support", {}),
+    ("both generate_vmap_rule=True and an overriden vmap", {"generate_vmap_rule": True, "vmap": lambda info, in_dims, x: (x, 0)}),
+    ("to have two returns", {"vmap": lambda info, in_dims, x: x}),
+    ("to have two returns", {"vmap": lambda info, in_dims, x: (x, 0, 0)}),
+    ("returned out_dims that is not compatible", {"vmap": lambda info, in_dims, x: (x, (0, 0))}),
+])
+def test_functions_that_have_no_batch(text, methods):
+    with pytest.raises(RuntimeError, match=text):
+        vmap(function(**methods).apply)(torch.ones(3))
+
+
+def test_functions_with_a_generated_rule():
+    assert torch.equal(vmap(function(generate_vmap_rule=True).apply)(torch.ones(3)), torch.full((3,), 2.))
+
+
+@pytest.mark.parametrize("transform", [vmap, grad, grad_and_value, jacrev, hessian, lambda f: lambda x: jvp(f, (x,), (x,))])
+def test_functions_without_setup_context_are_refused(transform):
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0].cos()
+    with pytest.raises(RuntimeError, match="must override the setup_context staticmethod"):
+        transform(Sine.apply)(torch.ones(()) if transform is not vmap else torch.ones(2))
+    assert torch.equal(Sine.apply(torch.ones(2)), torch.ones(2).sin())
+
+
+# --- modes ---
+
+def test_derivatives_under_no_grad_depend_on_nothing():
+    x = torch.tensor(2., requires_grad=True)
+    with torch.no_grad():
+        first, value = grad_and_value(lambda t: t ** 3)(x)
+        out, pull = vjp(lambda t: t ** 2, x)
+        pulled, = pull(torch.tensor(1.))
+        pushed = jvp(lambda t: t ** 2, (x,), (torch.ones(()),))
+    assert [t.item() for t in (first, value, out, pulled, *pushed)] == [12, 8, 4, 4, 4, 4]
+    assert not any(t.requires_grad for t in (first, value, out, pulled, *pushed))
+    assert pull(torch.tensor(1.))[0].requires_grad
+
+
+def test_no_grad_inside_of_a_derivative():
+    def h(x):
+        with torch.no_grad():
+            shift = grad(lambda t: t ** 4 / 4)(x)
+        return x ** 3 - shift
+    x = torch.tensor(1.5, requires_grad=True)
+    found = grad(h)(x)
+    assert found == 3 * x ** 2
+    assert torch.autograd.grad(found, x)[0] == 6 * x
+
+
+@pytest.mark.parametrize("transform", [grad, grad_and_value, jacrev, hessian])
+def test_hooks_of_saved_tensors_are_refused(transform):
+    def saved(x):
+        with torch.autograd.graph.save_on_cpu():
+            return x.sin().sum()
+    with pytest.raises(RuntimeError, match="don't yet support saved tensor hooks"):
+        transform(saved)(torch.ones(3))
+    with torch.autograd.graph.save_on_cpu(), pytest.raises(RuntimeError, match="don't yet support saved tensor hooks"):
+        transform(lambda x: x.sin().sum())(torch.ones(3))
+    with torch.autograd.graph.save_on_cpu():
+        torch.ones(3, requires_grad=True).sin().sum().backward()
+
+
+# --- names ---
+
+@pytest.mark.parametrize("name", ["vmap", "grad", "jacrev", "jacfwd", "grad_and_value", "hessian", "functionalize"])
+def test_older_names_warn(name):
+    with pytest.warns(FutureWarning, match=f"Please use `torch.(func.)?{name}`"):
+        getattr(cresset.functorch, name)(torch.sin)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(torch.func, name)(torch.sin)
+
+
+def test_batches_by_hand():
+    from cresset._functorch.vmap import restore_vmap
+    from cresset.functorch.experimental import chunk_vmap
+    x, y = torch.arange(6.).reshape(3, 2), torch.ones(2)
+    out, dims = restore_vmap(lambda a, b: {"a": a + b, "b": b * 2, "c": 5}, (0, None), 3, "error")(x, y)
+    assert dims == {"a": 0, "b": None, "c": None} and torch.equal(out["a"], x + 1) and torch.equal(out["b"], y * 2) and out["c"] == 5
+    for chunks in 1, 2, 3, 9:
+        assert torch.equal(chunk_vmap(torch.sin, chunks=chunks)(x), x.sin())
+    with pytest.raises(ValueError, match="chunks should be greater than 0"):
+        chunk_vmap(torch.sin, chunks=0)
+    from cresset._C._functorch import reshape_dim_into, reshape_dim_outof
+    z = torch.arange(24).reshape(2, 3, 4)
+    assert np.array_equal(reshape_dim_into(0, -1, z).numpy(), z.numpy().transpose(1, 0, 2).reshape(3, 8))
+    assert torch.equal(reshape_dim_outof(-1, 2, z), z.reshape(2, 3, 2, 2))
+
+
+def test_modules_of_an_ensemble():
+    from cresset._functorch.make_functional import functional_init, functional_init_with_buffers
+    x = torch.ones(3, 5, 2)
+    weights, call, names = functional_init(torch.nn.Linear, (3,))(2, 4)
+    assert [w.shape[0] for w in weights] == [3, 3] and names == ("weight", "bias")
+    expected = torch.stack([a @ w.T + b for a, w, b in zip(x, *weights)])
+    assert torch.allclose(vmap(call)(weights, (x,)), expected)
+    params, buffers, call, _, names = functional_init_with_buffers(torch.nn.BatchNorm1d, [3])(2)
+    assert len(buffers) == 3 and "running_mean" in names and len(params) == 2
+    with pytest.raises(RuntimeError, match="has buffers"):
+        functional_init(torch.nn.BatchNorm1d, (3,))(2)
+
+
+def test_a_call_without_a_rule_warns_or_raises_where_asked():
+    from cresset._C import _functorch
+    x = torch.eye(2).expand(3, 2, 2)
+    assert _functorch._is_vmap_fallback_enabled() and not torch._C._debug_only_are_vmap_fallback_warnings_enabled()
+    torch._C._debug_only_display_vmap_fallback_warnings(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert torch.equal(vmap(torch.sin)(x), x.sin())
+        with pytest.warns(UserWarning, match="There is a performance drop because we have not yet implemented the batching rule"):
+            vmap(lambda t: torch.nn.functional.one_hot(t, 3))(torch.tensor([0, 2]))
+    finally:
+        torch._C._debug_only_display_vmap_fallback_warnings(False)
