@@ -87,9 +87,3 @@ cr_status cr_recent_set(cr_recent *r, const char *key, size_t key_len, void *val
         cr_free(e);
     return st;
 }
-
-void cr_recent_drop(cr_recent *r)
-{
-    generation_drop(&r->young, r->drop);
-    generation_drop(&r->old, r->drop);
-}

@@ -29,6 +29,5 @@ void *cr_recent_get(cr_recent *r, const char *key, size_t key_len);
 /* Stores `value`, which must not be NULL, under a key that has none.  Fails with CR_MEMORY and
  * leaves `value` to the caller. */
 CR_MUST cr_status cr_recent_set(cr_recent *r, const char *key, size_t key_len, void *value);
-void cr_recent_drop(cr_recent *r);
 
 #endif

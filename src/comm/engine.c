@@ -10,7 +10,6 @@ static cr_engine_library *const own_engines[] = {&cr_gloo_engine, &cr_mpi_engine
                                                  &cr_nccl_engine, &cr_fake_engine};
 
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
-static CR_VEC(const cr_engine *) registered;
 
 const char *cr_call_kind_name(cr_call_kind kind)
 {
@@ -20,14 +19,6 @@ const char *cr_call_kind_name(cr_call_kind kind)
 #undef CR_CALL
     };
     return names[kind];
-}
-
-static const cr_engine *engine_registered(const char *name)
-{
-    for (size_t i = 0; i < registered.len; i++)
-        if (!strcmp(registered.at[i]->name, name))
-            return registered.at[i];
-    return NULL;
 }
 
 static cr_engine_library *engine_own(const char *name)
@@ -56,35 +47,17 @@ static cr_status engine_open_library(cr_engine_library *e)
     return e->found ? CR_OK : cr_fail(CR_COMM, "%s [%s]", e->advice, cr_text_str(&e->tried));
 }
 
-cr_status cr_engine_register(const cr_engine *engine)
-{
-    cr_status st = CR_OK;
-
-    pthread_mutex_lock(&engines_lock);
-    if (engine_own(engine->name) || engine_registered(engine->name))
-        st = cr_fail(CR_VALUE, "an engine '%s' is registered already", engine->name);
-    if (!st)
-        st = cr_vec_reserve(&registered, 1);
-    if (!st)
-        cr_vec_put(&registered, engine);
-    pthread_mutex_unlock(&engines_lock);
-    return st;
-}
-
 cr_status cr_engine_find(const cr_engine **out, const char *name)
 {
     cr_engine_library *own = engine_own(name);
-    cr_status st = CR_OK;
 
-    pthread_mutex_lock(&engines_lock);
-    const cr_engine *found = own ? &own->engine : engine_registered(name);
-    if (own)
-        st = engine_open_library(own);
-    pthread_mutex_unlock(&engines_lock);
-    if (!found)
+    if (!own)
         return cr_fail(CR_COMM, "there is no engine '%s' for groups of processes", name);
+    pthread_mutex_lock(&engines_lock);
+    cr_status st = engine_open_library(own);
+    pthread_mutex_unlock(&engines_lock);
     if (!st)
-        *out = found;
+        *out = &own->engine;
     return st;
 }
 

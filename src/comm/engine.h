@@ -71,11 +71,11 @@ typedef struct cr_engine {
     uint8_t tag_bits;  /* that a message of channel 1 has for its tag; 0: all */
     /* Opens a link.  *rank and *size are set where they were not known. */
     cr_status (*open)(void **link, const cr_link_how *how, int *rank, int *size);
-    /* Ends all transfers of the link, from any thread: they fail at this rank and at its peers.
-     */
+    /* Ends all transfers of the link, from any thread: they fail at this rank and at its
+     * peers. */
     void (*shut)(void *link);
-    /* Frees the link, of which no transfer is in progress.  `shut` was called if it is broken.
-     */
+    /* Frees the link, of which no transfer is in progress.  `shut` was called if it is
+     * broken. */
     void (*close)(void *link, bool broken);
     /* Start a transfer.  The bytes stay until it is done.  Transfers of one pair with one
      * channel and tag arrive in order.  `channel` 0: calls; a message may be shorter than the
@@ -108,9 +108,6 @@ typedef struct cr_engine {
                        bool *ordered);
 } cr_engine;
 
-/* Makes an engine known by its name, for the life of the process; the table is kept, not
- * copied. CR_VALUE when the name is taken. */
-CR_MUST cr_status cr_engine_register(const cr_engine *engine);
 /* The engine of a name.  Fails with CR_COMM: unknown, or a library is missing (the message says
  * which, and what to install). */
 CR_MUST cr_status cr_engine_find(const cr_engine **out, const char *name);

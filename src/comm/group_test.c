@@ -725,21 +725,12 @@ TEST(a_fake_group_has_any_size)
 }
 
 /* An engine of another library: the fake one under another name. */
-TEST(an_engine_from_outside_serves_groups)
+TEST(a_group_without_an_engine_of_its_name_fails)
 {
-    static cr_engine outside;
     cr_comm *g = NULL;
     cr_comm_how how = {"outside", "plan", 1, 2, NULL, NULL, 1000, NULL, NULL};
-    cr_call_args c = {.kind = CR_CALL_BARRIER, .root = -1};
 
     FAILS(CR_COMM, cr_comm_new(&g, &how));
-    outside = cr_fake_engine.engine;
-    outside.name = "outside";
-    OK(cr_engine_register(&outside));
-    FAILS(CR_VALUE, cr_engine_register(&outside));
-    FAILS(CR_VALUE, cr_engine_register(&cr_fake_engine.engine));
-    OK(cr_comm_new(&g, &how));
-    EQ_STR(cr_comm_engine(g), "outside");
-    OK(cr_comm_run(g, &c, "o.py:1"));
-    cr_comm_drop(g);
+    EQ_STR(cr_error_message(), "there is no engine 'outside' for groups of processes");
+    CHECK(!g);
 }

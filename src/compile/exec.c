@@ -3,6 +3,7 @@
  * A frame has the tensors by slot, and memory for lists of tensors and for the operands of a
  * group.  Small frames are on the stack.  A program keeps one large frame for its next run. */
 #include "compile/program_impl.h"
+#include "space/space.h"
 #include "tensor/defer.h"
 #include "tensor/geometry.h"
 #include "tensor/profile.h"
@@ -64,8 +65,8 @@ static inline void put(const machine *m, uint32_t slot, cr_tensor *t)
         cr_drop(t);
 }
 
-/* Whether the strides are those of the type in dims of size 1, too, which later calls may see.
- */
+/* Whether the strides are those of the type in dims of size 1, too, which later calls may
+ * see. */
 static bool has_strides_of(const cr_tensor *t, const cr_gtype *type)
 {
     int64_t stride = 1;
@@ -289,7 +290,7 @@ static void show_output(const machine *m, uint32_t k, cr_tensor *t)
     if (!type || !t || !cr_tensor_is_of(t, type))
         return;
     if (!type->stride)
-        cr_row_major(type->ndim, type->size, dense);
+        cr_row_major_strides(dense, type->ndim, type->size);
     if (!memcmp(t->stride, stride, t->ndim * sizeof *stride))
         return;
     for (uint32_t i = 0; i < m->p->first_made; i++)

@@ -6,6 +6,7 @@
  * is made once for new sizes, although many steps may refer to it. */
 #include "base/log.h"
 #include "compile/program_impl.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include <string.h>
 
@@ -240,7 +241,7 @@ static const cr_static_view *sizer_view(cr_session *s, const sizer *y, const res
     if (v->rule >= 0)
         cr_gsizes_view(y->x->p->types, v->rule, &made->offset, &stride);
     else
-        cr_row_major(to->ndim, to->size, dense);
+        cr_row_major_strides(dense, to->ndim, to->size);
     made->stride = sizer_array(s, stride, to->ndim);
     return made;
 }

@@ -3,6 +3,7 @@
  * The rule of a map runs once, on a tensor without bytes; a reshape of a row-major tensor is a
  * view of it.  The run checks that its tensor has this type. */
 #include "compile/program_impl.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include <string.h>
 
@@ -47,7 +48,7 @@ static void row_major(cr_geometry *g, const cr_gtype *t)
 {
     *g = (cr_geometry){.ndim = t->ndim};
     memcpy(g->size, t->size, t->ndim * sizeof *t->size);
-    cr_row_major(t->ndim, t->size, g->stride);
+    cr_row_major_strides(g->stride, t->ndim, t->size);
 }
 
 /* A dim of one element may have any stride, and views may inherit it. */
@@ -60,7 +61,7 @@ const int64_t *cr_assumed_strides(cr_session *s, const cr_gtype *from)
         any = any || from->size[d] == 1;
     if (!any)
         return NULL;
-    cr_row_major(from->ndim, from->size, stride);
+    cr_row_major_strides(stride, from->ndim, from->size);
     return cr_session_copy(s, from->stride ? from->stride : stride,
                            from->ndim * sizeof *stride);
 }

@@ -63,8 +63,7 @@ struct cr_shadow {
     int *table;             /* hash table of sources */
     size_t table_size;
     int log, broken; /* broken: no memory; the shadow then follows nothing more */
-    uint64_t events, compared, differences;
-    char first[160];
+    cr_shadow_sums sums;
 };
 
 enum { MOST_ACCESSES = 1 << 20 };
@@ -221,8 +220,8 @@ static void shadow_space_is_read(cr_shadow *s, PyCodeObject *code, int at)
         shadow_unnamed(s, code, at, "it reads the namespace of a class, module or function");
 }
 
-/* Whether x is a proxy of a plain dict, as that of a class.  CPython exports no access to it.
- */
+/* Whether x is a proxy of a plain dict, as that of a class.  CPython exports no access to
+ * it. */
 static int shadow_is_class_dict(const PyObject *x)
 {
     return Py_IS_TYPE(x, &PyDictProxy_Type) &&
@@ -401,8 +400,8 @@ static void shadow_leave(void *context, const cr_live_frame *frame)
 
 /* --- instructions --- */
 
-/* An instruction that has been executed: its frame, and the stacks before (shadow) and after.
- */
+/* An instruction that has been executed: its frame, and the stacks before (shadow) and
+ * after. */
 typedef struct {
     shadow_frame *frame;
     const cr_code_step *step;
@@ -425,11 +424,11 @@ static shadow_slot shadow_taken(const shadow_step *x, int i)
 
 static void shadow_compare(cr_shadow *s, const shadow_step *x, int i, const PyObject *expected)
 {
-    s->compared++;
+    s->sums.compared++;
     if (x->real[i] == expected)
         return;
-    if (!s->differences++)
-        snprintf(s->first, sizeof s->first, "%.60s: %d %s %d, entry %d of %d",
+    if (!s->sums.differences++)
+        snprintf(s->sums.first, sizeof s->sums.first, "%.60s: %d %s %d, entry %d of %d",
                  PyUnicode_AsUTF8(x->frame->code->co_qualname), x->frame->at,
                  cr_code_step_name(x->step), x->step->arg, i, x->before);
 }
@@ -1020,8 +1019,8 @@ static void shadow_check_depth(cr_shadow *s, const shadow_frame *f, int at)
 
     if (depth >= 0 && (real < 0 || real == depth))
         return;
-    if (!s->differences++)
-        snprintf(s->first, sizeof s->first, "%.60s: %d %s, depth %d is %d",
+    if (!s->sums.differences++)
+        snprintf(s->sums.first, sizeof s->sums.first, "%.60s: %d %s, depth %d is %d",
                  PyUnicode_AsUTF8(f->code->co_qualname), at,
                  cr_code_step_name(&f->facts->step[at]), depth, real);
 }
@@ -1031,7 +1030,7 @@ static void shadow_instruction(void *context, const cr_live_frame *frame, int at
     cr_shadow *s = context;
     shadow_frame *f = s->broken ? NULL : shadow_of(s, frame);
 
-    s->events++;
+    s->sums.events++;
     if (!f || at >= f->facts->units)
         return;
     /* the second event of one instruction with a prefix */
@@ -1104,16 +1103,7 @@ void cr_shadow_drop(cr_shadow *s)
     PyMem_RawFree(s);
 }
 
-uint64_t cr_shadow_events(const cr_shadow *s) { return s->events; }
-
-uint64_t cr_shadow_compared(const cr_shadow *s) { return s->compared; }
-
-uint64_t cr_shadow_differences(const cr_shadow *s) { return s->differences; }
-
-PyObject *cr_shadow_first_difference(const cr_shadow *s)
-{
-    return PyUnicode_FromString(s->first);
-}
+const cr_shadow_sums *cr_shadow_sums_of(const cr_shadow *s) { return &s->sums; }
 
 const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count)
 {

@@ -48,13 +48,15 @@ void cr_shadow_drop(cr_shadow *s);
 /* The callbacks that keep the shadow up to date. */
 cr_observer cr_shadow_observer(cr_shadow *s);
 
-/* Instructions seen; entries of value stacks that were compared with what was expected;
- * differences. */
-uint64_t cr_shadow_events(const cr_shadow *s);
-uint64_t cr_shadow_compared(const cr_shadow *s);
-uint64_t cr_shadow_differences(const cr_shadow *s);
-/* The first difference as text, a new reference; NULL with an exception. */
-PyObject *cr_shadow_first_difference(const cr_shadow *s);
+/* What a shadow has seen. */
+typedef struct {
+    uint64_t events;      /* instructions */
+    uint64_t compared;    /* entries of value stacks, with what was expected */
+    uint64_t differences; /* of these */
+    char first[160];      /* the first difference, or "" */
+} cr_shadow_sums;
+/* Valid as long as the shadow; changes with each instruction. */
+const cr_shadow_sums *cr_shadow_sums_of(const cr_shadow *s);
 
 /* The accesses in program order.  The array is valid until the next callback. */
 const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
@@ -72,8 +74,8 @@ int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at);
 /* The names by which C functions read attributes, and positions of class patterns: a set of
  * str, borrowed. */
 PyObject *cr_shadow_names(const cr_shadow *s);
-/* The code objects of all frames that began or continued: a new list, NULL with an exception.
- */
+/* The code objects of all frames that began or continued: a new list, NULL with an
+ * exception. */
 PyObject *cr_shadow_codes(const cr_shadow *s);
 /* Why the call may have read attributes by other names, or NULL; the instruction, if it is
  * known, is in `code` (borrowed, or NULL) and `at`. */

@@ -1,6 +1,7 @@
 /* Building graphs: values and their names, nodes, copies of arguments. */
 #include "graph/graph.h"
 #include "base/map.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include <string.h>
 
@@ -150,8 +151,8 @@ static cr_gnode *node_new(cr_graph *g, cr_gblock *b, cr_gnode_kind kind, int arg
     return n;
 }
 
-/* Names a result after its node's operator, without the namespace, or as the schema names it.
- */
+/* Names a result after its node's operator, without the namespace, or as the schema names
+ * it. */
 static const char *result_base_name(const cr_op *op, int k)
 {
     const char *colons = strstr(op->name, "::");
@@ -275,7 +276,7 @@ static bool types_agree(const cr_gtype *a, const cr_gtype *b)
     if (!a->known || !b->known || a->ndim != b->ndim ||
         (a->ndim && memcmp(a->size, b->size, a->ndim * sizeof *a->size)))
         return false;
-    cr_row_major(a->ndim, a->size, dense);
+    cr_row_major_strides(dense, a->ndim, a->size);
     for (int d = 0; d < a->ndim; d++)
         if (a->size[d] > 1 && x[d] != y[d])
             return false;

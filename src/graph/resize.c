@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "graph/graph.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include <string.h>
 
@@ -344,7 +345,7 @@ static void class_complete(size_class *c)
     const cr_gtype *t = &c->type;
 
     if (!t->stride)
-        cr_row_major(t->ndim, t->size, c->stride);
+        cr_row_major_strides(c->stride, t->ndim, t->size);
     c->shell.numel = cr_numel(t->ndim, t->size);
 }
 
@@ -710,7 +711,7 @@ static bool class_may_lend(const cr_tensor *t)
 
     if (!t->contiguous)
         return true;
-    cr_row_major(t->ndim, t->size, stride);
+    cr_row_major_strides(stride, t->ndim, t->size);
     return !memcmp(stride, t->stride, t->ndim * sizeof *stride);
 }
 

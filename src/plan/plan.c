@@ -68,18 +68,6 @@ static cr_status memory_list(cr_plan_run *r, size_t buffers)
     return CR_OK;
 }
 
-cr_status cr_plan_give(cr_plan_run *r, size_t buffer, void *at, size_t bytes)
-{
-    size_t wanted = r->plan->buffer.at[buffer].bytes;
-
-    if (bytes < wanted)
-        return cr_fail(CR_VALUE, "buffer %zu of the plan has %zu bytes, and %zu are given",
-                       buffer, wanted, bytes);
-    CR_TRY(memory_list(r, buffer + 1));
-    r->memory.at[buffer] = (cr_plan_memory){at, 0};
-    return CR_OK;
-}
-
 static cr_status memory_get(cr_plan_run *r, size_t buffer)
 {
     size_t size = r->plan->buffer.at[buffer].bytes;

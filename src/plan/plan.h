@@ -30,8 +30,8 @@ typedef struct {
     const char *name, *program;
 } cr_plan_kernel;
 
-/* `bytes` is host memory; `from` is NULL if these are copied, and `to` if the host gets them.
- */
+/* `bytes` is host memory; `from` is NULL if these are copied, and `to` if the host gets
+ * them. */
 typedef struct {
     char *to, *from;
     const void *bytes;
@@ -201,14 +201,11 @@ static inline cr_plan_run cr_plan_start(const cr_plan *p, const cr_executor *by)
 /* Executes one command, whose addresses are the executor's and whose kernel it has built.
  * NULL, or the text of an error. */
 const char *cr_command_execute(const cr_executor *by, cr_command *c);
-/* Gives a buffer memory of the caller, before a command needs it.  CR_VALUE if the memory has
- * fewer bytes than the buffer. */
-CR_MUST cr_status cr_plan_give(cr_plan_run *r, size_t buffer, void *at, size_t bytes);
 /* The executor's address for one of the plan, also before the first command. */
 CR_MUST cr_status cr_plan_place(char **out, cr_plan_run *r, const char *address);
 /* Compares the commands from number `first` on, and the outputs, with the buffers.  CR_VALUE if
- * a command would access other memory than that of its arrays, or does not agree with itself.
- */
+ * a command would access other memory than that of its arrays, or does not agree with
+ * itself. */
 CR_MUST cr_status cr_plan_check(const cr_plan *p, const cr_executor *by, size_t first);
 /* Executes the commands that have not been, in order, after all of them have passed
  * cr_plan_check. */

@@ -1,6 +1,7 @@
 /* Plans: texts, copies, runs by the oracle, and what is collected. */
 #include "base/test.h"
 #include "plan/collect.h"
+#include "plan/test.h"
 #include <math.h>
 
 static const char every_command[] =
@@ -133,7 +134,7 @@ static void gives(const char *text, const void *input, const void *want, size_t 
 
     OK(cr_plan_parse(&p, text));
     cr_plan_run r = cr_plan_start(&p, &by);
-    OK(cr_plan_give(&r, 0, (void *)(uintptr_t)input, p.buffer.at[0].bytes));
+    OK(test_plan_give(&r, 0, (void *)(uintptr_t)input, p.buffer.at[0].bytes));
     OK(cr_plan_execute(&r));
     OK(cr_plan_place(&at, &r, cr_plan_address(1, 0)));
     CHECK(!memcmp(at, want, n));
@@ -184,7 +185,7 @@ TEST(an_index_out_of_range_is_the_commands_error)
                          " INDEXED read float32[1] table %1 by [0] dense %1 by [1] at int64 %0 "
                          "by [1] unit 4 below 4 error 5 \"index \\01 is too large\"\n}\n"));
     cr_plan_run r = cr_plan_start(&p, &by);
-    OK(cr_plan_give(&r, 0, &index, sizeof index));
+    OK(test_plan_give(&r, 0, &index, sizeof index));
     CHECK(cr_plan_execute(&r) != CR_OK);
     EQ_STR(cr_error_message(), "index 4 is too large");
     cr_plan_end(&r);
@@ -212,7 +213,7 @@ TEST(a_device_that_lacks_a_function_refuses_the_command)
     OK(cr_plan_parse(&p, "plan {\n %0 = input 4\n FILL %0:int8[4] = #01\n}\n"));
     cr_plan_run r = cr_plan_start(&p, &by);
     char bytes[4];
-    OK(cr_plan_give(&r, 0, bytes, sizeof bytes));
+    OK(test_plan_give(&r, 0, bytes, sizeof bytes));
     FAILS(CR_NOT_IMPLEMENTED, cr_plan_execute(&r));
     EQ_STR(cr_error_message(), "the device does not execute the command FILL");
     cr_plan_end(&r);
@@ -318,7 +319,7 @@ TEST(memory_of_the_caller_has_the_bytes_of_its_buffer)
 
     OK(cr_plan_parse(&p, "plan {\n %0 = input 9\n}\n"));
     cr_plan_run r = cr_plan_start(&p, &by);
-    FAILS(CR_VALUE, cr_plan_give(&r, 0, bytes, sizeof bytes));
+    FAILS(CR_VALUE, test_plan_give(&r, 0, bytes, sizeof bytes));
     EQ_STR(cr_error_message(), "buffer 0 of the plan has 9 bytes, and 8 are given");
     cr_plan_end(&r);
     cr_plan_drop(&p);

@@ -71,8 +71,8 @@ static inline int64_t cr_broadcast_offset(int own, const int64_t *size, const in
     return at;
 }
 
-/* The elements of a view: one operand, with steps in bytes; a dim's number is that of the view.
- */
+/* The elements of a view: one operand, with steps in bytes; a dim's number is that of the
+ * view. */
 void cr_space_of_view(cr_space *s, const cr_view *v);
 
 /* Orders dims by decreasing magnitude of the steps of operand 0; equal ones stay in order. */
@@ -152,13 +152,26 @@ static inline int64_t cr_dense_strides(int64_t *stride, int ndim, const int64_t 
     return n;
 }
 
-/* The strides of a tensor that is row-major: a dim without elements counts as one of size 1. */
+/* The stride of the next outer dim: a dim without elements counts as one of size 1.  A product
+ * that overflows is INT64_MAX; such sizes are refused later. */
+static inline int64_t cr_step_over(int64_t step, int64_t size)
+{
+    int64_t next;
+
+    if (size <= 1)
+        return step;
+    return CR_MUL_OVERFLOW(step, size, &next) ? INT64_MAX : next;
+}
+
+/* The strides of a tensor that is row-major. */
 static inline void cr_row_major_strides(int64_t *stride, int ndim, const int64_t *size)
 {
-    int64_t n = 1;
+    int64_t step = 1;
 
-    for (int d = ndim - 1; d >= 0; n *= size[d] > 1 ? size[d] : 1, d--)
-        stride[d] = n;
+    for (int d = ndim - 1; d >= 0; d--) {
+        stride[d] = step;
+        step = cr_step_over(step, size[d]);
+    }
 }
 
 /* --- walking --- */

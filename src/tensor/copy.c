@@ -2,6 +2,7 @@
 #include "device/cpu/cpu.h"
 #include "kern/move.h"
 #include "num/convert.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/remote.h"
 #include <string.h>
@@ -23,7 +24,7 @@ static cr_status copy_apart(const cr_view *to, const cr_view *from)
     uint32_t class;
     cr_view between = *from;
 
-    cr_row_major(from->ndim, from->size, stride);
+    cr_row_major_strides(stride, from->ndim, from->size);
     between.stride = stride;
     between.data = cr_cpu_get(
         (size_t)cr_numel(from->ndim, from->size) * cr_dtype_size(from->dtype), &class);

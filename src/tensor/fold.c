@@ -447,7 +447,7 @@ static cr_status fold_result(cr_tensor **out, cr_tensor *folded, cr_geometry *g,
                              const fold_shape *shape, const fold_facts *x)
 {
     if (folded->dtype == x->result && cr_is_contiguous(g->ndim, g->size, g->stride)) {
-        cr_row_major(g->ndim, g->size, g->stride);
+        cr_row_major_strides(g->stride, g->ndim, g->size);
         *out = cr_keep(folded);
         return cr_tensor_set_geometry(folded, g);
     }

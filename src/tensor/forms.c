@@ -4,6 +4,7 @@
  * same elements.  In all other cases a result is computed and copied. */
 #include "entry.h"
 #include "ops/shape.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
@@ -254,7 +255,7 @@ static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
     if (cr_has_sizes(out, made->ndim, made->size))
         return CR_OK;
     memcpy(g.size, made->size, made->ndim * sizeof *g.size);
-    cr_row_major(g.ndim, g.size, g.stride);
+    cr_row_major_strides(g.stride, g.ndim, g.size);
     CR_TRY(cr_view_bytes(&need, (cr_dtype)out->dtype, out->offset, g.ndim, g.size, g.stride));
     if (out->storage->size < need)
         CR_TRY(cr_storage_resize(out->storage, need));

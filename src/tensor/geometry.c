@@ -1,26 +1,7 @@
 /* Sizes and strides: formats, density, extents. */
 #include "tensor/geometry.h"
+#include "space/space.h"
 #include <string.h>
-
-/* The stride of the next outer dim.  Sizes that overflow are refused later. */
-static int64_t step_over(int64_t step, int64_t size)
-{
-    int64_t next;
-
-    if (size <= 1)
-        return step;
-    return CR_MUL_OVERFLOW(step, size, &next) ? INT64_MAX : next;
-}
-
-void cr_row_major(int ndim, const int64_t *size, int64_t *stride)
-{
-    int64_t step = 1;
-
-    for (int i = ndim - 1; i >= 0; i--) {
-        stride[i] = step;
-        step = step_over(step, size[i]);
-    }
-}
 
 bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride)
 {
@@ -29,7 +10,7 @@ bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride)
     for (int d = ndim - 1; d >= 0; d--) {
         if (stride[d] != step)
             return false;
-        step = step_over(step, size[d]);
+        step = cr_step_over(step, size[d]);
     }
     return true;
 }
@@ -74,7 +55,7 @@ static void strides_in_order(int ndim, const int64_t *size, const int *order, in
 
     for (int i = 0; i < ndim; i++) {
         stride[order[i]] = step;
-        step = step_over(step, size[order[i]]);
+        step = cr_step_over(step, size[order[i]]);
     }
 }
 
@@ -116,7 +97,7 @@ cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size, int64
             return cr_fail(CR_RUNTIME, "required rank 5 tensor to use channels_last_3d format");
         strides_in_order(5, size, channels_last_3d_order, stride);
     } else {
-        cr_row_major(ndim, size, stride);
+        cr_row_major_strides(stride, ndim, size);
     }
     return CR_OK;
 }

@@ -14,8 +14,6 @@ static inline bool cr_has_sizes(const cr_tensor *t, int ndim, const int64_t *siz
             return false;
     return true;
 }
-/* Row-major strides as in torch: a size of 0 is treated as 1. */
-void cr_row_major(int ndim, const int64_t *size, int64_t *stride);
 /* True when the strides are exactly these, also for dims of size 1. */
 bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride);
 /* Strides without gaps that keep the order of the given strides (empty_like's rule). */
@@ -23,8 +21,8 @@ void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64
 /* Sizes and strides from the outermost dim to the innermost one. */
 void cr_memory_order(int ndim, const int64_t *size, const int64_t *stride, int64_t *out_size,
                      int64_t *out_stride);
-/* Strides of a memory format (CR_FORMAT_*, not preserve).  CR_RUNTIME when the rank is wrong.
- */
+/* Strides of a memory format (CR_FORMAT_*, not preserve).  CR_RUNTIME when the rank is
+ * wrong. */
 CR_MUST cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size,
                                     int64_t *stride);
 /* True when the strides have the memory format (CR_FORMAT_*, not preserve). */

@@ -242,7 +242,7 @@ cr_status cr_run_index_list(const cr_op *op, const cr_value *arg, cr_view *out, 
     l.table = op->param_count > 2 ? out : arg[0].view;
     if (!cr_numel(l.plan.result.ndim, l.plan.result.size))
         return op->param_count > 2 ? list_start(out, arg[0].view) : CR_OK;
-    cr_row_major(l.plan.picked.ndim, l.plan.picked.size, l.row_major);
+    cr_row_major_strides(l.row_major, l.plan.picked.ndim, l.plan.picked.size);
     st = list_run(&l, op, arg, out, declined);
     cr_block_drop(&l.offsets);
     cr_block_drop(&l.wrapped);

@@ -4,6 +4,7 @@
  * dtype is moved afterwards. */
 #include "loop/build.h"
 #include "loop/libm.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
@@ -58,7 +59,7 @@ static void flat_put(flat_call *c, void *p, cr_dtype dtype, bool one)
     int64_t step[FLAT_DIMS] = {0};
 
     if (!one)
-        cr_row_major(c->outer + 2, c->size, step);
+        cr_row_major_strides(step, c->outer + 2, c->size);
     flat_put_steps(c, p, dtype, step);
 }
 

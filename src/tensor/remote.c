@@ -9,6 +9,7 @@
 #include "device/generators.h"
 #include "entry.h"
 #include "space/picked.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include <pthread.h>
@@ -59,7 +60,7 @@ static cr_status dense_block(cr_block *b, cr_view *v, int64_t *stride, const cr_
                              cr_device device)
 {
     CR_TRY(cr_block_get(b, device, view_bytes(like)));
-    cr_row_major(like->ndim, like->size, stride);
+    cr_row_major_strides(stride, like->ndim, like->size);
     *v = *like;
     v->data = b->at;
     v->stride = stride;

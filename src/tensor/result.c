@@ -1,4 +1,5 @@
 /* Sizes and strides of elementwise results. */
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include <string.h>
@@ -249,7 +250,7 @@ cr_status cr_elementwise_geometry(cr_geometry *out, const cr_op *op, const cr_va
     out->offset = 0;
     memcpy(out->size, shape.size, (size_t)shape.ndim * sizeof *shape.size);
     if (!cr_body_strides(out->stride, &shape, op, arg))
-        cr_row_major(shape.ndim, shape.size, out->stride);
+        cr_row_major_strides(out->stride, shape.ndim, shape.size);
     return CR_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "device/facts.h"
 #include "kern/move.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/remote.h"
 #include "tensor/stated.h"
@@ -764,7 +765,7 @@ static cr_status run_dense_view(cr_block *b, cr_view *copy, int64_t *stride, con
 
     *copy = *v;
     copy->stride = stride;
-    cr_row_major(v->ndim, v->size, stride);
+    cr_row_major_strides(stride, v->ndim, v->size);
     CR_TRY(cr_block_get(b, v->device, (size_t)n * cr_dtype_size((cr_dtype)v->dtype)));
     copy->data = b->at;
     return filled && n ? cr_copy_elements(copy, v) : CR_OK;

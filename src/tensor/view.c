@@ -85,7 +85,7 @@ static bool view_of_nothing(const cr_view *v, int ndim, const int64_t *size, int
     if (ndim == v->ndim && !memcmp(size, v->size, (size_t)ndim * sizeof *size))
         memcpy(stride, v->stride, (size_t)ndim * sizeof *stride);
     else
-        cr_row_major(ndim, size, stride);
+        cr_row_major_strides(stride, ndim, size);
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* gate: the observer and the shadow as an extension module, for CPython's own tests (gate.py).
- */
+/* gate: the observer and the shadow as an extension module, for CPython's own tests
+ * (gate.py). */
 #include "frame/shadow.h"
 
 static cr_shadow *gate_shadow;
@@ -11,11 +11,12 @@ static void gate_end(void)
     if (!gate_shadow)
         return;
     cr_observe_stop(gate_shadow);
-    events += cr_shadow_events(gate_shadow);
-    compared += cr_shadow_compared(gate_shadow);
-    if (cr_shadow_differences(gate_shadow) && !differences)
-        Py_XSETREF(first, cr_shadow_first_difference(gate_shadow));
-    differences += cr_shadow_differences(gate_shadow);
+    const cr_shadow_sums *sums = cr_shadow_sums_of(gate_shadow);
+    events += sums->events;
+    compared += sums->compared;
+    if (sums->differences && !differences)
+        Py_XSETREF(first, PyUnicode_FromString(sums->first));
+    differences += sums->differences;
     cr_shadow_drop(gate_shadow);
     gate_shadow = NULL;
 }
@@ -57,8 +58,8 @@ static PyObject *gate_events(PyObject *self, PyObject *none)
 {
     (void)self;
     (void)none;
-    return PyLong_FromUnsignedLongLong(events +
-                                       (gate_shadow ? cr_shadow_events(gate_shadow) : 0));
+    return PyLong_FromUnsignedLongLong(
+        events + (gate_shadow ? cr_shadow_sums_of(gate_shadow)->events : 0));
 }
 
 /* After the end: (instructions, entries compared, differences, the first difference or ""). */

@@ -7,6 +7,7 @@
 #include "compile/commands.h"
 #include "jit/oracle.h"
 #include "mutate.h"
+#include "plan/test.h"
 #include "tensor/remote.h"
 #include <time.h>
 
@@ -240,7 +241,7 @@ static void run_by(const cr_plan *p, const cr_executor *by, const char *text)
     for (size_t b = 0; input && !st && b < p->buffer.len; b++)
         if (p->buffer.at[b].input) {
             input[b] = new_input(p->buffer.at[b].bytes, draw(2));
-            st = cr_plan_give(&r, b, input[b], p->buffer.at[b].bytes);
+            st = test_plan_give(&r, b, input[b], p->buffer.at[b].bytes);
         }
     if (!st)
         st = cr_plan_execute(&r);

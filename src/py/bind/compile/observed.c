@@ -127,7 +127,8 @@ static PyObject *observed_failed(PyObject *x, void *unused)
 static PyObject *observed_events(PyObject *x, void *unused)
 {
     (void)unused;
-    return PyLong_FromUnsignedLongLong(cr_shadow_events(((observed_object *)x)->shadow));
+    return PyLong_FromUnsignedLongLong(
+        cr_shadow_sums_of(((observed_object *)x)->shadow)->events);
 }
 
 static PyObject *observed_access(const cr_shadow *s, const cr_access *a)
@@ -227,8 +228,8 @@ static PyObject *observed_unnamed(PyObject *x, void *unused)
     return Py_BuildValue("sO", why ? why : "it ends the observation of its call", Py_None);
 }
 
-/* calls() -> [(kind, object, owner or None, (code, instruction))] of C functions, see shadow.h
- */
+/* calls() -> [(kind, object, owner or None, (code, instruction))] of C functions, see
+ * shadow.h */
 static PyObject *observed_calls(PyObject *x, PyObject *unused)
 {
     size_t count;
