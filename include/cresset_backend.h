@@ -342,8 +342,8 @@ CR_BACKEND_API void cr_kernel_source_drop(const cr_kernel_source *s);
 /* What a kernel computes, as such a program, for devices that print their own text. */
 CR_BACKEND_API const char *cr_kernel_program(const cr_kernel_source *s);
 /* A file of C (GNU C11 with vector extensions) that defines one function of type
- * cr_kernel_function, its name, and compiler flags with which its results have the host's bits.
- */
+ * cr_kernel_function, its name, and compiler flags with which its results have the host's
+ * bits. */
 CR_BACKEND_API const char *cr_kernel_text(const cr_kernel_source *s);
 CR_BACKEND_API const char *cr_kernel_symbol(const cr_kernel_source *s);
 CR_BACKEND_API const char *cr_kernel_flags(void);

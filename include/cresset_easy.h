@@ -219,8 +219,8 @@ CR_API cr_module *cr_easy_sequential(const char *file, int line, cr_module *cons
                        sizeof((cr_module *const[]){__VA_ARGS__}) / sizeof(cr_module *))
 #endif
 
-/* num_layers copies of a layer, then `norm` (or NULL): ct_TransformerEncoder(layer, 6, NULL).
- */
+/* num_layers copies of a layer, then `norm` (or NULL): ct_TransformerEncoder(layer, 6,
+ * NULL). */
 CR_API cr_module *cr_easy_stack(const char *file, int line, const char *kind, cr_module *layer,
                                 int64_t num_layers, cr_module *norm);
 #define ct_TransformerEncoder(layer, num_layers, norm)                                         \

@@ -10,8 +10,7 @@
  *
  * Before each kernel a line says what it takes:
  *
- *     kernel sum_f32: results f32; arguments f32; parameters f32@0
- */
+ *     kernel sum_f32: results f32; arguments f32; parameters f32@0 */
 #include "crc.h"
 #include "emit/emit.h"
 #include "loop/build.h"

@@ -39,8 +39,8 @@ typedef struct {
  * values of its arguments. */
 typedef struct scope {
     const cr_op *op;
-    int depth; /* values of lets are kept when computed at this depth, which all later code sees
-                */
+    int depth; /* values of lets are kept when computed at this depth, which all later code
+                * sees */
     uint64_t known;
     value slot[CR_MAX_SLOTS];
 } scope;

@@ -1,7 +1,7 @@
 /* Writes text, character by character: writer WRITER.rt START [COUNT]
  *
- * The program takes a character and its position; keys and values of earlier ones are states.
- */
+ * The program takes a character and its position; keys and values of earlier ones are
+ * states. */
 #include <cresset_rt.h>
 #include <stdio.h>
 #include <stdlib.h>

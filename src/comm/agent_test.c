@@ -1,5 +1,5 @@
-/* Promises of agents: each request ends once, and no bytes of a connection reach other memory.
- */
+/* Promises of agents: each request ends once, and no bytes of a connection reach other
+ * memory. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/test.h"

@@ -4,8 +4,8 @@
  * contribution is small, the bytes.  Frames have one largest size, so that ranks whose calls
  * differ still understand each other.  Where all contributions are small the call ends there,
  * after one step; each rank reduces in the order of ranks, so all get the same bits.  Larger
- * calls go on in a ring, by parts of a segment: a part is reduced while the next one travels.
- */
+ * calls go on in a ring, by parts of a segment: a part is reduced while the next one
+ * travels. */
 #include "base/log.h"
 #include "comm/group_impl.h"
 #include "comm/wait.h"
@@ -809,8 +809,8 @@ typedef struct {
     started sends, receives, result_sends, results; /* by segment */
 } halves;
 
-/* Segment k of a half.  The last one may be shorter, and have no elements in the second half.
- */
+/* Segment k of a half.  The last one may be shorter, and have no elements in the second
+ * half. */
 static cr_buffer halves_segment(const halves *h, cr_buffer half, int64_t k)
 {
     int64_t first = k * h->per < half.count ? k * h->per : half.count;

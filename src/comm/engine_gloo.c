@@ -36,8 +36,7 @@ static bool gloo_open_library(cr_text *tried)
 /* Bits 63 and 62 of a slot separate programs' messages from those of calls and of Gloo.  The
  * slot of a program's message has its size, too: Gloo ends the process where a message is
  * longer than the place where it is received, and leaves the rest of the place as it was where
- * it is shorter.
- */
+ * it is shorter. */
 static uint64_t gloo_slot(int channel, uint64_t tag, size_t bytes)
 {
     return channel ? (uint64_t)3 << 62 | (tag & 0xfffffff) << 34 | (bytes & 0x3ffffffff)

@@ -635,8 +635,7 @@ static cr_status call_make(nccl_call *k)
 }
 
 /* All calls in one group of NCCL, so that messages of both directions cannot wait for each
- * other.
- */
+ * other. */
 static cr_status calls_run(nccl_call *k, int n)
 {
     cr_status st = CR_OK;

@@ -500,8 +500,8 @@ static void work_end(cr_work *w, cr_status st)
         w->followers.at[i].fn(w->followers.at[i].context);
 }
 
-/* A failure during a call breaks the group; the error then names the call and the other ranks.
- */
+/* A failure during a call breaks the group; the error then names the call and the other
+ * ranks. */
 static cr_status call_failed(const cr_running *c, cr_status st)
 {
     char why[512];

@@ -47,8 +47,8 @@ void cr_comm_set_timeout(cr_comm *g, int64_t timeout_ms);
  * compare them anyway.  Each call then waits for all ranks. */
 bool cr_comm_compares(const cr_comm *g);
 void cr_comm_set_compares(cr_comm *g, bool compares);
-/* Closes the link: calls in progress and later calls fail.  `why` becomes part of their errors.
- */
+/* Closes the link: calls in progress and later calls fail.  `why` becomes part of their
+ * errors. */
 void cr_comm_shut(cr_comm *g, const char *why);
 /* Waits until all started calls have ended, and ends the group's thread; further calls fail. */
 void cr_comm_end(cr_comm *g);

@@ -39,8 +39,8 @@ static bool overlap(const cr_call_args *a, const cr_call_args *b)
     return x < y + join_bytes(b) && y < x + join_bytes(a);
 }
 
-/* Whether call i may travel with the calls before it.  A buffer that is reduced twice may not.
- */
+/* Whether call i may travel with the calls before it.  A buffer that is reduced twice may
+ * not. */
 static bool may_join(const cr_call_args *a, int i)
 {
     bool may = joins_at_all(&a[i]) && are_alike(&a[0], &a[i]);

@@ -45,8 +45,8 @@ static const bool server_changes[] = {
 #undef CR_VERB
 };
 
-/* Closing alone does not end events: a process that this one forked may have the socket, too.
- */
+/* Closing alone does not end events: a process that this one forked may have the socket,
+ * too. */
 static void client_free(const cr_store_server *s, client *c)
 {
     epoll_ctl(s->poll, EPOLL_CTL_DEL, c->fd, NULL);

@@ -2,8 +2,8 @@
  *
  * A store has several connections, because a request may wait while another thread asks: a call
  * takes an idle connection or makes one.  The server refuses a request at its time limit; a
- * server that has not answered a moment later is taken for lost, and its connection is closed.
- */
+ * server that has not answered a moment later is taken for lost, and its connection is
+ * closed. */
 #include "base/env.h"
 #include "comm/net.h"
 #include "comm/store_impl.h"

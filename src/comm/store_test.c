@@ -1,5 +1,5 @@
-/* Promises of stores: every kind answers alike, waits end in time, a lost server is an error.
- */
+/* Promises of stores: every kind answers alike, waits end in time, a lost server is an
+ * error. */
 #include "base/clock.h"
 #include "base/test.h"
 #include "comm/net.h"

@@ -68,8 +68,8 @@ static int64_t places_of(const cr_array *result)
 }
 
 /* Whether the places of a convolution are rows of its product: a tile of columns would have
- * few of them, or leave many lanes unused.  Weights of a call whose sizes vary have one form.
- */
+ * few of them, or leave many lanes unused.  Weights of a call whose sizes vary have one
+ * form. */
 static bool has_few_places(const cr_c_job *j, int64_t places)
 {
     bool wastes = places < 64 && (places + 15) / 16 * 16 * 10 > places * 11;

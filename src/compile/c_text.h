@@ -63,8 +63,8 @@ int64_t cr_c_weight_span(const cr_c_input *in);
 typedef struct {
     bool needed[256];
 } cr_c_words;
-/* Notes that the file uses a word, and those that it is made of.  False: there is no such word.
- */
+/* Notes that the file uses a word, and those that it is made of.  False: there is no such
+ * word. */
 bool cr_c_need(cr_c_words *w, const char *name);
 void cr_c_print_words(cr_text *out, const cr_c_words *w);
 

@@ -105,8 +105,8 @@ void cr_scripted_start(void);
  * whenever there is one.  Returns the mode before. */
 enum { CR_SCRIPTED_SHARED = -1, CR_SCRIPTED_OFF, CR_SCRIPTED_MEASURED, CR_SCRIPTED_ALWAYS };
 int cr_scripted_set_mode(int mode);
-/* The same for the calls of this thread; CR_SCRIPTED_SHARED is what cr_scripted_set_mode says.
- */
+/* The same for the calls of this thread; CR_SCRIPTED_SHARED is what cr_scripted_set_mode
+ * says. */
 int cr_scripted_set_mode_here(int mode);
 /* Appends the programs of a function: the times of a call either way, and the graph with its
  * groups. */

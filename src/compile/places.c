@@ -1,6 +1,5 @@
 /* The memory of a plan's buffers: each has the lowest place that no buffer has at the same
- * time.
- */
+ * time. */
 #include "compile/places.h"
 
 typedef struct {

@@ -375,8 +375,8 @@ static void put_reduction(kernel_job *k, const cr_expr *e)
     k->narrow[e->id] = (kept){d + 1, k->depth};
 }
 
-/* Computes the reductions of a value that depend on the first `level` axes, inner ones first.
- */
+/* Computes the reductions of a value that depend on the first `level` axes, inner ones
+ * first. */
 static void put_reductions(kernel_job *k, const cr_def *def, const cr_expr *e, int level)
 {
     for (int i = 0; i < e->count; i++)
@@ -495,8 +495,8 @@ static void find_lives(const kernel_job *k, size_t *first, size_t *last)
     }
 }
 
-/* Gives values that are not needed at the same time one register; returns how many there are.
- */
+/* Gives values that are not needed at the same time one register; returns how many there
+ * are. */
 static int share_registers(kernel_job *k)
 {
     size_t count = (size_t)k->registers, *first = CR_NEW_N(k->s, size_t, count + 1),

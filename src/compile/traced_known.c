@@ -150,8 +150,8 @@ static bool program_fill(known_program *k, const cr_trace *x, const cr_traced_pr
     return p->output && (p->number || !bytes);
 }
 
-/* Whether the key was seen before.  Remembers it, in a free place of the row or in any other.
- */
+/* Whether the key was seen before.  Remembers it, in a free place of the row or in any
+ * other. */
 static bool program_was_seen(known_programs *p)
 {
     uint32_t *row = p->seen[p->hash % ROWS], part = (uint32_t)(p->hash >> 32) | 1;

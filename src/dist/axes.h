@@ -17,8 +17,8 @@ enum { CR_AXES_DIMS = 12, CR_AXES_TENSORS = 32, CR_AXES_MOST = 512 };
 
 /* How the results without an axis depend on it. */
 typedef enum {
-    CR_AXIS_ALONG, /* they do not: every result of the call has the axis, or no operand has it
-                    */
+    CR_AXIS_ALONG, /* they do not: every result of the call has the axis, or no operand has
+                    * it */
     CR_AXIS_SUM,
     CR_AXIS_PRODUCT,
     CR_AXIS_MIN,
@@ -86,8 +86,8 @@ bool cr_axes_keep_partial(const cr_axes *a, uint32_t partial, cr_axis_how how);
 typedef enum { CR_PART_WHOLE, CR_PART_SPLIT, CR_PART_PARTIAL } cr_part_state;
 
 /* Inside dist/ only: the rules of single entries (axes_rule.c), of clause `axes`
- * (axes_clause.c), and of loops (axes_loop.c).  Each sets axes and `rule`, or leaves it NULL.
- */
+ * (axes_clause.c), and of loops (axes_loop.c).  Each sets axes and `rule`, or leaves it
+ * NULL. */
 void cr_axes_by_rule(cr_axes_maker *m, cr_axes *a);
 void cr_axes_by_clause(cr_axes_maker *m, cr_axes *a);
 void cr_axes_by_loop(cr_axes_maker *m, cr_axes *a);

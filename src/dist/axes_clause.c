@@ -181,8 +181,8 @@ static void clause_groups(clause *c)
     drop_broadcast(a);
 }
 
-/* The dims of bits `named` of the first operand are whole; the others are dims of the results.
- */
+/* The dims of bits `named` of the first operand are whole; the others are dims of the
+ * results. */
 static void clause_along(clause *c)
 {
     char word[CLAUSE_NAME];

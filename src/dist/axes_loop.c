@@ -6,8 +6,8 @@
  *
  * A dim that is indexed by an element of another operand has an axis of its own: a part of the
  * call looks up the places of its part, and sets the other elements of the result to zero, if
- * the value is linear in the elements that are looked up.  Results are the sums of the parts'.
- */
+ * the value is linear in the elements that are looked up.  Results are the sums of the
+ * parts'. */
 #include "dist/axes.h"
 #include "ops/ops.h"
 #include "tensor/stated_dims.h"
@@ -67,8 +67,8 @@ static int pack_of(const loop_axes *l, const cr_rule *r)
 
 static void walk(loop_axes *l, const cr_rule *r);
 
-/* Walks an index or a guard, in which the axes of bits `stay` of name k are as good as alone.
- */
+/* Walks an index or a guard, in which the axes of bits `stay` of name k are as good as
+ * alone. */
 static void walk_staying(loop_axes *l, const cr_rule *r, int k, uint32_t stay)
 {
     uint32_t was = k < 0 ? 0 : l->stay[k];

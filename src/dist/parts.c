@@ -212,8 +212,8 @@ static cr_status parts_count_used(cr_parts *p)
 }
 
 /* --- the tree --- */
-/* Joins the nodes of one level; the last one may go up alone.  The level's nodes end the list.
- */
+/* Joins the nodes of one level; the last one may go up alone.  The level's nodes end the
+ * list. */
 static void level_join(const cr_parts *p, nodes *list, int level)
 {
     size_t kept = 0;

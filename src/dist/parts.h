@@ -27,8 +27,8 @@ void cr_parts_range(const cr_parts *p, int *first, int *after);
  * part left, CR_VALUE for another dtype or number of elements. */
 CR_MUST cr_status cr_parts_take(cr_parts *p, cr_tensor *const *tensor);
 /* The averages, owned, in out[count]; NULL where every part of every rank was NULL.  Ends the
- * round: the next one starts with this rank's first part.  CR_RUNTIME when parts are missing.
- */
+ * round: the next one starts with this rank's first part.  CR_RUNTIME when parts are
+ * missing. */
 CR_MUST cr_status cr_parts_finish(cr_parts *p, cr_tensor **out);
 
 #endif

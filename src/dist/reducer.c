@@ -159,8 +159,7 @@ static bool piece_is_full(const cr_reducer *r, const piece *p, size_t size)
 }
 
 /* Adds the bucket's member `k`, whose elements start at `at`, to the last piece or to a new
- * one.
- */
+ * one. */
 static cr_status piece_add(const cr_reducer *r, bucket *b, int k, int64_t at)
 {
     member *m = &r->at[b->members.at[k]];

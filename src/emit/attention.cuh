@@ -370,8 +370,8 @@ template <bool KEYS> struct ca_sums {
 };
 
 /* Adds a tile's share.  With KEYS rows are keys: s = k q', w = v g', and the weights are
- * turned; they add to the gradients of k and v.  Without, rows are queries: s = q k', w = g v'.
- */
+ * turned; they add to the gradients of k and v.  Without, rows are queries: s = q k', w = g
+ * v'. */
 template <bool KEYS>
 CV_FN void ca_share(const ca_call &c, const ca_tiles &t, const ca_scored &w,
                     ca_sums<KEYS> &sums)
@@ -466,8 +466,8 @@ CV_FN void ca_finish(const ca_call &c, const ca_where &w, int own, const ca_sums
     }
 }
 
-/* `t` has the first stage; the next ones follow it, each with its floats where rows are keys.
- */
+/* `t` has the first stage; the next ones follow it, each with its floats where rows are
+ * keys. */
 template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
 {
     const ca_where w = ca_block(CA_ROWS, KEYS ? c.keys : c.queries,

@@ -2,8 +2,8 @@
  *
  * Follows move.cuh.  CE_ITEM is the type of the scores; sums are of ce_real.  CE_LANES threads,
  * a power of two up to CE_THREADS, have a row, which is one read: a maximum and the sum of
- * exponentials below it are kept while the elements come.  CE_VECTOR elements are read at once.
- */
+ * exponentials below it are kept while the elements come.  CE_VECTOR elements are read at
+ * once. */
 #ifndef CR_EMIT_ENTROPY_CUH
 #define CR_EMIT_ENTROPY_CUH
 

@@ -31,8 +31,8 @@ CV_FN float ck_widen_f16(unsigned short h)
     return x;
 }
 CV_FN unsigned ck_nan_f16(float f) { return 0x7e00u | (ck_bits(f) >> 16 & 0x8000u); }
-/* The same, but a NaN becomes 0x7fff; and the greater halves of two pairs, NaN before others.
- */
+/* The same, but a NaN becomes 0x7fff; and the greater halves of two pairs, NaN before
+ * others. */
 CV_FN unsigned ck_raw_f16(float low, float high)
 {
     unsigned u;

@@ -299,8 +299,7 @@ CK_KERNEL_OF(CO_MANY, co_lines, co_call)
 
 /* A block of threads has a line.  It finds the last key that is chosen, a digit of eight bits
  * at a time, the highest first, by counting the keys that have the digits found so far.  Then
- * it takes the keys below, and the first of the equal keys, and sorts these.
- */
+ * it takes the keys below, and the first of the equal keys, and sorts these. */
 enum {
     CO_CHOOSERS = 1024,
     CO_CHOSEN = 1024,

@@ -293,8 +293,8 @@ CK_KERNEL_OF(RN_THREADS, rn_backward, rn_call)
 
     for (int j = 0; j < RN_QUAD; j++)
         columns[j] = w + (unit + j) * RN_PITCH;
-    /* The elements of the next chunk are on their way while those of this one are multiplied.
-     */
+    /* The elements of the next chunk are on their way while those of this one are
+     * multiplied. */
     for (int k0 = call.later ? -RN_CHUNK : depth; k0 < depth; k0 += RN_CHUNK) {
         const int k1 = k0 + RN_CHUNK;
         if (k0 >= 0) {

@@ -68,8 +68,8 @@ CV_FN void cu_read(const cu_call &c, const char *at, cu_sums &x)
     }
 }
 
-/* Adds up `text`, which computes the elements x at `from`, over the taps of place p of an axis.
- */
+/* Adds up `text`, which computes the elements x at `from`, over the taps of place p of an
+ * axis. */
 #define CU_SUM(number, p, text)                                                                \
     const cu_axis &a = c.axis[number];                                                         \
     const int first = a.one ? 0 : a.start[p], end = a.one ? 1 : a.start[(p) + 1];              \

@@ -201,8 +201,8 @@ CV_FN void cn_add(cn_carry *c, cn_state x)
 }
 
 /* After run `n` of a line's runs of one length, whose total is given: level[k] is the fold of
- * those of 16^k of these runs that are not part of a longer run yet.  Returns the fold of all.
- */
+ * those of 16^k of these runs that are not part of a longer run yet.  Returns the fold of
+ * all. */
 CV_FN cn_carry cn_push(cn_state *level, cm_i64 n, cn_state total)
 {
     cm_i64 full = n, all = n + 1;
@@ -226,8 +226,8 @@ CV_FN cn_carry cn_push(cn_state *level, cm_i64 n, cn_state total)
 /* --- lines of adjacent elements: a block of threads has a tile --- */
 
 /* Elements pass through shared memory in parts of at most eight bytes, so that threads read and
- * write neighbouring memory; threads use neighbouring runs of shared memory in different banks.
- */
+ * write neighbouring memory; threads use neighbouring runs of shared memory in different
+ * banks. */
 enum { CN_PARTS = sizeof(CN_ITEM) > 8 ? 2 : 1, CN_ROOM = CN_TILE + CN_THREADS };
 template <int parts> struct cn_split {
     typedef CN_ITEM type;
@@ -386,8 +386,8 @@ template <bool full> CV_FN void cn_scan(cn_own &own, const cn_carry &before)
     }
 }
 
-/* What is before the thread's run in its tile: in its block of runs, and in the blocks before.
- */
+/* What is before the thread's run in its tile: in its block of runs, and in the blocks
+ * before. */
 struct cn_inside {
     cn_state inner, outer;
 };
@@ -578,8 +578,8 @@ CK_KERNEL_OF(CN_MANY, cn_tiles, cn_call)
 
 /* --- other lines of adjacent elements --- */
 
-/* The tile that begins with element `first`; returns its total, in the thread of its last run.
- */
+/* The tile that begins with element `first`; returns its total, in the thread of its last
+ * run. */
 template <bool full>
 CV_FN cn_state cn_tile(const cn_call &call, const cn_line &l, cm_i64 first, int count,
                        const cn_carry &base, cn_room &room)

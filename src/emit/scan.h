@@ -66,8 +66,8 @@ CV_FN ck_sum_c128 ck_sum_add_c128(ck_sum_c128 a, ck_sum_c128 b)
 #else
 #define CK_ROUNDED(p, q, s, t) (void)0
 #endif
-/* The products are rounded: gcc 12 makes fused multiply-adds on x86, -ffp-contract=off or not.
- */
+/* The products are rounded: gcc 12 makes fused multiply-adds on x86, -ffp-contract=off or
+ * not. */
 CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
 {
     cv_s_f64 p = a.re * b.re, q = a.im * b.im, s = a.re * b.im, t = a.im * b.re;

@@ -166,8 +166,8 @@ enum {
 };
 
 /* How many keys of the thread's digit the tiles before `tile` have; the tile itself has `own`.
- * Blocks take tiles in order, so the tiles before are those of blocks that run or have ended.
- */
+ * Blocks take tiles in order, so the tiles before are those of blocks that run or have
+ * ended. */
 CV_FN int cs_look_back(const cs_call &c, cm_i64 tile, int own)
 {
     volatile int *const of = c.tile + ck_x();
@@ -192,8 +192,8 @@ CV_FN int cs_look_back(const cs_call &c, cm_i64 tile, int own)
     return sum;
 }
 
-/* A tile is put in order in shared memory: neighbouring threads then write neighbouring keys.
- */
+/* A tile is put in order in shared memory: neighbouring threads then write neighbouring
+ * keys. */
 CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call)
 {
     CK_SHARED cs_key kept[CS_TILE];

@@ -1,5 +1,5 @@
-/* stages.h - loops of costly functions that depend on one another (C with vector extensions).
- */
+/* stages.h - loops of costly functions that depend on one another (C with vector
+ * extensions). */
 #ifndef CR_EMIT_STAGES_H
 #define CR_EMIT_STAGES_H
 

@@ -40,8 +40,8 @@
 
 typedef struct _PyInterpreterFrame cr_live_frame;
 
-/* FOR_ITER skips this many units at its target when the loop ends: END_FOR, and 3.13's POP_TOP.
- */
+/* FOR_ITER skips this many units at its target when the loop ends: END_FOR, and 3.13's
+ * POP_TOP. */
 enum {
     CR_FRAME_LOOP_END = PY_VERSION_HEX >= 0x030d0000   ? 2
                         : PY_VERSION_HEX >= 0x030c0000 ? 1

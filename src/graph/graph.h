@@ -271,8 +271,8 @@ bool cr_gnode_has_effect(const cr_gnode *n);
 bool cr_gnode_draws(const cr_gnode *n);
 /* True when the node, or one in its blocks, is a call between ranks or the wait for one. */
 bool cr_gnode_meets(const cr_gnode *n);
-/* True when the node stays even if nothing reads its results: it has an effect, or may raise.
- */
+/* True when the node stays even if nothing reads its results: it has an effect, or may
+ * raise. */
 bool cr_gnode_stays(const cr_gnode *n);
 /* True when the node, or one in its blocks, may raise by the elements of its arguments. */
 bool cr_gnode_may_raise(const cr_gnode *n);
@@ -397,8 +397,8 @@ bool cr_recorder_is_whole(void);
 void cr_recorder_borrow(cr_recorder *r);
 /* The next input of the graph. */
 CR_MUST cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name);
-/* Symbols: the next number of the call; the sizes of an input along the dimensions of `dims`.
- */
+/* Symbols: the next number of the call; the sizes of an input along the dimensions of
+ * `dims`. */
 CR_MUST cr_status cr_recorder_number(int *out, cr_recorder *r, cr_scalar value);
 CR_MUST cr_status cr_recorder_dynamic(cr_recorder *r, cr_tensor *input, uint64_t dims);
 /* The symbol of a size, or -1 for a plain size. */
@@ -424,8 +424,8 @@ void cr_recorder_at(cr_recorder *r, const char *source);
 typedef const char *(*cr_recorder_where)(void *context, cr_session *s);
 void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context);
 cr_recorder *cr_recorder_active(void);
-/* A number that no other recorder has, also not one made later at the same address; 0 of NULL.
- */
+/* A number that no other recorder has, also not one made later at the same address; 0 of
+ * NULL. */
 uint64_t cr_recorder_serial(const cr_recorder *r);
 /* Between the two, the thread's recording sees nothing: of an operator whose inside is not part
  * of the graph.  The pair nests. */

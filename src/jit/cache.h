@@ -49,8 +49,8 @@ enum { CR_CACHE_PLACES = 2 };
 CR_MUST cr_status cr_cache_work(cr_cache_folder *out, int place);
 void cr_cache_work_end(cr_cache_folder *f);
 
-/* With `off` no kernel and no note is read from disk or kept there, until this is called again.
- */
+/* With `off` no kernel and no note is read from disk or kept there, until this is called
+ * again. */
 void cr_cache_turn_off(bool off);
 
 /* Removes files that ended processes left.  Removes the kernels longest unused while the

@@ -1,7 +1,7 @@
 /* Kernels for NVIDIA devices: NVRTC compiles CUDA C++, and the kernel cache keeps the images.
  *
- * A kernel's key is the hash of its text, the compiler's version and the device's architecture.
- */
+ * A kernel's key is the hash of its text, the compiler's version and the device's
+ * architecture. */
 #include "jit/cuda.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -231,8 +231,8 @@ static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_k
     CR_GIVE(error, out, v, cr_free);
 }
 
-/* The kernel in a form.  Threads that need it at once may each build it; the first one is kept.
- */
+/* The kernel in a form.  Threads that need it at once may each build it; the first one is
+ * kept. */
 static const char *cuda_find_variant(cuda_variant **out, int index, cuda_kernel *k, cuda_form f)
 {
     _Atomic(cuda_variant *) *at = f.list ? &k->list : &k->variant[f.outer][f.whole][f.form];

@@ -28,8 +28,8 @@ typedef struct {
     int64_t (*block)(const cr_layout_kernel *k, int i);
     /* Copies input i from the plain layout to the preferred one.  CR_MEMORY. */
     cr_status (*pack)(cr_layout_kernel *k, int i, void *plain, void *preferred);
-    /* Runs.  Bit i of `preferred` is set when data[i] is in the preferred layout.  CR_MEMORY.
-     */
+    /* Runs.  Bit i of `preferred` is set when data[i] is in the preferred layout.
+     * CR_MEMORY. */
     cr_status (*run)(cr_layout_kernel *k, void *const *data, unsigned preferred);
 
     /* Float32 values from planes [block] outermost to the plain layout: `planes` planes of

@@ -616,8 +616,8 @@ static value round_value(frame *f, value v)
     return v;
 }
 
-/* An argument of clause `rounds`.  Tensors of a composition that rounds are of the half type.
- */
+/* An argument of clause `rounds`.  Tensors of a composition that rounds are of the half
+ * type. */
 static value round_number(frame *f, value v)
 {
     char element[2];

@@ -65,8 +65,8 @@ typedef enum {
     CR_EXPR_INTEGER, /* the integer expression index[0] as a number */
     CR_EXPR_CALL,    /* fn(args) */
     CR_EXPR_REDUCE,  /* fn over axis of args[0] */
-    CR_EXPR_SCAN, /* fn of args[0] from an end of axis, an axis in scope, to the place at hand
-                   */
+    CR_EXPR_SCAN,    /* fn of args[0] from an end of axis, an axis in scope, to the place at
+                      * hand */
     CR_EXPR_INDEX_OF /* the index that args[0], a reduction or scan by above or below, keeps */
 } cr_expr_kind;
 
@@ -156,8 +156,8 @@ const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr 
  * type cr_scan_running and the order of num/order.h; of equal extremes the last counts. */
 const cr_expr *cr_expr_scan(cr_loop *l, cr_fn fn, bool back, cr_axis axis, const cr_expr *a);
 cr_dtype cr_scan_running(cr_fn fn, cr_dtype t);
-/* The int64 index, along the axis of the reduction or scan, of the element that is its value.
- */
+/* The int64 index, along the axis of the reduction or scan, of the element that is its
+ * value. */
 const cr_expr *cr_expr_index_of(cr_loop *l, const cr_expr *reduce);
 /* `like` with other arguments. */
 const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args);

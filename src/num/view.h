@@ -151,8 +151,8 @@ typedef enum {
 /* How the elements of a window are folded. */
 typedef enum {
     CR_WINDOW_ADD,
-    CR_WINDOW_ABOVE_LAST_NAN, /* of equal values the first; NaN is above, and of NaNs the last
-                               */
+    CR_WINDOW_ABOVE_LAST_NAN, /* of equal values the first; NaN is above, and of NaNs the
+                               * last */
     CR_WINDOW_COUNT
 } cr_window_how;
 

@@ -9,8 +9,8 @@
 
 enum { OX_SAMPLES = 12 };
 
-/* A size that varies: `at` is its value in each sample, and it is that of dim `dim` of `value`.
- */
+/* A size that varies: `at` is its value in each sample, and it is that of dim `dim` of
+ * `value`. */
 typedef struct {
     const int64_t *at;
     ox_value value;

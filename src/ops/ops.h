@@ -67,8 +67,8 @@ typedef enum {
     /* Results are allocated by rules, then computed on plain views (cr_op_on_views). */
     CR_DOES_LOOP,   /* clause `loop`; a function may be faster */
     CR_DOES_SCAN,   /* clause `scan` */
-    CR_DOES_STEPS,  /* a composition with a faster function (on the host: fn.on_views, or NULL)
-                     */
+    CR_DOES_STEPS,  /* a composition with a faster function (on the host: fn.on_views, or
+                     * NULL) */
     CR_DOES_EXTERN, /* a function alone */
     /* --- */
     CR_DOES_WHOLE,   /* a function on tensors that also allocates its results */
@@ -158,8 +158,8 @@ typedef struct {
     size_t len;
 } cr_clause_text;
 
-/* torch's overloads of an entry (clause `aten`, else by rule): "Tensor", "Scalar", "default".
- */
+/* torch's overloads of an entry (clause `aten`, else by rule): "Tensor", "Scalar",
+ * "default". */
 typedef struct {
     const char *name;
     /* Differences from the entry; bit i is for parameter i. */
@@ -480,8 +480,8 @@ struct cr_op {
     int grad_count;
     cr_derivative *grads;
     cr_rule *node;   /* name of its autograd node, from the saved values; or NULL */
-    cr_rule *flops;  /* floating point operations, from sizes of arguments and results; or NULL
-                      */
+    cr_rule *flops;  /* floating point operations, from sizes of arguments and results; or
+                      * NULL */
     double ulp;      /* error bound of its functions in ulp; 0: exact or 1 ulp */
     uint32_t counts; /* bit i: the number of results follows parameter i; of a tensor, its size
                       * along `dim` (clause `counts`) */

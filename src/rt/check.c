@@ -478,8 +478,7 @@ static int check_special(const check_code *k, int operation, int dtype, const in
 }
 
 /* Checks instructions from number `from` up to `to`; returns how many lanes they compute, or
- * -1.
- */
+ * -1. */
 static int64_t check_instructions(check_code k, int64_t from, int64_t to, int nested)
 {
     int64_t cost = 0, part;

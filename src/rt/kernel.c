@@ -1,8 +1,8 @@
 /* Kernels: instructions on registers of as many lanes as the file says.
  *
  * A register has 8 bytes a lane, which are floats, doubles, or int64 for integers and truths. A
- * loop takes an axis lane by lane, or a register at a time; an instruction computes `n` lanes.
- */
+ * loop takes an axis lane by lane, or a register at a time; an instruction computes `n`
+ * lanes. */
 #include "rt/rt.h"
 #include "rt/words.h"
 

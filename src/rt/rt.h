@@ -18,8 +18,8 @@
 #endif
 
 /* On x86-64 the library has kernel.c and product.c twice (tools/rt.mk, RT_FAST): the second
- * build is for processors with AVX2 and fused multiply-adds.  Its results have the same bits.
- */
+ * build is for processors with AVX2 and fused multiply-adds.  Its results have the same
+ * bits. */
 #ifdef RT_FAST_PART
 #define rt_item            rt_item_fast
 #define rt_load            rt_load_fast

@@ -92,8 +92,8 @@ static bool alias_is_off(const cr_snode *n, const char *when)
     return false;
 }
 
-/* Whether the entry changes the argument without a mark, as batch norms change running means.
- */
+/* Whether the entry changes the argument without a mark, as batch norms change running
+ * means. */
 static bool alias_updates(const cr_snode *n, const cr_sparam *p)
 {
     const cr_op *op = n->schema->op;

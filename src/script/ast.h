@@ -48,8 +48,8 @@ struct cr_scaller {
     cr_scaller *outer;
 };
 
-/* Appends, from `innermost` on: 'g' is being compiled since it was called from 'f', and marks.
- */
+/* Appends, from `innermost` on: 'g' is being compiled since it was called from 'f', and
+ * marks. */
 void cr_scallers_put(cr_text *out, const cr_scaller *innermost);
 /* Bails with torch's text "\nMESSAGE:\n" and the mark. */
 CR_NORETURN void cr_srange_bail(cr_session *s, cr_status kind, cr_srange r, const char *fmt,

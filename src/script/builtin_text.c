@@ -69,8 +69,8 @@ cr_status cr_builtin_text_list(cr_scall *c)
 
 /* --- searching --- */
 
-/* Bounds from arguments `at` and `at` + 1, as of a slice; end -1 is the end (torch's default).
- */
+/* Bounds from arguments `at` and `at` + 1, as of a slice; end -1 is the end (torch's
+ * default). */
 static void text_bounds(const cr_scall *c, int at, int64_t n, int64_t *start, int64_t *end)
 {
     *start = c->count > at && c->arg[at].kind == CR_IV_INT ? c->arg[at].i : 0;

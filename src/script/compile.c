@@ -518,8 +518,8 @@ static bool type_is_number(const cr_stype *t)
     return t->kind == CR_STYPE_INT || t->kind == CR_STYPE_FLOAT || t->kind == CR_STYPE_COMPLEX;
 }
 
-/* A number before a tensor: the tensor comes first.  NULL: the operator takes both as they are.
- */
+/* A number before a tensor: the tensor comes first.  NULL: the operator takes both as they
+ * are. */
 static cr_svalue *compile_swapped(compiler *c, const char *name, cr_svalue *const *both,
                                   cr_srange range)
 {

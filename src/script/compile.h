@@ -39,8 +39,8 @@ typedef struct term {
     struct term **items;
 } term;
 
-/* Why a variable has no term behind an `if`: one branch does not set it, or its types differ.
- */
+/* Why a variable has no term behind an `if`: one branch does not set it, or its types
+ * differ. */
 typedef struct {
     const char *branch; /* the one that does not set it */
     const cr_stype *yes, *no;

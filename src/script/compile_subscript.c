@@ -2,8 +2,8 @@
 #include "script/compile.h"
 #include <string.h>
 
-/* The bounds of a slice: start, stop and step, NULL where absent; the range of the subscript.
- */
+/* The bounds of a slice: start, stop and step, NULL where absent; the range of the
+ * subscript. */
 typedef struct {
     cr_svalue *part[3];
     cr_srange range;

@@ -22,8 +22,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Graphs with more values run as they are: passes look at the readers of a value in all nodes.
- */
+/* Graphs with more values run as they are: passes look at the readers of a value in all
+ * nodes. */
 enum { EXEC_PREPARED = 4096 };
 enum { EXEC_DEEPEST = 500, EXEC_REGISTERS = 48, EXEC_ARGUMENTS = 32, EXEC_HELD = 32 };
 

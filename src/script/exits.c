@@ -327,8 +327,8 @@ static bool joined_constant(const cr_snode *n, int block, int i, bool *out)
     return true;
 }
 
-/* Each join copies what follows, so their number is bounded; a graph with more stays as it is.
- */
+/* Each join copies what follows, so their number is bounded; a graph with more stays as it
+ * is. */
 enum { MOST_VALUES = 1 << 19 };
 
 /* The values that stand for others in a copy, by id: one table serves all copies of a graph,

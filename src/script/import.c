@@ -390,8 +390,8 @@ static const char *function_short_name(compiler *c, const cr_sfunction *f)
     return cr_session_printf(c->s, "%s.%s", dot ? dot + 1 : f->owner->name, f->name);
 }
 
-/* torch compiles the modules inside of a module before it, so errors do not name their callers.
- */
+/* torch compiles the modules inside of a module before it, so errors do not name their
+ * callers. */
 static bool function_comes_first(const compiler *from, const cr_sfunction *f)
 {
     return f->owner && f->owner->is_module && !strcmp(f->name, "forward") && from->function &&

@@ -164,8 +164,7 @@ void cr_sblock_copy(cr_sblock *to, const cr_sblock *from, cr_svalue **map);
 /* A copy of the graph, in the session. */
 cr_sgraph *cr_sgraph_copy(cr_session *s, const cr_sgraph *g);
 /* Copies the graph's constants to its session, so that it needs no other session but the
- * unit's.
- */
+ * unit's. */
 void cr_sgraph_own_constants(cr_sgraph *g);
 /* Every reader of `from` reads `to`. */
 void cr_svalue_replace(cr_sgraph *g, cr_svalue *from, cr_svalue *to);

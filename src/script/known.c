@@ -154,8 +154,8 @@ static size_t known_bytes(const cr_ivalue *v)
     return bytes;
 }
 
-/* Whether the result becomes a constant: it has few times the bytes of the inputs, or is small.
- */
+/* Whether the result becomes a constant: it has few times the bytes of the inputs, or is
+ * small. */
 static bool known_is_worth(const known_walk *w, const cr_snode *n)
 {
     const cr_ivalue *made = &w->of[n->output[0]->id].value;

@@ -307,8 +307,8 @@ static void schema_read_result(schema_reader *r, schema_params *list)
     CR_PUSH(r->session, list, p);
 }
 
-/* "(int, int)" are two results, "(int, int)[]" is one: something stands behind the parentheses.
- */
+/* "(int, int)" are two results, "(int, int)[]" is one: something stands behind the
+ * parentheses. */
 static bool schema_is_results(schema_reader *r)
 {
     size_t start = r->at;

@@ -16,11 +16,11 @@ typedef struct {
 } cr_sschemas;
 
 /* The schemas of "aten::add" in the order in which they are tried; none when the name is
- * unknown.  They are made at first use and stay until the process ends.  Any thread may call.
- */
+ * unknown.  They are made at first use and stay until the process ends.  Any thread may
+ * call. */
 CR_MUST cr_status cr_soperators(const cr_sschemas **out, const char *name);
-/* Whether a function of library.def replaces an operator of this name, which the table lacks.
- */
+/* Whether a function of library.def replaces an operator of this name, which the table
+ * lacks. */
 bool cr_slibrary_has(const char *name);
 /* The first version of archives in which the operator means what it means today; 0: all. */
 int cr_slibrary_version(const char *name);

@@ -59,8 +59,8 @@ CR_MUST cr_status cr_sunit_define_graph(cr_sunit *u, const char *qualified, cons
 CR_MUST cr_status cr_sunit_enter(cr_sunit *u, const char *name);
 void cr_sunit_leave(cr_sunit *u);
 /* Makes a function that is not compiled a declaration, as methods of interfaces are: without a
- * body, and with a result, a tensor unless it is declared.  Fails when the body is not `pass`.
- */
+ * body, and with a result, a tensor unless it is declared.  Fails when the body is not
+ * `pass`. */
 CR_MUST cr_status cr_sunit_declare(cr_sunit *u, cr_sfunction *f);
 /* Compiles the function and those that it calls. */
 CR_MUST cr_status cr_sunit_compile(cr_sunit *u, cr_sfunction *f);

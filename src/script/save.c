@@ -124,8 +124,8 @@ static void save_hooks(cr_text *out, const char *name, cr_sfunction *const *hook
     cr_text_put(out, "]\n");
 }
 
-/* a.B -> a.___torch_mangle_0.B, a.___torch_mangle_0.B -> a.___torch_mangle_1.B, as torch does.
- */
+/* a.B -> a.___torch_mangle_0.B, a.___torch_mangle_0.B -> a.___torch_mangle_1.B, as torch
+ * does. */
 static cr_status save_mangle(saver *s, const char *name, char **out)
 {
     static const char mark[] = "___torch_mangle_";

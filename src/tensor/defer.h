@@ -27,8 +27,8 @@ extern const char cr_defer_full[];
 /* The reason of a flush before another thread writes elements that a waiting call reads. */
 extern const char cr_defer_written[];
 /* The region is a call of a compiled function, which measures whether programs pay.  `how`:
- * flags of the compiler for the calls that wait in the thread's trace and those of this region.
- */
+ * flags of the compiler for the calls that wait in the thread's trace and those of this
+ * region. */
 void cr_defer_programs_are(unsigned how);
 /* Whether the thread's next backward pass is deferred: a region has made its graph. */
 extern CR_THREAD bool cr_defer_backward;

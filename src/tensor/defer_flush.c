@@ -358,8 +358,8 @@ static void leftovers_drop(leftovers *l)
     cr_arena_drop(&l->arena);
 }
 
-/* The table is as large as the longest trace made it: to clear it would cost more than a call.
- */
+/* The table is as large as the longest trace made it: to clear it would cost more than a
+ * call. */
 void cr_trace_forget_refused(cr_trace *x)
 {
     leftovers l = {0};

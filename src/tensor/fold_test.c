@@ -102,8 +102,8 @@ TEST(neighbouring_dims_are_one_column)
     cr_drop(t);
 }
 
-/* Checks the indices of argmax or argmin along `dim`, or of all elements where `dim` is NULL.
- */
+/* Checks the indices of argmax or argmin along `dim`, or of all elements where `dim` is
+ * NULL. */
 static void same_indices(const char *name, cr_tensor *t, const int64_t *dim,
                          const int64_t *want, int64_t n)
 {

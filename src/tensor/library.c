@@ -1,5 +1,5 @@
-/* The host as an executor of plans: calls of operators, and kernels that its compiler builds.
- */
+/* The host as an executor of plans: calls of operators, and kernels that its compiler
+ * builds. */
 #include "base/map.h"
 #include "device/cpu/cpu.h"
 #include "jit/oracle.h"

@@ -18,8 +18,8 @@ static cr_tensor *numbers(cr_dtype t, int64_t rows, int64_t below)
     return x;
 }
 
-/* Every range of the call's result is that of the whole; tensors of `arg` are the first ones.
- */
+/* Every range of the call's result is that of the whole; tensors of `arg` are the first
+ * ones. */
 static void compare(const cr_op *op, const cr_value *arg, cr_tensor **tensor, int tensors)
 {
     cr_value given[CR_MAX_ARGS], member[4], result;

@@ -101,8 +101,8 @@ static cr_status find_code(void **code, cr_device device, const cr_op *op, cr_dt
     return remember_code(&key, sizeof key, *code);
 }
 
-/* With halves, a kernel that reduces rows keeps values in registers (source_emit in entry.c).
- */
+/* With halves, a kernel that reduces rows keeps values in registers (source_emit in
+ * entry.c). */
 static cr_status fused_source(cr_kernel_source **out, const cr_dialect *d, const cr_fused *f,
                               const uint8_t *stored)
 {

@@ -362,8 +362,8 @@ static bool is_empty_call(const cr_op *op, const cr_value *arg)
     return empty;
 }
 
-/* Word `divides`: of integers, no element of `other` may be zero.  Other devices do not look.
- */
+/* Word `divides`: of integers, no element of `other` may be zero.  Other devices do not
+ * look. */
 static CR_NOINLINE cr_status check_divisors(const cr_op *op, const cr_value *arg)
 {
     const cr_value *other = &arg[cr_op_find_param(op, "other")];

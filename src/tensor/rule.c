@@ -934,8 +934,8 @@ cr_status cr_rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
     return CR_OK;
 }
 
-/* The sizes of the first result by rules.  Arguments are views, and the checks may refuse them.
- */
+/* The sizes of the first result by rules.  Arguments are views, and the checks may refuse
+ * them. */
 static cr_status rule_result_size(const cr_frame *caller, const cr_op *op, const cr_value *arg,
                                   cr_shape *out)
 {

@@ -1,8 +1,8 @@
 /* rule_code.h - what the C of rules is written in (tools/opgen_rules.c).
  *
  * A function that returns bool returns false where the code cannot decide: then the evaluator
- * of rule trees (rule.c) does, and says what is wrong.  Only generated code includes this file.
- */
+ * of rule trees (rule.c) does, and says what is wrong.  Only generated code includes this
+ * file. */
 #ifndef CR_TENSOR_RULE_CODE_H
 #define CR_TENSOR_RULE_CODE_H
 

@@ -523,8 +523,8 @@ static cr_status stated_tensor(stated *s, const cr_rule *r, int *param, const cr
                              : cr_stated_refuse(s, r, "a loop is about elements of tensors");
 }
 
-/* The tensor that a loop writes to places of the result, or a number; its axes have its sizes.
- */
+/* The tensor that a loop writes to places of the result, or a number; its axes have its
+ * sizes. */
 static cr_status stated_written(stated *s, const cr_rule *r)
 {
     const cr_view *v;

@@ -21,11 +21,11 @@ enum { CR_STATED_DIM = 4, CR_STATED_RESULT = 63 };
 /* The moves of a call, for given sizes, strides and numbers; addresses are relative. */
 typedef struct {
     int64_t key[CR_STATED_KEY];
-    int words;     /* of the key; 0: the plan is not kept */
-    uint64_t hash; /* of the key */
-    int from;      /* the parameter that is read; -1: the result is written there */
-    int plain; /* of a loop with a start, the parameter whose elements it writes; -1: a number
-                */
+    int words;       /* of the key; 0: the plan is not kept */
+    uint64_t hash;   /* of the key */
+    int from;        /* the parameter that is read; -1: the result is written there */
+    int plain;       /* of a loop with a start, the parameter whose elements it writes; -1: a
+                      * number */
     uint64_t picked; /* bit d: axis d does not number a dim of the result */
     uint64_t even;   /* bit d: axis d numbers a dim of the result and affects no other index */
     uint64_t even_dims; /* these dims of the result */

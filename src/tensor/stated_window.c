@@ -296,8 +296,8 @@ static int window_compare(const void *a, const void *b)
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* True if rows are folded faster by segments than place by place, by estimates in nanoseconds.
- */
+/* True if rows are folded faster by segments than place by place, by estimates in
+ * nanoseconds. */
 static bool window_prefers_segments(const cr_window_dim *d, const window_measure *m)
 {
     int64_t by_segments = 8 * d->period + 4 * (int64_t)d->segment.len +

@@ -204,8 +204,8 @@ CR_MUST static inline cr_status cr_reach(char **out, const cr_tensor *t)
         return CR_OK;
     return cr_reach_slowly(out, t);
 }
-/* The same for writing, or for code outside of the library that reads and writes at any time.
- */
+/* The same for writing, or for code outside of the library that reads and writes at any
+ * time. */
 CR_MUST cr_status cr_reach_to_write(char **out, const cr_tensor *t);
 /* The first byte of `s`, to write or to read; NULL for storages without bytes. */
 CR_MUST cr_status cr_reach_storage(char **out, cr_storage *s);

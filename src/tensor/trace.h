@@ -171,8 +171,8 @@ bool cr_defer_within(const cr_op *op, const cr_value *arg);
 extern cr_status (*cr_defer_by_program)(cr_trace *x, bool *done);
 /* Of an argument of a call that is spelled out. */
 void cr_header_device_is_real(cr_tensor *h, void *unused);
-/* Gives `s`, which is pending, the bytes of `from`; takes the block when it is the only owner.
- */
+/* Gives `s`, which is pending, the bytes of `from`; takes the block when it is the only
+ * owner. */
 CR_MUST cr_status cr_storage_bind(cr_storage *s, cr_storage *from);
 /* Runs the calls of a trace of any thread. */
 CR_MUST cr_status cr_trace_flush(cr_trace *x, const char *why);

@@ -242,8 +242,8 @@ cr_status cr_do_broadcast_start_(const cr_value *arg, cr_value *result)
     return run_inplace(arg, result, c, &arg[2], NULL);
 }
 
-/* The result is another tensor over the elements, so that a record of the wait begins with it.
- */
+/* The result is another tensor over the elements, so that a record of the wait begins with
+ * it. */
 cr_status cr_do_wait_tensor(const cr_value *arg, cr_value *result)
 {
     cr_tensor *t;
@@ -270,8 +270,8 @@ done:
     return st;
 }
 
-/* The calls are those of all ranks, also in derivatives of the result: only the mask differs.
- */
+/* The calls are those of all ranks, also in derivatives of the result: only the mask
+ * differs. */
 cr_status cr_do_broadcast_backward(const cr_value *arg, cr_value *result)
 {
     cr_steps s = {.st = CR_OK};

@@ -295,8 +295,8 @@ static cr_status unique_along(const cr_op *op, const cr_value *arg, int64_t dim,
     return unique_anywhere(op, arg, self->ndim ? &dim : NULL, c, result);
 }
 
-/* (self, dim, sorted, return_inverse, return_counts): as in torch, the last two are not read.
- */
+/* (self, dim, sorted, return_inverse, return_counts): as in torch, the last two are not
+ * read. */
 cr_status cr_do_unique_dim(const cr_value *arg, cr_value *result)
 {
     return unique_along(cr_entry.unique_dim, arg, arg[1].i, (unique_call){true, 1, 1}, result);

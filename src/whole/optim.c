@@ -1,5 +1,5 @@
-/* Optimizer steps over lists of parameters: chooses the step's entry and computes its numbers.
- */
+/* Optimizer steps over lists of parameters: chooses the step's entry and computes its
+ * numbers. */
 #include "whole/steps.h"
 #include "whole/update.h"
 #include "whole/whole_impl.h"

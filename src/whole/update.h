@@ -29,8 +29,8 @@ struct cr_update {
 /* CR_RUNTIME when the lists differ in length, their tensors in sizes or device, when a tensor
  * may not be written, or when the shared tensor is not one real number on the same device. */
 CR_MUST cr_status cr_update_check(const cr_update *u);
-/* Call it after the check.  On the host it fails only with CR_MEMORY, and then without a write.
- */
+/* Call it after the check.  On the host it fails only with CR_MEMORY, and then without a
+ * write. */
 CR_MUST cr_status cr_update_run(const cr_update *u);
 
 #endif

@@ -130,8 +130,8 @@ static void stacks(void)
          ct_randn(2, 5, 8), ct_randn(2, 4, 8), NULL, causal(4))
 }
 
-/* A recurrent layer on sequences of the lengths 4, 1 and 3, or sorted ones; then padded again.
- */
+/* A recurrent layer on sequences of the lengths 4, 1 and 3, or sorted ones; then padded
+ * again. */
 static void try_packed(const char *name, cr_module *m, bool sorted, bool first, size_t states)
 {
     cr_tensor *x = first ? ct_randn(3, 4, 3) : ct_randn(4, 3, 3), *last[2], *n = NULL;

@@ -4,8 +4,8 @@
  * it waits for others: at a barrier, and at a shuffle for the lanes of its mask.  When all
  * fibers wait, the kernel would hang on a GPU, and the process aborts.
  *
- * Every kernel's text includes this header, so it includes no header that is slow to compile.
- */
+ * Every kernel's text includes this header, so it includes no header that is slow to
+ * compile. */
 #ifndef SIMT_H
 #define SIMT_H
 
@@ -191,8 +191,8 @@ static int shuffle(unsigned mask, int word, int from)
     return warp_of_current()[from].offers[meet(mask)].word;
 }
 
-/* As PTX has it: lanes of segments that `clamp` tells; beyond its segment a lane reads itself.
- */
+/* As PTX has it: lanes of segments that `clamp` tells; beyond its segment a lane reads
+ * itself. */
 static int down(unsigned mask, int word, int by, int clamp)
 {
     int lane = current % WARP, segment = clamp >> 8 & 31;

@@ -24,6 +24,7 @@
 #include "compile/program.h"
 #include "num/generator.h"
 #include "plan/collect.h"
+#include "plan/test.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -933,11 +934,11 @@ static cr_status give_memory(cr_plan_run *r, cr_storage **storage, cr_tensor *co
         if (p->buffer.at[b].input) {
             cr_tensor *t = in[next++];
             storage[b] = cr_storage_keep(t->storage);
-            CR_TRY(cr_plan_give(r, b, t->address, bytes_from(t)));
+            CR_TRY(test_plan_give(r, b, t->address, bytes_from(t)));
             continue;
         }
         CR_TRY(cr_storage_new(&storage[b], CR_HOST, p->buffer.at[b].bytes));
-        CR_TRY(cr_plan_give(r, b, storage[b]->chunk, p->buffer.at[b].bytes));
+        CR_TRY(test_plan_give(r, b, storage[b]->chunk, p->buffer.at[b].bytes));
     }
     return CR_OK;
 }

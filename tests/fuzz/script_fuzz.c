@@ -495,8 +495,8 @@ static void try_checkpoint(cr_source *source)
     cr_checkpoint_drop(c);
 }
 
-/* Bytes of the finished file, with checksums as they were: most often those of its directory.
- */
+/* Bytes of the finished file, with checksums as they were: most often those of its
+ * directory. */
 static void mutate_file(cr_text *bytes)
 {
     bool anywhere = !draw(4);

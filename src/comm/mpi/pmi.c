@@ -1,7 +1,7 @@
 /* The server of PMI-1: ranks tell it keys and values, and wait for each other at barriers.
  *
- * The name of a run's key space must be new for each run: MPICH names shared memory after it.
- */
+ * The name of a run's key space must be new for each run: MPICH names shared memory after
+ * it. */
 #include "comm/mpi/pmi.h"
 #include "base/map.h"
 #include "base/memory.h"

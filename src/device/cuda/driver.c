@@ -31,8 +31,8 @@ static bool driver_found, driver_is_old, driver_works, nvrtc_works;
 static int driver_version; /* 12040 is CUDA 12.4; 0 without a driver */
 static int driver_refusal; /* what cuInit returned */
 
-/* The oldest driver whose functions are called, and the first that loads the newest libraries.
- */
+/* The oldest driver whose functions are called, and the first that loads the newest
+ * libraries. */
 enum { DRIVER_OLDEST = 12000, DRIVER_NEWEST = 13000, DRIVER_NO_DEVICE = 100 };
 
 /* --- places --- */

@@ -1,5 +1,5 @@
-/* Devices whose commands are collected as a plan, instead of being executed (plan/collect.c).
- */
+/* Devices whose commands are collected as a plan, instead of being executed
+ * (plan/collect.c). */
 #include "device/facts.h"
 #include <stdatomic.h>
 

@@ -7,8 +7,8 @@
 typedef enum { HEADS_OUTPUT, HEADS_GRADIENTS } heads_way;
 
 /* The arrays of a call, of heads [batch, heads, rows, width]; of LSE, [batch, heads, rows],
- * each element is the logarithm of a row's sum of exponentials, and SUMS has room for as many.
- */
+ * each element is the logarithm of a row's sum of exponentials, and SUMS has room for as
+ * many. */
 typedef enum {
     HEADS_Q,
     HEADS_K,
@@ -32,8 +32,8 @@ typedef struct {
     int64_t stride[HEADS_STRIDED][3];
 } heads_key;
 
-/* The engine's results do not change from call to call; engine->plan is NULL if there is none.
- */
+/* The engine's results do not change from call to call; engine->plan is NULL if there is
+ * none. */
 void cr_heads_engine_find(cudnn_engine *engine, void *handle, const heads_key *k);
 int cr_heads_engine_run(const cudnn_engine *engine, void *handle, const heads_key *k,
                         void *const at[HEADS_ARRAYS], float scale, void *room);

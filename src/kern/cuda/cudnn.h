@@ -49,8 +49,8 @@ bool cr_conv_steps(int32_t *out, const cr_given *g, int real, int dims, int64_t 
 const char *cr_conv_direct(int index, const conv_call *c);
 
 /* The arrays are x (input), w (weight) and y (output), all in one layout: row-major, or with
- * the channels last.  int32_t, because the library has ints and a key is compared by its bytes.
- */
+ * the channels last.  int32_t, because the library has ints and a key is compared by its
+ * bytes. */
 typedef struct {
     int32_t index, way, dtype, dims, groups;
     int32_t last;    /* the channels have unit stride */

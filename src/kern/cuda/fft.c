@@ -261,8 +261,8 @@ static cr_array fft_turned(const cr_array *v, const fft_dims *d, int64_t *size, 
     return (cr_array){v->data, v->dtype, v->ndim, size, stride};
 }
 
-/* True if the library may work on `v` as it is: its dims are in the order, dense, and aligned.
- */
+/* True if the library may work on `v` as it is: its dims are in the order, dense, and
+ * aligned. */
 static bool fft_is_plain(const cr_array *v, const fft_dims *d)
 {
     for (int k = 0; k < v->ndim; k++)

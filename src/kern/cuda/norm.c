@@ -1,7 +1,7 @@
 /* Batch norm on NVIDIA devices; the kernels are in emit/norm.cuh.
  *
- * An array is read as it lies when it is row-major or has the channels last; others are copied.
- */
+ * An array is read as it lies when it is row-major or has the channels last; others are
+ * copied. */
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
 #include "kern/cuda/entries.h"

@@ -81,8 +81,7 @@ static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 }
 
 /* The threads of a launch that is mostly not needed: fewer, because empty blocks take time,
- * too.
- */
+ * too. */
 static int64_t idle_least(const place_call *c, int64_t n)
 {
     return c->only_if_full && n > IDLE_THREADS ? IDLE_THREADS : n;

@@ -1,5 +1,5 @@
-/* Products by cuBLASLt, whose matrices are column-major: a row-major C = A B is its C' = B' A'.
- */
+/* Products by cuBLASLt, whose matrices are column-major: a row-major C = A B is its C' = B'
+ * A'. */
 #include "kern/cuda/product.h"
 #include "base/memory.h"
 #include "base/recent.h"

@@ -473,8 +473,8 @@ static const char *spread_launch(int device, spread_call *c, int dtype, int64_t 
     return error ? error : cr_cuda_launch_each(device, function, c->n, c);
 }
 
-/* (self, indices, size, dims, kernel, stride, padding, dilation), where the windows are known
- */
+/* (self, indices, size, dims, kernel, stride, padding, dilation), where the windows are
+ * known */
 const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array *result)
 {
     const cr_array *from = &arg[0].array, *which = &arg[1].array;

@@ -19,8 +19,8 @@ typedef struct {
      * if that is minus infinity; *sum is the sum of the results. */
     void (*soften)(float *x, int64_t n, int64_t width, float factor, float *greatest,
                    float *sum);
-    /* x[j] becomes p = exp(x[j] * factor - log), and d[j] becomes p * (d[j] - delta) * scale.
-     */
+    /* x[j] becomes p = exp(x[j] * factor - log), and d[j] becomes p * (d[j] - delta) *
+     * scale. */
     void (*slope)(float *x, float *d, int64_t n, int64_t width, float factor, float log,
                   float delta, float scale);
     /* x[j] becomes x[j] * factor + mask[j * step], or, with a mask of truth values, minus

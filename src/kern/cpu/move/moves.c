@@ -2,8 +2,8 @@
  *
  * Threads share the rows of a command.  Reading through an index, rows go in pieces whose
  * indices are checked just before the generated kernel reads them, while they are in the cache.
- * Indices that count from the end, and those that number the elements of an array, are copied.
- */
+ * Indices that count from the end, and those that number the elements of an array, are
+ * copied. */
 #include "base/memory.h"
 #include "device/facts.h"
 #include "kern/cpu/element.h"

@@ -39,8 +39,8 @@ static deform deform_of(const cr_value *arg)
 
 typedef enum { DEFORM_COLUMNS, DEFORM_INPUT, DEFORM_OFFSET, DEFORM_MASK } deform_what;
 
-/* Adds what `units` columns from column w->list.from on send to the elements of their images.
- */
+/* Adds what `units` columns from column w->list.from on send to the elements of their
+ * images. */
 static cr_status deform_spread_part(deform_job *w, cr_dtype t, cr_device device, int64_t units)
 {
     static const cr_loops list = CR_LOOPS(CR_LOOPS_DEFORM, deform_job, list);

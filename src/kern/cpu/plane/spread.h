@@ -1,5 +1,5 @@
-/* spread.h - lists of contributions to elements at computed places, in the memory of a device.
- */
+/* spread.h - lists of contributions to elements at computed places, in the memory of a
+ * device. */
 #ifndef CR_KERN_SPREAD_H
 #define CR_KERN_SPREAD_H
 

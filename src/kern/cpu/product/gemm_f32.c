@@ -180,8 +180,8 @@ static int tile_rows(const cr_f32_loops *loops, int64_t m)
     return (int)((m + tiles - 1) / tiles);
 }
 
-/* The first column whose sums are in the block's own memory: 0, or that of an incomplete strip.
- */
+/* The first column whose sums are in the block's own memory: 0, or that of an incomplete
+ * strip. */
 static int64_t first_own(const block *t)
 {
     return t->in_c ? t->columns / t->width * t->width : 0;

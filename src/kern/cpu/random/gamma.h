@@ -3,8 +3,8 @@
  * Marsaglia and Tsang, "A simple method for generating gamma variables" (2000): d v, where v is
  * the cube of a shifted normal number, is accepted or drawn again.  For alpha < 1 a number of
  * alpha + 1 is multiplied by a power of a uniform number.  A seed gives torch's numbers on the
- * host, so parameters are rounded where torch rounds them, and its float constants stay floats.
- */
+ * host, so parameters are rounded where torch rounds them, and its float constants stay
+ * floats. */
 #ifndef CR_KERN_RANDOM_GAMMA_H
 #define CR_KERN_RANDOM_GAMMA_H
 

@@ -310,8 +310,8 @@ static int warn_resized(const sizes *had, const cr_tensor *now)
     return done;
 }
 
-/* Raises one warning of an entry, with this text.  `said` is that of a warning that comes once.
- */
+/* Raises one warning of an entry, with this text.  `said` is that of a warning that comes
+ * once. */
 static int warn_text(const cr_warning *w, bool *said, const cr_text *text)
 {
     return w->once ? cr_py_warn_once(said, cr_text_str(text))

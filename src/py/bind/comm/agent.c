@@ -126,8 +126,8 @@ static PyObject *agent_reply(PyObject *self, PyObject *args)
     return st ? cr_py_raise(st) : Py_NewRef(Py_None);
 }
 
-/* next(requests) -> (kind, rank, id, list of parts, other threads that wait); None at the end
- */
+/* next(requests) -> (kind, rank, id, list of parts, other threads that wait); None at the
+ * end */
 static PyObject *agent_next(PyObject *self, PyObject *requests)
 {
     cr_message *m = NULL;

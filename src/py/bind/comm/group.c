@@ -366,8 +366,8 @@ static PyObject *group_begin(py_group *o, PyObject *tensors, const cr_call_args 
     return work;
 }
 
-/* start(calls, timeout_ms, now) -> work.  A work that ended with a failure is returned as such.
- */
+/* start(calls, timeout_ms, now) -> work.  A work that ended with a failure is returned as
+ * such. */
 static PyObject *group_start(PyObject *self, PyObject *args)
 {
     PyObject *calls, *work = NULL;

@@ -1070,8 +1070,8 @@ static PyObject *function_deferred(PyObject *x, PyObject *const *args, Py_ssize_
     return call_plain((function *)x, args, (size_t)positional, names);
 }
 
-/* watched(*args, **kwargs): the call in a region; under fullgraph=True a flush inside raises.
- */
+/* watched(*args, **kwargs): the call in a region; under fullgraph=True a flush inside
+ * raises. */
 static PyObject *function_watched(PyObject *x, PyObject *const *args, Py_ssize_t positional,
                                   PyObject *names)
 {

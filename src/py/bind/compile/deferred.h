@@ -72,8 +72,8 @@ typedef struct cr_py_flushes {
 void cr_py_flushes_begin(cr_py_flushes *f);
 void cr_py_flushes_end(cr_py_flushes *f);
 void cr_py_flushes_drop(cr_py_flushes *f);
-/* [(calls, needed value, code or None, instruction, by_call, error)]; NULL with an exception.
- */
+/* [(calls, needed value, code or None, instruction, by_call, error)]; NULL with an
+ * exception. */
 PyObject *cr_py_flushes_list(const cr_py_flushes *f);
 
 #endif

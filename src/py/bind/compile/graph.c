@@ -746,8 +746,8 @@ static void graph_run_partition(cr_session *s, void *context)
     cr_graph_verify(j->parts.backward);
 }
 
-/* partition(primals, outputs, recompute=True) -> (forward, backward, saved, bytes, recomputed)
- */
+/* partition(primals, outputs, recompute=True) -> (forward, backward, saved, bytes,
+ * recomputed) */
 static PyObject *graph_partition(PyObject *x, PyObject *args)
 {
     cut_job j = {.joint = ((graph_object *)x)->g};

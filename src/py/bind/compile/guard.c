@@ -720,8 +720,8 @@ static bool node_holds(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t p
 
 enum { KEPT_AHEAD = 24, KEPT_IN_VAIN = 8 };
 /* How the object of a node is known.  OPEN: it has to be found.  SURE: it is a constant, or one
- * of the first nodes finds that it is the expected one.  KEPT: no dict on its path has changed.
- */
+ * of the first nodes finds that it is the expected one.  KEPT: no dict on its path has
+ * changed. */
 typedef enum { OPEN, SURE, KEPT } knowledge;
 
 /* Dicts of which a guard uses some items change often: globals and namespaces. */
@@ -1005,8 +1005,8 @@ static bool quick_check(cr_guard *g, PyObject *const *args, Py_ssize_t positiona
     return false;
 }
 
-/* The steps of a quick check that failed have read some dicts again, but not all nodes below.
- */
+/* The steps of a quick check that failed have read some dicts again, but not all nodes
+ * below. */
 static void forget_steps(cr_guard *g)
 {
     for (int k = 0; k < g->steps; k++)

@@ -56,8 +56,8 @@ typedef struct cr_guard cr_guard;
  *                  object)          arguments
  *   "tensor"      tensor            has its class, dtype, device, sizes, strides and
  *                                   requires_grad; it is input `slot`, or no input when slot is
- *                                   -1; dims in the mask `dims` may have any size but 0 and 1
- */
+ *                                   -1; dims in the mask `dims` may have any size but 0 and
+ * 1 */
 cr_guard *cr_guard_new(PyObject *nodes);
 void cr_guard_drop(cr_guard *g);
 int cr_guard_traverse(const cr_guard *g, visitproc visit, void *arg);

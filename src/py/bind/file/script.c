@@ -1279,8 +1279,8 @@ static bool script_holds_module(const cr_stype *type, const cr_ivalue *value)
            value->object->type->cls->is_module;
 }
 
-/* attributes(): (name, type, is a parameter, is a buffer, is a module) in the order of slots.
- */
+/* attributes(): (name, type, is a parameter, is a buffer, is a module) in the order of
+ * slots. */
 static PyObject *script_attribute_rows(const cr_sclass *cls, const cr_iobject *o)
 {
     PyObject *made = PyList_New(0);
