@@ -1434,8 +1434,8 @@ static cr_status builtin_range_object(cr_scall *c)
     return builtin_give(c, made);
 }
 
-/* Ends the range of a capsule: a tensor with the number of its event, or an object that has it.
- */
+/* Ends the range of a capsule: a tensor with the number of its event, or an object that has
+ * it. */
 static cr_status builtin_range_end(cr_scall *c)
 {
     cr_ivalue capsule = cr_iv_none();

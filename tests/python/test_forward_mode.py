@@ -190,8 +190,13 @@ def test_what_jvp_raises_is_raised_by_the_call():
         with pytest.raises(NotImplementedError, match="You must implement the jvp function for custom"):
             Without.apply(x)
         assert torch.equal(Without.apply(X), 2 * X)
+
+    class WithSetup(Function):
+        forward = staticmethod(lambda a: a * 2)
+        setup_context = staticmethod(lambda ctx, inputs, output: None)
+        backward = staticmethod(lambda ctx, g: g * 2)
     with pytest.raises(NotImplementedError, match="You must implement the jvp function for custom"):
-        jvp(Without.apply, (X,), (T,))
+        jvp(WithSetup.apply, (X,), (T,))
 
 
 def test_missing_tangents_are_none_without_materialization():

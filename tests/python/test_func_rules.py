@@ -140,7 +140,7 @@ def function(**methods):
     ("both generate_vmap_rule=True and an overriden vmap", {"generate_vmap_rule": True, "vmap": lambda info, in_dims, x: (x, 0)}),
     ("to have two returns", {"vmap": lambda info, in_dims, x: x}),
     ("to have two returns", {"vmap": lambda info, in_dims, x: (x, 0, 0)}),
-    ("returned out_dims that is not compatible", {"vmap": lambda info, in_dims, x: (x, (0, 0))}),
+    ("returned an incompatible", {"vmap": lambda info, in_dims, x: (x, (0, 0))}),
 ])
 def test_functions_that_have_no_batch(text, methods):
     with pytest.raises(RuntimeError, match=text):
@@ -258,3 +258,111 @@ def test_a_call_without_a_rule_warns_or_raises_where_asked():
             vmap(lambda t: torch.nn.functional.one_hot(t, 3))(torch.tensor([0, 2]))
     finally:
         torch._C._debug_only_display_vmap_fallback_warnings(False)
+
+
+# --- what transforms refuse ---
+
+@pytest.mark.parametrize("transform", [vmap, grad, lambda f: vmap(grad(f)), lambda f: lambda x: vjp(f, x)])
+@pytest.mark.parametrize("name", ["requires_grad_", "retain_grad"])
+def test_leaves_are_not_made_inside_of_a_transform(transform, name):
+    def f(x):
+        y = x * 2
+        getattr(y, name)()
+        return y.sum()
+    with pytest.raises(RuntimeError, match=rf"attempting to call Tensor.{name}\(\)"):
+        transform(f)(torch.ones(3) if transform is not vmap else torch.ones(3, 2))
+    y = torch.ones(3).requires_grad_() * 2
+    y.retain_grad()
+    y.sum().backward()
+    assert torch.equal(y.grad, torch.ones(3))
+
+
+@pytest.mark.parametrize("name", ["vjp", "jacobian", "vhp", "hessian"])
+def test_autograd_functional_is_refused_inside_of_a_transform(name):
+    function = getattr(torch.autograd.functional, name)
+    more = (torch.ones(3),) if name == "vhp" else ()
+    with pytest.raises(RuntimeError, match="torch.autograd.functional"):
+        vmap(lambda x: function(lambda t: t.sin().sum(), x, *more))(torch.ones(2, 3))
+
+
+def test_a_backward_that_runs_once_is_differentiated_by_a_transform():
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, g):
+            return g * 2
+    assert grad(Once.apply)(torch.tensor(1.)) == 2
+
+
+def test_rows_of_a_jacobian_one_by_one_are_no_batch():
+    class Counts(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * 3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3 + 0 * len(g.cumsum(0).nonzero())
+    assert torch.equal(jacrev(Counts.apply, chunk_size=1)(torch.ones(2)), 3 * torch.eye(2))
+    with pytest.raises(RuntimeError, match="can output dynamic shape"):
+        jacrev(Counts.apply, chunk_size=2)(torch.ones(2))
+
+
+def test_modules_of_an_ensemble_agree():
+    models = [torch.nn.Linear(2, 2) for _ in range(2)]
+    models[0].weight.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="Expected weight from each model to have the same .requires_grad"):
+        torch.func.stack_module_state(models)
+
+
+def test_a_view_of_an_example_shares_its_elements():
+    x = torch.arange(12.).reshape(2, 2, 3)
+    assert vmap(lambda t: t.view(6))(x).data_ptr() == x.data_ptr()
+    assert vmap(lambda t: t.contiguous())(x) is x
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        vmap(lambda t: t.t().view(6))(x)
+    assert torch.equal(vmap(lambda t: t.t().reshape(6))(x), x.mT.reshape(2, 6))
+
+
+def test_tangents_of_nothing():
+    with pytest.raises(RuntimeError, match="to contain at least one Tensor"):
+        jvp(torch.sin, (), ())
+    with pytest.raises(RuntimeError, match="same python structure"):
+        jvp(torch.sin, ((torch.ones(()), torch.ones(())),), (torch.ones(()), torch.ones(())))
+
+
+def test_tensors_by_keyword_have_no_batch():
+    class Sum(torch.autograd.Function):
+        @staticmethod
+        def forward(x, *, y):
+            return x + y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+    with pytest.raises(NotImplementedError, match="kwarg-only Tensor args"):
+        vmap(Sum.apply)(torch.ones(3), y=torch.ones(3))
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_samples_of_fractional_pooling_have_no_gradient(dims):
+    pool = getattr(torch.nn.functional, f"fractional_max_pool{dims}d")
+    x, samples = torch.ones(1, 1, *[5] * dims), torch.full((1, 1, dims), .5)
+    with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'random_samples'"):
+        grad(lambda s: pool(x, 2, 2, _random_samples=s).sum())(samples)
+    with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'random_samples'"):
+        pool(x, 2, 2, _random_samples=samples.requires_grad_())
+    with torch.no_grad():
+        assert pool(x, 2, 2, _random_samples=samples).sum() == 2 ** dims

@@ -11,7 +11,6 @@ from .. import _C
 from .._C import Tensor
 from ..autograd import grad as tape_gradients
 from ..autograd.function import Transforms, _forward_modes
-from ..autograd.graph import disable_saved_tensors_hooks
 from ..autograd.graph import get_gradient_edge as gradient_edge
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from .vmap import _Batched, fresh, plain, vmap
@@ -23,6 +22,12 @@ def _can_require_grad(x):
     return x.is_floating_point() or x.is_complex()
 
 
+def differentiable(x):
+    """Returns x, which requires gradients from now on (requires_grad_() is refused inside of transforms)."""
+    x.requires_grad = True
+    return x
+
+
 def _alias(x):
     """Returns an alias of x to differentiate by."""
     if not isinstance(x, Tensor):
@@ -30,7 +35,7 @@ def _alias(x):
     if not _can_require_grad(x):
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
     x = plain(x)
-    return x.view_as(x) if x.requires_grad else fresh(x).requires_grad_()
+    return x.view_as(x) if x.requires_grad else differentiable(fresh(x))
 
 
 def finish(own):
@@ -114,10 +119,11 @@ def _under(recorded, tree):
     return tree if recorded else tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, tree)
 
 
-def _without_hooks():
+class _WithoutHooks:
     """Hooks of saved tensors would see the tensors of all derivatives at once, so derivatives refuse them."""
-    return disable_saved_tensors_hooks("torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. "
-                                       "Please open an issue with your use case.")
+
+    text = "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with your use case."
+    __enter__, __exit__ = _C._enter_hook_refusal, _C._exit_hook_refusal
 
 
 def _leaves_of(inputs):
@@ -168,7 +174,7 @@ def vjp(func, *primals, has_aux=False):
     with has_aux the further results of func."""
     leaves, spec = tree_flatten(primals)
     recorded = _C.is_grad_enabled()
-    with _C.enable_grad(), _without_hooks(), Transforms():
+    with _C.enable_grad(), _WithoutHooks(), Transforms():
         inputs = list(map(_alias, leaves))
         out = func(*tree_unflatten(inputs, spec))
     out, aux = _split_aux("vjp(f, *primals)", out, has_aux)
@@ -231,7 +237,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
     def wrapped(*args, **kwargs):
         leaves, spec = tree_flatten(_slice_argnums(args, argnums, as_tuple=False))
         recorded = _C.is_grad_enabled()
-        with _C.enable_grad(), _without_hooks(), Transforms():
+        with _C.enable_grad(), _WithoutHooks(), Transforms():
             inputs = list(map(_alias, leaves))
             out = func(*_replaced(args, argnums, tree_unflatten(inputs, spec)), **kwargs)
             out, aux = _split_aux("grad_and_value(f)(*args)", out, has_aux)
@@ -284,7 +290,7 @@ def push_forward(outs, inputs, tangents):
         if not y.requires_grad:
             found.append(_C.zeros_like(y))
             continue
-        v = _C.zeros_like(y).requires_grad_()
+        v = differentiable(_C.zeros_like(y))
         vectors.append(v)
         v = v.view_as(v)  # its node is younger than the history of y, which the second pass need not search
         pulled = _pull(y, inputs, v)
@@ -308,9 +314,10 @@ def _check_jvp_input(name, x):
     if not isinstance(x, tuple):
         raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a tuple. E.g. it should be valid to call "
                            "f(*primals).")
-    if not x:
-        raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a non-empty tuple.")
-    for leaf in tree_flatten(x)[0]:
+    leaves = tree_flatten(x)[0]
+    if not leaves:
+        raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to contain at least one Tensor.")
+    for leaf in leaves:
         if not isinstance(leaf, Tensor):
             raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to only contain Tensors, got {type(leaf)}")
 
@@ -399,7 +406,11 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
 
         def rows(*cotangents):
             return tuple(tree_flatten(pull(tree_unflatten(list(cotangents), out_spec)))[0])
-        found = vmap(rows, chunk_size=chunk_size)(*_unit_vectors(outs))
+        vectors = _unit_vectors(outs)
+        if chunk_size == 1:  # without vmap, whose limits do not hold then
+            found = [_C.stack(parts) for parts in zip(*(rows(*one) for one in zip(*vectors)))]
+        else:
+            found = vmap(rows, chunk_size=chunk_size)(*vectors)
         leaves, spec = tree_flatten(picked)
         split = [f.split([y.numel() for y in outs]) for f in found]
         result = []

@@ -343,8 +343,10 @@ def call_function(cls, args, level):
     leaves, spec = tree_flatten(out)
 
     def misfit():
-        raise RuntimeError(f"{cls.__name__}.vmap returned out_dims that is not compatible with its output: out_dims has structure "
-                           f"{tree_flatten(out_dims)[1]} but output has structure {spec}.")
+        raise RuntimeError("The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
+                           f"out_dims={out_dims} to be compatible with the structure of `output`. out_dims has structure "
+                           f"{tree_flatten(out_dims)[1]} but output has structure {spec}. For more details, please see "
+                           "https://pytorch.org/docs/main/notes/extending.func.html")
     dims = broadcast_to_tree(out_dims, spec, misfit)
     return tree_unflatten([x if d is None else _Batched(x.movedim(d, 0), level) for x, d in zip(leaves, dims)], spec)
 
@@ -426,7 +428,7 @@ def _sizes(call):
             for n in size:
                 known *= n if n != -1 else 1
             size[size.index(-1)] = x.numel() // known
-        return x.inner.reshape([call.size, *size])
+        return x.inner.view([call.size, *size]) if "view" in call.words else x.inner.reshape([call.size, *size])
     inner = x.inner.reshape([call.size, *[1] * (len(size) - x.dim()), *x.shape])
     return inner.expand([call.size, *size])
 
@@ -734,7 +736,13 @@ def _process_batched_inputs(in_dims, args, func):
 
 def _add_batch_dim(x, d, level):
     """Returns the example of a level that x wraps along dim d."""
-    return _Batched(plain(x).movedim(d, 0), level)
+    if x.is_nested:
+        if d != 0:
+            raise RuntimeError(f"Nested tensors can only be vmapped over dim=0, but got dim={d}")
+        if isinstance(x, _Batched):
+            raise RuntimeError("Only one level of vmap is supported when vmapping over nested tensors")
+    x = plain(x)
+    return _Batched(x if d in (0, -x.dim()) else x.movedim(d, 0), level)
 
 
 def _remove_batch_dim(x, level, size, d):

@@ -17,13 +17,8 @@ class Transforms:
     """Counts the transforms of torch.func that run, of all threads.  A call that transforms refuse looks for one on its
     thread's stack only where the count is not 0."""
 
-    running = 0
-
-    def __enter__(self):
-        Transforms.running += 1
-
-    def __exit__(self, *_):
-        Transforms.running -= 1
+    # In C: an interrupt at the begin or end of a method in Python would leave the count wrong.
+    __enter__, __exit__ = _C._enter_transform, _C._exit_transform
 
 
 class FunctionCtx(_C._FunctionBase):
@@ -122,9 +117,11 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs forward and records the call."""
+        if _C._are_transforms_running() and kwargs and any(isinstance(x, Tensor) for x in kwargs.values()):
+            _check_keywords(cls, kwargs)
         if kwargs or cls._setup_function is not None:
             args = _with_defaults(cls, args, kwargs)
-        if Transforms.running and not cls.__module__.startswith(_PACKAGE):
+        if _C._are_transforms_running() and not cls.__module__.startswith(_PACKAGE):
             batch = _check_transformed(cls, args)
             if batch is not None:
                 return _apply_to_batch(cls, args, batch)
@@ -135,6 +132,14 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
 _PACKAGE = __package__.partition(".")[0] + "."
 _MORE = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
+
+
+def _check_keywords(cls, kwargs):
+    """Refuses tensors as arguments by keyword inside of a map."""
+    from .._functorch import _are_functorch_transforms_active
+    if _are_functorch_transforms_active() and any(p.kind is p.KEYWORD_ONLY for p in inspect.signature(cls.forward).parameters.values()):
+        raise NotImplementedError("Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass kwarg-only Tensors to "
+                                  f"autograd.Function. Got: {kwargs}")
 
 
 def _check_transformed(cls, args):
@@ -272,6 +277,11 @@ class _Refuse(Function):
         raise RuntimeError(ctx.message)
 
 
+def _requiring(x):
+    x.requires_grad = True  # requires_grad_() is refused inside of transforms
+    return x
+
+
 def once_differentiable(function):
     """Decorates a backward whose derivative would be wrong: differentiating it is an error."""
     @functools.wraps(function)
@@ -286,7 +296,7 @@ def once_differentiable(function):
         values = outputs if several else (outputs,)
         guarded = iter(_Refuse.apply(
             "trying to differentiate twice a function that was marked with @once_differentiable",
-            *[v.detach().requires_grad_() for v in values if v is not None]))
+            *[_requiring(v.detach()) for v in values if v is not None]))
         values = tuple(None if v is None else next(guarded) for v in values)
         return values if several else values[0]
     return wrapper

@@ -51,6 +51,8 @@ def stack_module_state(models):
 
     def stacked(name, of):
         values = [dict(of(m))[name] for m in models]
+        if len({x.requires_grad for x in values}) > 1:
+            raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
         made = stack(values)
         return made.detach().requires_grad_(values[0].requires_grad)
 

@@ -468,6 +468,9 @@ def _fractional(input, kernel_size, output_size, output_ratio, samples, dims):
     if samples is None:
         n = input.size(0) if input.dim() > dims + 1 else 1
         samples = cresset.rand(n, input.size(-dims - 1), dims, dtype=input.dtype, device=input.device)
+    elif samples.requires_grad and cresset.is_grad_enabled():
+        raise RuntimeError(f"The function 'fractional_max_pool{dims}d' is not differentiable with respect to argument "
+                           "'random_samples'. This input cannot have requires_grad True.")
     output = _fractional_sizes(input, kernel, output_size, output_ratio, dims)
     return one_call(f"fractional_max_pool{dims}d", _fractional_pool, input, kernel, output, samples)
 

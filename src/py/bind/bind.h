@@ -506,6 +506,9 @@ int cr_py_cuda_start(PyObject *m);
 int cr_py_cuda_graph_start(PyObject *m);
 int cr_py_constant_start(PyObject *m);
 int cr_py_size_start(PyObject *m);
+/* False with an exception inside of a transform of torch.func, where Tensor.name() is refused;
+ * `more` follows the name in the text. */
+bool cr_py_is_outside_transforms(const char *name, const char *more);
 int cr_py_generator_start(PyObject *m);
 int cr_py_storage_start(PyObject *m);
 int cr_py_tensor_start(PyObject *m);

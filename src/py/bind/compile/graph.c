@@ -662,8 +662,7 @@ static void list_add(PyObject *list, PyObject *x)
 }
 
 /* The nodes, by their places in nodes(), that write to tensors with a gradient without a
- * history.
- */
+ * history. */
 static PyObject *graph_unseen(PyObject *x, void *unused)
 {
     const cr_gblock *b = ((graph_object *)x)->g->body;

@@ -265,7 +265,54 @@ static PyObject *call_pushing(PyObject *m, PyObject *function)
     return call_in_pass(&cr_thread.pushes, function);
 }
 
+/* --- transforms of torch.func --- */
+
+/* The transforms that run, of all threads. */
+static long transforms;
+
+static PyObject *enter_transform(PyObject *module, PyObject *self)
+{
+    (void)module;
+    transforms++;
+    return Py_NewRef(self);
+}
+
+static PyObject *exit_transform(PyObject *module, PyObject *args)
+{
+    (void)module;
+    (void)args;
+    transforms--;
+    Py_RETURN_NONE;
+}
+
+static PyObject *are_transforms_running(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(transforms != 0);
+}
+
+static PyMethodDef transform_methods[] = {
+    {"_enter_transform", enter_transform, METH_O, "A transform of torch.func runs."},
+    {"_exit_transform", exit_transform, METH_VARARGS, "It has ended."},
+    {0}};
+
+bool cr_py_is_outside_transforms(const char *name, const char *more)
+{
+    PyObject *module, *done;
+
+    if (!transforms)
+        return true;
+    module = cr_py_import("_functorch");
+    done = module ? PyObject_CallMethod(module, "refuse_inside", "ss", name, more) : NULL;
+    Py_XDECREF(module);
+    Py_XDECREF(done);
+    return done;
+}
+
 static PyMethodDef functions[] = {
+    {"_are_transforms_running", are_transforms_running, METH_NOARGS,
+     "Whether any thread runs a transform of torch.func."},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
      "True when operations are recorded.\n\n"
      "    >>> torch.is_grad_enabled()\n"
@@ -284,5 +331,6 @@ int cr_py_gradmode_start(PyObject *m)
     for (size_t i = 0; i < CR_LEN(names); i++)
         if (cr_py_add_type(m, names[i], &switch_types[i]) < 0)
             return -1;
-    return PyModule_AddFunctions(m, functions);
+    return PyModule_AddFunctions(m, functions) < 0 ? -1
+                                                   : cr_py_add_methods(m, transform_methods);
 }

@@ -125,8 +125,9 @@ static PyObject *pop(PyObject *m, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* _saved_tensors_hooks_disable(message or None) -> the earlier message or None. */
-static PyObject *disable(PyObject *m, PyObject *message)
+/* From now on hooks raise the message, or None does not; the earlier message or None.  A graph
+ * is the same with and without. */
+static PyObject *refuse_hooks(PyObject *m, PyObject *message)
 {
     PyObject *was;
 
@@ -136,9 +137,18 @@ static PyObject *disable(PyObject *m, PyObject *message)
                             Py_TYPE(message)->tp_name);
     if (top && message != Py_None && !disabled)
         return PyErr_Format(PyExc_RuntimeError, "%U", message);
-    cr_recorder_refuse("it disables saved-tensor hooks");
     was = disabled ? disabled : Py_NewRef(Py_None);
     disabled = message == Py_None ? NULL : Py_NewRef(message);
+    return was;
+}
+
+/* The same as a statement of the program. */
+static PyObject *disable(PyObject *m, PyObject *message)
+{
+    PyObject *was = refuse_hooks(m, message);
+
+    if (was)
+        cr_recorder_refuse("it disables saved-tensor hooks");
     return was;
 }
 
@@ -176,7 +186,34 @@ static PyObject *enter(PyObject *m, PyObject *self)
     return out;
 }
 
+/* --- refusal in a derivative --- */
+
+static PyObject *enter_refusal(PyObject *m, PyObject *self)
+{
+    PyObject *text = PyObject_GetAttrString(self, "text");
+    PyObject *was = text ? refuse_hooks(m, text) : NULL;
+    int done = was ? PyObject_SetAttrString(self, "before", was) : -1;
+
+    if (was && done < 0)
+        Py_XDECREF(refuse_hooks(m, was));
+    Py_XDECREF(text);
+    Py_XDECREF(was);
+    return done < 0 ? NULL : Py_NewRef(self);
+}
+
+static PyObject *exit_refusal(PyObject *m, PyObject *args)
+{
+    PyObject *before = PyObject_GetAttrString(PyTuple_GET_ITEM(args, 0), "before");
+    PyObject *was = before ? refuse_hooks(m, before) : NULL;
+
+    Py_XDECREF(before);
+    Py_XDECREF(was);
+    return was ? Py_NewRef(Py_None) : NULL;
+}
+
 static PyMethodDef methods[] = {
+    {"_enter_hook_refusal", enter_refusal, METH_O, "Hooks raise self.text from now on."},
+    {"_exit_hook_refusal", exit_refusal, METH_VARARGS, "Ends it."},
     {"_enter_saved_tensors_hooks", enter, METH_O, "The method __enter__ of hooks."},
     {"_exit_saved_tensors_hooks", pop, METH_VARARGS, "The method __exit__ of hooks."},
     {0}};

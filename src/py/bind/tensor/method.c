@@ -213,6 +213,9 @@ static PyObject *tensor_requires_grad(PyObject *self, PyObject *args, PyObject *
     if (on == Py_True && !cr_dtype_is_inexact((cr_dtype)SELF->dtype))
         return PyErr_Format(PyExc_RuntimeError,
                             "only Tensors of floating point dtype can require gradients");
+    if (!cr_py_is_outside_transforms("requires_grad_",
+                                     "(or perhaps using torch.autograd.functional.* APIs) "))
+        return NULL;
     cr_status st = cr_set_requires_grad(SELF, on == Py_True);
     return st ? cr_py_raise(st) : Py_NewRef(self);
 }
@@ -220,6 +223,8 @@ static PyObject *tensor_requires_grad(PyObject *self, PyObject *args, PyObject *
 static PyObject *tensor_retain_grad(PyObject *self, PyObject *unused)
 {
     (void)unused;
+    if (!cr_py_is_outside_transforms("retain_grad", ""))
+        return NULL;
     if (SELF->grad && !cr_is_leaf(SELF))
         cr_recorder_refuse("retain_grad() is called");
     return cr_py_done(cr_retain_grad(SELF));
