@@ -40,11 +40,13 @@ _OF_C = frozenset((
     "_has_torch_function", "_disabled_torch_function_impl", "_disabled_torch_dispatch_impl", "_push_function_mode",
     "_pop_function_mode", "_refuse_recording", "_break_graph", "_is_compiling", "_current_graph_task_id", "_compiled_off",
     "_call_pulling", "_call_pushing", "_bump_version", "_increment_version", "_return_type", "_dtype_of_type", "_rebuild_tensor",
+    "_enter_transform", "_exit_transform", "_enter_hook_refusal", "_exit_hook_refusal",
     "_make_wrapper", "_is_fake", "_is_meta_or_subclass", "_at_backward_end", "_leaf_has_hooks", "_will_engine_execute_node", "_outline",
     "_quicken_module", "_profile_enabled", "_profile_enter", "_profile_leave", "_log", "_log_wants", "_overloads",
     "_tensor_elements", "_cuda_count", "_cuda_is_initialized", "_cuda_properties", "_cuda_set_current", "_backend_count"))
 _STATE_OF_C = {"is_autocast_cache_enabled": ((),), "get_autocast_dtype": (("cpu",), ("cuda",)), "get_num_threads": ((),),
-               "is_anomaly_enabled": ((),), "is_anomaly_check_nan_enabled": ((),), "_cuda_current": ((),)}
+               "is_anomaly_enabled": ((),), "is_anomaly_check_nan_enabled": ((),), "_cuda_current": ((),),
+               "_are_transforms_running": ((),)}
 
 
 def state_reads(kind, what, owner):
