@@ -33,8 +33,8 @@ typedef struct {
     void (*release)(cr_node *n);
     void (*free)(cr_node *n); /* frees further fields of the kind; may be NULL */
     bool python;              /* the functions need the Python lock */
-    bool joined; /* it stands for the nodes of a program: an edge without a gradient is one that
-                  * the program's own nodes would not have */
+    bool joined; /* One node stands for a whole program, so it has edges to inputs that a result
+                  * does not depend on; the engine follows only edges with gradients. */
 } cr_node_kind;
 
 /* Shape, dtype and device of one result of the forward operation.  Gradients are converted to
