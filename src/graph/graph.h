@@ -458,6 +458,9 @@ bool cr_recorder_saw_backward(const cr_recorder *r);
 /* Tensors that recorded calls read and that no recorded call made; without inputs and literals.
  * Borrowed; they are constants of the graph. */
 size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out);
+/* Number of sparse tensors among the values of a recording of whole calls; out[i], borrowed,
+ * and name[i], that of its value, if not NULL. */
+size_t cr_recorder_sparse(const cr_recorder *r, cr_tensor **out, const char **name);
 /* Installs the stage; called once, after cr_tensor_start. */
 void cr_graph_start(void);
 

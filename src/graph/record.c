@@ -27,6 +27,12 @@ typedef struct {
     cr_tensor *as;    /* owned */
 } computed_bits;
 
+/* A value of a sparse layout, and its tensor, which `seen` has. */
+typedef struct {
+    const cr_gvalue *value;
+    cr_tensor *tensor;
+} sparse_value;
+
 struct cr_recorder {
     cr_session *session;
     uint64_t serial;
@@ -41,6 +47,7 @@ struct cr_recorder {
     CR_VEC(size_t) before; /* of seen[i]: the tensor before it over the bytes, index + 1 */
     CR_VEC(cr_tensor *) foreign; /* constants from outside the call; borrowed from `seen` */
     CR_VEC(computed_bits) computed;
+    CR_VEC(sparse_value) sparse; /* of a recording of whole calls */
     const char *source;
     cr_recorder_where where;
     void *where_context;
@@ -141,6 +148,7 @@ void cr_recorder_drop(cr_recorder *r)
     for (size_t i = 0; i < r->computed.len; i++)
         cr_drop(r->computed.at[i].as);
     cr_vec_drop(&r->computed);
+    cr_vec_drop(&r->sparse);
     cr_vec_drop(&r->seen);
     cr_vec_drop(&r->held);
     cr_vec_drop(&r->before);
@@ -179,6 +187,10 @@ static void record_tensor(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
     cr_session_check(s, cr_vec_reserve(&r->seen, 1));
     cr_session_check(s, cr_vec_reserve(&r->before, 1));
     cr_session_check(s, cr_vec_reserve(&r->held, 1));
+    if (r->whole && cr_is_sparse(t)) {
+        cr_session_check(s, cr_vec_reserve(&r->sparse, 1));
+        cr_vec_put(&r->sparse, ((sparse_value){v, t}));
+    }
     cr_session_check(s, cr_map_set(&r->values, (const char *)&t, sizeof t, v));
     /* Constants have a reference anyway.  A tensor that another recorder watches gets one. */
     bool watch = r->borrows && !(v->by && v->by->kind == CR_GNODE_CONSTANT) && !t->watched;
@@ -307,9 +319,10 @@ static void followed_loses(const void *bytes)
 /* A tensor of a storage whose calls have run may not have its address yet. */
 static bool same_elements(const cr_tensor *a, const cr_tensor *b)
 {
-    return (a->storage == b->storage || cr_same_start(a, b)) && a->offset == b->offset &&
-           a->dtype == b->dtype && a->conj == b->conj && a->neg == b->neg &&
-           a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+    return (a->storage == b->storage || (cr_same_start(a, b) && !cr_is_sparse(a))) &&
+           a->offset == b->offset && a->layout == b->layout && a->dtype == b->dtype &&
+           a->conj == b->conj && a->neg == b->neg && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
            !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
 }
 
@@ -635,7 +648,8 @@ static bool needs_elements(const cr_op *op, const cr_value *arg)
 /* Operators whose sizes depend on elements, where a handler of Python makes the results. */
 static bool is_apart(const cr_op *op, const cr_value *arg)
 {
-    if (!active->apart || !cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES))
+    if (!active->apart || !cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES) ||
+        op->words & CR_WORD_SPARSE || cr_any_tensor(op, arg, cr_is_sparse))
         return false;
     for (int i = 0; i < op->param_count; i++)
         if (value_has_symbol(&arg[i]))
@@ -795,6 +809,63 @@ static bool autocasts(void)
     return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST);
 }
 
+/* --- sparse tensors --- */
+
+/* Whether a tensor is one of the parts of a sparse argument. */
+static bool record_is_part(const cr_op *op, const cr_value *arg, const cr_tensor *t)
+{
+    for (int i = 0; i < op->param_count; i++) {
+        if (arg[i].tag != CR_TENSOR || !cr_is_sparse(arg[i].t))
+            continue;
+        const cr_sparse *p = cr_sparse_of(arg[i].t);
+        const cr_tensor *part[] = {p->compressed, p->indices, p->values};
+        for (size_t k = 0; k < CR_LEN(part); k++)
+            if (part[k] && part[k]->storage == t->storage)
+                return true;
+    }
+    return false;
+}
+
+/* Calls that are recorded whole run on tensors without elements, of which sparse ones have no
+ * items.  So what reads how many items there are is refused; numbers of dims, and whether a
+ * tensor is coalesced, are those of this call. */
+static cr_status record_sparse_call(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    if (!active->whole) {
+        cr_recorder_refuse("a sparse tensor is used");
+        return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    }
+    if (active->g->numbers.list.len) {
+        cr_recorder_refuse("a sparse tensor is used in a program with numbers that vary");
+        return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    }
+    if (op->result_count == 1 && op->result[0].type != CR_T_TENSOR &&
+        op->result[0].type != CR_T_TENSORS) {
+        if (op == cr_entry._nnz)
+            cr_recorder_refuse("_nnz: the number of a sparse tensor's items depends on its "
+                               "elements");
+        return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    }
+    CR_TRY(record_call(op, arg, arg, result));
+    if (active && op->result_count == 1 && result[0].tag == CR_TENSOR &&
+        !cr_is_sparse(result[0].t) && record_is_part(op, arg, result[0].t)) {
+        char why[CR_SCRATCH_BYTES];
+        snprintf(why, sizeof why,
+                 "%s: the number of a sparse tensor's items depends on its elements", op->name);
+        cr_recorder_refuse(why);
+    }
+    return CR_OK;
+}
+
+size_t cr_recorder_sparse(const cr_recorder *r, cr_tensor **out, const char **name)
+{
+    for (size_t i = 0; out && i < r->sparse.len; i++) {
+        out[i] = r->sparse.at[i].tensor;
+        name[i] = r->sparse.at[i].value->name;
+    }
+    return r->sparse.len;
+}
+
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (!active || record_handling(op, arg) == CR_HANDLED_PARTS) {
@@ -802,13 +873,11 @@ static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *r
         return calls ? op->kernel_stage(op, arg, result) /* its parts are recorded */
                      : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     }
-    if (CR_UNLIKELY(op->words & CR_WORD_SPARSE || cr_any_tensor(op, arg, cr_is_sparse))) {
-        cr_recorder_refuse("a sparse tensor is used");
-        return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
-    }
     /* Autocast runs first, so that its conversions are recorded. */
     if (autocasts() && cr_autocast_takes(op, arg))
         return cr_stage_fns[CR_STAGE_AUTOCAST](op, arg, result);
+    if (CR_UNLIKELY(op->words & CR_WORD_SPARSE || cr_any_tensor(op, arg, cr_is_sparse)))
+        return record_sparse_call(op, arg, result);
     for (int i = 0; active->g->numbers.list.len && i < op->param_count; i++)
         if (value_has_symbol(&arg[i]))
             return record_decoded(op, arg, result);
@@ -821,6 +890,10 @@ static cr_status fake_of(cr_value *out, const cr_tensor *t)
 {
     cr_tensor *made;
 
+    if (cr_is_sparse(t)) {
+        *out = cr_of_tensor(cr_keep((cr_tensor *)t));
+        return CR_OK;
+    }
     CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
                                  t->size, t->stride));
     made->number = t->number;
@@ -1190,7 +1263,7 @@ static void add_input(cr_session *s, void *context)
 
     if (cr_is_lazy(x->t))
         cr_bail(s, CR_RUNTIME, "an input is a view with the bit conj or neg");
-    if (x->t->layout)
+    if (x->t->layout && !x->r->whole)
         cr_bail(s, CR_RUNTIME, "an input is a sparse tensor");
     if (recorded_value(x->r, x->t))
         cr_bail(s, CR_VALUE, "a tensor is an input twice");

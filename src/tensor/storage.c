@@ -140,7 +140,7 @@ const void *cr_storage_key(cr_storage *s)
 {
     const cr_storage *root = cr_storage_root(s);
 
-    return root->release ? (const void *)root->chunk : (const void *)root;
+    return root->release && root->chunk ? (const void *)root->chunk : (const void *)root;
 }
 
 cr_status cr_storage_alias(cr_storage **out, cr_storage *of)

@@ -187,8 +187,8 @@ static cr_tensor *new_part(cr_steps *s, cr_dtype dtype, cr_device device, int nd
 }
 
 /* A tensor without values whose first `sparse` dims are addressed by indices. */
-static cr_tensor *empty_coo(cr_steps *s, cr_dtype dtype, cr_device device, int ndim,
-                            const int64_t *size, int sparse)
+cr_tensor *cr_step_empty_coo(cr_steps *s, cr_dtype dtype, cr_device device, int ndim,
+                             const int64_t *size, int sparse)
 {
     int64_t indices[2] = {sparse, 0}, values[CR_MAX_DIMS + 1] = {0};
 
@@ -251,7 +251,7 @@ static cr_status give_empty(cr_value *result, cr_dtype dtype, cr_device device, 
     return cr_steps_give(
         &s, result,
         layout == CR_LAYOUT_COO
-            ? empty_coo(&s, dtype, device, ndim, size, sparse)
+            ? cr_step_empty_coo(&s, dtype, device, ndim, size, sparse)
             : empty_compressed(&s, dtype, device, (cr_layout_kind)layout, ndim, size));
 }
 
@@ -477,6 +477,19 @@ cr_status cr_do_sparse_to_dtype(const cr_value *arg, cr_value *result)
     return st;
 }
 
+/* `t`, whose parts have no bytes, without items: calls on such a tensor cannot find how many
+ * items their results have, so they have none. */
+static cr_status give_without_items(cr_value *result, const cr_tensor *t)
+{
+    cr_sparse parts = *cr_sparse_of(t);
+    cr_steps s = {0};
+
+    parts.indices = CR_STEP(&s, narrow, T(parts.indices), I(cr_is_coo(t)), I(0), I(0));
+    parts.values = CR_STEP(&s, narrow, T(parts.values), I(0), I(0), I(0));
+    parts.coalesced = cr_is_coo(t);
+    return cr_steps_give_sparse(&s, result, t->layout, t->ndim, t->size, &parts);
+}
+
 /* self, dtype, layout, device, pin_memory, non_blocking, memory_format */
 cr_status cr_do_sparse_to_copy(const cr_value *arg, cr_value *result)
 {
@@ -490,6 +503,12 @@ cr_status cr_do_sparse_to_copy(const cr_value *arg, cr_value *result)
                        "but got self.layout being %s and options.layout set as %s",
                        cr_layout_text(t->layout), cr_layout_text((int)arg[2].i));
     CR_TRY(with_parts(&moved, t, cr_entry._to_copy, 4, call));
+    if (!cr_has_bytes(moved.t->device) && cr_sparse_count(moved.t)) {
+        cr_value whole = moved;
+        cr_status st = give_without_items(&moved, whole.t);
+        cr_drop_values(&whole, 1);
+        CR_TRY(st);
+    }
     cr_value cast[] = {moved, cr_of_dtype((cr_dtype)cr_int_or(&arg[1], t->dtype))};
     cr_status st = cr_do_sparse_to_dtype(cast, result);
     cr_drop_values(&moved, 1);

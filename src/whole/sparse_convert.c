@@ -222,6 +222,8 @@ static cr_tensor *nonzero_places(cr_steps *s, cr_tensor *t, int dims)
 
 static cr_tensor *strided_to_coo(cr_steps *s, cr_tensor *t, int dims)
 {
+    if (!s->st && !cr_has_bytes(t->device)) /* no element says how many items there are */
+        return cr_step_empty_coo(s, (cr_dtype)t->dtype, t->device, t->ndim, t->size, dims);
     cr_tensor *places = nonzero_places(s, t, dims);
     cr_tensor *indices = CR_STEP(s, contiguous, T(CR_STEP(s, t, T(places)))), *values;
 
@@ -264,24 +266,6 @@ static cr_tensor *strided_to_grid(cr_steps *s, cr_tensor *t, const int64_t *bloc
     return CR_STEP(s, permute, T(t), cr_of_ints(order, n));
 }
 
-/* The sorted distinct numbers of `t`, and for each number its place among them. */
-static cr_tensor *distinct(cr_steps *s, cr_tensor *t, cr_tensor **place)
-{
-    cr_value found[CR_MAX_RESULTS];
-
-    *place = NULL;
-    if (!s->st)
-        cr_step_fail(s,
-                     cr_call_given(found, cr_entry._unique2,
-                                   (cr_value[]){T(t), cr_of_bool(true), cr_of_bool(true)}, 3));
-    if (s->st)
-        return NULL;
-    for (int k = 0; k < 3; k++)
-        cr_step_own(s, found[k].t);
-    *place = found[1].t;
-    return found[0].t;
-}
-
 /* The elements of a COO matrix as a COO grid of blocks. */
 static cr_tensor *coo_to_grid(cr_steps *s, cr_tensor *coo, const int64_t *block)
 {
@@ -299,7 +283,7 @@ static cr_tensor *coo_to_grid(cr_steps *s, cr_tensor *coo, const int64_t *block)
         within[d] = CR_STEP(s, remainder, row, number);
     }
     kept = CR_STEP(s, mul, T(line[0]), cr_of_number(cr_scalar_int(grid[1])));
-    kept = distinct(s, CR_STEP(s, add, T(kept), T(line[1])), &place);
+    kept = cr_step_distinct(s, CR_STEP(s, add, T(kept), T(line[1])), &place);
     if (s->st)
         return NULL;
     size[0] = kept->size[0];
@@ -765,7 +749,7 @@ cr_status cr_do_embedding_sparse_backward(const cr_value *arg, cr_value *result)
     index = CR_STEP(&s, to_dtype, T(index), cr_of_dtype(CR_I64));
     if (arg[3].i >= 0) {
         kept = CR_STEP(&s, ne, T(index), cr_of_number(cr_scalar_int(arg[3].i)));
-        kept = CR_STEP(&s, select_int, T(CR_STEP(&s, nonzero, T(kept))), I(1), I(0));
+        kept = cr_step_places(&s, kept);
         index = CR_STEP(&s, index_select, T(index), I(0), T(kept));
         values = CR_STEP(&s, index_select, T(values), I(0), T(kept));
     }

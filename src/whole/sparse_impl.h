@@ -13,6 +13,15 @@ cr_tensor *cr_step_coo(cr_steps *s, int ndim, const int64_t *size, cr_tensor *in
 /* The same with the sizes of `like`. */
 cr_tensor *cr_step_coo_like(cr_steps *s, const cr_tensor *like, cr_tensor *indices,
                             cr_tensor *values, bool coalesced);
+/* A COO tensor without items, whose first `sparse` dims are addressed by indices. */
+cr_tensor *cr_step_empty_coo(cr_steps *s, cr_dtype dtype, cr_device device, int ndim,
+                             const int64_t *size, int sparse);
+/* The numbers of the items that a condition, [n], holds for. */
+cr_tensor *cr_step_places(cr_steps *s, cr_tensor *holds);
+/* Each number i as often as `counts`, [n], says; they are zeros if `items` is 0. */
+cr_tensor *cr_step_repeat(cr_steps *s, cr_tensor *counts, int64_t items);
+/* The sorted distinct positions of `flat`; *place: for each position its place among them. */
+cr_tensor *cr_step_distinct(cr_steps *s, cr_tensor *flat, cr_tensor **place);
 /* The number of row starts of a compressed tensor: rows + 1.  Fails where an int64 cannot hold
  * it. */
 int64_t cr_step_starts(cr_steps *s, int64_t rows);

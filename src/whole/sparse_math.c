@@ -273,8 +273,7 @@ static cr_tensor *mul_sparse(cr_steps *s, cr_tensor *a, cr_tensor *b)
                                 p->coalesced);
     cr_tensor *flat = cr_step_flat(s, p->indices, cr_sparse_dims(a), a->size);
     cr_tensor *place = cr_step_find(s, b, flat, &found);
-    cr_tensor *kept = CR_STEP(s, nonzero, T(found));
-    kept = CR_STEP(s, select_int, T(kept), I(1), I(0));
+    cr_tensor *kept = cr_step_places(s, found);
     cr_tensor *x = CR_STEP(s, index_select, T(p->values), I(0), T(kept));
     place = CR_STEP(s, index_select, T(place), I(0), T(kept));
     cr_tensor *y = CR_STEP(s, index_select, T(q->values), I(0), T(place));
@@ -532,18 +531,11 @@ static cr_tensor *groups_of(cr_steps *s, const cr_tensor *t, int dim, int64_t *c
         others = CR_STEP(s, stack, list);
     }
     cr_tensor *flat = cr_step_flat(s, others, (int)n, size);
-    cr_value unique[3];
+    cr_tensor *place, *found = cr_step_distinct(s, flat, &place);
     if (s->st)
         return NULL;
-    cr_step_fail(s,
-                 cr_call_given(unique, cr_entry._unique2,
-                               (cr_value[]){T(flat), cr_of_bool(true), cr_of_bool(true)}, 3));
-    for (int k = 0; k < 3 && !s->st; k++)
-        cr_step_own(s, unique[k].t);
-    if (s->st)
-        return NULL;
-    *count = unique[0].t->size[0];
-    return unique[1].t;
+    *count = found->size[0];
+    return place;
 }
 
 /* The sum of the values of each value's group. */

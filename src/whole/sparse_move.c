@@ -194,12 +194,6 @@ static cr_tensor *rows_without(cr_steps *s, cr_tensor *indices, int64_t dim)
     return cr_step_cat(s, part, 2, 0);
 }
 
-/* The numbers of the items that a condition holds for. */
-static cr_tensor *places_of(cr_steps *s, cr_tensor *holds)
-{
-    return CR_STEP(s, select_int, T(CR_STEP(s, nonzero, T(holds))), I(1), I(0));
-}
-
 /* self, dim, index */
 cr_status cr_do_sparse_select(const cr_value *arg, cr_value *result)
 {
@@ -229,7 +223,7 @@ cr_status cr_do_sparse_select(const cr_value *arg, cr_value *result)
     }
     cr_value wanted = cr_of_number(cr_scalar_int(index));
     cr_tensor *holds = CR_STEP(&s, eq, T(cr_step_row(&s, p->indices, dim)), wanted);
-    cr_tensor *kept = places_of(&s, holds);
+    cr_tensor *kept = cr_step_places(&s, holds);
     cr_tensor *values = CR_STEP(&s, index_select, T(p->values), I(0), T(kept));
     if (sparse == 1) /* no index is left: the result is strided */
         return cr_steps_give(&s, result,
@@ -308,7 +302,7 @@ static cr_tensor *select_positions(cr_steps *s, cr_tensor *t, int64_t dim, cr_te
     cr_tensor *high =
         CR_STEP(s, searchsorted_Tensor, T(have), T(index), cr_of_bool(false), cr_of_bool(true));
     cr_tensor *counts = CR_STEP(s, sub, T(high), T(low));
-    cr_tensor *which = CR_STEP(s, repeat_interleave_Tensor, T(counts));
+    cr_tensor *which = cr_step_repeat(s, counts, cr_sparse_count(t));
     if (s->st)
         return NULL;
     cr_tensor *ends = CR_STEP(s, cumsum, T(counts), I(0));
@@ -397,7 +391,7 @@ cr_status cr_do_sparse_narrow(const cr_value *arg, cr_value *result)
     cr_tensor *row = cr_step_row(&s, p->indices, dim);
     cr_tensor *from = CR_STEP(&s, ge, T(row), cr_of_number(cr_scalar_int(start)));
     cr_tensor *to = CR_STEP(&s, lt, T(row), cr_of_number(cr_scalar_int(start + n)));
-    cr_tensor *kept = places_of(&s, CR_STEP(&s, logical_and, T(from), T(to)));
+    cr_tensor *kept = cr_step_places(&s, CR_STEP(&s, logical_and, T(from), T(to)));
     cr_tensor *values = CR_STEP(&s, index_select, T(p->values), I(0), T(kept));
     cr_tensor *indices = CR_STEP(&s, index_select, T(p->indices), I(1), T(kept));
     int64_t column[2] = {sparse, 1};

@@ -53,7 +53,7 @@ static cr_tensor *times_sparse(cr_steps *s, cr_tensor *a, cr_tensor *b)
     cr_tensor *next = CR_STEP(s, add, T(row), cr_of_number(cr_scalar_int(1)));
     cr_tensor *high = CR_STEP(s, index_select, T(starts), I(0), T(next));
     cr_tensor *counts = CR_STEP(s, sub, T(high), T(low));
-    cr_tensor *left = CR_STEP(s, repeat_interleave_Tensor, T(counts));
+    cr_tensor *left = cr_step_repeat(s, counts, cr_sparse_count(a) ? cr_sparse_count(b) : 0);
     if (s->st)
         return NULL;
     cr_tensor *ends = CR_STEP(s, cumsum, T(counts), I(0));

@@ -114,6 +114,40 @@ cr_tensor *cr_step_add_rows(cr_steps *s, cr_tensor *values, cr_tensor *index, in
     return truth ? CR_STEP(s, ne, T(sum), sparse_number(0)) : sum;
 }
 
+cr_tensor *cr_step_places(cr_steps *s, cr_tensor *holds)
+{
+    int64_t none = 0;
+
+    if (!s->st && !holds->numel)
+        return CR_STEP(s, new_zeros, T(holds), cr_of_ints(&none, 1), cr_of_dtype(CR_I64));
+    return CR_STEP(s, select_int, T(CR_STEP(s, nonzero, T(holds))), I(1), I(0));
+}
+
+cr_tensor *cr_step_repeat(cr_steps *s, cr_tensor *counts, int64_t items)
+{
+    if (!items)
+        return CR_STEP(s, new_zeros, T(counts), cr_of_ints(&items, 1), cr_of_dtype(CR_I64));
+    return CR_STEP(s, repeat_interleave_Tensor, T(counts));
+}
+
+cr_tensor *cr_step_distinct(cr_steps *s, cr_tensor *flat, cr_tensor **place)
+{
+    cr_value found[CR_MAX_RESULTS];
+
+    *place = flat;
+    if (s->st || !flat->numel)
+        return s->st ? NULL : flat;
+    cr_step_fail(s,
+                 cr_call_given(found, cr_entry._unique2,
+                               (cr_value[]){T(flat), cr_of_bool(true), cr_of_bool(true)}, 3));
+    if (s->st)
+        return NULL;
+    for (int k = 0; k < 3; k++)
+        cr_step_own(s, found[k].t);
+    *place = found[1].t;
+    return found[0].t;
+}
+
 /* Whether the positions increase. */
 bool cr_step_increases(cr_steps *s, cr_tensor *flat)
 {
@@ -213,7 +247,7 @@ cr_tensor *cr_step_indexed(cr_steps *s, cr_tensor *t)
     bool columns = !cr_by_rows(t->layout);
     cr_tensor *other = CR_STEP(s, to_dtype, T(p->indices), cr_of_dtype(CR_I64));
     cr_tensor *counts = CR_STEP(s, diff, T(p->compressed));
-    cr_tensor *lines = CR_STEP(s, repeat_interleave_Tensor, T(counts));
+    cr_tensor *lines = cr_step_repeat(s, counts, cr_sparse_count(t));
     lines = CR_STEP(s, to_dtype, T(lines), cr_of_dtype(CR_I64));
     cr_tensor *place[] = {columns ? other : lines, columns ? lines : other};
     if (cr_is_blocked(t)) {

@@ -13,6 +13,7 @@ import weakref
 
 from .. import Tag, Tensor, _C, nn
 from .._functorch import config
+from .._ops import ops
 from ..overrides import TorchFunctionMode
 from ..utils._python_dispatch import (TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack,
                                       is_traceable_wrapper_subclass)
@@ -221,8 +222,6 @@ class FakeTensorMode(TorchDispatchMode):
             if tensor.fake_mode is not self:
                 raise AssertionError("Mixing fake modes NYI")
             return tensor
-        if tensor.layout != _C.strided:
-            raise UnsupportedFakeTensorException(f"a tensor of the layout {tensor.layout}")
         key = id(tensor)
         if key not in self._fakes:
             paused = contextlib.nullcontext() if self.values is None else self.values.paused()
@@ -232,6 +231,8 @@ class FakeTensorMode(TorchDispatchMode):
         return self._fakes[key][1]
 
     def _fake_of(self, tensor):
+        if tensor.layout != _C.strided:
+            return self._sparse_fake_of(tensor)
         whole = self._whole_of(tensor)
         made = self._part_of(whole, tensor)
         made._whole = whole
@@ -247,6 +248,17 @@ class FakeTensorMode(TorchDispatchMode):
         if tensor.is_leaf and tensor.grad is not None:
             made.grad = self.from_tensor(tensor.grad)
         return made
+
+    def _sparse_fake_of(self, tensor):
+        """Returns the fake of a sparse tensor.  It has no items, because their number depends on elements."""
+        with _C._DisableTorchDispatch(), _C.no_grad():
+            empty = tensor.detach().to("meta")
+            made = with_fake_parts(self, empty, tensor.device)
+            if tensor.layout == _C.sparse_coo:
+                made._coalesced_(tensor.is_coalesced())
+        if config.fake_tensor_propagate_real_tensors:
+            made.real_tensor = tensor.detach().clone()
+        return made.requires_grad_(tensor.requires_grad)
 
     def _part_of(self, whole, tensor):
         """Returns the fake of a tensor without a history as a part of its storage's."""
@@ -275,8 +287,16 @@ class FakeTensorMode(TorchDispatchMode):
         whole._of.append(weakref.ref(tensor))
         return whole
 
+    def as_fake(self, x):
+        """Returns a tensor without elements as a FakeTensor of this mode."""
+        return x if isinstance(x, FakeTensor) else self._marked(x)
+
+    def again(self, x):
+        """Returns a fake of another mode as one of this mode."""
+        with _C._DisableTorchDispatch(), _C.no_grad():
+            return self._marked(x.detach())
+
     def _marked(self, x):
-        """Returns a result as a FakeTensor of this mode."""
         made = x.as_subclass(FakeTensor)
         made.fake_mode = self
         return made
@@ -295,7 +315,8 @@ class FakeTensorMode(TorchDispatchMode):
             return func(*args, **kwargs)
         if func._opname in ("lift_fresh", "lift"):
             return self._lifted(args[0])
-        if self.values is not None and not self.values.inside and Tag.dynamic_output_shape in func.tags:
+        if self.values is not None and not self.values.inside and Tag.dynamic_output_shape in func.tags and \
+                "sparse" not in func.words:
             return self.values.dispatch(func, args, kwargs)
         args, kwargs = self._all_fakes(func, args, kwargs)
         fakes = [x for x in tree_leaves((args, kwargs)) if isinstance(x, FakeTensor)]
@@ -346,7 +367,7 @@ class FakeTensorMode(TorchDispatchMode):
             raise
         if device is not None:
             return tree_map_only(Tensor, lambda x: FakeTensor(self, x, device), out)
-        return tree_map_only(Tensor, lambda x: x if isinstance(x, FakeTensor) else self._marked(x), out)
+        return tree_map_only(Tensor, self.as_fake, out)
 
     # --- numbers that are known ---
 
@@ -390,6 +411,19 @@ class FakeTensorMode(TorchDispatchMode):
             for fake in list(self._constants.values()):
                 if fake.constant is not None and fake.constant.untyped_storage().data_ptr() == address:
                     fake.constant = None
+
+
+def with_fake_parts(mode, empty, device):
+    """Returns a sparse FakeTensor of a sparse tensor on meta, of which the parts are on `device`."""
+    names = {_C.sparse_coo: ("_indices",), _C.sparse_csr: ("crow_indices", "col_indices"), _C.sparse_bsr: ("crow_indices", "col_indices"),
+             _C.sparse_csc: ("ccol_indices", "row_indices"), _C.sparse_bsc: ("ccol_indices", "row_indices")}[empty.layout]
+    with _C._FakesOnly():
+        parts = [FakeTensor(mode, getattr(empty, name)(), device) for name in (*names, "_values" if len(names) == 1 else "values")]
+        if empty.layout == _C.sparse_coo:
+            made = ops._sparse_coo(*parts, empty.shape, empty.is_coalesced(), False)
+        else:
+            made = ops._sparse_compressed(*parts, empty.shape, empty.layout, False)
+    return mode._marked(made)
 
 
 def _with_index(device):

@@ -66,7 +66,7 @@ class _Recording:
 
     def _fake(self, node):
         val, mask = node.meta["val"], 0
-        made = make_fake(self.mode, (val.dtype, [int(n) for n in val.shape], [int(n) for n in val.stride()], val.device,
+        made = self.mode.again(val) if val.layout != cresset.strided else make_fake(self.mode, (val.dtype, [int(n) for n in val.shape], [int(n) for n in val.stride()], val.device,
                                      val.requires_grad))
         self.places[node] = len(self.places)
         self.recorder.input(made)
@@ -90,7 +90,11 @@ class _Recording:
         finally:
             self.recorder.stop()
         self.graph = self.recorder.finish([x for x in self.results if isinstance(x, Tensor)])
+        self.sparse = {name: self.mode.as_fake(x) for name, x in self.recorder.sparse().items()}
         if self.graph.writes:
+            if self.sparse:
+                raise RuntimeError("run_decompositions: the program has sparse tensors and writes to tensors; export it without the "
+                                   "writes")
             if self.sizes:
                 raise RuntimeError("run_decompositions: the program writes to tensors and has sizes that vary; export it with sizes "
                                    "that do not, or without the writes")
@@ -185,7 +189,8 @@ def decomposed(program, table):
     _refuse_elements(program)
     recording = _Recording(program, {**ALWAYS, **(table.materialize() if isinstance(table, CustomDecompTable) else table)})
     copies, _ = _split_copies(recording.graph)
-    builder = _Builder(recording.graph, recording.mode, recording.interpreter, recording.expressions(), recording.hints)
+    builder = _Builder(recording.graph, recording.mode, recording.interpreter, recording.expressions(), recording.hints,
+                       sparse=recording.sparse)
     builder.copies, builder.nodes_of = copies, {}
     _constants(recording, builder)
     _inputs(recording, builder)

@@ -1,7 +1,7 @@
 """Fake tensors of which sizes are expressions: the metadata `val` of nodes."""
 import cresset
 
-from .._subclasses.fake_tensor import FakeTensor
+from .._subclasses.fake_tensor import FakeTensor, with_fake_parts
 from .._sym_int import symbolic
 
 
@@ -67,6 +67,13 @@ def make_fake(mode, kind, exprs=None):
         made._sizes = SymbolicSize(symbolic(e, n) for e, n in zip(exprs, sizes))
         made._steps = _strides(made._sizes, sizes, strides)
     return made.requires_grad_() if grad else made
+
+
+def sparse_fake(mode, dtype, sizes, device):
+    """The fake of a COO tensor of which all dims have indices."""
+    with cresset._C._DisableTorchDispatch(), cresset.no_grad():
+        empty = cresset.sparse_coo_tensor(size=sizes, dtype=dtype, device="meta", check_invariants=False)
+        return with_fake_parts(mode, empty, device)
 
 
 def expressions(fake):

@@ -141,12 +141,14 @@ class GraphBuilder:
         hints       {symbol: value in the example inputs}
         bounds      {symbol: (least, greatest or None)}
         facts       Conditions on numbers that depend on elements
+        sparse      {name of a value: its FakeTensor} for values of sparse layouts
     """
 
-    def __init__(self, recorded, mode, sources=None, sizes=None, hints=None, bounds=None, facts=()):
+    def __init__(self, recorded, mode, sources=None, sizes=None, hints=None, bounds=None, facts=(), sparse=None):
         self.recorded, self.mode, self.sources = recorded, mode, sources
         self.graph, self.env, self.vals, self.specs = Graph(), {}, {}, []
         self.types, self.inputs, self.constants = recorded.types(), set(recorded.inputs), {}
+        self.sparse = sparse or {}
         self.numbers = recorded.numbers if sizes is not None else []
         self.sized = value_sizes(recorded, sizes or {}, hints, bounds, facts)
         self.exprs = number_expressions(self.numbers, sizes or {}, self.sized)
@@ -157,6 +159,8 @@ class GraphBuilder:
     # --- values ---
 
     def fake(self, name):
+        if name in self.sparse:
+            return self.sparse[name]
         if name not in self.vals:
             *kind, grad = self.types[name]
             kind = *kind, grad and name in self.inputs  # results have no history

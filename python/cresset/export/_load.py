@@ -23,7 +23,7 @@ from ..fx import Graph, GraphModule
 from ..fx.passes.shape_prop import _extract_tensor_metadata
 from ..utils._pytree import treespec_loads
 from ._constraints import FILE_TESTS, Condition
-from ._fakes import make_fake
+from ._fakes import make_fake, sparse_fake
 from ._graph import add_placeholder
 from ._schema import DTYPES, FORMATS, LAYOUTS, SCHEMA_VERSION, FormatError, named
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRange
@@ -177,11 +177,21 @@ class _GraphReader:
         self.tensors, self.numbers = _get(found, "tensor_values", dict), found.get("sym_int_values") or {}
         self.constants = list(constants)  # (name, value) of inputs that are no tensors
 
+    def fake(self, name):
+        meta = self.tensors[name]
+        kind, exprs = _kind_of(meta)
+        layout = named(LAYOUTS, meta["layout"], "layout")
+        if layout == cresset.strided:
+            return make_fake(self.mode, kind, exprs)
+        if layout != cresset.sparse_coo:
+            _refuse(f"a tensor of the layout {layout}")
+        dtype, sizes, _, device, _ = kind
+        return sparse_fake(self.mode, dtype, sizes, device)
+
     def describe(self, node):
         name = node.name
         if name in self.tensors:
-            kind, exprs = _kind_of(self.tensors[name])
-            node.meta["val"] = make_fake(self.mode, kind, exprs)
+            node.meta["val"] = self.fake(name)
             node.meta["tensor_meta"] = _extract_tensor_metadata(node.meta["val"])
         elif name in self.numbers:
             node.meta["val"] = symbolic(*_number(self.numbers[name]))
@@ -296,7 +306,7 @@ class _GraphReader:
         items = [item["name"] for item in outputs[0][1]] if is_list else [_get(value, "name", str) for _, value in outputs]
         vals = []
         for k, item in enumerate(items):
-            vals.append(make_fake(self.mode, *_kind_of(self.tensors[item])) if item in self.tensors else None)
+            vals.append(self.fake(item) if item in self.tensors else None)
             if f"_unused_{k}" not in item:
                 made = self.graph.create_node("call_function", operator.getitem, (node, k), {}, name=_name(item))
                 made.meta.update(node.meta)

@@ -42,6 +42,8 @@ def _expression(text):
 
 def tensor_meta(x, offset=0):
     """The description of a tensor."""
+    if x.layout not in (cresset.strided, cresset.sparse_coo):
+        raise NotImplementedError(f"torch.export.save: a tensor of the layout {x.layout} has no form in the file")
     return {"dtype": number_of(DTYPES, x.dtype), "sizes": [_size(n) for n in x.shape], "requires_grad": x.requires_grad,
             "device": device_json(x.device), "strides": [_size(n) for n in x.stride()], "storage_offset": {"as_int": offset},
             "layout": number_of(LAYOUTS, x.layout)}

@@ -194,6 +194,7 @@ class Trace:
         self.results, self.out_spec = tree_flatten(self.out)
         others = [x for call in self.kept_calls for x in call.leaves()]
         self.recorded = self.recorder.finish([x for x in [*self.results, *others] if isinstance(x, Tensor)])
+        self.sparse = {name: self.mode.as_fake(x) for name, x in self.recorder.sparse().items()}
 
     def _inference(self):
         return not cresset.is_grad_enabled()
@@ -311,7 +312,7 @@ def _add_arguments(trace, builder):
 def _build(trace, constraints):
     """The builder of the finished graph, and the specs of its outputs."""
     builder = GraphBuilder(trace.recorded, trace.mode, trace.sources, constraints.sizes(), constraints.hints(),
-                           constraints.bounds(), trace.values.facts)
+                           constraints.bounds(), trace.values.facts, trace.sparse)
     builder.trace = trace
     unique = PlaceholderNames().unique
     for leaf in trace.leaves:  # arguments keep their names

@@ -22,6 +22,8 @@ class TensorMetadata(NamedTuple):
 
 
 def _extract_tensor_metadata(result, include_contiguity=True):
+    if result.layout != cresset.strided:
+        return TensorMetadata(result.shape, result.dtype, result.requires_grad, (), None, False, {})
     formats = (cresset.contiguous_format, cresset.channels_last, cresset.channels_last_3d)
     found = None
     if include_contiguity:

@@ -1252,6 +1252,29 @@ static PyObject *recorder_foreign(PyObject *x, PyObject *unused)
     return out;
 }
 
+/* sparse() -> {name of a value: tensor} */
+static PyObject *recorder_sparse(PyObject *x, PyObject *unused)
+{
+    const cr_recorder *r = ((recorder_object *)x)->r;
+    size_t n = cr_recorder_sparse(r, NULL, NULL);
+    cr_tensor **tensor = PyMem_Calloc(n + 1, sizeof *tensor);
+    const char **name = PyMem_Calloc(n + 1, sizeof *name);
+    PyObject *out = tensor && name ? PyDict_New() : PyErr_NoMemory();
+
+    (void)unused;
+    if (out)
+        cr_recorder_sparse(r, tensor, name);
+    for (size_t i = 0; out && i < n; i++) {
+        PyObject *one = cr_py_wrap_keep(tensor[i]);
+        if (!one || PyDict_SetItemString(out, name[i], one) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(one);
+    }
+    PyMem_Free(tensor);
+    PyMem_Free(name);
+    return out;
+}
+
 static void recorder_graph_ends(void *context, const char *why)
 {
     PyGILState_STATE lock = PyGILState_Ensure();
@@ -1459,6 +1482,8 @@ static PyMethodDef recorder_methods[] = {
      "which a part used as if they were plain."},
     {"around", recorder_around, METH_O,
      "around(tensor) -> mask of its dims that are symbols of recorders that were entered."},
+    {"sparse", recorder_sparse, METH_NOARGS,
+     "sparse() -> {name of a value: tensor}: the values of sparse layouts."},
     {"foreign", recorder_foreign, METH_NOARGS,
      "foreign() -> tensors that the calls read and that are neither inputs nor results of the "
      "calls."},
