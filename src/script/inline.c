@@ -10,8 +10,13 @@ struct inlined {
     cr_sgraph *graph;
 };
 
-/* The function that a node calls, when it is known and has a graph; else NULL. */
-static const cr_sfunction *inline_callee(const cr_snode *n)
+typedef struct {
+    inlined *made;
+    bool shows; /* calls of operators that the table lacks stay calls, as torch shows them */
+} inliner;
+
+/* The function that a node calls, when its graph is known and goes in; else NULL. */
+static const cr_sfunction *inline_callee(const inliner *x, const cr_snode *n)
 {
     const cr_sconstant *constant;
     const cr_sfunction *f = NULL;
@@ -21,7 +26,7 @@ static const cr_sfunction *inline_callee(const cr_snode *n)
     if (n->prim == CR_SPRIM_CALL_FUNCTION && (constant = cr_svalue_constant(n->input[0])) &&
         constant->type->kind == CR_STYPE_FUNCTION)
         f = constant->function;
-    return f && f->graph ? f : NULL;
+    return f && f->graph && !(x->shows && f->stands_for) ? f : NULL;
 }
 
 /* Copies the callee's body before the call, whose results are then the body's. */
@@ -45,7 +50,7 @@ static void inline_call(cr_snode *call, const cr_sgraph *callee)
     cr_snode_remove(call);
 }
 
-static void inline_in(cr_sblock *b, inlined **all);
+static void inline_in(cr_sblock *b, inliner *x);
 
 /* Attributes of type None are constants in callees, as in torch. */
 static void inline_nones(cr_sblock *b)
@@ -66,34 +71,37 @@ static void inline_nones(cr_sblock *b)
 }
 
 /* The callee's graph without calls, with the passes that torch runs before it inserts it. */
-static const cr_sgraph *inline_graph(cr_session *s, const cr_sfunction *f, inlined **all)
+static const cr_sgraph *inline_graph(cr_session *s, const cr_sfunction *f, inliner *x)
 {
-    inlined *one = *all;
+    inlined *one = x->made;
 
     while (one && one->function != f)
         one = one->next;
     if (one)
         return one->graph;
     cr_sgraph *g = cr_sgraph_copy(s, f->graph);
-    inline_in(g->body, all);
+    if (f->traced)
+        cr_spass_unpool(g);
+    inline_in(g->body, x);
     inline_nones(g->body);
+    cr_spass_sizes(g);
     cr_spass_propagate(g);
     cr_spass_pool(g);
     one = CR_NEW(s, inlined);
-    *one = (inlined){*all, f, g};
-    *all = one;
+    *one = (inlined){x->made, f, g};
+    x->made = one;
     return g;
 }
 
-static void inline_in(cr_sblock *b, inlined **all)
+static void inline_in(cr_sblock *b, inliner *x)
 {
     for (cr_snode *n = b->first, *next; n; n = next) {
-        const cr_sfunction *f = inline_callee(n);
+        const cr_sfunction *f = inline_callee(x, n);
         next = n->next;
         for (int i = 0; i < n->block_count; i++)
-            inline_in(n->block[i], all);
+            inline_in(n->block[i], x);
         if (f)
-            inline_call(n, inline_graph(b->graph->session, f, all));
+            inline_call(n, inline_graph(b->graph->session, f, x));
     }
 }
 
@@ -113,19 +121,19 @@ static void inline_set_range(cr_snode *n, cr_srange range)
             inline_set_range(in, range);
 }
 
-static void inline_former_in(cr_sblock *b, inlined **all, bool *found)
+static void inline_former_in(cr_sblock *b, inliner *x, bool *found)
 {
     for (cr_snode *n = b->first, *next, *before; n; n = next) {
-        const cr_sfunction *f = inline_callee(n);
+        const cr_sfunction *f = inline_callee(x, n);
         cr_srange range = n->range;
         next = n->next;
         before = n->prev;
         for (int i = 0; i < n->block_count; i++)
-            inline_former_in(n->block[i], all, found);
+            inline_former_in(n->block[i], x, found);
         if (!f || !f->former)
             continue;
         *found = true;
-        inline_call(n, inline_graph(b->graph->session, f, all));
+        inline_call(n, inline_graph(b->graph->session, f, x));
         for (n = before ? before->next : b->first; n != next; n = n->next)
             inline_set_range(n, range);
     }
@@ -133,16 +141,23 @@ static void inline_former_in(cr_sblock *b, inlined **all, bool *found)
 
 bool cr_spass_inline_former(cr_sgraph *g)
 {
-    inlined *all = NULL;
+    inliner x = {0};
     bool found = false;
 
-    inline_former_in(g->body, &all, &found);
+    inline_former_in(g->body, &x, &found);
     return found;
 }
 
 void cr_spass_inline(cr_sgraph *g)
 {
-    inlined *all = NULL;
+    inliner x = {0};
 
-    inline_in(g->body, &all);
+    inline_in(g->body, &x);
+}
+
+void cr_spass_inline_shown(cr_sgraph *g)
+{
+    inliner x = {.shows = true};
+
+    inline_in(g->body, &x);
 }

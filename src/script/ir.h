@@ -179,6 +179,9 @@ const char *cr_snode_kind(const cr_snode *n);
  * numbered in the order of their definitions. */
 void cr_sgraph_print(cr_text *out, const cr_sgraph *g, bool ranges);
 void cr_sconstant_print(cr_text *out, const cr_sconstant *c);
+/* The type with all that is known of a tensor: Float(2, 3, strides=[3, 1], requires_grad=0,
+ * device=cpu); "Tensor" for layouts without strides. */
+void cr_stype_print_of(cr_text *out, const cr_tensor *t);
 /* "name(Tensor x, int n=1) -> Tensor". */
 void cr_sschema_print(cr_text *out, const cr_sschema *s);
 

@@ -142,10 +142,78 @@ static const cr_stype *gparse_named(gparser *p)
     gparse_wrong(p, "a type");
 }
 
+/* The dtype that a type such as Float(2, 3) names, or -1. */
+static int gparse_dtype(gparser *p)
+{
+    gparse_space(p);
+    for (int i = 0; i < CR_DTYPE_COUNT; i++) {
+        size_t n = strlen(cr_dtype_infos[i].legacy);
+        if (!strncmp(p->at, cr_dtype_infos[i].legacy, n) && p->at[n] == '(') {
+            p->at += n + 1;
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* At most GPARSE_MOST integers with commas; a `*` is -1, a size that is not known. */
+static int gparse_ints(gparser *p, int64_t *out)
+{
+    int n = 0;
+
+    for (gparse_space(p); n < GPARSE_MOST; gparse_take(p, ",")) {
+        if (gparse_take(p, "*"))
+            out[n++] = -1;
+        else if (isdigit((unsigned char)*p->at) || *p->at == '-')
+            out[n++] = gparse_int(p);
+        else
+            break;
+        gparse_space(p);
+    }
+    return n;
+}
+
+static const int64_t *gparse_kept(gparser *p, const int64_t *from, int n)
+{
+    return memcpy(CR_NEW_N(p->s, int64_t, n + 1), from, (size_t)n * sizeof *from);
+}
+
+/* What is behind `Float(`: sizes, strides, requires_grad and the device. */
+static const cr_stype *gparse_facts(gparser *p, int dtype)
+{
+    cr_stype_tensor *t = CR_NEW(p->s, cr_stype_tensor);
+    int64_t sizes[GPARSE_MOST], strides[GPARSE_MOST];
+    bool known = true;
+
+    *t = (cr_stype_tensor){.dtype = (uint8_t)dtype, .requires = -1};
+    t->ndim = (int8_t)gparse_ints(p, sizes);
+    for (int i = 0; i < t->ndim; i++)
+        known = known && sizes[i] >= 0;
+    t->size = known ? gparse_kept(p, sizes, t->ndim) : NULL;
+    if (gparse_take(p, "strides=[")) {
+        if (gparse_ints(p, strides) != t->ndim)
+            gparse_wrong(p, "a stride for each size");
+        t->stride = gparse_kept(p, strides, t->ndim);
+        gparse_want(p, "]");
+        gparse_take(p, ",");
+    }
+    if (gparse_take(p, "requires_grad=")) {
+        t->requires = gparse_int(p) != 0;
+        gparse_take(p, ",");
+    }
+    if (gparse_take(p, "device="))
+        t->device = gparse_word(p);
+    gparse_want(p, ")");
+    return cr_stype_seen(p->unit, t);
+}
+
 static const cr_stype *gparse_base(gparser *p)
 {
     const cr_stype *item[GPARSE_MOST];
+    int dtype = gparse_dtype(p);
 
+    if (dtype >= 0)
+        return gparse_facts(p, dtype);
     if (gparse_take(p, "("))
         return cr_stype_tuple(p->unit, gparse_types(p, item, ")"), item, NULL);
     if (gparse_take(p, "Union("))
@@ -550,6 +618,15 @@ static void gparse_check(gparser *p, const cr_snode *n, const gparse_list *outs)
         cr_bail(p->s, CR_VALUE, "%s has other inputs, results or blocks", cr_snode_kind(n));
 }
 
+/* The module path of a traced node, up to a space. */
+static const char *gparse_scope(gparser *p)
+{
+    gparse_space(p);
+    size_t n = strcspn(p->at, " \n");
+    p->at += n;
+    return cr_session_printf(p->s, "%.*s", (int)n, p->at - n);
+}
+
 static void gparse_node(gparser *p, cr_sblock *b)
 {
     gparse_list outs;
@@ -570,6 +647,8 @@ static void gparse_node(gparser *p, cr_sblock *b)
         cr_snode_input(n, gparse_value(p));
         gparse_take(p, ",");
     }
+    if (gparse_take(p, ", scope:"))
+        n->scope = gparse_scope(p);
     if (n->prim == CR_SPRIM_OPERATOR)
         gparse_schema(p, n, kind, &outs);
     gparse_blocks(p, n);
@@ -583,6 +662,17 @@ static void gparse_nodes(gparser *p, cr_sblock *b, const char *end)
 {
     while (!gparse_take(p, end))
         gparse_node(p, b);
+}
+
+const cr_stype *cr_stype_parse(cr_sunit *u, const char *text)
+{
+    gparser p = {.s = cr_sunit_session(u), .unit = u, .text = text, .at = text};
+    const cr_stype *type = gparse_type(&p);
+
+    gparse_space(&p);
+    if (*p.at)
+        gparse_wrong(&p, "the end");
+    return type;
 }
 
 cr_sgraph *cr_sgraph_parse(cr_sunit *u, const char *text)

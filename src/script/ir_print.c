@@ -1,4 +1,5 @@
 /* torch's text of graphs, constants and schemas. */
+#include "autograd/autograd.h"
 #include "script/execute.h"
 #include "script/unit.h"
 #include <math.h>
@@ -103,17 +104,19 @@ static void print_name(graph_printer *p, const cr_svalue *v)
         cr_text_printf(p->out, "%%%u", n);
 }
 
-/* The type of a constant tensor: all that is known of it. */
-static void print_tensor_type(cr_text *out, const cr_tensor *t)
+void cr_stype_print_of(cr_text *out, const cr_tensor *t)
 {
+    cr_device_text device = cr_device_print(t->device);
     cr_stype_tensor known = {.dtype = t->dtype,
                              .ndim = t->ndim,
                              .size = t->size,
                              .stride = t->stride,
-                             .requires = 0,
-                             .device = "cpu"};
+                             .requires = cr_requires_grad(t),
+                             .device = device.text};
     cr_stype type = {.kind = CR_STYPE_TENSOR, .tensor = &known};
 
+    if (t->layout != CR_LAYOUT_STRIDED)
+        type.tensor = NULL;
     cr_stype_print(out, &type);
 }
 
@@ -124,7 +127,7 @@ static void print_definition(graph_printer *p, const cr_svalue *v)
     cr_text_put(p->out, " : ");
     const cr_sconstant *c = cr_svalue_constant(v);
     if (c && c->type->kind == CR_STYPE_TENSOR && c->tensor)
-        print_tensor_type(p->out, c->tensor);
+        cr_stype_print_of(p->out, c->tensor);
     else
         cr_stype_print(p->out, v->type);
 }
@@ -155,8 +158,9 @@ static void print_tensor(cr_text *out, cr_tensor *t)
         return;
     }
     end = strchr(cr_text_str(&text), '\n');
+    const char *start = cr_text_str(&text) + strspn(cr_text_str(&text), " ");
     if (n == 1 && end)
-        cr_text_printf(out, "{%.*s}", (int)(end - cr_text_str(&text)), cr_text_str(&text));
+        cr_text_printf(out, "{%.*s}", (int)(end - start), start);
     else
         for (const char *at = cr_text_str(&text); *at; at++)
             cr_text_char(out, *at == '\n' ? ' ' : *at);
@@ -248,16 +252,35 @@ static bool print_has_no_place(const cr_snode *n)
            n->prim == CR_SPRIM_ENTER || n->prim == CR_SPRIM_EXIT;
 }
 
+/* The function of this package by which a node calls an operator that the table lacks; NULL for
+ * others. */
+static const cr_sfunction *print_stand_in(const cr_snode *n)
+{
+    const cr_sconstant *c = n->prim == CR_SPRIM_CALL_FUNCTION ? cr_svalue_constant(n->input[0])
+                            : n->prim == CR_SPRIM_CONSTANT    ? n->value
+                                                              : NULL;
+
+    return c && c->type->kind == CR_STYPE_FUNCTION && c->function->stands_for ? c->function
+                                                                              : NULL;
+}
+
 static void print_node(graph_printer *p, const cr_snode *n, int level)
 {
+    const cr_sfunction *in = print_stand_in(n);
+
+    if (in && n->prim == CR_SPRIM_CONSTANT)
+        return;
     cr_text_pad(p->out, (size_t)level * 2, ' ');
     for (int i = 0; i < n->output_count; i++) {
         cr_text_put(p->out, i ? ", " : "");
         print_definition(p, n->output[i]);
     }
-    cr_text_printf(p->out, " = %s", n->prim == CR_SPRIM_PYTHON ? "" : cr_snode_kind(n));
+    cr_text_printf(p->out, " = %s",
+                   in                           ? in->stands_for
+                   : n->prim == CR_SPRIM_PYTHON ? ""
+                                                : cr_snode_kind(n));
     print_attributes(p, n);
-    print_uses(p, n->input, n->input_count);
+    print_uses(p, n->input + (in != NULL), n->input_count - (in != NULL));
     if (n->scope)
         cr_text_printf(p->out, ", scope: %s", n->scope);
     if (!print_has_no_place(n))

@@ -454,10 +454,12 @@ static void operators_read_names(cr_session *s, void *context)
 
 /* Operators whose entries are in the order in which Python tries the overloads: torch's scripts
  * try the last one first. */
-static bool operators_reversed(const char *name)
+static bool operators_reversed(const char *name, const cr_sschemas *list)
 {
     static const char *const names[] = {"std", "var", "std_mean", "var_mean"};
 
+    if (list->len && !strcmp(list->at[list->len - 1]->overload, "vec"))
+        return true;
     for (size_t i = 0; i < CR_LEN(names); i++)
         if (!strcmp(names[i], name))
             return true;
@@ -475,7 +477,7 @@ static void operators_add_entries(cr_sunit *u, cr_sschemas *list, const char *na
             cr_op_print_overload(&text, op, name, &op->aten.list[i]);
             operators_add_text(u, list, &text, op);
         }
-    for (size_t i = 0; operators_reversed(name) && i < list->len / 2; i++) {
+    for (size_t i = 0; operators_reversed(name, list) && i < list->len / 2; i++) {
         const cr_sschema *other = list->at[i];
         list->at[i] = list->at[list->len - 1 - i];
         list->at[list->len - 1 - i] = other;

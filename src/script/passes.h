@@ -26,10 +26,33 @@ CR_MUST cr_status cr_sfunction_print_after(cr_text *out, const cr_sfunction *f,
 /* The same for a graph's text, as cr_sgraph_print writes it.  CR_VALUE: no such graph. */
 CR_MUST cr_status cr_sgraph_print_after(cr_text *out, const char *text, const char *passes);
 
+/* The types of a line's results, as cr_stype_print writes them; NULL: not known. */
+typedef struct {
+    int count;
+    const char **type;
+} cr_straced_line;
+
+/* What a trace saw: the path of the module that was called ("__module.a/__module.a.b"), or
+ * NULL; and types, of the parameters first, then of each line of the function's source behind
+ * `def`. */
+typedef struct {
+    const char *scope;
+    int count;
+    cr_straced_line *line;
+} cr_straced;
+
+/* Notes in the graph of a compiled function what a trace saw, and that its text has torch's
+ * order (cr_spass_unpool).  CR_VALUE: no such type. */
+CR_MUST cr_status cr_sfunction_note_trace(cr_sfunction *f, const cr_straced *seen);
+
 /* Removes RETURN, CONTINUATION and WITH nodes (exits.c). */
 void cr_spass_exits(cr_sgraph *g);
+/* Readers of the number of a tensor that is made of a number read the number (traced.c). */
+void cr_spass_sizes(cr_sgraph *g);
 /* One node for equal constants, at the start of the graph. */
 void cr_spass_pool(cr_sgraph *g);
+/* A constant before each node that reads it, and lists before their readers (traced.c). */
+void cr_spass_unpool(cr_sgraph *g);
 /* Removes nodes without effect whose results are not read, and results of blocks. */
 void cr_spass_dead(cr_sgraph *g);
 /* Computes nodes whose arguments are constants of types that cannot be changed (fold.c). */

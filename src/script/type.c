@@ -171,6 +171,14 @@ const cr_stype *cr_stype_function(cr_sunit *u, cr_sfunction *f)
     return t;
 }
 
+const cr_stype *cr_stype_seen(cr_sunit *u, const cr_stype_tensor *facts)
+{
+    cr_stype *t = type_new(u, CR_STYPE_TENSOR, 0, NULL);
+
+    t->tensor = facts;
+    return t;
+}
+
 /* --- comparing --- */
 
 static bool union_equal(const cr_stype *a, const cr_stype *b)

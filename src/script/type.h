@@ -70,6 +70,8 @@ const char *cr_stype_field(const cr_stype *t, int i);
 const cr_stype *cr_stype_union(cr_sunit *u, int count, const cr_stype *const *item);
 const cr_stype *cr_stype_var(cr_sunit *u, const char *name);
 const cr_stype *cr_stype_function(cr_sunit *u, cr_sfunction *f);
+/* Tensor with facts, which are in the unit's session; it is equal to Tensor. */
+const cr_stype *cr_stype_seen(cr_sunit *u, const cr_stype_tensor *facts);
 
 bool cr_stype_equal(const cr_stype *a, const cr_stype *b);
 bool cr_stype_is_subtype(const cr_stype *a, const cr_stype *b);

@@ -59,6 +59,7 @@ struct cr_sfunction {
     bool dropped; /* a declaration that is not called: a call raises */
     void *code;   /* of the executor, which frees it through cr_sunit_set_drop */
     bool former;  /* the meaning that an operator had in older archives */
+    bool traced;  /* its graph shows what a trace saw (traced.c) */
     const char *stands_for; /* the operator that the table lacks, "aten::complex"; or NULL */
 };
 
@@ -84,6 +85,8 @@ void cr_sunit_keep_unit(cr_sunit *u, cr_sunit *used);
 /* The graph that a text as of cr_sgraph_print states, in the unit; it has no places in a
  * source. Bails from the unit's session with CR_VALUE. */
 cr_sgraph *cr_sgraph_parse(cr_sunit *u, const char *text);
+/* The type that a text as of cr_stype_print states.  Bails as cr_sgraph_parse does. */
+const cr_stype *cr_stype_parse(cr_sunit *u, const char *text);
 
 /* By qualified name; NULL when absent. */
 cr_sclass *cr_sunit_class(const cr_sunit *u, const char *name);

@@ -1,4 +1,4 @@
-"""Traced functions beside torch 2.13 (tests/data/script/traced.py): code, results and warnings."""
+"""Traced functions and modules beside torch 2.13 (tests/data/script/traced.py): code, graphs, results and warnings."""
 import importlib.util
 import json
 import lzma
@@ -17,7 +17,7 @@ traced = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(traced)
 import torch
 with open({out!r}, "w") as file:
-    json.dump({{name: traced.outcome(source, args, torch) for name, source, args in traced.CASES}}, file)
+    json.dump(traced.outcomes(torch), file)
 """
 
 with lzma.open(os.path.join(DATA, "traced.json.xz"), "rt") as _file:
@@ -45,3 +45,17 @@ def test_traces_are_torchs(name, made):
         assert made[name] != RECORDED[name], f"{name}: the entry in traced_differing.txt is not right any more"
     else:
         assert made[name] == RECORDED[name]
+
+
+def test_the_text_of_a_traced_graph_is_read_back():
+    import cresset as torch
+    from cresset import nn
+
+    module = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.LSTM(3, 4)).eval()
+    graph = str(torch.jit.trace(module, torch.ones(5, 2)).inlined_graph)
+    assert "Float(5, 4, strides=[4, 1], requires_grad=1, device=cpu) = aten::squeeze" in graph
+    assert ", scope: __module.2" in graph
+    assert torch._C._script_graph_after(graph, "").rstrip("\n") == graph.rstrip("\n")
+    for wrong in ("Float(5, 4, strides=[4]", "Float(5, 4, size=[4, 1]", "Floating(5, 4, strides=[4, 1]"):
+        with pytest.raises((RuntimeError, ValueError), match="is expected at"):
+            torch._C._script_graph_after(graph.replace("Float(5, 4, strides=[4, 1]", wrong), "")

@@ -59,13 +59,16 @@ class _Value:
         self.frame, self.name, self.attribute, self.constant = frame, name, attribute, constant
         self.kind = kind  # of a parameter that is no tensor: its type's text
         self.hint = None  # the variable of the program that has it when it is first read
+        self.seen = None  # the text of the type that its graph shows
+        self.memory = None  # a number that values with the same memory share; None: not known
 
 
 class _Call:
     """An operator's call: parts of its text, of which values are operands; and its results."""
 
-    def __init__(self, parts, results, several=False, effect=False):
+    def __init__(self, parts, results, several=False, effect=False, memory=None):
         self.parts, self.results, self.several, self.effect = parts, results, several, effect
+        self.memory = memory  # what a call in place writes to; None: other effects
 
     def operands(self):
         return [p for p in self.parts if isinstance(p, _Value)]
@@ -94,6 +97,7 @@ class Recorder(TorchFunctionMode):
     def __init__(self, module):
         self.top = self.frame = _Frame(module, None)
         self.values, self.kept, self.constants, self.scripted, self.numbers = {}, [], {}, {}, {}
+        self.given = set()  # the memory of inputs, parameters and constants
         self.quiet = False  # tensors become numbers without a warning
         self.unnamed = False  # the call that is recorded is one where torch does not see the program's variables
         self.paths = {}  # of parameters and buffers as the call finds them, by module and tensor
@@ -108,6 +112,10 @@ class Recorder(TorchFunctionMode):
     def bind(self, tensor, value):
         self.kept.append(tensor)
         self.values[id(tensor)] = value
+        value.seen, memory = _C._script_type_seen(tensor)
+        value.memory = memory or None
+        if value.frame is None or value.name is not None:
+            self.given.add(value.memory)
         return value
 
     def value(self, tensor):
@@ -200,7 +208,7 @@ class Recorder(TorchFunctionMode):
 
     def step(self, name, texts, result, effect=False):
         """Records a call of an operator whose arguments have these texts; returns its result."""
-        self.record(_listed(f"ops.aten.{name}(", ")", texts), result, effect)
+        self.record(_listed(f"ops.aten.{name}(", ")", texts), result, effect, in_place=effect)
         return result
 
     def bound(self, x, usual):
@@ -321,6 +329,8 @@ class Recorder(TorchFunctionMode):
         """The text of an operator's call, and the arguments to call with."""
         schemas = _C._script_parameters(f"aten::{name}")
         options = _options(name, schemas, kwargs)
+        if name in _OF_ALL and len(args) == 1 and not kwargs:
+            kwargs = {"dim": None, "correction": None}
         texts, given, named = [], [], {}
         kwargs, moved = {_schema_name(key, schemas): x for key, x in kwargs.items()}, _place_of_self(args, schemas)
         args = [*args[1:moved + 1], args[0], *args[moved + 1:]] if moved else args
@@ -372,11 +382,12 @@ class Recorder(TorchFunctionMode):
         self.bind_items(whole, result, add)
         return [whole], False
 
-    def record(self, parts, result, effect=False):
+    def record(self, parts, result, effect=False, in_place=False):
         later = []
         values, several = self.results(result, later.append)
         if values or effect:
-            self.frame.items += [_Call(parts, values, several, effect), *later]
+            memory = values[0].memory if in_place and len(values) == 1 else None
+            self.frame.items += [_Call(parts, values, several, effect, memory), *later]
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -417,7 +428,9 @@ class Recorder(TorchFunctionMode):
     def size_of(self, x, text, inside):
         """The size of a dim, or the number of elements: a tensor, `inside` of the package a number."""
         made = cresset.full((), x, dtype=cresset.int64)
-        self.frame.items.append(_Call(["ops.prim.NumToTensor(", *text, ")"], [self.bind(made, _Value(self.frame))]))
+        value = self.bind(made, _Value(self.frame))
+        value.seen = "Long(device=cpu)"
+        self.frame.items.append(_Call(["ops.prim.NumToTensor(", *text, ")"], [value]))
         return TracedInt.of(x, self, made) if inside else made
 
     def computes(self, x):
@@ -459,9 +472,12 @@ class Recorder(TorchFunctionMode):
         result, given = func(*args, **kwargs), as_tensors(args[0], self) if args else None
         if isinstance(given, cresset.Tensor) and self.computes(given) and (result is not given or func.__name__ == "as_tensor"):
             result = given.view_as(given) if result is given else result
-            to = [self.value(given), f', torch.device("{result.device}"), torch.{str(result.dtype).rpartition(".")[2]}']
-            self.record(["ops.aten.to(", *to, ")"] if func.__name__ == "as_tensor" else
-                        ["ops.aten.detach(ops.aten.to(ops.aten.detach(", to[0], ")", to[1], ", False, True))"], result)
+            copies = func.__name__ == "tensor"
+            source = self.step("detach", [[self.value(given)]], given.detach()) if copies else given
+            to = [[self.value(source)], [f'torch.device("{result.device}"), {_dtype_text(result.dtype)}']]
+            self.step("to", to + [["False, True"]] * copies, result)
+            if copies:
+                self.step("detach", [[self.value(result)]], result)
         elif args and not isinstance(given, cresset.Tensor) and not result.requires_grad:
             self.constant_of(result, detached=func.__name__ == "tensor")
         return result
@@ -508,6 +524,8 @@ class Recorder(TorchFunctionMode):
             return self.assign(func, *args)
         if name == "requires_grad_":
             return func(*args, **kwargs)  # torch does not record it
+        if name == "view" and any(isinstance(x, cresset.dtype) for x in (*args, *kwargs.values())):
+            raise RuntimeError("Tracer cannot record a view with another dtype: programs read the dtype as a size")
         if name == "detach_":
             parts = ["ops.aten.detach(", self.value(args[0]), ")"]
             result = func(*args)
@@ -533,7 +551,9 @@ class Recorder(TorchFunctionMode):
             return self.write_several(func, shown, parts, args, kwargs)
         result = func(*args, **kwargs)
         if _flatten(result) or (writes and result is None):
-            self.record(parts, result, effect=writes)
+            self.record(parts, result, effect=writes, in_place=writes and result is args[0])
+        if kwargs.get("requires_grad"):
+            self.seen_without_gradient(result)
         return result
 
     def convolution(self, func, name, args, kwargs):
@@ -557,7 +577,13 @@ class Recorder(TorchFunctionMode):
             flags = [cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32]
             self.step("_convolution", [*tensors, listed("padding", 0), listed("dilation", 1), [transposed], listed("output_padding", 0),
                                        [groups], *([repr(bool(flag))] for flag in flags)], y)
+            self.seen_without_gradient(y)
         return result if batched else self.step("squeeze", [[self.value(y)], ["0"]], result)
+
+    def seen_without_gradient(self, tensor):
+        """The type of a result, which torch sees before it knows that the result requires a gradient."""
+        value = self.value(tensor)
+        value.seen = value.seen.replace("requires_grad=1", "requires_grad=0")
 
     def write_several(self, func, name, parts, args, kwargs):
         """A call with a tuple of tensors as `out`: the call without them, and a copy to each."""
@@ -637,6 +663,7 @@ class Recorder(TorchFunctionMode):
 
 
 _TAKE_TENSORS = {"add", "sub", "mul", "div", "floor_divide"}  # calls of Python whose second argument is a tensor also where it is a number
+_OF_ALL = {"std", "var", "std_mean", "var_mean"}  # which torch computes of all elements by the overload with a correction
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
 _CONVOLUTIONS = {
@@ -924,6 +951,13 @@ def _flatten(x):
     return []
 
 
+def _inner_first(x):
+    """The tensors of a result in the order in which a program makes its containers."""
+    items = list(x.values()) if isinstance(x, dict) else x if isinstance(x, (list, tuple)) else [x]
+    inner = [t for item in items if isinstance(item, (list, tuple, dict)) for t in _inner_first(item)]
+    return inner + [item for item in items if isinstance(item, cresset.Tensor)]
+
+
 class _Writer:
     """Writes the methods of a recorded trace."""
 
@@ -931,19 +965,24 @@ class _Writer:
         self.recorder = recorder
         self.outputs = outputs
         self.live = {recorder.value(t) for t in _flatten(outputs)}
+        self.read = recorder.given | {v.memory for v in self.live}
         self.prune(recorder.top)
 
     def prune(self, frame):
-        """Removes calls whose results are not used, from the last on."""
+        """Removes calls whose results are not used, from the last on, and writes to memory that nothing reads behind them."""
         kept = []
         for item in reversed(frame.items):
             if isinstance(item, _Frame):
                 if item.arguments is not None:
-                    self.live.update(p for parts in item.arguments for p in parts if isinstance(p, _Value))
+                    read = [p for parts in item.arguments for p in parts if isinstance(p, _Value)]
+                    self.live.update(read)
+                    self.read.update(v.memory for v in read)
                 self.prune(item)
                 kept.append(item)
-            elif item.effect or any(v in self.live for v in item.results):
+            elif any(v in self.live for v in item.results) or \
+                    (item.effect and (item.memory is None or item.memory in self.read)):
                 self.live.update(item.operands())
+                self.read.update(v.memory for v in item.operands())
                 kept.append(item)
         frame.items = kept[::-1]
 
@@ -976,22 +1015,20 @@ class _Writer:
         """The values of a frame that are used behind it."""
         if frame.arguments is not None:
             return frame.results
-        used, made = set(), []
+        used, defined = {}, set(self.defined(frame))
         self.collect_uses(self.recorder.top, frame, used)
-        used.update(self.recorder.value(t) for t in _flatten(self.outputs))
-        for v in self.defined(frame):
-            if v in used and v not in made:
-                made.append(v)
-        return made
+        used.update((self.recorder.value(t), None) for t in _inner_first(self.outputs))
+        return [v for v in used if v in defined]
 
     def collect_uses(self, at, skipped, used):
+        """Adds to a dict the values that calls outside of a frame read, in order."""
         for item in at.items:
             if item is skipped:
                 continue
             if isinstance(item, _Call):
-                used.update(item.operands())
+                used.update((v, None) for v in item.operands())
             elif item.arguments is not None:
-                used.update(p for parts in item.arguments for p in parts if isinstance(p, _Value))
+                used.update((p, None) for parts in item.arguments for p in parts if isinstance(p, _Value))
             else:
                 self.collect_uses(item, skipped, used)
 
@@ -1007,8 +1044,8 @@ class _Writer:
     # --- text ---
 
     def method(self, frame, parameters, result):
-        """The source of a frame's method; `result` gives the text of what it returns."""
-        names, gets, body = {}, [], []
+        """The source of a frame's method, and the types that its lines show; `result` gives the text of what it returns."""
+        names, gets, body, seen = {}, [], [], []
         for i, v in enumerate(parameters):
             names[v] = v.name or f"argument_{i + 1}"
         number, last, owners, at = [0], self.last_reads(frame, result), {name: v for v, name in names.items()}, [0]
@@ -1060,6 +1097,7 @@ class _Writer:
                 if item.results:
                     line = define(item.results) + (", = " if item.several else " = ") + line
                 body.append(line)
+                seen.append(tuple(v.seen for v in item.results))
                 continue
             path = self.module_path(frame.module, item)
             owner = get(path)
@@ -1074,11 +1112,24 @@ class _Writer:
             if results:
                 line = define(results, named=False) + (", = " if several else " = ") + line
             body.append(line)
+            seen.append(tuple(v.seen for v in results) if several else ())
         returned = result(read)
         lines = [f"{name} = {path}" for name, path in reversed(gets)] + body + [f"return {returned}"]
         head = ["self"] if frame.module is not None else []
         params = [f"{names[v]}: {v.kind or 'Tensor'}" for v in parameters]
-        return head, "".join(f"    {line}\n" for line in lines), params
+        types = [(*(None for _ in head), *(v.seen for v in parameters)), *(() for _ in gets), *seen]
+        return _Source(head + params, "".join(f"    {line}\n" for line in lines), self.scope(frame), types)
+
+    def scope(self, frame):
+        """The path of a frame's module, as nodes of torch's traces have it; None of the traced module or function itself."""
+        paths = []
+        while frame.parent is not None:
+            paths.append(self.module_path(frame.parent.module, frame))
+            frame = frame.parent
+        whole = ["__module"]
+        for path in reversed(paths):
+            whole.append(f"{whole[-1]}.{path}")
+        return "/".join(whole[1:]) or None
 
     def last_reads(self, frame, result):
         """The number of the last item of a frame that reads a value; behind the last one what the frame returns."""
@@ -1230,14 +1281,23 @@ def _compile_exports(made):
                 _C._script_compile(_frontend.define(_recursive._find_method(module, name), cls, name))
 
 
-def _compile(recorder, cls, name, head, parameters, body):
+class _Source:
+    """The source of a method, its module's path, and the types that a trace saw: of the parameters, and of each line."""
+
+    def __init__(self, parameters, body, scope, types):
+        self.parameters, self.body, self.scope, self.types = parameters, body, scope, types
+
+
+def _compile(recorder, cls, name, source):
     """Compiles a traced method or function.  Its names are of no use then: tensors of the recorder are not kept."""
     qualified = f"{cls}.{name}" if cls else _frontend.free_name(name)
     _frontend._scopes[qualified] = _TraceScope(recorder)
     short = qualified.rpartition(".")[2]
     try:
-        _C._script_define(qualified, cls, f"def {short}({', '.join(head + parameters)}):\n{body}", None, 1, 0)
-        return _C._script_compile(qualified)
+        _C._script_define(qualified, cls, f"def {short}({', '.join(source.parameters)}):\n{source.body}", None, 1, 0)
+        made = _C._script_compile(qualified)
+        _C._script_note_trace(qualified, source.scope, source.types)
+        return made
     finally:
         _frontend._scopes[qualified] = _frontend._UnitScope({}, {})
 
@@ -1257,8 +1317,7 @@ def _define_frames(recorder, writer, frame, classes, counts, define):
             texts = [read(v) for v in results]
             return "None" if not texts else texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
-        head, body, parameters = writer.method(item, writer.inputs(item), result)
-        define(recorder, cls, item.method, head, parameters, body)
+        define(recorder, cls, item.method, writer.method(item, writer.inputs(item), result))
 
 
 # --- inputs ---
@@ -1269,7 +1328,8 @@ def _names(fn, count):
                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     except (TypeError, ValueError):
         names = []
-    return [names[i] if i < len(names) else f"argument_{i + 1}" for i in range(count)]
+    first = isinstance(fn, types.MethodType)  # behind self
+    return [names[i] if i < len(names) else f"argument_{i + first}" for i in range(count)]
 
 
 def _one_type(kind, types):
@@ -1296,6 +1356,14 @@ def _input_type(x):
         value = _one_type("Dictionary inputs to traced function", [_input_type(v) for v in x.values()])
         return f"Dict[{_one_type('Dictionary inputs to traced function', [type(k).__name__ for k in x])}, {value}]"
     return type(x).__name__
+
+
+def _type_of_tuple(x):
+    """The text of a tuple's type with those of its tensors; None where it has other containers, and of those."""
+    if isinstance(x, cresset.Tensor):
+        return _C._script_type_seen(x)[0]
+    items = [_type_of_tuple(item) for item in x] if isinstance(x, tuple) and not hasattr(x, "_fields") else [None]
+    return None if None in items else f"({', '.join(items)})"
 
 
 def _check_input(types):
@@ -1348,6 +1416,7 @@ def _run(fn, module, inputs, kwargs):
     for name, kind, x in zip(names, kinds, [*inputs, *kwargs.values()]):
         if kind != "Tensor":
             parameters.append(_Value(recorder.top, name, kind=kind))
+            parameters[-1].seen = _type_of_tuple(x)
         given.append(_bind_input(recorder, x, name, parameters))
     with _Hooks(recorder), recorder:
         outputs = fn(*given[:len(inputs)], **dict(zip(kwargs, given[len(inputs):])))
@@ -1427,10 +1496,10 @@ class _Sources:
     def __init__(self, compiles=True):
         self.compiles, self.texts, self.constants = compiles, [], []
 
-    def define(self, recorder, cls, name, head, parameters, body):
-        self.texts.append((cls, name, *head, *parameters, body))
+    def define(self, recorder, cls, name, source):
+        self.texts.append((cls, name, *source.parameters, source.body))
         self.constants += recorder.constants.values()
-        return _compile(recorder, cls, name, head, parameters, body) if self.compiles else None
+        return _compile(recorder, cls, name, source) if self.compiles else None
 
     def same(self, other):
         return self.texts == other.texts and all(
@@ -1446,9 +1515,9 @@ def _compiled(fn, recorder, parameters, outputs, strict, sources):
     writer = _Writer(recorder, outputs)
     if strict:
         _warn_of_lists(outputs)
-    head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
+    source = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
     wanted = f"{_frontend._module_name(fn)}.{getattr(fn, '__name__', 'forward')}".replace("<lambda>", "_lambda")
-    return sources.define(recorder, None, wanted, head, names, body)
+    return sources.define(recorder, None, wanted, source)
 
 
 def trace_graph(fn, inputs, kwargs, strict):
@@ -1484,8 +1553,8 @@ def _record_methods(module, calls, strict, classes, sources):
         _define_frames(recorder, writer, recorder.top, classes, counts, sources.define)
         if strict:
             _warn_of_lists(outputs)
-        head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
-        sources.define(recorder, classes[id(module)], name, head, names, body)
+        source = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
+        sources.define(recorder, classes[id(module)], name, source)
 
 
 def _trace_methods(module, calls, strict, sources):

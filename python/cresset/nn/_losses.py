@@ -251,12 +251,13 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
 # Differences, elementwise.
 
 def _broadcast(input, target):
-    if target.size() == input.size():
+    if target.size() != input.size():
+        warnings.warn(
+            f"Using a target size ({target.size()}) that is different to the input size "
+            f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.", stacklevel=3)
+    elif not cresset.jit.is_tracing():  # a trace broadcasts tensors of other calls
         return input, target
-    warnings.warn(
-        f"Using a target size ({target.size()}) that is different to the input size "
-        f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
-        "Please ensure they have the same size.", stacklevel=3)
     return cresset.broadcast_tensors(input, target)
 
 
@@ -410,7 +411,8 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     if weight is not None:
         loss = loss * weight
     dim = input.dim() - 1
-    return _reduce(loss.sum(dim=dim) / input.size(dim), reduction)
+    classes = input.size(dim)
+    return _reduce(loss.sum(dim=dim) / classes, reduction)
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None,

@@ -1,11 +1,14 @@
-"""Traced functions, and what torch makes of them: tests/data/script/traced.json.xz.
+"""Traced functions and modules, and what torch makes of them: tests/data/script/traced.json.xz.
 
     python tests/data/script/traced.py tests/data/script/traced.json.xz
 
-needs torch 2.13.  For each function the file has the code and the result of the trace, and its warnings, or the error.
+needs torch 2.13.  For each function the file has the code, the graphs and the result of the trace, and its warnings, or the
+error.  For each case of tests/python/trace_cases.py it has the graphs.
 """
 import json
 import lzma
+import os
+import re
 import sys
 import warnings
 
@@ -252,6 +255,18 @@ for e in ["torch.as_tensor([1, 2]) + x", "torch.as_tensor(3.) + x", "torch.tenso
     add(f"made.{e}", f"return {e}", args="torch.ones(2) * .5")
 
 
+def renumbered(graph):
+    """The graph with values numbered in order, without places in files and without numbers of classes."""
+    names = {}
+    text = re.sub(r"\.___torch_mangle_\d+", "", re.sub(r" # \S+:\d+:\d+", "", graph))
+    return re.sub(r"%[A-Za-z_0-9.]+", lambda m: names.setdefault(m.group(), f"%{len(names)}"), text)
+
+
+def graphs(traced):
+    """The graphs of a trace."""
+    return {"graph": renumbered(str(traced.graph)), "inlined": renumbered(str(traced.inlined_graph))}
+
+
 def outcome(source, args, torch):
     """What the trace of a function has."""
     names = {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, "__name__": "__main__"}
@@ -263,14 +278,38 @@ def outcome(source, args, torch):
             traced = torch.jit.trace(names["f"], eval(args, names), check_trace=False, strict=False)
             given = eval(args, names)
             result = traced(*given) if isinstance(given, tuple) else traced(given)
-            made = {"code": traced.code, "result": repr(result)}
+            made = {"code": traced.code, **graphs(traced), "result": repr(result)}
         except Exception as e:
             made = {"error": type(e).__name__}
     made["warnings"] = [str(w.message) for w in noted if w.category.__name__ == "TracerWarning"]
     return made
 
 
+def module_outcome(case, torch):
+    """What the trace of a case of trace_cases.py has."""
+    import trace_cases
+    made = []
+
+    def keep(*args, **kwargs):
+        made.append(trace(*args, **kwargs))
+        return made[-1]
+    trace, torch.jit.trace = torch.jit.trace, keep
+    try:
+        trace_cases.outcome(torch, case)
+    finally:
+        torch.jit.trace = trace
+    return graphs(made[0]) if made else {"error": "refused"}
+
+
+def outcomes(torch):
+    """All that the file has, by the name of the function or the case."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+    import trace_cases
+    return {**{name: outcome(source, args, torch) for name, source, args in CASES},
+            **{case: module_outcome(case, torch) for case in trace_cases.cases()}}
+
+
 if __name__ == "__main__":
     import torch as _torch
-    with lzma.open(sys.argv[1], "wt") as _file:
-        json.dump({name: outcome(source, args, _torch) for name, source, args in CASES}, _file, indent=0)
+    with lzma.open(sys.argv[1], "wt", preset=9) as _file:
+        json.dump(outcomes(_torch), _file, indent=0)

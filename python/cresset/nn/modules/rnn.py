@@ -222,12 +222,13 @@ class RNNBase(Module):
 
     # Computing.  `states` below is a tuple: (hidden,) or (hidden, cell).
 
-    def _zeros(self, input, batch_sizes):
-        return (self._zero_state(input, batch_sizes, self.proj_size or self.hidden_size),)
+    def _state_sizes(self):
+        return (self.proj_size or self.hidden_size,)
 
-    def _zero_state(self, input, batch_sizes, size):
+    def _zeros(self, input, batch_sizes):
         batch = input.size(0 if self.batch_first else 1) if batch_sizes is None else whole_number(batch_sizes[0])
-        return cresset.zeros(self.num_layers * self._directions(), batch, size, dtype=input.dtype, device=input.device)
+        layers = self.num_layers * self._directions()
+        return tuple(cresset.zeros(layers, batch, size, dtype=input.dtype, device=input.device) for size in self._state_sizes())
 
     def _weights(self):
         """All weights, by layer and direction."""
@@ -381,8 +382,8 @@ class LSTM(RNNBase):
             return hx
         return tuple(_apply_permutation(h, permutation) for h in hx)
 
-    def _zeros(self, input, batch_sizes):
-        return (*super()._zeros(input, batch_sizes), self._zero_state(input, batch_sizes, self.hidden_size))
+    def _state_sizes(self):
+        return (*super()._state_sizes(), self.hidden_size)
 
     def _check_states(self, input, states, batch_sizes):
         self.check_forward_args(input, states, batch_sizes)

@@ -1350,20 +1350,6 @@ static PyObject *script_constants(PyObject *self, PyObject *unused)
 
 /* --- text --- */
 
-static PyObject *script_graph(PyObject *self, PyObject *arg)
-{
-    const char *name = PyUnicode_AsUTF8(arg);
-    cr_sfunction *f = name ? script_method(self, name) : NULL;
-    cr_text text = {0};
-
-    if (!f)
-        return NULL;
-    if (!f->graph)
-        return PyErr_Format(PyExc_RuntimeError, "'%s' has no graph", name);
-    cr_sgraph_print(&text, f->graph, true);
-    return cr_py_text(&text, CR_OK);
-}
-
 static PyObject *script_graph_after(PyObject *self, PyObject *args)
 {
     const char *name, *passes;
@@ -1664,7 +1650,6 @@ static PyMethodDef script_object_methods[] = {
     {"_get_method", script_get_method, METH_O, "A method by its name."},
     {"hooks", script_hooks, METH_O, "Names of hooks: hooks(before forward)."},
     {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
-    {"graph", script_graph, METH_O, "The graph of a method, as text."},
     {"graph_after", script_graph_after, METH_VARARGS, "The same after passes by name."},
     {"schema", script_schema, METH_O, "The declaration of a method."},
     {"freeze", script_freeze, METH_VARARGS, "A module with constants as attributes."},
@@ -2314,6 +2299,69 @@ static PyObject *script_compile(PyObject *module, PyObject *arg)
     return st ? cr_py_raise(st) : script_wrap_function(f);
 }
 
+/* _script_type_seen(tensor): the type that the graph of a trace shows for it, and a number that
+ * tensors with the same memory share; 0 where other storages have it, too. */
+static PyObject *script_type_seen(PyObject *module, PyObject *arg)
+{
+    cr_text text = {0};
+
+    (void)module;
+    if (!cr_py_is_tensor(arg))
+        return PyErr_Format(PyExc_TypeError, "expected a tensor, got %s",
+                            Py_TYPE(arg)->tp_name);
+    const cr_tensor *t = cr_py_tensor_of(arg);
+    cr_stype_print_of(&text, t);
+    PyObject *type = cr_py_text(&text, CR_OK);
+    const cr_storage *own =
+        t->storage && !t->storage->aliases && !t->storage->release ? t->storage : NULL;
+    return type ? Py_BuildValue("(NK)", type, (unsigned long long)(uintptr_t)own) : NULL;
+}
+
+/* A line's types: texts that the tuple `types` owns, None where a type is not known. */
+static int script_seen_line(cr_straced_line *out, PyObject *types)
+{
+    Py_ssize_t n = PyTuple_Check(types) ? PyTuple_GET_SIZE(types) : 0;
+
+    *out = (cr_straced_line){(int)n, PyMem_Calloc((size_t)n + 1, sizeof *out->type)};
+    if (!out->type)
+        return PyErr_NoMemory(), -1;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *text = PyTuple_GET_ITEM(types, i);
+        if (text != Py_None && !(out->type[i] = PyUnicode_AsUTF8(text)))
+            return -1;
+    }
+    return 0;
+}
+
+/* _script_note_trace(qualified, scope or None, lines): what a trace saw of a compiled function:
+ * tuples of types, of the parameters and of each line behind `def`. */
+static PyObject *script_note_trace(PyObject *module, PyObject *args)
+{
+    const char *name, *scope;
+    PyObject *lines, *made = NULL;
+    int done = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "szO!", &name, &scope, &PyList_Type, &lines) || !script_start())
+        return NULL;
+    cr_sfunction *f = cr_sunit_function(script_unit, name);
+    if (!f)
+        return PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined", name);
+    cr_straced seen = {.scope = scope, .count = (int)PyList_GET_SIZE(lines)};
+    seen.line = PyMem_Calloc((size_t)seen.count + 1, sizeof *seen.line);
+    if (!seen.line)
+        return PyErr_NoMemory();
+    for (; done < seen.count; done++)
+        if (script_seen_line(&seen.line[done], PyList_GET_ITEM(lines, done)) < 0)
+            break;
+    if (done == seen.count)
+        made = cr_py_done(cr_sfunction_note_trace(f, &seen));
+    for (int i = 0; i < seen.count; i++)
+        PyMem_Free(seen.line[i].type);
+    PyMem_Free(seen.line);
+    return made;
+}
+
 /* _script_of_graph(qualified, text): a function that runs the graph. */
 static PyObject *script_of_graph(PyObject *module, PyObject *args)
 {
@@ -2877,6 +2925,8 @@ static PyMethodDef script_functions[] = {
     {"_script_declare", script_declare, METH_O, "Makes a function a declaration."},
     {"_script_overload", script_overload, METH_VARARGS, "Adds an overload of a function."},
     {"_script_compile", script_compile, METH_O, "Compiles a function."},
+    {"_script_type_seen", script_type_seen, METH_O, "The type of a tensor in a trace."},
+    {"_script_note_trace", script_note_trace, METH_VARARGS, "Notes types that a trace saw."},
     {"_script_params", script_params, METH_O, "Parameters of a function."},
     {"_script_result", script_result, METH_O, "The annotation of a function's result."},
     {"_script_parameters", script_parameters, METH_O, "Parameters of an operator's schemas."},
