@@ -2,8 +2,9 @@
  *
  * Every storage has a base: the header with the geometry of its value in the graph.  That of a
  * made storage is the result that made it.  That of an input is a header with all of its bytes,
- * in row-major order where the dims of one can be put in that order, else its only geometry,
- * else a flat header that is made here. */
+ * in row-major order where the dims of one can be put in that order, else its only geometry if
+ * that is row-major, else a flat header that is made here, of which a view has sizes and
+ * strides beside the key. */
 #include "compile/traced.h"
 #include "tensor/geometry.h"
 #include <string.h>
@@ -78,7 +79,7 @@ static cr_status choose_base(cr_traced *t, const cr_tensor *h)
         return CR_OK;
     if (!covers(*at) && covers(h))
         *at = h;
-    else if (!covers(*at) && !cr_traced_same_geometry(*at, h))
+    else if (!covers(*at) && (!cr_traced_is_sized(*at) || !cr_traced_same_geometry(*at, h)))
         *at = flat_header(t->x, h);
     if (*at && covers(*at))
         *at = ordered_header(t->x, *at);
@@ -199,6 +200,16 @@ static cr_status put_scalar(cr_traced *t, cr_scalar n, bool fixed)
                                            : put_numbers(t, &n.i, 1);
 }
 
+/* Two bits a dim: its stride is 0, 1, or another number.  No program is for two of these. */
+static uint64_t stride_kinds(const cr_tensor *h)
+{
+    uint64_t kinds = 0;
+
+    for (int d = 0; d < h->ndim; d++)
+        kinds = kinds << 2 | (uint64_t)(h->stride[d] == 0 ? 0 : h->stride[d] == 1 ? 1 : 2);
+    return kinds;
+}
+
 static cr_status put_view(cr_traced *t, const cr_tensor *base, const cr_tensor *h)
 {
     int64_t dims[CR_MAX_DIMS];
@@ -210,6 +221,7 @@ static cr_status put_view(cr_traced *t, const cr_tensor *base, const cr_tensor *
     case CR_TRACED_PERMUTED: return put_bytes(&t->key, dims, h->ndim * sizeof *dims);
     case CR_TRACED_VIEW: return put_numbers(t, h->size, h->ndim);
     case CR_TRACED_STRIDED:
+        CR_TRY(put(&t->key, stride_kinds(h)));
         CR_TRY(put_numbers(t, h->size, h->ndim));
         CR_TRY(put_numbers(t, h->stride, h->ndim));
         return put_numbers(t, &h->offset, 1);

@@ -169,6 +169,49 @@ def test_an_input_whose_dims_are_permuted_is_no_further_program(form):
     assert _C._programs_made() - before <= 2
 
 
+PARTS = {"rows": lambda t, n: t[0, :n, :6], "a corner": lambda t, n: t[1, :n, :n].sum(1, keepdim=True),
+         "two parts": lambda t, n: t[0, :n, :6] * t[0, 1:n + 1, :6], "every second": lambda t, n: t[0, :2 * n:2, :12:2],
+         "a mask of attention": lambda t, n: t[:1, None, :n, :n].sum((0, 1, 3)).view(n, 1),
+         "expanded": lambda t, n: t[0, 0, 0].expand(n, 6), "expanded rows": lambda t, n: t[0, 0, :6].expand(n, 6)}
+
+
+@in_a_thread
+@pytest.mark.parametrize("form", PARTS)
+def test_an_input_that_is_a_part_of_a_buffer_is_no_further_program(form):
+    """Tables that are cut to the length, and gradients of means, which are one number at all places."""
+    table, part = torch.randn(2, 48, 48), PARTS[form]
+    before = _C._programs_made()
+    for n in SIZES * 2:
+        x = torch.randn(n, 6)
+        want = (part(table, n) * x).exp().sum(1) + 1
+        with torch.lazy():
+            got = (part(table, n) * x).exp().sum(1) + 1
+        assert torch.equal(got, want)
+    assert _C._programs_made() - before <= 2
+
+
+@in_a_thread
+def test_a_training_step_whose_loss_is_a_mean_is_few_programs():
+    """The gradient of a mean begins with one number at all places."""
+    def run(compiler):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        step = compiler(step)
+        return [step(torch.randn(n, 4)).item() for n in SIZES * 2]
+
+    wanted = run(lambda f: f)
+    found, made = made_by(lambda: run(lambda f: torch.lazy()(f)))
+    assert found == wanted and made <= 2
+
+
 @in_a_thread
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("kind", [Encoder, Images, Recurrent])
