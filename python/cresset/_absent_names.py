@@ -16,11 +16,10 @@ ao.quantization.prepare_qat autograd.profiler.emit_itt backends.cuda.blas_worksp
 backends.cuda.cublas_workspace_size backends.cuda.cublaslt_workspace_size backends.cudnn.m backends.mkldnn.m
 backends.mps.get_core_count backends.mps.get_name backends.opt_einsum.m backends.python_native backends.quantized
 backends.quantized.engine backends.quantized.supported_engines bit bits16 bits1x8 bits2x4 bits4x2 bits8
-choose_qparams_optimized cpp cuda.GreenContext cuda.caching_allocator_disabled
-cuda.caching_allocator_enable cuda.change_current_allocator cuda.cudart cuda.current_blas_handle
-cuda.current_solver_handle cuda.jiterator cuda.memory.caching_allocator_disabled
-cuda.memory.caching_allocator_enable cuda.memory.change_current_allocator cuda.nccl cuda.tunable
-distributed._functional_collectives.AsyncCollectiveTensor
+choose_qparams_optimized cpp cuda.GreenContext cuda.caching_allocator_disabled cuda.caching_allocator_enable
+cuda.change_current_allocator cuda.cudart cuda.current_blas_handle cuda.current_solver_handle cuda.jiterator
+cuda.memory.caching_allocator_disabled cuda.memory.caching_allocator_enable cuda.memory.change_current_allocator
+cuda.nccl cuda.tunable distributed._functional_collectives.AsyncCollectiveTensor
 distributed.checkpoint.optimizer.load_sharded_optimizer_state_dict distributed.config
 distributed.distributed_c10d._pg_map distributed.fsdp.FullyShardedDataParallel.rekey_optim_state_dict
 distributed.fsdp.sharded_grad_scaler.ShardedGradScaler distributed.logging

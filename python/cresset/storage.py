@@ -106,6 +106,10 @@ class TypedStorage:
     def nbytes(self):
         return self._untyped_storage.nbytes()
 
+    def __sizeof__(self):
+        """Bytes of the object and of its elements."""
+        return super().__sizeof__() + self.nbytes()
+
     def element_size(self):
         return self.dtype.itemsize
 

@@ -1,5 +1,6 @@
 """Methods of storages: bytes, conversions, parts that share memory."""
 import copy
+import sys
 import threading
 import weakref
 
@@ -172,3 +173,9 @@ def test_a_part_cannot_be_resized():
     with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
         part.resize_(4)
     assert part.nbytes() == 8
+
+
+def test_the_size_of_a_storage_counts_its_elements():
+    small, large = (torch.zeros(n, dtype=torch.float64) for n in (1, 1001))
+    assert sys.getsizeof(large.untyped_storage()) - sys.getsizeof(small.untyped_storage()) == 8000
+    assert sys.getsizeof(large.storage()) - sys.getsizeof(small.storage()) == 8000

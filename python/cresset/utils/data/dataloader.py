@@ -12,6 +12,7 @@ import warnings
 import weakref
 from itertools import cycle
 from types import GenericAlias
+from typing import Any, Callable
 
 import cresset
 from . import _utils
@@ -24,6 +25,10 @@ __all__ = ["DataLoader", "get_worker_info", "default_collate", "default_convert"
 default_collate = _utils.collate.default_collate
 default_convert = _utils.collate.default_convert
 get_worker_info = _utils.worker.get_worker_info
+
+# Types of arguments, for the annotations of libraries.
+_worker_init_fn_t = Callable[[int], None]
+_collate_fn_t = Callable[[list], Any]
 
 
 class _DatasetKind:

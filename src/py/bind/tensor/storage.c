@@ -131,6 +131,18 @@ static PyObject *storage_nbytes(PyObject *self, PyObject *unused)
     return PyLong_FromSize_t(cr_py_storage_of(self)->size);
 }
 
+static PyObject *storage_sizeof(PyObject *self, PyObject *unused)
+{
+    PyObject *bytes = storage_nbytes(self, unused), *object, *sum = NULL;
+
+    object = bytes ? PyLong_FromSsize_t(Py_TYPE(self)->tp_basicsize) : NULL;
+    if (object)
+        sum = PyNumber_Add(object, bytes);
+    Py_XDECREF(object);
+    Py_XDECREF(bytes);
+    return sum;
+}
+
 static Py_ssize_t storage_length(PyObject *self)
 {
     return (Py_ssize_t)cr_py_storage_of(self)->size;
@@ -495,6 +507,7 @@ static PyMethodDef storage_methods[] = {
     {"untyped", storage_itself, METH_NOARGS, "The storage itself."},
     {"nbytes", storage_nbytes, METH_NOARGS, "Bytes."},
     {"size", storage_nbytes, METH_NOARGS, "Bytes."},
+    {"__sizeof__", storage_sizeof, METH_NOARGS, "Bytes of the object and of its elements."},
     {"data_ptr", storage_data_ptr, METH_NOARGS, "The address of the first byte."},
     {"resize_", storage_resize, METH_O, "Changes the size; keeps what fits."},
     {"clone", storage_clone, METH_NOARGS, "A copy."},
