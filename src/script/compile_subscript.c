@@ -218,6 +218,8 @@ static void index_one(indexing *x, const cr_sast *a, const term *t, int after)
     /* before the bounds: the order of constants follows */
     cr_svalue *dim = compile_int(x->c, x->dim, x->whole);
     slice_parts s = t ? term_slice(t, x->whole) : slice_of(x->c, a, x->whole);
+    for (int i = 0; t && i < 2; i++) /* slice(None): from 0 to the end, in numbers */
+        s.part[i] = s.part[i] ? s.part[i] : compile_int(x->c, i ? INT64_MAX : 0, x->whole);
     x->v = compile_slice(x->c, x->v, dim, &s);
     x->dim++;
 }
@@ -228,19 +230,21 @@ static bool index_takes_dim(const term *t)
     return !t || t->kind == TERM_SLICE || t->value->type->kind != CR_STYPE_NONE;
 }
 
-/* Makes the views; true when elements are indexed, too. */
+/* Makes the views; true when elements are indexed, too. x[(i, j)] is x[i, j]. */
 static bool index_views(indexing *x, const cr_sast *a)
 {
-    term **t = CR_NEW_N(x->c->s, term *, a->count);
-    int after = 0;
+    bool in_tuple = a->count == 2 && a->at[1]->kind == CR_SAST_TUPLE;
+    int n = in_tuple ? a->at[1]->count : a->count - 1, after = 0;
+    cr_sast **index = in_tuple ? a->at[1]->at : a->at + 1;
+    term **t = CR_NEW_N(x->c->s, term *, n + 1);
 
-    for (int i = 1; i < a->count; i++) {
-        t[i] = index_term(x->c, a->at[i]);
+    for (int i = 0; i < n; i++) {
+        t[i] = index_term(x->c, index[i]);
         after += index_takes_dim(t[i]);
     }
-    for (int i = 1; i < a->count; i++) {
+    for (int i = 0; i < n; i++) {
         after -= index_takes_dim(t[i]);
-        index_one(x, a->at[i], t[i], after);
+        index_one(x, index[i], t[i], after);
     }
     return x->indexed;
 }

@@ -209,7 +209,7 @@ static cr_sast *parse_atom(parser *p)
         return parse_list_display(p);
     if (parse_is(p, "{"))
         return parse_braces(p);
-    if (parse_is(p, "..."))
+    if (parse_is(p, "...") || (t->kind == STOKEN_NAME && parse_is(p, "Ellipsis")))
         return parse_token_node(p, CR_SAST_ELLIPSIS);
     if (parse_is(p, "True"))
         return parse_token_node(p, CR_SAST_TRUE);

@@ -307,3 +307,25 @@ def test_constants_choose_the_number_of_results(call, tmp_path):
     spec.loader.exec_module(module)
     x = FEW + torch.eye(3) if ".lu(" in call else FEW
     assert same(module.f(x), torch.jit.script(module.f)(x))
+
+
+INDICES = ["(Ellipsis, slice(None, 1, None))", "Ellipsis, slice(1, None, None)", "(slice(None, None, None), 0)", "(0,)", "0,",
+           "(0, None, slice(0, 2))", "(i, 1)", "(i,)", "(..., i - 1)", "slice(2)", "()", "(slice(None), i)"]
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_an_index_in_parentheses_and_slices_by_name(index, tmp_path):
+    """What FX writes into its modules."""
+    path = tmp_path / "one_index.py"
+    path.write_text("import cresset as torch\n\n\ndef read(x, i):\n    return x[%s]\n\n\ndef write(x, i):\n"
+                    "    y = x.clone()\n    y[%s] = 7.\n    return y\n" % (index, index))
+    spec = importlib.util.spec_from_file_location("one_index", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x, i = torch.arange(12.0).reshape(3, 4), torch.tensor([0, 1])
+    if "..." in index:
+        with pytest.raises(RuntimeError, match="Ellipses followed by tensor indexing is currently not supported"):
+            torch.jit.script(module.read)
+        return
+    assert same(module.read(x, i), torch.jit.script(module.read)(x, i))
+    assert same(module.write(x, i), torch.jit.script(module.write)(x, i))
