@@ -80,7 +80,7 @@ static const cr_sgraph *inline_graph(cr_session *s, const cr_sfunction *f, inlin
     if (one)
         return one->graph;
     cr_sgraph *g = cr_sgraph_copy(s, f->graph);
-    if (f->traced)
+    if (g->traced)
         cr_spass_unpool(g);
     inline_in(g->body, x);
     inline_nones(g->body);

@@ -293,6 +293,7 @@ void cr_sblock_copy(cr_sblock *to, const cr_sblock *from, cr_svalue **map)
 cr_sgraph *cr_sgraph_copy(cr_session *s, const cr_sgraph *g)
 {
     cr_sgraph *out = cr_sgraph_new(s, g->unit);
+    out->traced = g->traced;
     const cr_sblock *from = g->body;
     cr_svalue **map = CR_NEW_N(s, cr_svalue *, g->values + 1);
 

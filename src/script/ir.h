@@ -121,6 +121,7 @@ struct cr_sgraph {
     cr_sunit *unit; /* owner of its types; borrowed: the function's unit */
     cr_sblock *body;
     unsigned values; /* number of values made */
+    bool traced;     /* its text shows what a trace saw, and names as a trace has them */
 };
 
 cr_sgraph *cr_sgraph_new(cr_session *s, cr_sunit *u);

@@ -11,6 +11,8 @@ typedef struct {
     unsigned numbers;
     bool ranges;
     cr_splace place; /* of the last range */
+    bool traced;
+    cr_map last; /* of a trace: by name, the last value with it, which has no number */
 } graph_printer;
 
 /* --- constants --- */
@@ -98,10 +100,12 @@ static void print_name(graph_printer *p, const cr_svalue *v)
 
     if (v->name && !v->by && !v->uses && !v->block->by) /* a parameter that is not read */
         cr_text_printf(p->out, "%%%s", v->name);
+    else if (v->name && cr_map_get(&p->last, v->name, strlen(v->name)) == v)
+        cr_text_printf(p->out, "%%%s", v->name);
     else if (v->name)
         cr_text_printf(p->out, "%%%s.%u", v->name, n);
     else
-        cr_text_printf(p->out, "%%%u", n);
+        cr_text_printf(p->out, "%%%u", n - p->traced); /* a trace counts from 0 */
 }
 
 void cr_stype_print_of(cr_text *out, const cr_tensor *t)
@@ -309,16 +313,37 @@ static void print_body(graph_printer *p, const cr_sblock *b)
     cr_text_put(p->out, "\n");
 }
 
+static void find_last(graph_printer *p, cr_svalue *const *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (v[i]->name && strcmp(v[i]->name, "self") &&
+            cr_map_set(&p->last, v[i]->name, strlen(v[i]->name), v[i]))
+            p->out->failed = CR_MEMORY;
+}
+
+static void find_last_in(graph_printer *p, const cr_sblock *b)
+{
+    find_last(p, b->input, b->input_count);
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        find_last(p, n->output, n->output_count);
+        for (int i = 0; i < n->block_count; i++)
+            find_last_in(p, n->block[i]);
+    }
+}
+
 void cr_sgraph_print(cr_text *out, const cr_sgraph *g, bool ranges)
 {
-    graph_printer p = {.out = out, .ranges = ranges};
+    graph_printer p = {.out = out, .ranges = ranges, .traced = g->traced};
 
+    if (g->traced)
+        find_last_in(&p, g->body);
     p.number = cr_alloc_zero((g->values + 1) * sizeof *p.number);
     if (p.number)
         print_body(&p, g->body);
     else
         out->failed = CR_MEMORY;
     cr_free(p.number);
+    cr_map_drop(&p.last);
 }
 
 /* --- schemas --- */

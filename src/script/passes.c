@@ -570,7 +570,7 @@ static void print_function_after(cr_session *s, void *context)
     const print_job *j = context;
     cr_sgraph *g = cr_sgraph_copy(s, j->function->graph);
 
-    if (j->function->traced)
+    if (g->traced)
         cr_spass_unpool(g);
     pass_run_named(g, j->passes);
     cr_sgraph_print(j->out, g, true);

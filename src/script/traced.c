@@ -66,7 +66,7 @@ static void traced_note(cr_session *s, void *context)
             traced_line(j->function->unit, n, &seen->line[line]);
         n->scope = bare ? NULL : scope;
     }
-    j->function->traced = true;
+    b->graph->traced = true;
 }
 
 cr_status cr_sfunction_note_trace(cr_sfunction *f, const cr_straced *seen)

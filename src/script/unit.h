@@ -59,7 +59,6 @@ struct cr_sfunction {
     bool dropped; /* a declaration that is not called: a call raises */
     void *code;   /* of the executor, which frees it through cr_sunit_set_drop */
     bool former;  /* the meaning that an operator had in older archives */
-    bool traced;  /* its graph shows what a trace saw (traced.c) */
     const char *stands_for; /* the operator that the table lacks, "aten::complex"; or NULL */
 };
 

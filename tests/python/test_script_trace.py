@@ -808,3 +808,11 @@ def test_traces_take_members_that_are_named_by_a_keyword():
     m = nn.Sequential(collections.OrderedDict([("for", nn.Linear(2, 2)), ("lambda", nn.ReLU())]))
     x = torch.randn(3, 2)
     assert torch.equal(torch.jit.trace(m, torch.ones(1, 2))(x), m(x))
+
+
+def test_normal_of_tensors_has_no_options_of_a_factory():
+    mean, std = torch.zeros(3), torch.ones(3)
+    assert "torch.normal(mean, std)" in torch.jit.trace(lambda mean, std: torch.normal(mean, std), (mean, std), check_trace=False).code
+    assert "torch.normal(2., std)" in torch.jit.trace(lambda std: torch.normal(2.0, std), (std,), check_trace=False).code
+    sizes = torch.jit.trace(lambda x: torch.zeros(x.size(0)), (mean,))
+    assert "torch.zeros([int(_0)], dtype=None, layout=None" in sizes.code and sizes(torch.ones(5)).shape == (5,)

@@ -328,7 +328,8 @@ class Recorder(TorchFunctionMode):
     def call_parts(self, name, args, kwargs):
         """The text of an operator's call, and the arguments to call with."""
         schemas = _C._script_parameters(f"aten::{name}")
-        options = _options(name, schemas, kwargs)
+        sized = [None if isinstance(x, cresset.Tensor) and not x.dim() else x for x in args]  # sizes are numbers for schemas
+        options = _options(name, _of_tensors(sized, schemas), kwargs)
         if name in _OF_ALL and len(args) == 1 and not kwargs:
             kwargs = {"dim": None, "correction": None}
         texts, given, named = [], [], {}
