@@ -124,13 +124,31 @@ static int64_t flow_fill(cr_flow *f)
     }
 }
 
+/* Clears `side` of the points from which flow still reaches the sink. */
+static void clear_ends(cr_flow *f, bool *side)
+{
+    int head = 0, tail = 0;
+
+    side[CR_FLOW_SINK] = false;
+    f->queue[tail++] = CR_FLOW_SINK;
+    while (head < tail)
+        for (int e = f->first[f->queue[head++]]; e >= 0; e = f->edges.at[e].next)
+            if (f->edges.at[e ^ 1].room > 0 && side[f->edges.at[e].to]) {
+                side[f->edges.at[e].to] = false;
+                f->queue[tail++] = f->edges.at[e].to;
+            }
+}
+
 int64_t cr_flow_cut(cr_flow *f, bool *side)
 {
     int64_t total = 0;
 
     while (total < CR_FLOW_MUCH && set_levels(f))
         total += flow_fill(f);
+    const bool cut = f->level[CR_FLOW_SINK] < 0;
     for (int p = 0; p < f->points; p++)
-        side[p] = f->level[p] >= 0;
+        side[p] = cut || f->level[p] >= 0;
+    if (cut)
+        clear_ends(f, side);
     return total;
 }

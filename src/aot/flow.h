@@ -13,7 +13,8 @@ typedef struct cr_flow cr_flow;
 cr_flow *cr_flow_new(cr_session *s, int points);
 void cr_flow_edge(cr_flow *f, int from, int to, int64_t capacity);
 /* Finds a minimum cut by Dinic's method (1970) and returns its capacity.  side[p] is true when
- * p is on the source's side.  Of several minimum cuts, the one nearest the source is chosen. */
+ * p is on the source's side.  Of several minimum cuts, the one nearest the sink is
+ * chosen: what lies behind it is computed again. */
 int64_t cr_flow_cut(cr_flow *f, bool *side);
 
 #endif

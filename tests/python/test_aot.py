@@ -283,3 +283,17 @@ def test_a_backend_writes_to_arguments_once(backend):
     for n in (3, 3, 4, 3, 5):
         x = torch.zeros(n)
         assert compiled(x).tolist() == x.tolist() == [1.] * n
+
+
+def test_of_cuts_with_equal_bytes_the_last_is_taken():
+    """Sums of a residual stream are saved, not computed again from the results of products."""
+    def stream(x, *weights):
+        for w in weights:
+            x = x + F.linear(F.layer_norm(x, (8,)), w)
+        return x
+    inputs = [leaf(5, 8), *(leaf(8, 8) for _ in range(4))]
+    graph, args, out = joint_graph(stream, inputs, [0, 1, 2, 3, 4])
+    parts, nbytes, twice = run_parts(graph, args, 5, True)
+    assert all(torch.equal(a, b) for a, b in zip(parts, out, strict=True))
+    adds = [line for line in str(graph.partition(5, 1, True)[1]).splitlines() if " = add(" in line]
+    assert not any("linear" in line for line in adds)
