@@ -824,6 +824,28 @@ static bool lay_flat(builder *b)
     return true;
 }
 
+static bool is_shared(const cr_group_code *c, int k)
+{
+    const cr_operand_plan *o = &c->operand[k];
+
+    for (int d = 0; d + 1 < c->ndim; d++)
+        if (c->size[d] != 1 && o->step[d])
+            return false;
+    return k >= c->outputs && !o->row && !o->copied && !cr_group_is_source(c, k);
+}
+
+/* A kernel of a device keeps the elements of its rows in registers, but not what all rows
+ * share, which is in the cache. */
+static bool reads_shared(const builder *b, int k)
+{
+    const cr_group_code *c = b->c;
+
+    if (b->from)
+        return b->from->code->operand[k].shared && is_shared(c, k);
+    return b->space.columns && c->rows > 1 && !cr_is_host(c->operand[0].type->device) &&
+           is_shared(c, k);
+}
+
 static void set_ways(builder *b)
 {
     cr_group_code *c = b->c;
@@ -837,6 +859,7 @@ static void set_ways(builder *b)
             o->row || (k >= c->outputs && !step && (b->space.columns || c->size[last] > 1));
         o->staged = o->dtype != o->lane || (!o->row && step != 1 && c->size[last] > 1) ||
                     cr_group_is_source(c, k);
+        o->shared = reads_shared(b, k);
         c->staged = c->staged || o->staged;
     }
 }
@@ -933,6 +956,7 @@ static void put_structure(cr_text *t, const builder *b)
     for (int k = 0; k < b->c->operands; k++) {
         put_byte(t, b->c->operand[k].lane);
         put_byte(t, b->c->operand[k].row);
+        put_byte(t, b->c->operand[k].shared);
     }
     for (int k = 0; k < b->c->outputs; k++)
         put_short(t, b->operands.output[k].number - 1);
@@ -962,7 +986,8 @@ static cr_buffer *buffer(builder *b, cr_buffer_role role, const char *name,
 {
     const cr_sym *size[2] = {axis(b->l, "i", "R").extent, axis(b->l, "j", "C").extent};
 
-    return cr_loop_buffer(b->l, role, name, (cr_dtype)o->lane, o->row ? 1 : 2, size);
+    return cr_loop_buffer(b->l, role, name, (cr_dtype)o->lane, o->row || o->shared ? 1 : 2,
+                          size + o->shared);
 }
 
 static const cr_expr *read_value(void *context, int i)
@@ -1001,9 +1026,10 @@ static void load_operands(builder *b)
     const cr_sym *index[2] = {axis(b->l, "i", "R").index, axis(b->l, "j", "C").index};
 
     for (int k = b->c->outputs; k < b->c->operands; k++) {
+        const cr_operand_plan *o = &b->c->operand[k];
         const char *name = cr_session_printf(b->l->session, "x%d", k - b->c->outputs);
         b->expr[b->chosen.values + k] =
-            cr_expr_load(b->l, buffer(b, CR_BUFFER_INPUT, name, &b->c->operand[k]), index);
+            cr_expr_load(b->l, buffer(b, CR_BUFFER_INPUT, name, o), index + o->shared);
     }
 }
 
@@ -1436,7 +1462,8 @@ static void check_ways(const builder *b)
     const cr_group_code *was = b->from->code, *c = b->c;
 
     for (int k = 0; k < c->operands; k++)
-        if (c->operand[k].row != was->operand[k].row)
+        if (c->operand[k].row != was->operand[k].row ||
+            c->operand[k].shared != was->operand[k].shared)
             cr_bail(b->s, CR_VALUE, "a kernel reads rows, or columns, for these sizes alone");
 }
 

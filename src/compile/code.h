@@ -24,6 +24,7 @@ typedef struct {
     int16_t number;      /* index in the results, or in code.read; -1 - k: source k */
     uint8_t dtype, lane; /* dtype of its elements, and in the kernel */
     bool row;            /* one value for each row */
+    bool shared;         /* on a device: all rows read the same columns */
     bool staged;    /* converted through a tile, because of its dtype or because columns are not
                        adjacent */
     bool copied;    /* copied first, because columns have no common step */

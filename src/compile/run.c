@@ -142,7 +142,8 @@ static bool accepts_halves(const cr_group_code *c, int k, cr_device device)
 
     return cr_kernel_accepts(device, (cr_dtype)o->dtype, (cr_dtype)o->lane) && o->number >= 0 &&
            (o->row || o->step[last] == 1 || c->size[last] == 1) &&
-           (k >= c->outputs || !n->keeps || (n->keeps == 1 && c->columns <= CR_FOLD_ROW));
+           (k >= c->outputs || !n->keeps ||
+            (c->columns <= CR_FOLD_ROW && cr_nest_keeps_in_registers(n)));
 }
 
 static cr_status place_operand(cr_group_command *g, int k, const cr_tensor *t)

@@ -73,10 +73,27 @@ static const char *cuda_load(cr_printer *p, const cr_buffer *b)
     return b->flexible ? cr_session_printf(p->s, "d%d ? %s : f%d", k, whole, k) : whole;
 }
 
+/* The value that is stored: a store of halves rounds, so a value that was rounded to the same
+ * halves in this sweep is stored as it was before. */
+static const cr_expr *cuda_unrounded(const cr_printer *p, const cr_store *st)
+{
+    const cr_expr *e = st->value;
+    cr_dtype stored = cr_operand_stored(p, st->buffer);
+    cr_fn rounds = stored == CR_BF16 ? CR_FN_roundbfloat : CR_FN_roundhalf;
+
+    if ((stored != CR_BF16 && stored != CR_F16) || stored == st->buffer->dtype ||
+        e->kind != CR_EXPR_CALL || e->fn != rounds ||
+        cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN ||
+        cr_nest_scope(p->n, e->args[0]) != CR_SCOPE_COLUMN || cr_nest_kept(p->n, e, p->sweep) ||
+        e->args[0]->kind != CR_EXPR_CALL)
+        return e;
+    return e->args[0];
+}
+
 static void cuda_store(cr_printer *p, const cr_store *st)
 {
     const char *at = cr_spell_address(p, st->buffer);
-    unsigned v = st->value->id;
+    unsigned v = cuda_unrounded(p, st)->id;
 
     if (p->how == CR_ACCESS_EITHER)
         cr_print_line(p, "if (wide && m == CV_LANES_%s)", cr_spell_dtype(p->lane));

@@ -10,8 +10,13 @@
 
 /* The number of registers that may hold elements, and the steps of a whole chunk. */
 enum { ROWS_REGISTERS = 128, ROWS_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
+/* The most lanes of 4 bytes of a vector. */
+enum { ROWS_VECTOR = 4 };
 /* The registers with elements of a thread for which vectors of halves are longer. */
 enum { ROWS_FEW = 32 };
+/* Operands that only a later sweep reads are read before the first one, too, where a thread
+ * then has at most so many registers with elements. */
+enum { ROWS_EARLY = 40 };
 
 static int rows_steps(const cr_printer *p)
 {
@@ -22,7 +27,8 @@ static int rows_steps(const cr_printer *p)
 
 typedef struct {
     uint32_t first, again; /* operands that are read in sweep 0, and in several sweeps */
-    uint32_t often;        /* and in more than two */
+    uint32_t later;        /* operands that one sweep reads, not sweep 0 */
+    uint32_t often;        /* operands that are read in more than two sweeps */
     uint32_t kept;         /* outputs that are read in place of a value that they keep */
 } rows_reads;
 
@@ -64,6 +70,7 @@ static rows_reads rows_find_reads(const cr_printer *p)
         r.again |= before & read;
         before |= read;
     }
+    r.later = before & ~r.first & ~r.again;
     return r;
 }
 
@@ -225,7 +232,7 @@ static void rows_open_row(cr_printer *p)
 {
     rows_reads r = rows_find_reads(p);
     const char *lane = cr_spell_dtype(p->lane);
-    int left = ROWS_REGISTERS / ROWS_STEPS;
+    int left = ROWS_REGISTERS / ROWS_STEPS, early;
 
     p->held = 0;
     p->widened = r.often;
@@ -233,6 +240,8 @@ static void rows_open_row(cr_printer *p)
     uint32_t kept = p->held;
     rows_hold(p, &p->held, r.again, &left);
     rows_hold(p, &p->held, r.first, &left);
+    early = left - ROWS_REGISTERS / ROWS_STEPS + ROWS_EARLY / rows_steps(p);
+    rows_hold(p, &p->held, r.later, &early);
     cr_dialect_cuda.open_row(p);
     cr_print_line(p, "const int width = (int)columns;");
     cr_print_line(
@@ -327,6 +336,23 @@ bool cr_nest_fits_registers(const cr_nest *n)
     for (int k = 0; k < n->sweeps; k++)
         reduces += n->sweep[k].reduces.count;
     return reduces && n->kind == CR_NEST_ROWS && !cr_nest_keeps_index(n);
+}
+
+bool cr_nest_keeps_in_registers(const cr_nest *n)
+{
+    int registers = 0;
+
+    if (!cr_nest_fits_registers(n))
+        return false;
+    for (int q = 0; q < n->keeps; q++) {
+        bool first = true;
+        if (cr_dtype_size((cr_dtype)n->keep[q].buffer->dtype) != 4)
+            return false;
+        for (int k = 0; k < q; k++)
+            first = first && n->keep[k].buffer != n->keep[q].buffer;
+        registers += first ? ROWS_VECTOR : 0;
+    }
+    return registers <= ROWS_REGISTERS / ROWS_STEPS;
 }
 
 static void rows_define_folds(cr_printer *p) { cr_dialect_cuda.define_folds(p); }

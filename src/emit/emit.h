@@ -69,6 +69,9 @@ extern const cr_dialect cr_dialect_cuda_rows;
 /* True when cr_dialect_cuda_rows prints the nest: it reduces rows, and no reduction keeps its
  * index. */
 bool cr_nest_fits_registers(const cr_nest *n);
+/* True when that dialect holds all kept values in registers, so that none is rounded to the
+ * dtype of the result in whose place it is kept. */
+bool cr_nest_keeps_in_registers(const cr_nest *n);
 /* "c", "across", "cuda", "cuda_rows"; NULL if no dialect has the name. */
 const cr_dialect *cr_dialect_named(const char *name);
 

@@ -287,6 +287,38 @@ template <int N> CV_FN cv_lanes<float, N> cv_x_recip(cv_lanes<float, N> a)
 #define CV_X_RECIP_f32 cv_x_recip
 #endif
 
+/* The nearest bfloat16 or float16, as a float: pairs of lanes share an instruction. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+CV_FN void cv_x_roundpair(float *a, float *b)
+{
+    unsigned both, low, high;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(*b), "f"(*a));
+    low = both << 16;
+    high = both & 0xffff0000u;
+    __builtin_memcpy(a, &low, sizeof low);
+    __builtin_memcpy(b, &high, sizeof high);
+}
+template <int N> CV_FN cv_lanes<float, N> cv_x_roundbf(cv_lanes<float, N> a)
+{
+    static_assert(N % 2 == 0, "lanes are rounded in pairs");
+    CV_ALL
+    for (int l = 0; l < N; l += 2)
+        cv_x_roundpair(&a.lane[l], &a.lane[l + 1]);
+    return a;
+}
+template <int N> CV_FN cv_lanes<float, N> cv_x_roundhalf(cv_lanes<float, N> a)
+{
+    CV_ALL
+    for (int l = 0; l < N; l++)
+        asm("{ .reg .b16 h; cvt.rn.f16.f32 h, %1; cvt.f32.f16 %0, h; }"
+            : "=f"(a.lane[l])
+            : "f"(a.lane[l]));
+    return a;
+}
+#define CV_X_ROUNDBF_f32   cv_x_roundbf
+#define CV_X_ROUNDHALF_f32 cv_x_roundhalf
+#endif
+
 /* --- threads --- */
 
 /* A kernel's head.  Its only parameter is `call`, of the type that follows the name. */

@@ -470,15 +470,22 @@ CV_DEFINE_DIVISION(f32, m32)
 /* Rounds to nearest even in the upper 16 bits; a NaN stays a NaN. */
 CV_FN cv_f32 cv_roundbfloat_f32(cv_f32 x)
 {
+#ifdef CV_X_ROUNDBF_f32
+    return CV_X_ROUNDBF_f32(x);
+#else
     const cv_u32 u = (cv_u32)x; /* the bits of a NaN may pass the largest integer */
     const cv_u32 r = (u + 0x7fff + ((u >> 16) & 1)) & (cv_u32)(cv_set1_i32(-0x10000));
 
     return cv_select_f32(cv_isnan_f32(x), x, (cv_f32)r);
+#endif
 }
 
 /* Nearest even at 10 bits of mantissa; below 2^-14 at 2^-24, which is what adding 0.5 does. */
 CV_FN cv_f32 cv_roundhalf_f32(cv_f32 x)
 {
+#ifdef CV_X_ROUNDHALF_f32
+    return CV_X_ROUNDHALF_f32(x);
+#else
     const cv_f32 a = cv_abs_f32(x), half = cv_set1_f32(0.5f);
     const cv_u32 u = (cv_u32)a;
     cv_f32 r = (cv_f32)((u + 0xfff + ((u >> 13) & 1)) & (cv_u32)(cv_set1_i32(-0x2000)));
@@ -486,6 +493,7 @@ CV_FN cv_f32 cv_roundhalf_f32(cv_f32 x)
     r = cv_select_f32(cv_ge_f32(a, cv_set1_f32(65520.0f)), cv_set1_f32(__builtin_inff()), r);
     r = cv_select_f32(cv_lt_f32(a, cv_set1_f32(0x1p-14f)), (a + half) - half, r);
     return cv_select_f32(cv_isnan_f32(x), x, cv_copysign_f32(r, x));
+#endif
 }
 
 #endif

@@ -91,3 +91,30 @@ def test_rows_of_halves_at_any_address(dtype, columns):
         x, y = base[:, first:first + columns], there[:, first:first + columns]
         for f in (lambda t: t.softmax(1), lambda t: t.sum(1), lambda t: t.sum(0), lambda t: t.var(1), lambda t: norm(t, (columns,), w.to(t.device))):
             assert same(f(y), f(x)), first
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+@pytest.mark.parametrize("columns", (20, 300, 768, 2000, 8192))
+def test_compiled_sums_and_norms_of_halves_are_one_launch(dtype, columns):
+    """x + y and its norm are results of one group, and so are a norm's gradient and what is added to it."""
+    x, g, w, b = arrays((9, columns), 1, dtype)
+    y, h = torch.randn(9, columns).to(dtype), torch.randn(9, columns).to(dtype)
+
+    def forward(x, y, w, b):
+        s = x + y
+        return s, norm(s, w.shape, w, b)
+
+    def backward(x, y, w, b, g, h):
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        return torch.autograd.grad(forward(x, y, w, b), (x, y), (g, h))
+
+    for f, given in ((forward, (x, y, w, b)), (backward, (x, y, w, b, g, h))):
+        compiled, moved = torch.compile(f), [t.cuda() for t in given]
+        for _ in range(3):
+            have = compiled(*moved)
+        for a, there, here in zip(have, f(*moved), f(*given), strict=True):
+            assert same(a, there.cpu()) and same(a, here)
+    compiled, moved = torch.compile(forward), [t.cuda() for t in (x, y, w, b)]
+    for _ in range(3):
+        compiled(*moved)
+    assert launches(lambda: compiled(*moved)) <= 1
