@@ -9,7 +9,7 @@ from cresset._dynamo.exc import FailOnRecompileLimitHit, Unsupported
 
 from . import (aliases, arrays, changes, classes, containers, effects, errors, features, gate, hidden, hooks,  # noqa: F401
                iteration, names, orders, process, protocols, replaced, settings, specials, state, stateful, symbols,
-               threads, unforeseen, unread)
+               threads, through_c, unforeseen, unread)
 from .harness import PROGRAMS, observed, plain
 
 
@@ -29,7 +29,7 @@ def test_a_compiled_program_is_observed_like_the_eager_one(f):
             assert observed(f, torch.compile) == wanted
 
 
-FAMILIES = ("settings", "stateful", "features")
+FAMILIES = ("settings", "stateful", "features", "through_c")
 SETTINGS = [{"dynamic": True}, {"backend": "eager"}, {"backend": "aot_eager"}, {"backend": "aot_eager", "dynamic": True}]
 
 
