@@ -32,8 +32,10 @@ typedef struct {
 CR_MUST cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g);
 /* As cr_aot_joint_new, for a backward pass that reaches only the outputs k with reached[k].
  * Other outputs have no cotangent, and a gradient that flows only through them is None, as in
- * eager mode. */
-CR_MUST cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached);
+ * eager mode.  stride[k]: the strides of a cotangent; with NULL for all or for one, it has its
+ * output's layout. */
+CR_MUST cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached,
+                                  const int64_t *const *stride);
 /* Records the call alone, under no_grad, so that compositions without a derivative become their
  * parts. */
 CR_MUST cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g);

@@ -10,7 +10,8 @@ typedef struct {
     cr_tensor **input, **output, **cotangent, **gradient; /* owned */
     cr_tensor **root, **leaf;                             /* borrowed */
     bool *differentiable;
-    const bool *reached; /* one per output; NULL: all outputs */
+    const bool *reached;          /* one per output; NULL: all outputs */
+    const int64_t *const *stride; /* of cotangents, by output; NULL: as their outputs */
     int roots;
     bool plain;  /* true: no gradients */
     bool copies; /* those that autograd makes before a write are calls of the graph */
@@ -66,14 +67,18 @@ static cr_status check_gradient(const replay *x, int k)
                    wanted ? "a" : "no", wanted ? "none" : "one");
 }
 
-/* A cotangent's layout is its output's, as sums of it have eager's order; row-major where sizes
- * may vary. */
-static cr_status joint_fake_cotangent(cr_tensor **out, const cr_graph *g, const cr_tensor *t)
+/* Without `stride` a cotangent's layout is its output's, as sums of it have eager's order;
+ * row-major where sizes may vary. */
+static cr_status joint_fake_cotangent(cr_tensor **out, const cr_graph *g, const cr_tensor *t,
+                                      const int64_t *stride)
 {
     bool plain = g->numbers.list.len || !cr_is_dense(t);
 
     return cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
-                                 t->size, plain ? NULL : t->stride);
+                                 t->size,
+                                 stride  ? stride
+                                 : plain ? NULL
+                                         : t->stride);
 }
 
 static cr_status make_cotangents(replay *x)
@@ -83,7 +88,8 @@ static cr_status make_cotangents(replay *x)
         CR_TRY(check_gradient(x, k));
         if (!t || !t->requires_grad || seen_before(x, t, k) || (x->reached && !x->reached[k]))
             continue;
-        CR_TRY(joint_fake_cotangent(&x->cotangent[x->roots], x->g, t));
+        CR_TRY(joint_fake_cotangent(&x->cotangent[x->roots], x->g, t,
+                                    x->stride ? x->stride[k] : NULL));
         CR_TRY(cr_recorder_input(x->r, x->cotangent[x->roots], "cotangent"));
         x->root[x->roots++] = t;
         x->differentiable[k] = true;
@@ -193,7 +199,8 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
 /* Sets *hidden when the backward pass reads a tensor that no call made.  `has`: see replay;
  * false for all inputs in the first replay. */
 static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *reached,
-                           bool plain, bool copies, bool *hidden, bool *has)
+                           const int64_t *const *stride, bool plain, bool copies, bool *hidden,
+                           bool *has)
 {
     size_t in = (size_t)g->input_count, outs = (size_t)g->body->output_count;
     cr_tensor **room = cr_alloc_zero((3 * in + 3 * outs + 1) * sizeof *room);
@@ -201,6 +208,7 @@ static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *rea
                 .inputs = (int)in,
                 .outputs = (int)outs,
                 .reached = reached,
+                .stride = stride,
                 .plain = plain,
                 .copies = copies,
                 .has = has};
@@ -252,32 +260,34 @@ static bool joint_has_no_grad_nodes(const cr_graph *g)
 /* When a saved tensor is overwritten, autograd copies it inside an operator, and the copy is a
  * hidden tensor.  The functional form of the graph has no writes, hence no such copy.  Where
  * the graph has no such form, the copies become calls. */
-cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached)
+cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached,
+                          const int64_t *const *stride)
 {
     const cr_graph *functional = g;
     bool hidden = false, *has = cr_alloc_zero((size_t)g->input_count + 1);
-    cr_status st = has ? joint_new(out, g, reached, false, false, &hidden, has) : CR_MEMORY;
+    cr_status st =
+        has ? joint_new(out, g, reached, stride, false, false, &hidden, has) : CR_MEMORY;
 
     if (hidden && !joint_has_no_grad_nodes(g) &&
         !cr_session_run(g->session, joint_functional, &functional) &&
         !cr_graph_writes(functional))
-        st = joint_new(out, functional, reached, false, false, &hidden, has);
+        st = joint_new(out, functional, reached, stride, false, false, &hidden, has);
     else if (hidden)
-        st = joint_new(out, g, reached, false, true, &hidden, has);
+        st = joint_new(out, g, reached, stride, false, true, &hidden, has);
     cr_free(has);
     return st;
 }
 
 cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g)
 {
-    return cr_aot_joint_of(out, g, NULL);
+    return cr_aot_joint_of(out, g, NULL, NULL);
 }
 
 cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g)
 {
     bool hidden;
 
-    return joint_new(out, g, NULL, true, false, &hidden, NULL);
+    return joint_new(out, g, NULL, NULL, true, false, &hidden, NULL);
 }
 
 void cr_aot_joint_drop(cr_aot_joint *j)

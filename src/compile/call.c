@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { LARGE_PEAK = 64 << 20 };
+enum { LARGE_PEAK = 64 << 20, MOST_LAYOUTS = 4 };
 
 /* The backward program for a pass that reaches only some outputs. */
 typedef struct variant {
@@ -18,6 +18,15 @@ typedef struct variant {
     cr_program *program; /* NULL, in a call for all sizes: there is none */
     bool reached[];      /* by output */
 } variant;
+
+/* The backward program for cotangents of other layouts than those of the recording: gradients
+ * take their order from them, and a sum its bits from the order. */
+typedef struct layout {
+    struct layout *next;
+    cr_program *program; /* NULL: the layouts have no influence, or there is no such program */
+    size_t words;
+    int64_t word[]; /* by output: 0 without a cotangent, or 1 and the cotangent's strides */
+} layout;
 
 struct cr_compiled_call {
     _Atomic int32_t count;
@@ -30,12 +39,13 @@ struct cr_compiled_call {
     cr_scalar *symbol;    /* the values of the symbols */
     cr_session *session;  /* of `recorded` */
     const cr_graph *recorded; /* kept for inference until the program is made, or if it has
-                               * numbers; for training if there are several cotangents */
+                               * numbers; for training, for other backward programs */
     cr_aot_joint joint;       /* for training, like `parts`: kept until the programs are made */
     cr_aot_parts parts;
     cr_program *forward, *backward;
     cr_undo_plan *undo; /* of `forward`; NULL: that of `of` */
     _Atomic(variant *) variants;
+    _Atomic(layout *) layouts;
     int inputs, outputs, saved, cotangents;
     unsigned how; /* cr_how */
     bool *marks;  /* the memory of the arrays below; NULL: there is no backward program */
@@ -89,7 +99,7 @@ static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_
     memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
     for (int i = 0; i < c->inputs; i++)
         c->wants[i] = g->input[i]->type.requires_grad;
-    if (c->cotangents > 1)
+    if (c->cotangents)
         keep_recorded(c, g);
     cr_show_graph("aot", "joint", c->joint.graph);
     CR_TRY(cr_session_run(c->joint.graph->session, cut, &j));
@@ -107,7 +117,8 @@ static void variant_drop(variant *v)
     cr_free(v);
 }
 
-/* The joint graphs that reach all outputs and some outputs, and the backward graph of some. */
+/* The joint graphs that reach all outputs and some outputs, or that have cotangents of other
+ * layouts, and the backward graph of the second. */
 typedef struct {
     cr_aot_joint whole, some;
     const cr_graph *whole_cut, *some_cut; /* without writes */
@@ -135,11 +146,11 @@ static void cut_like(cr_session *s, void *context)
 
 /* partial_drop releases it, also after a failure. */
 static cr_status partial_new(partial *x, const cr_compiled_call *c, const cr_graph *recorded,
-                             const bool *reached)
+                             const bool *reached, const int64_t *const *stride)
 {
     *x = (partial){.c = c};
     CR_TRY(cr_aot_joint_new(&x->whole, recorded));
-    CR_TRY(cr_aot_joint_of(&x->some, recorded, reached));
+    CR_TRY(cr_aot_joint_of(&x->some, recorded, reached, stride));
     x->whole_cut = x->whole.graph;
     x->some_cut = x->some.graph;
     cr_show_graph("aot", "joint, of some outputs", x->some_cut);
@@ -179,7 +190,7 @@ static cr_status make_variant_alone(variant *v, cr_compiled_call *c)
     cr_status st = find_recorded(c);
 
     if (!st)
-        st = partial_new(&x, c, c->recorded, v->reached);
+        st = partial_new(&x, c, c->recorded, v->reached, NULL);
     if (!st) {
         cr_show_graph("aot", "backward, of some outputs", x.backward);
         st = cr_program_new(&v->program, x.backward, c->how);
@@ -242,7 +253,7 @@ static cr_status probe_variant(variant_probe *p, const cr_compiled_call *c,
     CR_TRY(cr_graph_instantiate_at(&p->recorded, p->session, c->symbolic, symbol, false));
     if (!p->recorded)
         return cr_fail(CR_RUNTIME, "what was asked of the sizes does not hold");
-    return partial_new(&p->part, c, p->recorded, reached);
+    return partial_new(&p->part, c, p->recorded, reached, NULL);
 }
 
 static void drop_probe(variant_probe *p)
@@ -384,6 +395,184 @@ static cr_status backward_of(cr_program **out, cr_compiled_call *c, const bool *
         pthread_mutex_unlock(&c->lock);
     }
     *out = st ? NULL : v->program;
+    return st;
+}
+
+/* --- cotangents of other layouts --- */
+
+static void layout_drop(layout *l)
+{
+    cr_program_drop(l->program);
+    cr_free(l);
+}
+
+/* Whether the program for the recording's layouts takes the cotangents that there are.  Also
+ * counts the words of a layout. */
+static bool are_as_recorded(const cr_compiled_call *c, cr_tensor *const *grads, size_t *words)
+{
+    bool same = true;
+    int k = c->saved;
+
+    *words = 0;
+    for (int i = 0; i < c->outputs; i++) {
+        if (c->differentiable[i] && grads[i]) {
+            const int64_t *stride = cr_program_input_type(c->backward, k)->stride;
+            same = same &&
+                   (stride ? cr_tensor_has_strides(grads[i], stride) : grads[i]->contiguous);
+            *words += grads[i]->ndim;
+        }
+        k += c->differentiable[i];
+        ++*words;
+    }
+    return same;
+}
+
+/* The strides of dims of one element say nothing. */
+static layout *layout_new(const cr_compiled_call *c, cr_tensor *const *grads, size_t words)
+{
+    layout *l = cr_alloc_zero(sizeof *l + words * sizeof *l->word);
+
+    if (!l)
+        return NULL;
+    for (int i = 0; i < c->outputs; i++) {
+        const cr_tensor *g = c->differentiable[i] ? grads[i] : NULL;
+        l->word[l->words++] = g != NULL;
+        for (int d = 0; g && d < g->ndim; d++)
+            l->word[l->words++] = g->size[d] == 1 ? 0 : g->stride[d];
+    }
+    return l;
+}
+
+/* Finds the equal layout, or counts those that there are. */
+static layout *layout_find(const cr_compiled_call *c, const layout *like, int *count)
+{
+    layout *l = atomic_load_explicit(&((cr_compiled_call *)(uintptr_t)c)->layouts,
+                                     memory_order_acquire);
+
+    for (*count = 0; l; l = l->next, ++*count)
+        if (l->words == like->words && !memcmp(l->word, like->word, l->words * sizeof *l->word))
+            return l;
+    return NULL;
+}
+
+/* Whether `v` is a cotangent, or a view of one. */
+static bool shows_cotangent(const cr_graph *g, const cr_gvalue *v, int primals)
+{
+    while (v->by && v->by->kind == CR_GNODE_CALL && v->by->op->does == CR_DOES_MAP &&
+           v->by->arg[0].tag == CR_TENSOR)
+        v = v->by->arg[0].value;
+    for (int i = primals; i < g->input_count; i++)
+        if (g->input[i] == v)
+            return true;
+    return false;
+}
+
+static bool has_layout_of(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->known && b->known && a->ndim == b->ndim && !a->stride == !b->stride &&
+           (!a->stride || !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride));
+}
+
+/* Whether a node of two joint graphs computes the same bits in both: its results have one
+ * layout, and it does not go through a cotangent in an order that may be another one. */
+static bool has_bits_of(const cr_graph *g, const cr_gnode *a, const cr_gnode *b, int primals)
+{
+    if (a->kind != CR_GNODE_CALL || b->kind != CR_GNODE_CALL || a->op != b->op ||
+        a->result_count != b->result_count)
+        return a->kind == CR_GNODE_CONSTANT && b->kind == CR_GNODE_CONSTANT;
+    if (a->op->does == CR_DOES_MAP)
+        return true;
+    for (int k = 0; k < a->result_count; k++)
+        if (!has_layout_of(&a->result[k]->type, &b->result[k]->type))
+            return false;
+    if (a->op->does == CR_DOES_BODY || a->op->does == CR_DOES_EXTERN)
+        return true;
+    for (int i = 0; i < a->arg_count; i++)
+        if (a->arg[i].tag == CR_TENSOR && shows_cotangent(g, a->arg[i].value, primals))
+            return false;
+    return true;
+}
+
+static bool have_influence(const partial *x)
+{
+    const cr_graph *a = x->some_cut, *b = x->whole_cut;
+
+    if (a->body->len != b->body->len)
+        return true;
+    for (size_t i = 0; i < a->body->len; i++)
+        if (!has_bits_of(a, a->body->at[i], b->body->at[i], x->c->inputs))
+            return true;
+    return false;
+}
+
+/* Makes the program, if the layouts have influence.  Other failures than a lack of memory leave
+ * the recording's program, which gets copies. */
+static cr_status layout_fill(layout *l, cr_compiled_call *c, cr_tensor *const *grads)
+{
+    const int64_t **stride = cr_alloc_zero((size_t)c->outputs * (sizeof *stride + 1));
+    bool *reached = (bool *)(stride + c->outputs);
+    partial x = {.c = c};
+    size_t at = 0;
+
+    CR_NEED(stride);
+    for (int i = 0; i < c->outputs; i++) {
+        reached[i] = l->word[at++];
+        stride[i] = reached[i] ? &l->word[at] : NULL;
+        at += reached[i] ? grads[i]->ndim : 0;
+    }
+    cr_status st = partial_new(&x, c, c->recorded, reached, stride);
+    if (!st && have_influence(&x)) {
+        cr_show_graph("aot", "backward, of other layouts", x.backward);
+        st = cr_program_new(&l->program, x.backward, c->how);
+    }
+    partial_drop(&x);
+    cr_free(stride);
+    if (st && st != CR_MEMORY)
+        cr_log_line("graph", 1, "no backward program for other layouts: %s",
+                    cr_error_message());
+    return st == CR_MEMORY ? st : CR_OK;
+}
+
+/* In the lock of `c`.  *out stays NULL where there are too many. */
+static cr_status layout_add(layout **out, layout *l, cr_compiled_call *c,
+                            cr_tensor *const *grads)
+{
+    int count;
+
+    *out = layout_find(c, l, &count);
+    if (*out || count == MOST_LAYOUTS)
+        return CR_OK;
+    CR_TRY(layout_fill(l, c, grads));
+    l->next = atomic_load(&c->layouts);
+    atomic_store_explicit(&c->layouts, l, memory_order_release);
+    *out = l;
+    return CR_OK;
+}
+
+/* The backward program for the layouts of the cotangents that there are; NULL: that of the
+ * recording.  One program for all sizes gets row-major copies. */
+static cr_status backward_for_layouts(cr_program **out, cr_compiled_call *c,
+                                      cr_tensor *const *grads)
+{
+    layout *made, *found;
+    size_t words;
+    int count;
+    cr_status st = CR_OK;
+
+    *out = NULL;
+    if (are_as_recorded(c, grads, &words) || !c->recorded || c->of || c->symbolic)
+        return CR_OK;
+    made = layout_new(c, grads, words);
+    CR_NEED(made);
+    found = layout_find(c, made, &count);
+    if (!found) {
+        pthread_mutex_lock(&c->lock);
+        st = layout_add(&found, made, c, grads);
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (found != made)
+        cr_free(made);
+    *out = found ? found->program : NULL;
     return st;
 }
 
@@ -529,6 +718,10 @@ void cr_compiled_call_drop(cr_compiled_call *c)
     for (variant *v = atomic_load(&c->variants), *next; v; v = next) {
         next = v->next;
         variant_drop(v);
+    }
+    for (layout *l = atomic_load(&c->layouts), *next; l; l = next) {
+        next = l->next;
+        layout_drop(l);
     }
     drop_parts(c);
     cr_session_release(c->session);
@@ -807,7 +1000,9 @@ static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tenso
 
     for (int i = 0; i < c->outputs; i++)
         reached[i] = c->differentiable[i] && grads[i];
-    CR_TRY(backward_of(p, c, reached));
+    CR_TRY(backward_for_layouts(p, c, grads));
+    if (!*p)
+        CR_TRY(backward_of(p, c, reached));
     for (int i = 0; i < c->outputs; i++)
         if (reached[i]) {
             const cr_gtype *type = cr_program_input_type(*p, n->saved_count + k);
