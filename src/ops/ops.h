@@ -362,10 +362,12 @@ typedef struct {
 } cr_op_scatter;
 
 /* Clause `sparse`: the entries that compute this one, and its in-place form, for arguments of
- * sparse layouts, with the same parameters. */
+ * sparse layouts, with the same parameters.  Clause `batches`: an entry with the word `sparse`
+ * takes batches of compressed matrices. */
 typedef struct {
     const char *name, *inplace_name;
     const cr_op *op, *inplace;
+    bool batches;
 } cr_op_sparse;
 
 /* Clause `format`: results have the memory format of the tensors `params` (bits); with COLUMNS

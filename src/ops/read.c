@@ -371,6 +371,13 @@ static cr_status read_sparse(lexer *x, cr_op *op)
     return inplace ? lex_dotted(x, &op->sparse.inplace_name) : CR_OK;
 }
 
+static cr_status read_batches(lexer *x, cr_op *op)
+{
+    (void)x;
+    op->sparse.batches = true;
+    return CR_OK;
+}
+
 /* `updates PARAM... when PARAM` */
 static cr_status read_updates(lexer *x, cr_op *op)
 {
@@ -1092,6 +1099,7 @@ static const struct {
     {"expanded", read_expanded},
     {"scatter", read_scatter},
     {"sparse", read_sparse},
+    {"batches", read_batches},
     {"updates", read_updates},
     {"unread", read_unread},
     {"within", read_within},

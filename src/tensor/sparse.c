@@ -222,7 +222,17 @@ cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg)
         op->name, dot, overload, kind, where.text, op->name, dot, overload);
 }
 
+cr_status cr_sparse_refuse_batch(void)
+{
+    return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
+}
+
 /* --- the stage --- */
+
+static bool sparse_is_batch(const cr_tensor *t)
+{
+    return cr_is_sparse(t) && cr_sparse_batch(t) > 0;
+}
 
 /* Replaces *t, of a sparse layout, by the result of an entry on it. */
 static cr_status sparse_apply(cr_tensor **out, const cr_op *op, cr_tensor *t)
@@ -273,6 +283,9 @@ static cr_status sparse_form(const cr_op *op, const cr_value *arg, cr_value *res
         return cr_call(op->sparse.op, arg, result);
     if (op->words & CR_WORD_KEEPS_ZERO && sparse_has_one(op, arg))
         return sparse_on_values(op, arg, result);
+    if (op->words & CR_WORD_SPARSE && !op->sparse.batches &&
+        cr_any_tensor(op, arg, sparse_is_batch))
+        return cr_sparse_refuse_batch();
     if (op->words & CR_WORD_SPARSE || (op->does == CR_DOES_IS && !op->fused))
         return cr_call_past(CR_STAGE_SPARSE, op, arg, result);
     return cr_sparse_refuse(op, arg);

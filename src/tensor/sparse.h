@@ -11,6 +11,9 @@
  *                 dense dims...]
  *   sparse_bsc    the same with rows and columns of blocks exchanged
  *
+ * The sizes of a compressed tensor may begin with those of a batch: a matrix for each place of
+ * it, all with n values.  Each part begins with these sizes, too.
+ *
  * Every call with such a tensor goes through the stage SPARSE, which no caller can skip.  Thus
  * code behind it, which reads the bytes of its arguments, sees dense tensors only. */
 #ifndef CR_TENSOR_SPARSE_H
@@ -41,10 +44,15 @@ static inline bool cr_by_rows(int layout)
 }
 /* The parts of a sparse tensor, borrowed from it. */
 static inline cr_sparse *cr_sparse_of(const cr_tensor *t) { return t->storage->owner; }
-/* The number of stored values. */
+/* The number of dims of the batch; 0 of sparse_coo. */
+static inline int cr_sparse_batch(const cr_tensor *t)
+{
+    return cr_is_coo(t) ? 0 : cr_sparse_of(t)->compressed->ndim - 1;
+}
+/* The number of stored values, of each matrix of a batch. */
 static inline int64_t cr_sparse_count(const cr_tensor *t)
 {
-    return cr_sparse_of(t)->values->size[0];
+    return cr_sparse_of(t)->values->size[cr_sparse_batch(t)];
 }
 /* The dims that indices address; the others are dims of the values. */
 static inline int cr_sparse_dims(const cr_tensor *t)
@@ -58,6 +66,8 @@ CR_MUST cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim
                                 const int64_t *size, const cr_sparse *parts);
 /* Gives `t` the parts and the sizes of `from`, which has its layout and dtype. */
 CR_MUST cr_status cr_sparse_assign(cr_tensor *t, const cr_tensor *from);
+/* CR_RUNTIME: only a matrix is taken, not a batch. */
+CR_MUST cr_status cr_sparse_refuse_batch(void);
 /* CR_NOT_IMPLEMENTED in torch's words: the entry has no form for the layout. */
 CR_MUST cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg);
 /* "Strided", "Sparse", "SparseCsr": layouts in messages. */

@@ -278,7 +278,8 @@ cr_status cr_do_dense_dim(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *t = arg[0].t;
 
-    *result = cr_of_int(cr_is_sparse(t) ? t->ndim - cr_sparse_dims(t) : t->ndim);
+    *result =
+        cr_of_int(cr_is_sparse(t) ? t->ndim - cr_sparse_batch(t) - cr_sparse_dims(t) : t->ndim);
     return CR_OK;
 }
 
@@ -407,13 +408,15 @@ static cr_status with_values(cr_value *result, const cr_tensor *t, cr_tensor *va
     return CR_OK;
 }
 
-/* Whether each value has the sizes of those of `t`. */
+/* Whether the batch and each value have the sizes of those of `t`. */
 static bool fits_values(const cr_tensor *t, const cr_tensor *values)
 {
     const cr_tensor *own = cr_sparse_of(t)->values;
 
-    return values->ndim == own->ndim && !memcmp(values->size + 1, own->size + 1,
-                                                (size_t)(own->ndim - 1) * sizeof *own->size);
+    for (int d = 0; values->ndim == own->ndim && d < own->ndim; d++)
+        if (d != cr_sparse_batch(t) && values->size[d] != own->size[d])
+            return false;
+    return values->ndim == own->ndim;
 }
 
 cr_status cr_do_sparse_with_values(const cr_value *arg, cr_value *result)
@@ -424,8 +427,9 @@ cr_status cr_do_sparse_with_values(const cr_value *arg, cr_value *result)
     CR_TRY(check_dense("values", values));
     if (!fits_values(t, values))
         return cr_fail(CR_RUNTIME, "values do not have the sizes of the dense dims");
-    if (values->size[0] != cr_sparse_count(t))
-        return refuse_nnz(cr_sparse_count(t), values->size[0]);
+    int64_t n = values->size[cr_sparse_batch(t)];
+    if (n != cr_sparse_count(t))
+        return refuse_nnz(cr_sparse_count(t), n);
     return with_values(result, t, values);
 }
 
@@ -482,10 +486,12 @@ cr_status cr_do_sparse_to_dtype(const cr_value *arg, cr_value *result)
 static cr_status give_without_items(cr_value *result, const cr_tensor *t)
 {
     cr_sparse parts = *cr_sparse_of(t);
+    int dim = cr_sparse_batch(t);
     cr_steps s = {0};
 
-    parts.indices = CR_STEP(&s, narrow, T(parts.indices), I(cr_is_coo(t)), I(0), I(0));
-    parts.values = CR_STEP(&s, narrow, T(parts.values), I(0), I(0), I(0));
+    parts.indices =
+        CR_STEP(&s, narrow, T(parts.indices), I(cr_is_coo(t) ? 1 : dim), I(0), I(0));
+    parts.values = CR_STEP(&s, narrow, T(parts.values), I(dim), I(0), I(0));
     parts.coalesced = cr_is_coo(t);
     return cr_steps_give_sparse(&s, result, t->layout, t->ndim, t->size, &parts);
 }

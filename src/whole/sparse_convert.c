@@ -100,14 +100,28 @@ static cr_status check_strided(const char *name, const cr_tensor *part)
                    cr_layout_text(part->layout));
 }
 
+static cr_status check_ranks(const cr_tensor *compressed, const cr_tensor *plain, bool csr)
+{
+    if (plain->ndim == compressed->ndim)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "%s and %s dimensionalities must be equal but got %d and %d, respectively",
+                   compressed_name(csr), plain_name(csr), compressed->ndim, plain->ndim);
+}
+
 static cr_status check_shapes(const cr_tensor *compressed, const cr_tensor *plain,
                               const cr_tensor *values, bool csr)
 {
     CR_TRY(check_strided(compressed_name(csr), compressed));
     CR_TRY(check_strided(plain_name(csr), plain));
     CR_TRY(check_strided("values", values));
-    if (compressed->ndim != 1 || plain->ndim != 1 || !values->ndim)
-        return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
+    if (!compressed->ndim || !plain->ndim || !values->ndim)
+        return cr_fail(CR_RUNTIME,
+                       "%s, %s and values must have dimensionality of at least one, but got "
+                       "%d, %d and %d",
+                       compressed_name(csr), plain_name(csr), compressed->ndim, plain->ndim,
+                       values->ndim);
+    CR_TRY(check_ranks(compressed, plain, csr));
     if (!compressed->size[0])
         return cr_fail(CR_RUNTIME, "%s must have at least one element", compressed_name(csr));
     if (plain->size[0] != values->size[0])
@@ -145,6 +159,106 @@ static cr_status block_of_values(int64_t *block, const cr_tensor *values, int64_
                    (long long)block[0], (long long)block[1]);
 }
 
+/* --- batches of matrices --- */
+
+/* A part, whose first n dims are those of the batch, with one dim for them. */
+static cr_tensor *batch_lined(cr_steps *s, cr_tensor *part, int n)
+{
+    int64_t size[CR_MAX_DIMS];
+
+    size[0] = cr_step_product(s, n, part->size);
+    memcpy(size + 1, part->size + n, (size_t)(part->ndim - n) * sizeof *size);
+    return CR_STEP(s, reshape, T(part), cr_of_ints(size, (size_t)(part->ndim - n + 1)));
+}
+
+static cr_status check_batch(const cr_tensor *compressed, const cr_tensor *plain,
+                             const cr_tensor *values, const cr_value *size, bool csr)
+{
+    int n = compressed->ndim - 1;
+    size_t bytes = (size_t)n * sizeof *compressed->size;
+
+    CR_TRY(check_ranks(compressed, plain, csr));
+    if (values->ndim <= n)
+        return cr_fail(CR_RUNTIME,
+                       "values must have dimensionality > sum of batch and block "
+                       "dimensionalities (=%d + 0) but got %d",
+                       n, values->ndim);
+    if (memcmp(plain->size, compressed->size, bytes) ||
+        memcmp(values->size, compressed->size, bytes) ||
+        (size->tag != CR_NONE &&
+         (size->len < (uint32_t)n || memcmp(size->ints, compressed->size, bytes))))
+        return cr_fail(CR_RUNTIME,
+                       "all batch dimensions of %s (=%s), %s (=%s), and values (=%s) must be "
+                       "equal, and those of the size",
+                       compressed_name(csr), cr_shape_text(n, compressed->size),
+                       plain_name(csr), cr_shape_text(n, plain->size),
+                       cr_shape_text(n, values->size));
+    for (int d = 0; d < n; d++)
+        if (!compressed->size[d])
+            return cr_sparse_refuse_batch();
+    return CR_OK;
+}
+
+/* The parts of a batch: those of each matrix are checked as those of a matrix, and without
+ * sizes, the matrices have the greatest sizes that one of them needs. */
+static cr_status give_batch(cr_value *result, const cr_value *arg)
+{
+    cr_tensor *part[] = {arg[0].t, arg[1].t, arg[2].t}, *line[3];
+    int n = part[0]->ndim - 1, ndim = 0;
+    bool csr = cr_by_rows((int)arg[4].i), given = arg[3].tag != CR_NONE;
+    int64_t size[2 * CR_MAX_DIMS];
+    cr_steps s = {0};
+
+    CR_TRY(check_batch(part[0], part[1], part[2], &arg[3], csr));
+    cr_value inner = given ? cr_of_ints(arg[3].ints + n, arg[3].len - (size_t)n) : arg[3];
+    memcpy(size, part[0]->size, (size_t)n * sizeof *size);
+    for (int k = 0; k < 3; k++)
+        line[k] = batch_lined(&s, part[k], n);
+    for (int64_t b = 0; !s.st && b < line[0]->size[0]; b++) {
+        cr_value one[3];
+        for (int k = 0; k < 3; k++)
+            one[k] = T(CR_STEP(&s, select_int, T(line[k]), I(0), I(b)));
+        cr_tensor *made =
+            CR_STEP(&s, _sparse_compressed, one[0], one[1], one[2], inner, arg[4], arg[5]);
+        for (int d = 0; made && d < made->ndim; d++)
+            size[n + d] = b && size[n + d] > made->size[d] ? size[n + d] : made->size[d];
+        ndim = made ? n + made->ndim : 0;
+    }
+    if (!s.st && ndim > CR_MAX_DIMS)
+        cr_step_fail(&s, cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions, not %d",
+                                 CR_MAX_DIMS, ndim));
+    cr_sparse parts = {.compressed = part[0], .indices = part[1], .values = part[2]};
+    return cr_steps_give_sparse(&s, result, (int)arg[4].i, ndim, size, &parts);
+}
+
+/* A batch as a strided tensor. */
+static cr_tensor *dense_batch(cr_steps *s, const cr_tensor *t)
+{
+    const cr_sparse *p = cr_sparse_of(t);
+    cr_tensor *part[] = {p->compressed, p->indices, p->values}, *line[3];
+    int n = cr_sparse_batch(t);
+    cr_value layout = {.tag = CR_LAYOUT_VAL, .i = t->layout};
+    cr_value size = cr_of_ints(t->size + n, (size_t)(t->ndim - n));
+
+    for (int k = 0; k < 3; k++)
+        line[k] = batch_lined(s, part[k], n);
+    int64_t count = s->st ? 0 : line[0]->size[0];
+    cr_tensor **made = cr_step_room(s, count);
+    for (int64_t b = 0; !s->st && b < count; b++) {
+        cr_value one[3];
+        for (int k = 0; k < 3; k++)
+            one[k] = T(CR_STEP(s, select_int, T(line[k]), I(0), I(b)));
+        made[b] = CR_STEP(s, _sparse_compressed, one[0], one[1], one[2], size, layout,
+                          cr_of_bool(false));
+        made[b] = CR_STEP(s, to_dense, T(made[b]));
+    }
+    cr_tensor *all = cr_step_join(s, cr_entry.stack, made, count, 0);
+    cr_free(made);
+    return CR_STEP(s, view, T(all), cr_of_ints(t->size, t->ndim));
+}
+
+/* --- construction --- */
+
 /* compressed_indices, plain_indices, values, size, layout, check */
 cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
 {
@@ -156,6 +270,12 @@ cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
     if (!csr && arg[4].i != CR_LAYOUT_CSC && !blocked)
         return cr_fail(CR_NOT_IMPLEMENTED, "tensors of the layout %s are not implemented",
                        cr_layout_text((int)arg[4].i));
+    if (compressed->ndim > 1) {
+        CR_TRY(check_strided(compressed_name(csr), compressed));
+        CR_TRY(check_strided(plain_name(csr), plain));
+        CR_TRY(check_strided("values", values));
+        return give_batch(result, arg);
+    }
     CR_TRY(check_shapes(compressed, plain, values, csr));
     CR_TRY(block_of_values(block, values, arg[4].i));
     if (ndim > CR_MAX_DIMS)
@@ -534,7 +654,7 @@ cr_status cr_do_to_sparse_layout(const cr_value *arg, cr_value *result)
         return cr_fail(CR_RUNTIME, "_to_sparse: no such layout or number of dense dims");
     CR_TRY(check_block(&(conversion){t, layout, "", &arg[2], &arg[3]}));
     if (matrix && dense != t->ndim - 2)
-        return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
+        return cr_sparse_refuse_batch();
     if (layout_blocked(layout))
         return cr_steps_give(&s, result, to_blocks(&s, t, (int)layout, arg[2].ints));
     t = cr_is_blocked(t)  ? cr_step_indexed(&s, t)
@@ -614,6 +734,8 @@ cr_status cr_do_sparse_to_dense(const cr_value *arg, cr_value *result)
 {
     CR_TRY(cr_expect_sparse("_to_dense", arg[0].t));
     cr_steps s = {0};
+    if (cr_sparse_batch(arg[0].t))
+        return cr_steps_give(&s, result, dense_batch(&s, arg[0].t));
     cr_tensor *t = arg[0].t, *coo = cr_step_as_coo(&s, t);
     int dims = cr_sparse_dims(t);
     int64_t rows = cr_step_product(&s, dims, t->size);

@@ -302,6 +302,9 @@ cr_status cr_do_sparse_mul(const cr_value *arg, cr_value *result)
             return cr_sparse_refuse(cr_entry.mul, arg);
         return cr_do_sparse_mul((cr_value[]){arg[1], arg[0]}, result);
     }
+    if (!is_number(&arg[1]) &&
+        (cr_sparse_batch(self) || (cr_is_sparse(other) && cr_sparse_batch(other))))
+        return cr_sparse_refuse_batch();
     if (is_number(&arg[1]))
         made = with_values(&s, self, CR_STEP(&s, mul, T(cr_sparse_of(self)->values), arg[1]));
     else if (!cr_is_sparse(other))

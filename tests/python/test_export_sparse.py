@@ -1,5 +1,6 @@
 """torch.export of programs with sparse tensors, and fakes of sparse tensors."""
 import io
+import itertools
 
 import cresset as torch
 import pytest
@@ -9,6 +10,15 @@ from cresset._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
 
 DENSE = torch.tensor([[0., 1., 0., 0.], [0., 0., 0., 2.], [0., 0., 1., 1.], [3., 0., 3., 0.]])
+
+
+def batch(kind, values, size):
+    """Four matrices of two rows or columns, of items or blocks, with three of these in each."""
+    starts = torch.tensor([[[0, 2, 3], [0, 0, 3]], [[0, 3, 3], [0, 1, 3]]])
+    others = torch.tensor([[[1, 3, 0], [0, 1, 2]], [[0, 2, 3], [1, 0, 2]]])
+    return getattr(torch, f"sparse_{kind}_tensor")(starts, others, values, size)
+
+
 LAYOUTS = {
     "coo": lambda: DENSE.to_sparse(),
     "uncoalesced": lambda: torch.sparse_coo_tensor([[2, 0, 2], [1, 3, 1]], [1., 2., 3.], (4, 4)),
@@ -17,6 +27,10 @@ LAYOUTS = {
     "csc": lambda: DENSE.to_sparse_csc(),
     "bsr": lambda: DENSE.to_sparse_bsr((2, 2)),
     "bsc": lambda: DENSE.to_sparse_bsc((2, 2)),
+    "csr, batch": lambda: batch("csr", torch.arange(1., 13.).view(2, 2, 3), (2, 2, 2, 4)),
+    "csc, batch": lambda: batch("csc", torch.arange(1., 13.).view(2, 2, 3), (2, 2, 4, 2)),
+    "bsr, batch of hybrids": lambda: batch("bsr", torch.arange(1., 73.).view(2, 2, 3, 1, 2, 3), (2, 2, 2, 8, 3)),
+    "bsc, batch": lambda: batch("bsc", torch.arange(1., 25.).view(2, 2, 3, 2, 1), (2, 2, 8, 2)),
 }
 CALLS = {
     "itself": lambda x: x,
@@ -77,7 +91,9 @@ def kind(x):
         return out
     by_rows = x.layout in (torch.sparse_csr, torch.sparse_bsr)
     starts = x.crow_indices() if by_rows else x.ccol_indices()
-    return [*out, starts.dtype, tuple(starts.shape), tuple(x.values().shape[1:])]
+    sizes = list(x.values().shape)
+    sizes.pop(starts.dim() - 1)
+    return [*out, starts.dtype, tuple(starts.shape), sizes]
 
 
 def dense(x):
@@ -98,7 +114,7 @@ def cases():
 
 
 def test_most_calls_run_in_eager_mode():
-    assert len(cases()) > 170
+    assert len(cases()) > 200
 
 
 @pytest.mark.parametrize("layout, name", cases())
@@ -122,6 +138,46 @@ def test_fakes_are_as_results_outside_of_a_mode(layout, name):
     assert layout not in ("coo", "uncoalesced") or fake.is_coalesced() == x.is_coalesced()
     with mode:
         assert kind(call(fake)) == kind(call(x))
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if "batch" in layout])
+def test_a_batch_is_its_matrices(layout):
+    x = LAYOUTS[layout]()
+    by_rows = x.layout in (torch.sparse_csr, torch.sparse_bsr)
+    parts = x.crow_indices() if by_rows else x.ccol_indices(), x.col_indices() if by_rows else x.row_indices(), x.values()
+    assert x.sparse_dim() == 2 and x.dense_dim() == x.dim() - 4 and x._nnz() == 3
+    for i, j in itertools.product(range(2), repeat=2):
+        one = torch.sparse_compressed_tensor(*(p[i, j] for p in parts), x.shape[2:], layout=x.layout)
+        assert torch.equal(x.to_dense()[i, j], one.to_dense())
+        assert torch.equal((-2 * x).to_dense()[i, j], -2 * one.to_dense())
+    assert x.sum() == x.to_dense().sum()
+    least = torch.sparse_compressed_tensor(*parts, layout=x.layout)
+    assert least.shape[:2] == (2, 2) and torch.equal(least.to_dense().sum(), x.to_dense().sum())
+    for refused in (lambda: x + x, lambda: x * x, lambda: x @ torch.ones(2, 2, 4, 3), lambda: x.to_sparse(), lambda: x.transpose(0, 1)):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            refused()
+
+
+@pytest.mark.parametrize("part, message", [
+    (0, "crow_indices and col_indices dimensionalities must be equal"), (1, "dimensionalities must be equal"),
+    (2, "values must have dimensionality > sum of batch and block dimensionalities")])
+def test_parts_of_batches_fit(part, message):
+    x = LAYOUTS["csr, batch"]()
+    parts = [x.crow_indices(), x.col_indices(), x.values()]
+    parts[part] = parts[part][0] if part < 2 else parts[part][0, 0]
+    with pytest.raises(RuntimeError, match=message):
+        torch.sparse_csr_tensor(*parts, x.shape)
+    parts[part] = torch.cat([parts[part]] * 3)[:3] if part < 2 else x.values()[:1]
+    with pytest.raises(RuntimeError):
+        torch.sparse_csr_tensor(*parts, x.shape)
+
+
+def test_invariants_of_each_matrix_are_checked():
+    x = LAYOUTS["csr, batch"]()
+    starts = x.crow_indices().clone()
+    starts[1, 1, 1] = 5
+    with pytest.raises(RuntimeError, match="is not satisfied"):
+        torch.sparse_csr_tensor(starts, x.col_indices(), x.values(), x.shape, check_invariants=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

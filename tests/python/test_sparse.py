@@ -96,10 +96,15 @@ def test_an_operator_without_a_sparse_form_is_refused():
             op(0) if name in ("cumsum", "softmax") else op()
 
 
-def test_every_entry_refuses_or_takes_a_sparse_tensor():
+@pytest.mark.parametrize("make", [
+    lambda: torch.sparse_coo_tensor([[0, 1], [1, 0]], [1., 2.], (2, 2)),
+    lambda: torch.sparse_csr_tensor(torch.tensor([[0, 1, 2]] * 2), torch.tensor([[0, 1]] * 2), torch.ones(2, 2), (2, 2, 2)),
+    lambda: torch.sparse_bsc_tensor(torch.tensor([[0, 1, 2]] * 2), torch.tensor([[0, 1]] * 2), torch.ones(2, 2, 1, 2), (2, 2, 4)),
+], ids=["coo", "batch", "batch of blocks"])
+def test_every_entry_refuses_or_takes_a_sparse_tensor(make):
     """No entry reads the bytes that a sparse tensor does not have, or the parts of a strided one."""
     for name in sorted(dir(torch._C.ops)):
-        d, s = torch.ones(2, 2), torch.sparse_coo_tensor([[0, 1], [1, 0]], [1., 2.], (2, 2))
+        d, s = torch.ones(2, 2), make()
         for args in ((s,), (s, s), (s, 1), (s, s, s), (s, 0, s), ([s, s],), (d, s), (d,), (d, d),
                      (d, d, d), (d, 0), (d, [2, 2]), (d, [2], 1, False), (d, d, 0, False), (d, 1, s)):
             try:
