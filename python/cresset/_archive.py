@@ -55,6 +55,13 @@ class PyTorchFileReader:
         with _reading(name):
             return self._zip.read(info)
 
+    def get_beside(self, name):
+        """The bytes of a file that is in no folder of the archive, or None."""
+        if name not in self._zip.NameToInfo:
+            return None
+        with _reading(name):
+            return self._zip.read(name)
+
     def get_record_size(self, name):
         """The number of bytes of a record."""
         return self._info(name).file_size

@@ -215,3 +215,14 @@ def test_model_json_has_no_infinite_numbers():
     program = export(export_cases.Function(lambda x: torch.full((2,), float("-inf")) + x), (torch.ones(2),))
     text = json.dumps(program_json(program), allow_nan=False)
     assert '"as_float": "-Infinity"' in text
+
+
+@pytest.mark.parametrize("version, message", [("-1.1", r"Serialized version \['-1', '1'\] does not match our current schema version \(8, 20\)"),
+                                              ("8.1", "the file has the format of torch before 2.8")])
+def test_files_of_the_older_format_are_refused(version, message, tmp_path):
+    path = tmp_path / "program.pt2"
+    save(export(nn.ReLU(), (torch.randn(2),)), path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("version", version)
+    with pytest.raises(RuntimeError, match=message):
+        load(path)

@@ -558,6 +558,17 @@ def _program(found, state, values, examples):
                            guards_code=[g for g in found.get("guards_code") or [] if isinstance(g, str)], dialect=dialect)
 
 
+def _check_version(found):
+    """Refuses files of the format before archives, which have their version in no folder, in torch's words."""
+    if found is None:
+        return
+    version = found[:100].decode("utf-8", "replace").split(".")
+    if version[0] != str(SCHEMA_VERSION["major"]):
+        raise RuntimeError(f"Serialized version {version} does not match our current schema version "
+                           f"{tuple(SCHEMA_VERSION.values())}.")
+    _refuse("the file has the format of torch before 2.8")
+
+
 def load(f, *, extra_files=None, expected_opset_version=None):
     """Reads an exported program that save() or torch 2.13 wrote.
 
@@ -571,6 +582,7 @@ def load(f, *, extra_files=None, expected_opset_version=None):
         if not f.endswith(".pt2"):
             warnings.warn(f"Expect archive file to be a file ending in .pt2, or is a buffer. Instead got {{{f}}}", stacklevel=2)
     reader = PyTorchFileReader(f)
+    _check_version(reader.get_beside("version"))
     if not reader.has_record("models/model.json"):
         _refuse("the archive has no models/model.json")
     program = program_of(_json(reader, "models/model.json"), *_all_tensors(reader, "model"), _examples(reader, "model"))
