@@ -125,3 +125,26 @@ def test_counts_of_attention_without_keys_or_queries():
     assert F.scaled_dot_product_attention(q[:, :, :0], q, q).shape == (1, 1, 0, 8)
     assert F.scaled_dot_product_attention(q[:, :0], q[:, :0], q[:, :0]).shape == (1, 0, 3, 8)
     assert not F.scaled_dot_product_attention(q, q[:, :, :0], q[:, :, :0]).any()
+
+
+def test_whole_numbers_beyond_float32_are_told_apart():
+    near = torch.tensor([10 ** 16]), torch.tensor([10 ** 16 + 1])
+    assert not torch.isclose(*near, rtol=0, atol=0).item() and not torch.allclose(*near, rtol=0, atol=0)
+    assert torch.isclose(*near).item()
+    near = torch.tensor([2 ** 24 + 1], dtype=torch.int32), torch.tensor([2 ** 24], dtype=torch.int32)
+    assert not torch.isclose(*near, rtol=0, atol=0.5).item()
+    assert torch.isclose(torch.tensor([INF, NAN]), torch.tensor([INF, NAN]), 0, 0, equal_nan=True).all()
+
+
+@pytest.mark.parametrize("f, pole", [(torch.xlogy, 0.0), (torch.special.xlog1py, -1.0)])
+def test_a_product_with_a_logarithm_is_constant_where_its_factor_is_zero(f, pole):
+    """f(0, y) is 0 for every y, so that its derivative by y is 0; at the pole, too."""
+    y = torch.tensor([pole, pole + 1, pole - 1], dtype=D, requires_grad=True)
+    f(torch.zeros(3, dtype=D), y).sum().backward()
+    assert y.grad.tolist() == [0, 0, 0]
+
+
+def test_the_gradient_of_a_divergence_by_a_target_of_zero_is_no_nan():
+    target = torch.tensor([[0.0, 1.0]], requires_grad=True)
+    F.kl_div(torch.tensor([[0.5, 0.5]]).log(), target, reduction="sum").backward()
+    assert target.grad.isfinite().all()
