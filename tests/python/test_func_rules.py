@@ -6,6 +6,7 @@ import pytest
 
 import cresset as torch
 import cresset.functorch
+import cresset._C._functorch as functorch_names
 from cresset.func import grad, grad_and_value, hessian, jacrev, jvp, vjp, vmap
 from cresset.utils._python_dispatch import TorchDispatchMode
 
@@ -366,3 +367,140 @@ def test_samples_of_fractional_pooling_have_no_gradient(dims):
         pool(x, 2, 2, _random_samples=samples.requires_grad_())
     with torch.no_grad():
         assert pool(x, 2, 2, _random_samples=samples).sum() == 2 ** dims
+
+
+# --- operators whose axes the table states ---
+
+CONVOLUTIONS = {
+    "1d": ((2, 4, 9), (6, 4, 3), dict()),
+    "2d": ((2, 4, 6, 5), (6, 2, 3, 2), dict(stride=2, padding=1, groups=2)),
+    "3d": ((2, 2, 4, 5, 4), (2, 1, 2, 3, 2), dict(dilation=(1, 2, 1), groups=2)),
+    "transpose1d": ((2, 4, 5), (4, 3, 3), dict(stride=2, output_padding=1)),
+    "transpose2d": ((2, 4, 5, 4), (4, 3, 3, 2), dict(groups=2, padding=1)),
+}
+
+
+@pytest.fixture
+def no_loops():
+    """Refuses calls of one example after the other."""
+    functorch_names._set_vmap_fallback_enabled(False)
+    yield
+    functorch_names._set_vmap_fallback_enabled(True)
+
+
+def drawn_convolution(name):
+    """The function of (input, weight, bias), and three examples of each."""
+    of_input, of_weight, options = CONVOLUTIONS[name]
+    function = getattr(torch.nn.functional, "conv_" + name if "transpose" in name else "conv" + name)
+    channels = of_weight[1] * options.get("groups", 1) if "transpose" in name else of_weight[0]
+    torch.manual_seed(1)
+    return (lambda *args: function(*args, **options)), [torch.randn(3, *size, dtype=torch.float64) for size in (of_input, of_weight, (channels,))]
+
+
+def by_example(f, args, dims):
+    """What a map does: f for each example, stacked."""
+    found = [f(*(x if d is None else x.select(d, k) for x, d in zip(args, dims))) for k in range(3)]
+    return [torch.stack(parts) for parts in zip(*found)] if isinstance(found[0], tuple) else torch.stack(found)
+
+
+def agree(got, want):
+    for g, w in zip(got, want) if isinstance(got, (tuple, list)) else [(got, want)]:
+        assert g.shape == w.shape
+        torch.testing.assert_close(g, w)
+
+
+def squares(x):
+    """A product: a power is called by example where a derivative around the map is by it."""
+    return (x * x).sum()
+
+
+MAPPED = [dims for dims in np.ndindex(2, 2, 2) if any(dims)]
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("mapped", MAPPED, ids=str)
+def test_convolutions_of_examples(name, mapped, no_loops):
+    """By any of input, weight and bias; their gradients, inside of the map and around it."""
+    convolution, examples = drawn_convolution(name)
+    args = [x if m else x[0] for x, m in zip(examples, mapped)]
+    dims = tuple(0 if m else None for m in mapped)
+    agree(vmap(convolution, dims)(*args), by_example(convolution, args, dims))
+
+    def loss(*args):
+        return squares(convolution(*args))
+    inside = grad(loss, (0, 1, 2))
+    agree(vmap(inside, dims)(*args), by_example(inside, args, dims))
+
+    def around(run):
+        return grad(lambda *args: squares(run(convolution, args)), (0, 1, 2))(*args)
+    agree(around(lambda f, args: vmap(f, dims)(*args)), around(lambda f, args: by_example(f, args, dims)))
+
+
+@pytest.mark.parametrize("name", ["1d", "transpose2d"])
+def test_second_derivatives_of_convolutions_of_examples(name, no_loops):
+    convolution, args = drawn_convolution(name)
+
+    def penalty(*args):
+        return sum(map(squares, grad(lambda *args: squares(convolution(*args).sin()), (0, 1))(*args)))
+    f = grad(penalty, (0, 1, 2))
+    agree(vmap(f)(*args), by_example(f, args, (0, 0, 0)))
+    twice = vmap(vmap(convolution, (0, None, None)), (None, 0, 0))(args[0], args[1], args[2])
+    agree(twice, torch.stack([torch.stack([convolution(x, w, b) for x in args[0]]) for w, b in zip(*args[1:])]))
+
+
+MATRICES = {
+    "inv": lambda a, b: torch.linalg.inv(a), "solve": torch.linalg.solve, "cholesky": lambda a, b: torch.linalg.cholesky(a @ a.mT),
+    "svdvals": lambda a, b: torch.linalg.svdvals(a), "eigvalsh": lambda a, b: torch.linalg.eigvalsh(a + a.mT), "det": lambda a, b: torch.linalg.det(a),
+    "matrix_exp": lambda a, b: torch.matrix_exp(a), "qr": lambda a, b: torch.linalg.qr(a)[1].abs(),
+    "triangular": lambda a, b: torch.linalg.solve_triangular(a.tril(), b, upper=False),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("dims", [(0, 0), (0, None), (None, 0), (1, 2)], ids=str)
+def test_matrices_of_examples(name, dims):
+    torch.manual_seed(3)
+    a, b = torch.randn(3, 3, 3, dtype=torch.float64) + 4 * torch.eye(3, dtype=torch.float64), torch.randn(3, 3, 3, dtype=torch.float64)
+    args = [x[0] if d is None else x for x, d in zip((a, b), dims)]
+    agree(vmap(MATRICES[name], dims)(*args), by_example(MATRICES[name], args, dims))
+    f = grad(lambda a, b: (MATRICES[name](a, b) ** 2).sum(), (0, 1))
+    agree(vmap(f, dims)(*args), by_example(f, args, dims))
+
+
+def test_a_batch_without_examples_of_a_convolution():
+    convolution, (x, weight, bias) = drawn_convolution("1d")
+    assert vmap(lambda x: convolution(x, weight[0], bias[0]))(x[:0]).shape == (0, 2, 6, 7)
+    assert vmap(convolution)(x[:0], weight[:0], bias[:0]).shape == (0, 2, 6, 7)
+
+
+@pytest.mark.parametrize("f", [
+    lambda m, g: torch.normal(m, 1.0, generator=g), lambda m, g: torch.normal(0.0, m, generator=g), lambda m, g: torch.normal(m, m, generator=g)])
+def test_the_same_numbers_of_distributions_by_example_are_refused(f):
+    with pytest.raises(RuntimeError, match="Vmap does not currently support same randomness with a batched tensor input"):
+        vmap(lambda m: f(m, torch.default_generator), randomness="same")(torch.ones(3, 2))
+    assert vmap(torch.rand_like, randomness="same")(torch.ones(3, 2)).unique(dim=0).shape == (1, 2)
+
+
+def test_modes_around_and_inside_of_a_map_see_its_calls():
+    """The map's own mode handles random numbers alone."""
+    class Names(TorchDispatchMode):
+        def __init__(self):
+            self.seen = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen.append(func._opname)
+            return func(*args, **(kwargs or {}))
+
+    def f(x, mode=None):
+        if mode is None:
+            return x.sin() + torch.rand(2)
+        with mode:
+            return x.sin() + torch.rand(2)
+    around, inside = Names(), Names()
+    with around:
+        vmap(f, randomness="different")(torch.ones(3, 2))
+    vmap(lambda x: f(x, inside), randomness="different")(torch.ones(3, 2))
+    assert "sin" in around.seen and "rand" in around.seen
+    assert inside.seen == ["sin", "rand", "add"]
+    with pytest.raises(RuntimeError, match="randomness error mode"), around:
+        vmap(f)(torch.ones(3, 2))

@@ -76,9 +76,10 @@ def _depends_on_others(x, own, known):
     return x.grad_fn is not None and leads(x.grad_fn, is_other, known)
 
 
-def _ended(x, own):
-    """Returns x; without its history if it only reaches the aliases.  So does the batch that x wraps."""
-    return ended_by(x, {id(y) for y in own}, {})
+def _ending(own):
+    """Returns the function that gives x, without its history if it only reaches the aliases.  So does the batch that x
+    wraps.  The answers for nodes are kept between its calls."""
+    return functools.partial(ended_by, own={id(y) for y in own}, known={})
 
 
 def ended_by(x, own, known):
@@ -199,11 +200,12 @@ def vjp(func, *primals, has_aux=False):
                                    f"a shape of {y.shape}.")
         pulled_under = _C.is_grad_enabled()
         with _C.enable_grad():
-            found = [_ended(g, own) for g in _gradients(outs, inputs, given)]
+            found = list(map(_ending(own), _gradients(outs, inputs, given)))
         return _under(pulled_under, tree_unflatten(found, spec))
     finish(own)
-    shown = _under(recorded, tree_map(lambda x: _ended(x, own), tree_unflatten(outs, out_spec)))
-    return (shown, pull, _under(recorded, tree_map(lambda x: _ended(x, own), aux))) if has_aux else (shown, pull)
+    ended = _ending(own)
+    shown = _under(recorded, tree_map(ended, tree_unflatten(outs, out_spec)))
+    return (shown, pull, _under(recorded, tree_map(ended, aux))) if has_aux else (shown, pull)
 
 
 def _slice_argnums(args, argnums, as_tuple=True):
@@ -250,10 +252,11 @@ def grad_and_value(func, argnums=0, has_aux=False):
                 raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
                                    f"{out.dtype}")
             own = _leaves_of(inputs)
-            found = [_ended(g, own) for g in _gradients([out], inputs, [_C.ones_like(out)])]
+            ended = _ending(own)
+            found = list(map(ended, _gradients([out], inputs, [_C.ones_like(out)])))
         finish(own)
-        result, value = _under(recorded, (tree_unflatten(found, spec), _ended(out, own)))
-        return (result, (value, _under(recorded, tree_map(lambda x: _ended(x, own), aux)))) if has_aux else (result, value)
+        result, value = _under(recorded, (tree_unflatten(found, spec), ended(out)))
+        return (result, (value, _under(recorded, tree_map(ended, aux)))) if has_aux else (result, value)
     return wrapped
 
 
@@ -362,9 +365,10 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         found, vectors = push_forward(outs, inputs, [t if t.dtype == x.dtype else t.to(x.dtype)
                                                      for x, t in zip(leaves, pushed)])
     finish(own + vectors)
-    result = (tree_unflatten([_ended(y, own) for y in outs], out_spec),
-              tree_unflatten([_ended(t, own + vectors) for t in found], out_spec))
-    result = _under(recorded, (*result, tree_map(lambda x: _ended(x, own), aux)))
+    ended = _ending(own)
+    result = (tree_unflatten(list(map(ended, outs)), out_spec),
+              tree_unflatten(list(map(_ending(own + vectors), found)), out_spec))
+    result = _under(recorded, (*result, tree_map(ended, aux)))
     return result if has_aux else result[:2]
 
 

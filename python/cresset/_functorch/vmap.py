@@ -3,13 +3,15 @@
 Inside of the function a batch is a tensor of the example's sizes that wraps the whole batch (`_Batched`).
 Its __torch_dispatch__ gives every operator a call for the batch.  Which call follows from the entry of the
 table: pointwise entries broadcast, entries with dims get theirs shifted by one, views keep the batch as
-their first dim, products become products of batches.  Any other entry is called once for each example,
-and the results are stacked.  Calls for the batch are recorded by autograd, and so are those of the
+their first dim, products become products of batches, and where the table states axes the examples become
+more matrices, rows or groups.  Of other compositions the parts are called.  Any other entry is called once
+for each example, and the results are stacked.  Calls for the batch are recorded by autograd, and so are those of the
 function: derivatives may be taken inside and outside of it.
 """
 import functools
 import inspect
 import itertools
+import re
 import warnings
 from collections import namedtuple
 
@@ -111,6 +113,11 @@ def _debug_only_display_vmap_fallback_warnings(enabled):
 
 def _debug_only_are_vmap_fallback_warnings_enabled():
     return _loops["warn"]
+
+
+def _requires_grad(x):
+    """Whether a derivative around the map, at any level, is by x."""
+    return x.requires_grad or isinstance(x, _Batched) and _requires_grad(x.inner)
 
 
 def _tensors_of(values):
@@ -260,7 +267,10 @@ class _Call:
         return self.func(*args, **given)
 
     def each_example(self):
-        """Calls the operator for one example after the other."""
+        """Calls the operator for one example after the other; a composition of other operators in its parts."""
+        if self.is_taken_apart():
+            with _C._TakenApart():
+                return self.func(*self.args, **self.kwargs)
         if _loops["refuse"]:
             raise RuntimeError(f"{self.func._schema.name} hit the vmap fallback which is currently disabled")
         if _loops["warn"]:
@@ -279,6 +289,13 @@ class _Call:
             self.refuse_number()
         stacked = [self.stack(parts) if isinstance(parts[0], Tensor) else parts[0] for parts in zip(*(leaves for leaves, _ in flat))]
         return tree_unflatten(stacked, flat[0][1])
+
+    def is_taken_apart(self):
+        """A derivative around the map takes the composition's own gradient, so it stays whole."""
+        if self.record["does"] != "is" or not self.size or self.func._schema.is_mutable or self.written:
+            return False
+        return not (_C.is_grad_enabled() and self.record["grads"]
+                    and any(_requires_grad(x.inner if self.is_batch(x) else x) for x in self.tensors()))
 
     def example(self, k):
         """Calls the operator for example k."""
@@ -490,6 +507,71 @@ def _whole_reduction(call):
         NotImplemented
 
 
+@functools.cache
+def _axes(func):
+    """Returns the axes of an operator's tensors, {parameter: axes}, and of its results: lists of names; None where the
+    table states none, or several cases."""
+    given, arrow, made = func._record["axes"].partition("->")
+    if not arrow or "|" in made or "+" in given or func._schema.is_mutable:
+        return None
+    given, made = ([names.replace(",", " ").split() for names in re.findall(r"\(([^)]*)\)", text)] for text in (given, made))
+    names = [p["name"] for p in func._record["params"] if p["type"] == "Tensor"]
+    return (dict(zip(names, given)), made) if len(names) == len(given) else None
+
+
+def _by_axes(call):
+    """An operator whose axes the table states.  The examples become more matrices (of any number), more rows of a first
+    axis that all results have, or more groups."""
+    given, made = _axes(call.func)
+    given = {name: axes for name, axes in given.items() if call.given.get(name) is not None}
+    batched = {name for name in given if call.is_batch(call.given[name])}
+    if any(call.given[name].dim() < sum(not a.endswith("*") for a in axes) for name, axes in given.items()):
+        return NotImplemented  # an example alone raises
+    first = {axes[0] if axes else "" for axes in [*made, *(given[name] for name in batched)]}
+    if first == {"*"}:
+        return _more_matrices(call, given)
+    if len(first) == 1 and first != {"_"}:
+        return _more_rows(call, given, *first)
+    return _more_groups(call, given, made) if "groups" in call.given and len(made) == 1 else NotImplemented
+
+
+def _more_matrices(call, given):
+    own = {name: call.given[name] for name, axes in given.items() if "*" in axes}
+    if len({x.dim() - len(given[name]) for name, x in own.items()}) > 1:
+        return NotImplemented
+    return call.run({name: call.as_batch(x) for name, x in own.items()})
+
+
+def _sizes_of_axes(call, ndim):
+    """The parameters that are the sizes of a result with all its axes."""
+    return {name: list(size) for name, size in call.given.items() if name.endswith("_size") and len(size) == ndim}
+
+
+def _more_rows(call, given, first):
+    own = {name: call.given[name] for name, axes in given.items() if axes[0] == first}
+    x = next(iter(own.values()))
+    if len({y.shape[:1] for y in own.values()}) > 1:
+        return NotImplemented  # an example alone raises
+    sizes = {name: [call.size * size[0], *size[1:]] for name, size in _sizes_of_axes(call, x.dim()).items()}
+    out = call.run({**{name: call.as_batch(y).flatten(0, 1) for name, y in own.items()}, **sizes})
+    return tree_map(lambda y: y.unflatten(0, (call.size, x.shape[0])), out)
+
+
+def _more_groups(call, given, made):
+    """The channels are the second axis where a tensor has rows, else its first."""
+    if not call.size:
+        return NotImplemented
+    ndim = max(call.given[name].dim() for name in given)
+    at = {name: int(axes[0] != "_") for name, axes in given.items()}
+    folded = {name: call.as_batch(call.given[name]).movedim(0, d).flatten(d, d + 1) for name, d in at.items()}
+    place = int(made[0][0] != "_")
+    sizes = _sizes_of_axes(call, ndim)
+    for size in sizes.values():
+        size[place] *= call.size
+    out = call.run({**folded, **sizes, "groups": call.size * call.given["groups"]})
+    return out.unflatten(place, (call.size, out.shape[place] // call.size)).movedim(place, 0)
+
+
 _RANKS = {"mm": (2, 2), "mv": (2, 1), "dot": (1, 1), "addmm": (2, 2), "addmv": (2, 1)}  # of a product's factors
 
 
@@ -501,7 +583,8 @@ def _product(call):
     left, right = (x.inner if call.is_batch(x) else x for x in (a, b))
     left = left.unsqueeze(-2) if a.dim() == 1 else left
     right = right.unsqueeze(-1) if b.dim() == 1 else right
-    value = _C.matmul(left, right)
+    is_outer = left.shape[-1] == right.shape[-2] == 1 and left.dtype == right.dtype and left.dtype.is_floating_point
+    value = left * right if is_outer else _C.matmul(left, right)
     value = value.squeeze(-1) if b.dim() == 1 else value
     value = value.squeeze(-1) if a.dim() == 1 else value
     return _plus_product(call, self[0], value) if self else value
@@ -572,6 +655,12 @@ def _rules(func):
         return (_squeezed,)
     if "bits" in func.words or "view" in func.words and _changes_dtype(func):
         return (_elements,)
+    if _axes(func) is not None and "dims" not in _types(func):  # any number of dims in front of `dims`: _trailing
+        return (_by_axes, *_further_rules(func))
+    return _further_rules(func)
+
+
+def _further_rules(func):
     name, does, types = func._opname, func._record["does"], _types(func)
     if func.namespace == "aten" and name.startswith("new_"):
         return (_new,)
@@ -598,6 +687,8 @@ def _types(func):
 
 class _Randomness(TorchDispatchMode):
     """Applies vmap's `randomness` to calls that draw numbers."""
+
+    _handles_draws = True
 
     def __init__(self, way, size, level):
         self.way, self.size, self.level = way, size, level
@@ -650,7 +741,8 @@ class _Randomness(TorchDispatchMode):
         """Refuses an operator that draws by the elements of each example."""
         drawn_by = [name for name, x in call.given.items()
                     if call.is_batch(x) and name not in call.record["unread"] and name not in call.written]
-        if drawn_by and call.record["does"] != "is":
+        of_values = call.record["does"] != "is" or "generator" in _types(call.func) and not call.func._opname.endswith("_like")
+        if drawn_by and of_values:
             raise RuntimeError("Vmap does not currently support same randomness with a batched tensor input. Please file an issue "
                                "with functorch")
 

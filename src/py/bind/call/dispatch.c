@@ -9,9 +9,10 @@
 
 static CR_THREAD PyObject *dispatch_modes; /* list of active TorchDispatchModes; NULL: none */
 static CR_THREAD int dispatch_off;         /* number of active guards _DisableTorchDispatch */
+static CR_THREAD bool dispatch_apart;      /* the next composition's parts are handled */
 static PyObject *dispatch_caller;          /* set by _set_dispatch_caller */
 static PyObject *dispatch_name, *dispatch_disabled, *dispatch_records_name,
-    *dispatch_whole_name;
+    *dispatch_whole_name, *dispatch_draws_name;
 
 /* --- which calls --- */
 
@@ -336,8 +337,43 @@ static void dispatch_versions_after(const dispatch_versions *v)
         v->of[i]->storage->version += v->of[i]->storage->version == v->was[i];
 }
 
+/* A mode with _handles_draws handles calls that draw numbers alone: other calls pass it without
+ * a call of Python. */
+static bool dispatch_passes_mode(const cr_op *op)
+{
+    const cr_op *drawing = op->inplace_of ? op->inplace_of : op;
+
+    return !dispatch_off && !(drawing->words & CR_WORD_RANDOM) &&
+           dispatch_mode_has(dispatch_draws_name);
+}
+
+/* The call without the innermost mode. */
+static cr_status dispatch_past_mode(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    PyGILState_STATE locked = PyGILState_Ensure();
+    uint32_t was = cr_thread.exclude;
+    PyObject *mode = dispatch_pop_mode();
+    cr_status st = CR_PYTHON;
+
+    if (mode) {
+        cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
+        st = cr_call_given(result, op, arg, op->param_count);
+        cr_thread.exclude = was;
+        if (dispatch_push_mode(mode) < 0 && !st) {
+            cr_drop_values(result, op->result_count);
+            st = CR_PYTHON;
+        }
+        Py_DECREF(mode);
+    }
+    PyGILState_Release(locked);
+    return st;
+}
+
 static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    if (dispatch_passes_mode(op))
+        return dispatch_past_mode(op, arg, result);
+
     PyGILState_STATE locked = PyGILState_Ensure();
     uint32_t was = cr_thread.exclude;
     dispatch_versions versions;
@@ -358,6 +394,10 @@ static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *r
 
 static cr_status dispatch_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    if (dispatch_apart && op->does == CR_DOES_IS) {
+        dispatch_apart = false; /* the parts themselves stay whole */
+        return dispatch_parts(op, arg, result);
+    }
     if (op->does == CR_DOES_INPLACE && dispatch_has_parts(op->inplace_of, arg))
         return dispatch_inplace_parts(op, arg, result);
     if (dispatch_has_parts(op, arg))
@@ -506,6 +546,24 @@ static PyObject *dispatch_again_new(PyTypeObject *type, PyObject *args, PyObject
 
 static void dispatch_again_end(const dispatch_guard *g) { cr_thread.exclude = g->was; }
 
+static PyObject *dispatch_apart_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    dispatch_guard *g = dispatch_guard_new(type, args, kwargs);
+
+    if (!g)
+        return NULL;
+    g->was = cr_thread.exclude;
+    cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
+    dispatch_apart = true;
+    return (PyObject *)g;
+}
+
+static void dispatch_apart_end(const dispatch_guard *g)
+{
+    dispatch_apart = false;
+    cr_thread.exclude = g->was;
+}
+
 static PyObject *dispatch_guard_enter(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -554,6 +612,9 @@ DISPATCH_GUARD(
     "the calls.");
 DISPATCH_GUARD(again, "_ReentrantDispatch",
                "While it lives, calls inside of a handler start at the first stage.");
+DISPATCH_GUARD(apart, "_TakenApart",
+               "While it lives, handlers get the parts of the next composition that is called, "
+               "not the composition.");
 
 /* As __torch_dispatch__: calls the function without handlers. */
 static PyObject *dispatch_plain(PyObject *m, PyObject *args)
@@ -698,12 +759,14 @@ int cr_py_dispatch_start(PyObject *m)
     dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
     dispatch_records_name = PyUnicode_InternFromString("_records_parts");
     dispatch_whole_name = PyUnicode_InternFromString("_recorded_whole");
+    dispatch_draws_name = PyUnicode_InternFromString("_handles_draws");
     if (!dispatch_name || !dispatch_records_name || !dispatch_whole_name ||
-        PyModule_AddFunctions(m, dispatch_functions) < 0 ||
+        !dispatch_draws_name || PyModule_AddFunctions(m, dispatch_functions) < 0 ||
         cr_py_add_methods(m, dispatch_mode_methods) < 0 ||
         cr_py_add_type(m, "_DisableTorchDispatch", &dispatch_off_type) < 0 ||
         cr_py_add_type(m, "_FakesOnly", &dispatch_fakes_type) < 0 ||
-        cr_py_add_type(m, "_ReentrantDispatch", &dispatch_again_type) < 0)
+        cr_py_add_type(m, "_ReentrantDispatch", &dispatch_again_type) < 0 ||
+        cr_py_add_type(m, "_TakenApart", &dispatch_apart_type) < 0)
         return -1;
     dispatch_disabled = PyObject_GetAttrString(m, "_disabled_torch_dispatch_impl");
     return dispatch_disabled ? PyObject_SetAttr((PyObject *)cr_py_tensor_type, dispatch_name,
