@@ -1290,7 +1290,7 @@ static bool is_raising(compiler *c)
 
 static flow compile_expression(compiler *c, const cr_sast *a)
 {
-    if (a->at[0]->kind == CR_SAST_STRING || a->at[0]->kind == CR_SAST_ELLIPSIS)
+    if (a->at[0]->kind == CR_SAST_STRING || (a->at[0]->kind == CR_SAST_ELLIPSIS && c->archive))
         return FLOW_ON;
     compile_term(c, a->at[0], NULL);
     return is_raising(c) ? FLOW_LEFT : FLOW_ON;

@@ -357,8 +357,35 @@ static void print_declared(cr_text *out, const cr_stype *t)
         cr_text_put(out, "Future(");
         print_declared(out, t->item[0]);
         cr_text_put(out, ")");
+    } else if (t->kind == CR_STYPE_TUPLE && !t->field) {
+        for (int i = 0; i < t->count; i++) {
+            cr_text_put(out, i ? ", " : "(");
+            print_declared(out, t->item[i]);
+        }
+        cr_text_put(out, t->count ? ")" : "()");
     } else
         cr_stype_print(out, t);
+}
+
+/* A default: strings inside of tuples have no quotes, as in torch. */
+static void print_preset(cr_text *out, const cr_sconstant *c)
+{
+    if (c->type->kind == CR_STYPE_DEVICE) {
+        cr_text_put_n(out, c->s, c->len);
+        return;
+    }
+    if (c->type->kind != CR_STYPE_TUPLE || !c->count) {
+        cr_sconstant_print(out, c);
+        return;
+    }
+    for (int i = 0; i < c->count; i++) {
+        cr_text_put(out, i ? ", " : "(");
+        if (c->item[i].type->kind == CR_STYPE_STR)
+            cr_text_put_n(out, c->item[i].s, c->item[i].len);
+        else
+            print_preset(out, &c->item[i]);
+    }
+    cr_text_put(out, c->count == 1 ? ",)" : ")");
 }
 
 static void print_param(cr_text *out, const cr_sparam *p)
@@ -373,10 +400,7 @@ static void print_param(cr_text *out, const cr_sparam *p)
         cr_text_printf(out, " %s", p->name);
     if (p->preset) {
         cr_text_put(out, "=");
-        if (p->preset->type->kind == CR_STYPE_DEVICE)
-            cr_text_put_n(out, p->preset->s, p->preset->len);
-        else
-            cr_sconstant_print(out, p->preset);
+        print_preset(out, p->preset);
     }
 }
 

@@ -3,6 +3,7 @@ import collections
 import io
 import math
 import os
+import re
 import threading
 import warnings
 from typing import Any, Dict, List, Optional, Tuple, Union
@@ -816,3 +817,52 @@ def test_normal_of_tensors_has_no_options_of_a_factory():
     assert "torch.normal(2., std)" in torch.jit.trace(lambda std: torch.normal(2.0, std), (std,), check_trace=False).code
     sizes = torch.jit.trace(lambda x: torch.zeros(x.size(0)), (mean,))
     assert "torch.zeros([int(_0)], dtype=None, layout=None" in sizes.code and sizes(torch.ones(5)).shape == (5,)
+
+
+def _copies(x):
+    out = torch.zeros(x.size())
+    out.copy_(x)
+    return out.fill_(7) if x.dim() == 1 else out
+
+
+def _sets(x):
+    y = x.clone()
+    y[0, 1] = 4
+    return y
+
+
+def _masks(x):
+    y = x.clone()
+    y[y > 3] = 4
+    return y
+
+
+def _chains(x):
+    y = x.clone()
+    y += 1
+    y *= x
+    y.relu_()
+    y.t_()
+    return y.clamp_(0, 1)
+
+
+@pytest.mark.parametrize("f, texts, warns", [
+    (lambda x: x.view(-1).add_(-x.view(-1)), ["torch.add(torch.view(x, [-1]), torch.neg(torch.view(x, [-1])))"], "operator add_. This"),
+    (lambda x: x.clone().add_(1), ["torch.add(torch.clone(x), CONSTANTS.c0)"], None),
+    (_copies, ["return torch.expand_as(x, out)"], None),
+    (_sets, ["torch.copy_(_0, CONSTANTS.c0)"], r"operator copy_ \(possibly due to an assignment\)"),
+    (_masks, ["torch.index_put(y, _0, CONSTANTS.c0)"], None),
+    (_chains, ["torch.add(y, CONSTANTS.c0)", "torch.mul(", "torch.relu(", "torch.t(", "torch.clamp("], None)])
+def test_operators_in_place_are_recorded_out_of_place_where_the_program_asks(f, texts, warns):
+    x = torch.arange(12.0).view(3, 4)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        traced = torch.jit.trace(f, x.clone(), _force_outplace=True, check_trace=False)
+    noted = [str(w.message) for w in seen if issubclass(w.category, torch.jit.TracerWarning)]
+    assert all(text in traced.code for text in texts), traced.code
+    assert len(noted) == (warns is not None)
+    if warns is not None:
+        assert re.match("There are 2 live references to the data region.*" + warns, noted[0])
+    else:
+        assert torch.equal(traced(x.clone()), f(x.clone()))
+    assert "_(" in torch.jit.trace(f, x.clone(), check_trace=False).code  # without it they stay

@@ -134,12 +134,14 @@ def trace(func, example_inputs=None, optimize=None, check_trace=True, check_inpu
 
     Values that Python reads from tensors become constants, with a TracerWarning.  Sizes are tensors, and operators that take
     them as numbers compute with those of each call.  Inputs are tensors, and lists, tuples and dicts of them.  A dict is only
-    returned with strict=False.  `check_inputs` are further inputs for which the trace must be the same.
+    returned with strict=False.  `check_inputs` are further inputs for which the trace must be the same.  With
+    _force_outplace=True operators in place are recorded as those that return a new tensor.
     """
-    from ._trace import trace as record
+    from ._trace import trace as record, written_out_of_place
     _deprecate("trace", _COMPILE_OR_EXPORT)
     checks = [(_inputs_of(check), {}) for check in check_inputs or ()] if check_trace else None
-    return record(func, _inputs_of(example_inputs), dict(example_kwarg_inputs or {}), checks, check_tolerance, strict)
+    with written_out_of_place(_force_outplace):
+        return record(func, _inputs_of(example_inputs), dict(example_kwarg_inputs or {}), checks, check_tolerance, strict)
 
 
 def _inputs_of(x):
@@ -151,7 +153,7 @@ def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None
                  check_tolerance=1e-5, strict=True, _force_outplace=False, _module_class=None,
                  _compilation_unit=None, example_inputs_is_kwarg=False, _store_inputs=True):
     """Traces methods of a module: inputs is {"forward": example inputs, "other": example inputs}."""
-    from ._trace import trace_methods
+    from ._trace import trace_methods, written_out_of_place
     _deprecate("trace_method", _COMPILE_OR_EXPORT)
     if not _builtin_isinstance(mod, Module):
         raise AttributeError("expected torch.nn.Module as the first argument")
@@ -161,7 +163,8 @@ def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None
     def calls(given):
         return {name: ((), dict(x)) if example_inputs_is_kwarg else (_inputs_of(x), {}) for name, x in given.items()}
     checks = [calls(check) for check in check_inputs or ()] if check_trace else None
-    return trace_methods(mod, calls(inputs), checks, check_tolerance, strict)
+    with written_out_of_place(_force_outplace):
+        return trace_methods(mod, calls(inputs), checks, check_tolerance, strict)
 
 
 def script_method(fn):
@@ -202,8 +205,9 @@ def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False
 
     Parameters and buffers of a module are inputs of the graph, behind the arguments."""
     inputs = args if _builtin_isinstance(args, tuple) else (args,)
-    from ._trace import trace_graph
-    graph, out, inputs = trace_graph(f, inputs, dict(kwargs or {}), strict)
+    from ._trace import trace_graph, written_out_of_place
+    with written_out_of_place(_force_outplace):
+        graph, out, inputs = trace_graph(f, inputs, dict(kwargs or {}), strict)
     if _return_inputs_states:
         return graph, out, (inputs, inputs)
     return (graph, out, inputs) if return_inputs else (graph, out)

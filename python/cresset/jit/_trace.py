@@ -4,6 +4,7 @@ Calls of operators are seen by a function mode, calls of modules by hooks.  Each
 a frame: the values that it uses from outside become the parameters of its method, the values that
 are used outside its results.  The methods are written as TorchScript and compiled.
 """
+import collections
 import contextlib
 import dis
 import inspect
@@ -45,6 +46,19 @@ _WARNINGS = {
             "change the number of iterations executed (and might lead to errors or silently give incorrect results).",
     **{name: _CONSTRUCTOR.format(name) for name in ("tensor", "as_tensor", "from_numpy")},
 }
+
+
+_forced = threading.local()
+
+
+@contextlib.contextmanager
+def written_out_of_place(on):
+    """While active, recorders of this thread record operators in place as those that return a new tensor, where `on` says so."""
+    before, _forced.on = getattr(_forced, "on", False), bool(on)
+    try:
+        yield
+    finally:
+        _forced.on = before
 
 
 def recording():
@@ -97,6 +111,7 @@ class Recorder(TorchFunctionMode):
     def __init__(self, module):
         self.top = self.frame = _Frame(module, None)
         self.values, self.kept, self.constants, self.scripted, self.numbers = {}, [], {}, {}, {}
+        self.outplace = getattr(_forced, "on", False)
         self.given = set()  # the memory of inputs, parameters and constants
         self.quiet = False  # tensors become numbers without a warning
         self.unnamed = False  # the call that is recorded is one where torch does not see the program's variables
@@ -290,7 +305,9 @@ class Recorder(TorchFunctionMode):
 
     def write(self, x, value):
         """Copies a value to the elements of x, as an assignment does."""
-        if value.shape != x.shape and value.dim() == 0 and value.device.type == "cpu":
+        if self.outplace:
+            self.note_others(x, "copy_ (possibly due to an assignment)")
+        elif value.shape != x.shape and value.dim() == 0 and value.device.type == "cpu":
             return self.step("fill_", [[self.value(x)], [self.value(value)]], x.fill_(value), effect=True)
         if value.shape != x.shape:
             value = self.without_ones(value, always=True)
@@ -323,7 +340,10 @@ class Recorder(TorchFunctionMode):
         value = self.without_ones(value)
         text, index = self.index_parts(tensors)
         y[index] = value
-        self.step("index_put_", [[self.value(y)], text, [self.value(value)]], y, effect=True)
+        name = "index_put" if self.outplace else "index_put_"
+        if self.outplace:
+            self.note_others(y, "index_put_ (possibly due to an assignment)")
+        self.step(name, [[self.value(y)], text, [self.value(value)]], y, effect=not self.outplace)
 
     def call_parts(self, name, args, kwargs):
         """The text of an operator's call, and the arguments to call with."""
@@ -535,6 +555,9 @@ class Recorder(TorchFunctionMode):
         shown, given, name = name, _written_by_name(func), _operator_name(func)
         if name in _SIGNS and _by_sign(sys._getframe(1)):
             name = _SIGNS[name]
+        if self.outplace and name.endswith("_") and not name.startswith("__") and args and not given and name != "normal_" and \
+                (name in _OUT_OF_PLACE or _C._script_has_operator(f"aten::{name[:-1]}")):
+            return self.out_of_place(func, name, args, kwargs)
         if name in _CONVOLUTIONS and not _holds_numbers((args, kwargs)):
             return self.convolution(func, name, args, kwargs)
         writes = bool(given or _flatten(kwargs.get("out"))) or (name.endswith("_") and not name.startswith("__"))
@@ -556,6 +579,32 @@ class Recorder(TorchFunctionMode):
         if kwargs.get("requires_grad"):
             self.seen_without_gradient(result)
         return result
+
+    def out_of_place(self, func, name, args, kwargs):
+        """A call in place, as one that returns a new tensor."""
+        x = args[0]
+        self.note_others(x, name)
+        if name in _OUT_OF_PLACE:
+            result, options = func(*args, **kwargs), _LIKE.format(x.device)
+            value = args[1] if len(args) > 1 else kwargs.get("value", kwargs.get("other", kwargs.get("src")))
+            other, texts = _OUT_OF_PLACE[name]
+            return self.step(other, texts(self.parts(x), None if value is None else self.parts(value), [options]), result)
+        parts, args, kwargs = self.call_parts(name[:-1], as_tensors(args, self), as_tensors(kwargs, self))
+        result = func(*args, **kwargs)
+        self.record(parts, result)
+        return result
+
+    def note_others(self, x, name):
+        """Warns when other tensors of the program have the memory that a call in place writes to."""
+        memory = self.value(x).memory
+        held = collections.Counter(map(id, self.kept))
+        shared = {id(t): t for t in self.kept if self.values[id(t)].memory == memory is not None}
+        alive = [key for key in shared if sys.getrefcount(shared[key]) > held[key] + 2]  # those of the dict and of this call
+        if len(alive) > 1:
+            _warn(f"There are {len(alive)} live references to the data region being modified when tracing in-place operator {name}. "
+                  "This might cause the trace to be incorrect, because all other views that also reference this data will not "
+                  "reflect this change in the trace! On the other hand, if all other views use the same memory chunk, but are "
+                  "disjoint (e.g. are outputs of torch.split), this might still be safe.")
 
     def convolution(self, func, name, args, kwargs):
         """A convolution of one of Python's names: aten::_convolution, as torch has it."""
@@ -664,6 +713,11 @@ class Recorder(TorchFunctionMode):
 
 
 _TAKE_TENSORS = {"add", "sub", "mul", "div", "floor_divide"}  # calls of Python whose second argument is a tensor also where it is a number
+_LIKE = 'dtype=None, layout=torch.strided, device=torch.device("{}"), pin_memory=False, memory_format=torch.preserve_format'
+_OUT_OF_PLACE = {  # operators in place, and what is recorded for them out of place: a name, and texts of x, the value and the options
+    "copy_": ("expand_as", lambda x, value, options: [value, x]),
+    "fill_": ("full_like", lambda x, value, options: [x, value, options]),
+    "zero_": ("zeros_like", lambda x, value, options: [x, options])}
 _OF_ALL = {"std", "var", "std_mean", "var_mean"}  # which torch computes of all elements by the overload with a correction
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
