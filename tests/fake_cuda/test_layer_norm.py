@@ -94,11 +94,12 @@ def test_rows_of_halves_at_any_address(dtype, columns):
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
-@pytest.mark.parametrize("columns", (20, 300, 768, 2000, 8192))
+@pytest.mark.parametrize("columns", (8, 20, 300, 768, 2000, 8192))
 def test_compiled_sums_and_norms_of_halves_are_one_launch(dtype, columns):
     """x + y and its norm are results of one group, and so are a norm's gradient and what is added to it."""
-    x, g, w, b = arrays((9, columns), 1, dtype)
-    y, h = torch.randn(9, columns).to(dtype), torch.randn(9, columns).to(dtype)
+    rows = 70 if columns < 64 else 9  # of short rows on the host, vectors have several
+    x, g, w, b = arrays((rows, columns), 1, dtype)
+    y, h = (torch.randn(rows, columns).to(dtype) for _ in range(2))
 
     def forward(x, y, w, b):
         s = x + y
@@ -117,4 +118,4 @@ def test_compiled_sums_and_norms_of_halves_are_one_launch(dtype, columns):
     compiled, moved = torch.compile(forward), [t.cuda() for t in (x, y, w, b)]
     for _ in range(3):
         compiled(*moved)
-    assert launches(lambda: compiled(*moved)) <= 1
+    assert launches(lambda: compiled(*moved)) <= (1 if columns > 8 else 2)  # the sum is apart from norms of so short rows
