@@ -178,7 +178,8 @@ static const int64_t *gparse_kept(gparser *p, const int64_t *from, int n)
     return memcpy(CR_NEW_N(p->s, int64_t, n + 1), from, (size_t)n * sizeof *from);
 }
 
-/* What is behind `Float(`: sizes, strides, requires_grad and the device. */
+/* Reads the sizes, strides, requires_grad and device of a type such as `Float(2, 3, ...)`, from
+ * behind its parenthesis. */
 static const cr_stype *gparse_facts(gparser *p, int dtype)
 {
     cr_stype_tensor *t = CR_NEW(p->s, cr_stype_tensor);

@@ -66,8 +66,11 @@ class _Recording:
 
     def _fake(self, node):
         val, mask = node.meta["val"], 0
-        made = self.mode.again(val) if val.layout != cresset.strided else make_fake(self.mode, (val.dtype, [int(n) for n in val.shape], [int(n) for n in val.stride()], val.device,
-                                     val.requires_grad))
+        if val.layout == cresset.strided:
+            sizes, strides = ([int(n) for n in numbers] for numbers in (val.shape, val.stride()))
+            made = make_fake(self.mode, (val.dtype, sizes, strides, val.device, val.requires_grad))
+        else:
+            made = self.mode.again(val)
         self.places[node] = len(self.places)
         self.recorder.input(made)
         for dim, n in enumerate(val.shape):

@@ -714,7 +714,9 @@ class Recorder(TorchFunctionMode):
 
 _TAKE_TENSORS = {"add", "sub", "mul", "div", "floor_divide"}  # calls of Python whose second argument is a tensor also where it is a number
 _LIKE = 'dtype=None, layout=torch.strided, device=torch.device("{}"), pin_memory=False, memory_format=torch.preserve_format'
-_OUT_OF_PLACE = {  # operators in place, and what is recorded for them out of place: a name, and texts of x, the value and the options
+# With _force_outplace, a call of the key is recorded as one of the named operator, whose arguments have the texts that the
+# function gives for x, the value and the options.
+_OUT_OF_PLACE = {
     "copy_": ("expand_as", lambda x, value, options: [value, x]),
     "fill_": ("full_like", lambda x, value, options: [x, value, options]),
     "zero_": ("zeros_like", lambda x, value, options: [x, options])}
