@@ -126,6 +126,13 @@ static cr_graph *instantiate(cr_session *s, const cr_graph *g, const char *at)
     return out;
 }
 
+static cr_graph_pass find_pass(const char *name)
+{
+    return !strcmp(name, "group")       ? cr_compile_group
+           : !strcmp(name, "norm_relu") ? cr_compile_norm_relu
+                                        : cr_graph_find_pass(name);
+}
+
 static void run_passes(cr_session *s, void *context)
 {
     graph_job *j = context;
@@ -133,8 +140,7 @@ static void run_passes(cr_session *s, void *context)
     char *rest = j->passes, *name;
 
     while ((name = strtok_r(rest, " ", &rest))) {
-        cr_graph_pass pass =
-            strcmp(name, "group") ? cr_graph_find_pass(name) : cr_compile_group;
+        cr_graph_pass pass = find_pass(name);
         cr_graph_verify(g);
         if (!strcmp(name, "run")) {
             run(s, j, g);

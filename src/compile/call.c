@@ -80,6 +80,7 @@ static void cut(cr_session *s, void *context)
     (void)s;
     if (cr_graph_writes(j->from))
         j->from = cr_graph_functional(j->from);
+    j->from = cr_compile_norm_relu(j->from);
     j->c->parts = j->like
                       ? cr_aot_partition_like(j->from, j->c->inputs, j->c->outputs, j->like)
                       : cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
@@ -133,6 +134,7 @@ static void without_writes(cr_session *s, void *context)
     (void)s;
     if (cr_graph_writes(*g))
         *g = cr_graph_functional(*g);
+    *g = cr_compile_norm_relu(*g);
 }
 
 static void cut_like(cr_session *s, void *context)

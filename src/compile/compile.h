@@ -22,6 +22,10 @@ cr_graph *cr_compile_group(const cr_graph *g);
  * value for each channel stay vectors.  Returns g itself if it has no such batch norm. */
 cr_graph *cr_compile_norms(const cr_graph *g);
 
+/* Joins batch norm on devices with a relu behind it, and their gradients, in g's session; bits
+ * stay.  A joint graph shows more of these than its parts.  Returns g itself if it has none. */
+cr_graph *cr_compile_norm_relu(const cr_graph *g);
+
 /* Replaces compositions of reads by the reads, in g's session, so that groups can read the
  * results part by part.  Returns g itself if it has no such composition. */
 cr_graph *cr_compile_reads(const cr_graph *g);

@@ -5,6 +5,10 @@
  * CN_LAST the array is a matrix of `lines` rows of all channels, else `images` times `channels`
  * planes.
  *
+ * With CN_ADDS, `other` is added to a result, or to a gradient.  With CN_RELU, a result is that
+ * of relu, and a gradient is 0 where relu's result was not above 0: x gives the result again.
+ * With CN_MASKS, `result` has it.  Each of these steps rounds as a call of its own does.
+ *
  * A block has some channels, x of its threads beside each other, and of these channels one of
  * `parts` parts of the lines; thread y has every y-th line, or every y-th vector of the planes.
  * A thread adds up differences to its first element, which lose no digits: a thread has few
@@ -17,8 +21,9 @@
 typedef decltype(cm_real(CN_ITEM())) cn_real;
 
 struct cn_call {
-    const CN_ITEM *x, *grad;
-    CN_ITEM *out; /* or the gradient of x */
+    const CN_ITEM *x, *grad, *other, *result;
+    CN_ITEM *out;    /* or the gradient of x */
+    CN_ITEM *masked; /* the gradient after relu's */
     const CN_PARAM *weight, *bias;
     CN_PARAM *weight_grad, *bias_grad;
     const CN_STAT *given_mean, *given_var;
@@ -33,7 +38,8 @@ enum {
     CN_THREADS = 256,
     CN_JOINERS = 1024,
     CN_AT_ONCE = 4,
-    CN_CHANNELS = CN_LAST ? CN_LANES : 1
+    CN_CHANNELS = CN_LAST ? CN_LANES : 1,
+    CN_AGAIN = CN_RELU ? CN_CHANNELS : 1
 };
 
 struct alignas(CN_LANES * sizeof(CN_ITEM)) cn_vector {
@@ -90,11 +96,12 @@ CV_FN cm_i64 cn_place(const cn_call &c, const cn_walk &w, cm_i64 at)
 CV_FN cn_vector cn_load(const CN_ITEM *p) { return *(const cn_vector *)p; }
 CV_FN void cn_store(CN_ITEM *p, const cn_vector &v) { cm_store<sizeof v>(p, &v); }
 
-/* Runs `text` for each vector, where `place` is that of its first element; reads x, and where
- * `two` is true grad, of several vectors before their texts. */
-#define CN_EACH(w, two, text)                                                                  \
+/* Runs `text` for each vector, where `place` is that of its first element; reads x, grad where
+ * `two` is true, other where `adds` and result where `masks` is, of several vectors before
+ * their texts. */
+#define CN_EACH(w, two, adds, masks, text)                                                     \
     for (; w.at < w.end; w.at += CN_AT_ONCE * w.step) {                                        \
-        cn_vector xs[CN_AT_ONCE], gs[CN_AT_ONCE];                                              \
+        cn_vector xs[CN_AT_ONCE], gs[CN_AT_ONCE], os[CN_AT_ONCE], rs[CN_AT_ONCE];              \
         CV_ALL                                                                                 \
         for (int k = 0; k < CN_AT_ONCE; k++)                                                   \
             if (w.at + k * w.step < w.end) {                                                   \
@@ -102,13 +109,17 @@ CV_FN void cn_store(CN_ITEM *p, const cn_vector &v) { cm_store<sizeof v>(p, &v);
                 xs[k] = cn_load(call.x + place);                                               \
                 if (two)                                                                       \
                     gs[k] = cn_load(call.grad + place);                                        \
+                if (adds)                                                                      \
+                    os[k] = cn_load(call.other + place);                                       \
+                if (masks)                                                                     \
+                    rs[k] = cn_load(call.result + place);                                      \
             }                                                                                  \
         CV_ALL                                                                                 \
         for (int k = 0; k < CN_AT_ONCE; k++)                                                   \
             if (w.at + k * w.step < w.end) {                                                   \
                 const cm_i64 place = cn_place(call, w, w.at + k * w.step);                     \
-                const cn_vector &x = xs[k], &g = gs[k];                                        \
-                (void)place, (void)g;                                                          \
+                const cn_vector &x = xs[k], &g = gs[k], &o = os[k], &r = rs[k];                \
+                (void)place, (void)g, (void)o, (void)r;                                        \
                 text                                                                           \
             }                                                                                  \
     }
@@ -119,6 +130,24 @@ CV_FN void cn_store(CN_ITEM *p, const cn_vector &v) { cm_store<sizeof v>(p, &v);
         const int c = CN_LAST ? l : 0;                                                         \
         text                                                                                   \
     }
+
+/* (x - mean) * scale + bias */
+CV_FN CN_ITEM cn_scaled(const CN_ITEM &x, cn_real mean, cn_real scale, cn_real bias, bool added)
+{
+    const cn_real z = (cm_real(x) - mean) * scale;
+    return cm_to<CN_ITEM>::of(added ? z + bias : z);
+}
+
+CV_FN CN_ITEM cn_sum(const CN_ITEM &a, const CN_ITEM &b)
+{
+    return cm_to<CN_ITEM>::of(cm_real(a) + cm_real(b));
+}
+
+/* `x` where relu's result, or its argument, was above 0 or NaN. */
+CV_FN CN_ITEM cn_where(const CN_ITEM &result, const CN_ITEM &x)
+{
+    return cm_real(result) <= 0 ? CN_ITEM{0} : x;
+}
 
 /* --- joining --- */
 
@@ -180,11 +209,11 @@ CK_KERNEL_OF(CN_THREADS, cn_moments_of_parts, cn_call)
         const cn_vector x = cn_load(call.x + cn_place(call, w, w.at));
         CN_LANES_EACH(first[c] = cm_real(x.item[CN_LAST ? l : 0]);)
     }
-    CN_EACH(w, false, CN_LANES_EACH({
-                          const cn_real d = cm_real(x.item[l]) - first[c];
-                          sum[c] += d;
-                          square[c] = cn_fma(d, d, square[c]);
-                      }) n += CN_LANES / CN_CHANNELS;)
+    CN_EACH(w, false, false, false, CN_LANES_EACH({
+                                        const cn_real d = cm_real(x.item[l]) - first[c];
+                                        sum[c] += d;
+                                        square[c] = cn_fma(d, d, square[c]);
+                                    }) n += CN_LANES / CN_CHANNELS;)
     CV_ALL
     for (int c = 0; c < CN_CHANNELS; c++) {
         const cn_real mean = sum[c] / (cn_real)(n ? n : 1),
@@ -219,7 +248,8 @@ CK_KERNEL_OF(CN_JOINERS, cn_statistics, cn_call)
     }
 }
 
-/* (x - mean) * (invstd * weight) + bias, by the batch's or by given statistics. */
+/* (x - mean) * (invstd * weight) + bias, by the batch's or by given statistics; plus other, of
+ * which relu. */
 CK_KERNEL_OF(CN_THREADS, cn_apply, cn_call)
 {
     cn_walk w = cn_begin(call);
@@ -236,17 +266,49 @@ CK_KERNEL_OF(CN_THREADS, cn_apply, cn_call)
         bias[c] = cn_of(call.bias, i, 0);
     }
     const bool added = call.bias != nullptr;
-    CN_EACH(w, false, {
+    CN_EACH(w, false, CN_ADDS, false, {
         cn_vector y;
         CN_LANES_EACH({
-            const cn_real z = (cm_real(x.item[l]) - mean[c]) * scale[c];
-            y.item[l] = cm_to<CN_ITEM>::of(added ? z + bias[c] : z);
+            y.item[l] = cn_scaled(x.item[l], mean[c], scale[c], bias[c], added);
+            if (CN_ADDS)
+                y.item[l] = cn_sum(y.item[l], o.item[l]);
+            if (CN_RELU)
+                y.item[l] = 0 > cm_real(y.item[l]) ? CN_ITEM{0} : y.item[l];
         })
         cn_store(call.out + place, y);
     })
 }
 
 /* --- backward --- */
+
+/* The argument of relu, for a thread's channels. */
+struct cn_again {
+    cn_real scale[CN_AGAIN], bias[CN_AGAIN];
+    bool added;
+};
+
+CV_FN cn_again cn_again_of(const cn_call &call, const cn_walk &w)
+{
+    cn_again a;
+
+    CV_ALL
+    for (int c = 0; c < CN_AGAIN; c++) {
+        const bool some = CN_RELU && w.some;
+        a.scale[c] =
+            some ? call.invstd[w.channel + c] * cn_of(call.weight, w.channel + c, 1) : 0;
+        a.bias[c] = some ? cn_of(call.bias, w.channel + c, 0) : 0;
+    }
+    a.added = call.bias != nullptr;
+    return a;
+}
+
+/* The gradient of a result of batch norm: that of relu's, or of the sum's, where they follow.
+ */
+#define CN_GRADIENT                                                                            \
+    (CN_RELU ? cn_where(cn_scaled(x.item[l], mean[c], again.scale[CN_RELU ? c : 0],            \
+                                  again.bias[CN_RELU ? c : 0], again.added),                   \
+                        g.item[l])                                                             \
+             : g.item[l])
 
 /* The sums of grad and of grad * (x - mean) of a part. */
 CK_KERNEL_OF(CN_THREADS, cn_sums_of_parts, cn_call)
@@ -260,11 +322,22 @@ CK_KERNEL_OF(CN_THREADS, cn_sums_of_parts, cn_call)
         mean[c] = w.some ? call.mean[w.channel + c] : 0;
         s[c] = cn_sums{0, 0};
     }
-    CN_EACH(w, true, CN_LANES_EACH({
-                const cn_real d = cm_real(g.item[l]);
-                s[c].a += d;
-                s[c].b = cn_fma(d, cm_real(x.item[l]) - mean[c], s[c].b);
-            }))
+    const cn_again again = cn_again_of(call, w);
+    CN_EACH(w, true, CN_ADDS, CN_MASKS, {
+        cn_vector y;
+        CN_LANES_EACH({
+            y.item[l] = CN_GRADIENT;
+            if (CN_ADDS)
+                y.item[l] = cn_sum(y.item[l], o.item[l]);
+            if (CN_MASKS)
+                y.item[l] = cn_where(r.item[l], y.item[l]);
+            const cn_real d = cm_real(y.item[l]);
+            s[c].a += d;
+            s[c].b = cn_fma(d, cm_real(x.item[l]) - mean[c], s[c].b);
+        })
+        if (CN_MASKS)
+            cn_store(call.masked + place, y);
+    })
     cn_join_block<CN_THREADS, CN_CHANNELS>(s);
     CV_ALL
     for (int c = 0; c < CN_CHANNELS && ck_y() == 0 && w.some; c++) {
@@ -306,12 +379,13 @@ CK_KERNEL_OF(CN_THREADS, cn_gradient, cn_call)
         b[c] = call.factor[call.channels + i];
         scale[c] = call.invstd[i] * cn_of(call.weight, i, 1);
     }
-    CN_EACH(w, true, {
+    const cn_again again = cn_again_of(call, w);
+    CN_EACH(w, true, false, false, {
         cn_vector y;
         CN_LANES_EACH({
             const cn_real d = cm_real(x.item[l]) - mean[c];
-            y.item[l] =
-                cm_to<CN_ITEM>::of(cn_fma(-d, b[c], cm_real(g.item[l]) - a[c]) * scale[c]);
+            const cn_real from = cm_real(CN_GRADIENT);
+            y.item[l] = cm_to<CN_ITEM>::of(cn_fma(-d, b[c], from - a[c]) * scale[c]);
         })
         cn_store(call.out + place, y);
     })

@@ -47,7 +47,7 @@ ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "
              "_attention", "_attention_scores", "_attention_scores_backward", "_attention_backward", "_attention_second",
              # batch norm and cross entropy of devices, and derivatives (tests/fake_cuda/test_norm.py, test_loss.py)
              "_batch_norm_channels", "_batch_norm_given", "_batch_norm_backward", "_layer_norm_parameters", "_batch_norm_second", "_class_entropy",
-             "_class_entropy_backward",
+             "_class_entropy_backward", "_batch_norm_relu", "_batch_norm_relu_backward", "_batch_norm_masked_backward",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
              # the counts of histc (its own ref; tests/fake_cuda/test_loops.py)

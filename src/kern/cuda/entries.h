@@ -90,6 +90,11 @@ const char *cr_cuda_batch_norm(int device, const cr_given *arg, const cr_array *
 const char *cr_cuda_batch_norm_given(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_batch_norm_backward(int device, const cr_given *arg,
                                         const cr_array *result);
+const char *cr_cuda_batch_norm_relu(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_batch_norm_relu_backward(int device, const cr_given *arg,
+                                             const cr_array *result);
+const char *cr_cuda_batch_norm_masked_backward(int device, const cr_given *arg,
+                                               const cr_array *result);
 /* Gradients of a layer norm's weight and bias (layer_norm.c). */
 const char *cr_cuda_layer_norm_parameters(int device, const cr_given *arg,
                                           const cr_array *result);

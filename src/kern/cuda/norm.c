@@ -19,15 +19,18 @@ enum {
     NORM_VECTOR = 16,   /* bytes */
     NORM_MOST_DIMS = 64,
     NORM_NUMBERS = 3, /* of a part (cn_part) */
-    NORM_MOST_Y = 65535
+    NORM_MOST_Y = 65535,
+    NORM_BLOCKS_HELD = 6
 };
 
 typedef enum { MOMENTS, STATISTICS, APPLY, SUMS, PARAMETERS, GRADIENT } norm_kernel;
+/* Bits of a kernel's form; those of emit/norm.cuh without CN_. */
+enum { VECTORS = 1, LAST = 2, RELU = 4, ADDS = 8, MASKS = 16, NORM_FORMS = 32 };
 
 /* cn_call of emit/norm.cuh */
 typedef struct {
-    const void *x, *grad;
-    void *out;
+    const void *x, *grad, *other, *result;
+    void *out, *masked;
     const void *weight, *bias;
     void *weight_grad, *bias_grad;
     const void *given_mean, *given_var;
@@ -47,8 +50,9 @@ typedef struct {
     int device;
     cr_dtype item, param, given;
     bool last, vectors; /* the layout; whether vectors of 16 bytes are aligned */
+    bool relu;          /* one follows */
     norm_call c;
-    norm_block block[4];
+    norm_block block[NORM_BLOCKS_HELD];
     int blocks;
     const char *error;
 } norm;
@@ -57,15 +61,17 @@ static void norm_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
     static const char *const name[] = {"moments_of_parts", "statistics", "apply",
                                        "sums_of_parts",    "parameters", "gradient"};
-    bool last = k->d >> 1 & 1, vectors = k->d & 1;
+    bool vectors = k->d & VECTORS;
     int size = (int)cr_dtype_size((cr_dtype)k->a);
 
     cr_text_printf(
         out, "#define CN_ITEM cm_%s\n#define CN_PARAM cm_%s\n#define CN_STAT cm_%s\n",
         cr_dtype_infos[k->a].suffix, cr_dtype_infos[k->b].suffix, cr_dtype_infos[k->c].suffix);
-    cr_text_printf(out, "#define CN_LAST %d\n#define CN_LANES %d\n", last,
+    cr_text_printf(out, "#define CN_LAST %d\n#define CN_LANES %d\n", !!(k->d & LAST),
                    vectors ? NORM_VECTOR / size : 1);
-    snprintf(symbol, 32, "cn_%s", name[k->d >> 2]);
+    cr_text_printf(out, "#define CN_RELU %d\n#define CN_ADDS %d\n#define CN_MASKS %d\n",
+                   !!(k->d & RELU), !!(k->d & ADDS), !!(k->d & MASKS));
+    snprintf(symbol, 32, "cn_%s", name[k->d / NORM_FORMS]);
 }
 
 /* --- arrays --- */
@@ -203,7 +209,8 @@ static int64_t norm_across(const norm *t)
 /* The vectors of 16 bytes, and the parts into which the lines are divided. */
 static void norm_divide(norm *t)
 {
-    uintptr_t bits = (uintptr_t)t->c.x | (uintptr_t)t->c.grad | (uintptr_t)t->c.out;
+    uintptr_t bits = (uintptr_t)t->c.x | (uintptr_t)t->c.grad | (uintptr_t)t->c.out |
+                     (uintptr_t)t->c.other | (uintptr_t)t->c.result | (uintptr_t)t->c.masked;
     int64_t lanes = NORM_VECTOR / (int64_t)cr_dtype_size(t->item);
 
     t->vectors = bits % NORM_VECTOR == 0 && (t->last ? t->c.channels : t->c.plane) % lanes == 0;
@@ -216,6 +223,15 @@ static void norm_divide(norm *t)
     t->c.parts = parts > NORM_MOST_Y ? NORM_MOST_Y : parts;
 }
 
+/* What follows batch norm is in the kernels that have its results or their gradient. */
+static int norm_form(const norm *t, norm_kernel kernel)
+{
+    bool follows = kernel == APPLY || kernel == SUMS || kernel == GRADIENT;
+
+    return (t->vectors ? VECTORS : 0) | (t->last ? LAST : 0) | (follows && t->relu ? RELU : 0) |
+           (follows && t->c.other ? ADDS : 0) | (follows && t->c.result ? MASKS : 0);
+}
+
 static void norm_launch(norm *t, norm_kernel kernel)
 {
     bool joins = kernel == STATISTICS || kernel == PARAMETERS;
@@ -226,7 +242,7 @@ static void norm_launch(norm *t, norm_kernel kernel)
                       .a = t->item,
                       .b = t->param == CR_DTYPE_KERNELS ? t->item : t->param,
                       .c = t->given == CR_DTYPE_KERNELS ? t->item : t->given,
-                      .d = (int)kernel << 2 | t->last << 1 | t->vectors};
+                      .d = (int)kernel * NORM_FORMS + norm_form(t, kernel)};
 
     if (!t->error)
         t->error = cr_cuda_find(&g.function, &k);
@@ -264,6 +280,36 @@ static bool norm_begin_forward(norm *t, int device, const cr_given *arg, const c
            norm_list(t, &t->c.bias, &t->param, &arg[2]);
 }
 
+/* A further array of the result's sizes and dtype, or None. */
+static bool norm_other(norm *t, const void **out, const cr_given *g, const cr_array *like)
+{
+    *out = NULL;
+    if (g->kind != CR_GIVEN_ARRAY)
+        return g->kind == CR_GIVEN_NONE;
+    if (g->array.dtype != like->dtype || g->array.ndim != like->ndim ||
+        memcmp(g->array.size, like->size, (size_t)like->ndim * sizeof *like->size))
+        return false;
+    *out = norm_read(t, &g->array, like);
+    return true;
+}
+
+/* The batch's statistics, and the results: out, mean, invstd, var. */
+static const char *norm_train(norm *t, const cr_array *x, double eps, const cr_array *result)
+{
+    t->c.training = 1;
+    t->c.eps = eps;
+    t->c.mean = result[1].data;
+    t->c.invstd = result[2].data;
+    t->c.var = result[3].data;
+    t->c.x = norm_read(t, x, &result[0]);
+    norm_divide(t);
+    norm_room(t, 0);
+    norm_launch(t, MOMENTS);
+    norm_launch(t, STATISTICS);
+    norm_launch(t, APPLY);
+    return norm_end(t);
+}
+
 /* (input, weight, bias, eps) -> out, mean, invstd, var */
 const char *cr_cuda_batch_norm(int device, const cr_given *arg, const cr_array *result)
 {
@@ -271,18 +317,22 @@ const char *cr_cuda_batch_norm(int device, const cr_given *arg, const cr_array *
 
     if (!norm_begin_forward(&t, device, arg, result))
         return cr_command_declines;
-    t.c.training = 1;
-    t.c.eps = number_of(&arg[3]);
-    t.c.mean = result[1].data;
-    t.c.invstd = result[2].data;
-    t.c.var = result[3].data;
-    t.c.x = norm_read(&t, &arg[0].array, &result[0]);
-    norm_divide(&t);
-    norm_room(&t, 0);
-    norm_launch(&t, MOMENTS);
-    norm_launch(&t, STATISTICS);
-    norm_launch(&t, APPLY);
-    return norm_end(&t);
+    return norm_train(&t, &arg[0].array, number_of(&arg[3]), result);
+}
+
+/* (input, weight, bias, other, eps) -> out, mean, invstd, var */
+const char *cr_cuda_batch_norm_relu(int device, const cr_given *arg, const cr_array *result)
+{
+    norm t;
+
+    if (!norm_begin_forward(&t, device, arg, result))
+        return cr_command_declines;
+    if (!norm_other(&t, &t.c.other, &arg[3], &result[0])) {
+        norm_end(&t);
+        return cr_command_declines;
+    }
+    t.relu = true;
+    return norm_train(&t, &arg[0].array, number_of(&arg[4]), result);
 }
 
 /* (input, weight, bias, running_mean, running_var, eps) -> out */
@@ -301,31 +351,87 @@ const char *cr_cuda_batch_norm_given(int device, const cr_given *arg, const cr_a
     return norm_end(&t);
 }
 
+/* Weight, mean and invstd; the gradients of input, weight and bias. */
+static bool norm_begin_backward(norm *t, int device, const cr_array *grad, const cr_array *x,
+                                const cr_given *weight, const cr_given *mean,
+                                const cr_given *invstd, const cr_array *result)
+{
+    cr_dtype real = CR_DTYPE_KERNELS;
+    const void *list;
+
+    if (!norm_begin(t, device, x, &result[0]) || grad->dtype != x->dtype ||
+        !norm_list(t, &t->c.weight, &t->param, weight) || !norm_list(t, &list, &real, mean) ||
+        !norm_list(t, &list, &real, invstd) || real != (t->item == CR_F64 ? CR_F64 : CR_F32))
+        return false;
+    t->param = (cr_dtype)result[1].dtype;
+    t->c.mean = mean->array.data;
+    t->c.invstd = invstd->array.data;
+    t->c.weight_grad = result[1].data;
+    t->c.bias_grad = result[2].data;
+    return true;
+}
+
+static const char *norm_backward(norm *t, const cr_array *grad, const cr_array *x,
+                                 const cr_array *result)
+{
+    t->c.grad = norm_read(t, grad, result);
+    t->c.x = norm_read(t, x, result);
+    norm_divide(t);
+    t->c.factor = norm_room(t, 2);
+    norm_launch(t, SUMS);
+    norm_launch(t, PARAMETERS);
+    if (t->c.masked) { /* what SUMS has stored */
+        t->c.grad = t->c.masked;
+        t->c.other = t->c.result = NULL;
+    }
+    norm_launch(t, GRADIENT);
+    return norm_end(t);
+}
+
 /* (grad, input, weight, mean, invstd, training) -> gradients of input, weight and bias */
 const char *cr_cuda_batch_norm_backward(int device, const cr_given *arg, const cr_array *result)
 {
     norm t;
-    cr_dtype real = CR_DTYPE_KERNELS;
-    const void *mean, *invstd;
 
-    if (!norm_begin(&t, device, &arg[1].array, &result[0]) ||
-        arg[0].array.dtype != arg[1].array.dtype ||
-        !norm_list(&t, &t.c.weight, &t.param, &arg[2]) ||
-        !norm_list(&t, &mean, &real, &arg[3]) || !norm_list(&t, &invstd, &real, &arg[4]) ||
-        real != (t.item == CR_F64 ? CR_F64 : CR_F32))
+    if (!norm_begin_backward(&t, device, &arg[0].array, &arg[1].array, &arg[2], &arg[3],
+                             &arg[4], result))
         return cr_command_declines;
-    t.param = (cr_dtype)result[1].dtype;
-    t.c.mean = arg[3].array.data;
-    t.c.invstd = arg[4].array.data;
     t.c.training = arg[5].i != 0;
-    t.c.weight_grad = result[1].data;
-    t.c.bias_grad = result[2].data;
-    t.c.grad = norm_read(&t, &arg[0].array, &result[0]);
-    t.c.x = norm_read(&t, &arg[1].array, &result[0]);
-    norm_divide(&t);
-    t.c.factor = norm_room(&t, 2);
-    norm_launch(&t, SUMS);
-    norm_launch(&t, PARAMETERS);
-    norm_launch(&t, GRADIENT);
-    return norm_end(&t);
+    return norm_backward(&t, &arg[0].array, &arg[1].array, result);
+}
+
+/* (grad, input, weight, bias, mean, invstd) -> gradients of input, weight and bias */
+const char *cr_cuda_batch_norm_relu_backward(int device, const cr_given *arg,
+                                             const cr_array *result)
+{
+    norm t;
+
+    if (!norm_begin_backward(&t, device, &arg[0].array, &arg[1].array, &arg[2], &arg[4],
+                             &arg[5], result) ||
+        !norm_list(&t, &t.c.bias, &t.param, &arg[3]))
+        return cr_command_declines;
+    t.c.training = 1;
+    t.relu = true;
+    return norm_backward(&t, &arg[0].array, &arg[1].array, result);
+}
+
+/* (grad, other, result, input, weight, mean, invstd)
+ * -> gradients of input, weight and bias, and of relu */
+const char *cr_cuda_batch_norm_masked_backward(int device, const cr_given *arg,
+                                               const cr_array *result)
+{
+    norm t;
+
+    if (!norm_begin_backward(&t, device, &arg[0].array, &arg[3].array, &arg[4], &arg[5],
+                             &arg[6], result) ||
+        !has_strides(&result[3], &result[0]) || result[3].dtype != result[0].dtype)
+        return cr_command_declines;
+    if (!norm_other(&t, &t.c.other, &arg[1], result) ||
+        !norm_other(&t, &t.c.result, &arg[2], result)) {
+        norm_end(&t);
+        return cr_command_declines;
+    }
+    t.c.training = 1;
+    t.c.masked = result[3].data;
+    return norm_backward(&t, &arg[0].array, &arg[3].array, result);
 }
