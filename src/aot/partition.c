@@ -34,6 +34,8 @@ typedef struct {
     bool *saved;
     bool *wanted; /* by value id: needed in the graph that is being built */
     bool *unread; /* by value id: of a forward call that may raise; no output depends on it */
+    bool *live;   /* by value id: a result of the joint graph or an effect depends on it */
+    bool *kept;   /* by value id: the forward graph computes it in any case */
     bool ends;    /* a copy to an input was seen, so the rest is copies and views */
 } cutter;
 
@@ -157,7 +159,8 @@ static bool any_wanted(const cutter *c, const cr_gnode *n)
     return false;
 }
 
-/* Marks the forward calls that may raise, and that neither outputs nor effects read. */
+/* Marks the values that are read, and the forward calls that may raise and that neither outputs
+ * nor effects read. */
 static void find_unread(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
@@ -173,13 +176,15 @@ static void find_unread(cutter *c)
         if (read)
             cr_gnode_each_read(n, want, c);
     }
+    c->live = c->wanted;
 }
 
-/* With CR_AOT_SAVE the forward graph keeps the nodes that outputs depend on.  The other nodes
- * move to the backward graph. */
-static void keep_what_outputs_need(cutter *c)
+/* Marks the values on which outputs and effects of the forward graph depend. */
+static void find_kept(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
+
+    c->kept = CR_NEW_N(c->s, bool, c->joint->values);
 
     c->wanted = CR_NEW_N(c->s, bool, c->joint->values);
     for (int k = 0; k < c->outputs; k++)
@@ -191,8 +196,20 @@ static void keep_what_outputs_need(cutter *c)
         for (int k = 0; k < n->arg_count && keep; k++)
             cr_garg_each(&n->arg[k], want, c);
         for (int k = 0; k < n->result_count; k++)
-            c->forward[n->result[k]->id] = c->forward[n->result[k]->id] && keep;
+            c->kept[n->result[k]->id] = keep;
     }
+}
+
+/* With CR_AOT_SAVE all other nodes move to the backward graph. */
+static void move_the_rest(cutter *c)
+{
+    const cr_gblock *b = c->joint->body;
+
+    for (size_t i = 0; i < b->len; i++)
+        for (int k = 0; k < b->at[i]->result_count; k++) {
+            unsigned id = b->at[i]->result[k]->id;
+            c->forward[id] = c->forward[id] && c->kept[id];
+        }
 }
 
 /* --- values that the forward graph overwrites --- */
@@ -238,14 +255,23 @@ static void find_overwritten(cutter *c)
             spread_stale(c, b->at[i]);
 }
 
+static bool is_dead(const cutter *c, const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (c->live[n->result[k]->id])
+            return false;
+    return n->result_count && !cr_gnode_has_effect(n);
+}
+
+/* A derivative may be recorded with calls whose results no gradient depends on. */
 static void find_needed(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
 
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
-        bool forward = is_forward_node(c, n);
-        for (int k = 0; k < n->arg_count && !forward; k++)
+        bool reads = !is_forward_node(c, n) && !is_dead(c, n);
+        for (int k = 0; k < n->arg_count && reads; k++)
             cr_garg_each(&n->arg[k], need_forward, c);
     }
     for (int k = c->outputs; k < b->output_count; k++)
@@ -287,9 +313,18 @@ static int64_t price(const cutter *c, const cr_gvalue *v)
                                                                               : bytes + 1;
 }
 
+/* Whether the backward graph may compute the value.  What only gradients depend on is computed
+ * once in either graph. */
+static bool may_move(const cutter *c, const cr_gvalue *v)
+{
+    if (!v->by || c->overwritten[v->id])
+        return false;
+    return node_is_cheap(v->by) || (!c->kept[v->id] && !cr_gnode_has_effect(v->by));
+}
+
 static void value_edges(cutter *c, cr_flow *flow, const cr_gvalue *v)
 {
-    bool again = v->by && node_is_cheap(v->by) && !c->overwritten[v->id];
+    bool again = may_move(c, v);
 
     cr_flow_edge(flow, in_point(v), out_point(v), price(c, v));
     if (!again)
@@ -694,8 +729,9 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
                 joint->input_count, joint->body->output_count, primals, outputs);
     find_forward(&c);
     find_unread(&c);
+    find_kept(&c);
     if (policy == CR_AOT_SAVE)
-        keep_what_outputs_need(&c);
+        move_the_rest(&c);
     find_overwritten(&c);
     find_needed(&c);
     if (policy == CR_AOT_MIN_CUT)

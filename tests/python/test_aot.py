@@ -297,3 +297,20 @@ def test_of_cuts_with_equal_bytes_the_last_is_taken():
     assert all(torch.equal(a, b) for a, b in zip(parts, out, strict=True))
     adds = [line for line in str(graph.partition(5, 1, True)[1]).splitlines() if " = add(" in line]
     assert not any("linear" in line for line in adds)
+
+
+def test_values_that_only_gradients_need_are_computed_once_and_saved_if_that_is_less():
+    """The backward graph computes the product of a difference that no output needs; a call that no gradient reads
+    saves nothing."""
+    def joint(x, w, g):
+        y = x * w
+        apart = torch.cumsum(x, 0)  # not cheap, and only a gradient depends on it
+        unread = torch.cumsum(w, 0) * g  # reads a forward value, and nothing reads it
+        assert unread is not None
+        return y, g * apart, g * w
+    inputs = [leaf(64), leaf(64), torch.randn(64)]
+    graph, out = record(joint, *inputs, parts=True)
+    parts, nbytes, _ = run_parts(graph, inputs, 2, True)
+    assert nbytes == 0 and all(torch.equal(a, b) for a, b in zip(parts, out, strict=True))
+    forward, backward, *_ = graph.partition(2, 1, True)
+    assert "cumsum" not in str(forward) and str(backward).count(" = cumsum(") == 1
