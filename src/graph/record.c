@@ -229,6 +229,12 @@ static int count_taken(const cr_recorder *r, const void *bytes, const cr_storage
     return n;
 }
 
+/* Whether only the recorder, `dying` tensors and calls that wait use the storage. */
+static bool is_left(const cr_recorder *r, const void *bytes, const cr_storage *s, int dying)
+{
+    return atomic_load(&s->count) == count_taken(r, bytes, s) + dying + cr_defer_references(s);
+}
+
 /* Leaves the tensor watched when out of memory. */
 static void record_forget(cr_recorder *r, size_t i)
 {
@@ -281,7 +287,7 @@ static bool watched_dies(cr_tensor *t)
         size_t i = place_in_chain(r, t);
         if (!i || r->held.at[i - 1] != WATCHED)
             continue;
-        if (atomic_load(&t->storage->count) != count_taken(r, bytes_key(t), t->storage) + 1) {
+        if (!is_left(r, bytes_key(t), t->storage, 1)) {
             record_take(r, i, t);
             return true;
         }
@@ -300,9 +306,8 @@ static size_t find_left(const cr_recorder *r, const void *bytes)
 {
     size_t i = last_over(r, bytes);
 
-    while (i && (r->held.at[i - 1] != TAKEN ||
-                 atomic_load(&r->seen.at[i - 1]->storage->count) !=
-                     count_taken(r, bytes, r->seen.at[i - 1]->storage)))
+    while (i &&
+           (r->held.at[i - 1] != TAKEN || !is_left(r, bytes, r->seen.at[i - 1]->storage, 0)))
         i = r->before.at[i - 1];
     return i;
 }

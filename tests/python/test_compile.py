@@ -1488,6 +1488,51 @@ def test_a_compiled_training_step_holds_no_more_memory_than_eager_recorded_calls
     assert max(compiled[2:]) < eager[3] + room, (eager, compiled)
 
 
+def outside_step(net, x, fullgraph):
+    """A step whose compiled part is the network."""
+    optimizer, compiled = torch.optim.SGD(net.parameters(), lr=1e-3), torch.compile(net, fullgraph=fullgraph)
+
+    def step(call):
+        optimizer.zero_grad()
+        out = call(x)
+        loss = (out[0] if isinstance(out, tuple) else out).square().mean()
+        del out
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+    return lambda: step(net), lambda: step(compiled)
+
+
+@pytest.mark.records("measures the memory that recorded calls hold")
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("make", [
+    lambda: (nn.LSTM(16, 64, 2, batch_first=True), torch.randn(8, 64, 16)),
+    lambda: (nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Dropout(0.5), nn.Linear(256, 256), nn.Tanh()),
+             torch.randn(512, 256))], ids=["lstm", "perceptron"])
+def test_no_call_of_a_compiled_module_holds_more_memory_than_eagers(make, fullgraph):
+    eager, step = outside_step(*make(), fullgraph)
+    most, compiled = max(peaks(eager, 3)), peaks(step, 6)
+    assert max(compiled[:2]) <= 1.1 * most and max(compiled[2:]) <= most + 4096, (most, compiled)
+
+
+@pytest.mark.records("measures the memory that recorded calls hold")
+def test_a_recorded_step_that_returns_its_loss_holds_no_more_memory_than_eagers():
+    weights, x = [torch.randn(1 << 16, requires_grad=True) for _ in range(2)], torch.randn(1 << 16)
+
+    def step():
+        for w in weights:
+            w.grad = None
+        y = x * weights[0]
+        for _ in range(4):
+            y = (y * weights[1]).sin()
+        y = y.sum()
+        y.backward()
+        return y
+    most, compiled = max(peaks(lambda: step().item(), 3)), torch.compile(step)
+    got = peaks(lambda: compiled().item(), 5)
+    assert max(got) <= 1.05 * most and used(compiled) == 3, (most, got)
+
+
 @pytest.mark.records("measures the memory that recorded calls hold")
 def test_a_replaced_gradient_is_freed_before_the_call_computes():
     def make():

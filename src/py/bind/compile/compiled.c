@@ -950,6 +950,10 @@ static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagge
 {
     function *f = (function *)x;
     uint64_t first = cr_node_next_sequence();
+    cr_status st = cr_py_deferral_closes();
+
+    if (st)
+        return cr_py_raise(st);
     PyObject *out = call_somehow(f, args, flagged, names);
 
     cr_again_watch(f->deferral.number, first, cr_node_next_sequence());

@@ -193,6 +193,15 @@ static PyObject *call_in_region(cr_py_deferral *d, PyObject *f, PyObject *const 
     return region_end(call_watched(d, f, args, flagged, names), nodes);
 }
 
+/* A recorded call would hold all that the trace holds of its backward pass. */
+cr_status cr_py_deferral_closes(void)
+{
+    if (cr_defer_in_region())
+        return CR_OK;
+    cr_defer_backward = false;
+    return cr_defer_pending() ? cr_defer_flush("the next call of a compiled function") : CR_OK;
+}
+
 static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                                size_t flagged, PyObject *names)
 {
@@ -200,10 +209,9 @@ static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *
         d->deferred++;
         return call_watched(d, f, args, flagged, names);
     }
-    cr_status st = cr_defer_flush("the next call of a compiled function");
+    cr_status st = cr_py_deferral_closes();
     if (st)
         return cr_py_raise(st);
-    cr_defer_backward = false;
     close_last(d);
     Py_ssize_t count = PyVectorcall_NARGS(flagged) + (names ? PyTuple_GET_SIZE(names) : 0);
     d->now = timing_of(d, args, count);

@@ -42,6 +42,10 @@ PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *a
 PyObject *cr_py_watched_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                              size_t flagged, PyObject *names);
 
+/* Ends what an earlier call left open: the calls that wait run, and the next backward pass is
+ * not deferred for that call's sake.  Does nothing inside of a region. */
+CR_MUST cr_status cr_py_deferral_closes(void);
+
 /* Whether the thread is in such a call, and in one of a function with fullgraph=True: functions
  * that it calls are parts of its graph. */
 bool cr_py_in_deferred_call(void);
