@@ -1799,3 +1799,38 @@ def test_an_activation_in_place_of_a_batch_norm_trains(activation, fullgraph):
             g(x).square().sum().backward()
         assert all(torch.equal(p.grad, q.grad) for p, q in zip(plain.parameters(), part.parameters()))
         assert all(torch.equal(p, q) for p, q in zip(plain.buffers(), part.buffers()))
+
+
+def test_an_object_that_a_guard_names_and_looks_into_is_guarded_by_identity(monkeypatch):
+    """The empty tuple is an attribute of the program's object and of classes of the library whose code ran."""
+    monkeypatch.delitem(sys.modules, "cresset.fx.passes.infra.pass_base", raising=False)
+
+    class Config(collections.abc.Sized):
+        def __init__(self):
+            self.files = ()
+
+        def __len__(self):
+            return len(self.files)
+    config = Config()
+
+    def f(x):
+        import cresset.fx.passes.infra.pass_base as module  # whose classes have __slots__ = ()
+        return x * (2 if config.files is module.PassResult.__slots__ else 3) + len(config)
+    c, x = torch.compile(f), torch.ones(3)
+    for _ in range(6):
+        assert torch.equal(c(x), f(x))
+    config.files = (1,)
+    for _ in range(3):
+        assert torch.equal(c(x), f(x))
+
+    def g(x):
+        import cresset.fx.passes.infra.pass_base  # noqa: F401
+        return x * (1 + len(config))
+    monkeypatch.delitem(sys.modules, "cresset.fx.passes.infra.pass_base", raising=False)
+    config.files = ()
+    c = torch.compile(g)
+    for _ in range(6):
+        assert torch.equal(c(x), g(x))
+    assert used(c)
+    config.files = (1, 2)
+    assert torch.equal(c(x), g(x))

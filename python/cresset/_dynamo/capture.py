@@ -657,6 +657,7 @@ class _Recording:
 
     def finish(self, recorder, out):
         self.check_reads()
+        self.walk.name_objects()
         if not self.check_unchanged():
             self.compiler.note(self.walk)
             return

@@ -106,6 +106,8 @@ _MODULE = f"{_root.NAME}.nn.modules.module"
 # CPython checks the class of these methods' results, so they may not return a symbol.
 _CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__hash__", "__index__", "__int__"))
 _MOST_NODES = 100_000
+# Checks of nodes whose objects have to be apart, and the slot of those that other nodes name (py/bind/compile/guard.c).
+_OWN, _NAMED = frozenset(("list", "mapping", "set", "instance", "derived")), -2
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 # Names by which code reads functions that it does not call.
 _DESCRIPTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "get_type_hints"))
@@ -360,6 +362,16 @@ class Walk:
             raise Refused(_TOO_MANY)
         self.nodes.append([source, parent, key, check, expected, -1])
         return len(self.nodes) - 1
+
+    def name_objects(self):
+        """Guards by identity what one node names and another one looks into, such as the empty tuple."""
+        named = {id(x): x for x in (expected if check == "is" else key for source, _, key, check, expected, *_ in self.nodes
+                                    if check == "is" or source == "const" and check != "same")}
+        for known, node in self.known.items():
+            source, parent, key, check = self.nodes[node][:4]
+            if known in named and check in _OWN and source not in ("const", "dict"):
+                self.nodes[node][5] = _NAMED
+                self.add(source, parent, key, "is", named[known])
 
     # --- objects ---
 

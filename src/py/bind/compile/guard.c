@@ -207,9 +207,14 @@ static int set_expected(node *d)
     }
 }
 
-/* Methods are made when they are read, and the dict of an object has one owner. */
+/* Methods are made when they are read, and the dict of an object has one owner.  Other nodes
+ * name the object of one with the slot NAMED. */
 static bool is_own(const node *d)
 {
+    enum { NAMED = -2 };
+
+    if (d->slot == NAMED)
+        return false;
     switch ((check_kind)d->check) {
     case IS_TENSOR:
     case IS_LIST:
