@@ -130,6 +130,7 @@ static cr_graph_pass find_pass(const char *name)
 {
     return !strcmp(name, "group")       ? cr_compile_group
            : !strcmp(name, "norm_relu") ? cr_compile_norm_relu
+           : !strcmp(name, "heads")     ? cr_compile_heads
                                         : cr_graph_find_pass(name);
 }
 

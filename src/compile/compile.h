@@ -26,6 +26,10 @@ cr_graph *cr_compile_norms(const cr_graph *g);
  * stay.  A joint graph shows more of these than its parts.  Returns g itself if it has none. */
 cr_graph *cr_compile_norm_relu(const cr_graph *g);
 
+/* Stores gradients of attention on devices where a node concatenates them, in g's session.
+ * Returns g itself if there are none. */
+cr_graph *cr_compile_heads(const cr_graph *g);
+
 /* Replaces compositions of reads by the reads, in g's session, so that groups can read the
  * results part by part.  Returns g itself if it has no such composition. */
 cr_graph *cr_compile_reads(const cr_graph *g);

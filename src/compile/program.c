@@ -24,8 +24,9 @@ static void apply(cr_program *p, cr_graph_pass pass) { take_graph(p, pass(p->g))
 static void prepare(cr_session *s, void *context)
 {
     static const cr_graph_pass passes[] = {
-        cr_compile_reads, cr_compile_norms,  cr_graph_dead,        cr_graph_common,
-        cr_graph_fold,    cr_graph_simplify, cr_compile_norm_relu, cr_graph_dead};
+        cr_compile_reads,     cr_compile_norms, cr_graph_dead,
+        cr_graph_common,      cr_graph_fold,    cr_graph_simplify,
+        cr_compile_norm_relu, cr_compile_heads, cr_graph_dead};
     cr_program *p = context;
 
     take_graph(p, cr_graph_copy(s, p->g));

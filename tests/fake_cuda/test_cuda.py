@@ -756,6 +756,32 @@ def test_attention(sizes, causal, kind, dtype):
         assert same(torch.compile(attend)(*there), attend(*there).cpu())
 
 
+@pytest.mark.parametrize("dtype, heads, shared, length, width", [(torch.float32, 2, 2, 5, 8), (torch.bfloat16, 4, 2, 9, 16),
+                                                                 (torch.bfloat16, 2, 2, 128, 64)])
+def test_gradients_of_one_projection_are_stored_side_by_side(dtype, heads, shared, length, width):
+    """A compiled program copies none of the gradients of query, key and value, and has eager's bits."""
+    size, parts = heads * width, [heads * width, shared * width, shared * width]
+    torch.manual_seed(36)
+    start, g = torch.randn(2, length, size).to("cuda", dtype), torch.randn(2, length, size).to("cuda", dtype)
+    weight, bias = (torch.randn(*n).div(8).to("cuda", dtype).requires_grad_() for n in ((sum(parts), size), (sum(parts),)))
+
+    def attend(x):
+        q, k, v = (t.view(2, length, -1, width).transpose(1, 2) for t in torch.nn.functional.linear(x, weight, bias).split(parts, 2))
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != shared)
+        return y.transpose(1, 2).reshape(2, length, size)
+
+    made, taken = [], []
+    for f in (attend, torch.compile(attend)):
+        x = start.clone().requires_grad_()
+        for _ in range(3):
+            grads = torch.autograd.grad(f(x), (x, weight, bias), g)
+        y = f(x)
+        taken.append(launches(lambda: torch.autograd.grad(y, (x, weight, bias), g, retain_graph=True)))
+        made.append([y.detach(), *grads])
+    assert all(torch.equal(have, right) for have, right in zip(*made))
+    assert not FAKE or taken[1] < taken[0]
+
+
 HALVES = {"bfloat16": torch.nn.functional.silu, "float16": lambda x: torch.nn.functional.softplus(x, beta=0.5)}
 
 

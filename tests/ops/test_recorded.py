@@ -45,6 +45,7 @@ ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "
              "_gru_step", "_gru_step_backward", "_gru_step_gradient",
              # attention on a device, of half types on the host, and its derivatives (tests/python/test_attention.py, tests/fake_cuda)
              "_attention", "_attention_scores", "_attention_scores_backward", "_attention_backward", "_attention_second",
+             "_attention_backward_joined",
              # batch norm and cross entropy of devices, and derivatives (tests/fake_cuda/test_norm.py, test_loss.py)
              "_batch_norm_channels", "_batch_norm_given", "_batch_norm_backward", "_layer_norm_parameters", "_batch_norm_second", "_class_entropy",
              "_class_entropy_backward", "_batch_norm_relu", "_batch_norm_relu_backward", "_batch_norm_masked_backward",

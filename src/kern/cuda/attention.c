@@ -404,9 +404,8 @@ static const char *attention_gradients(attention *t)
     return error;
 }
 
-/* (grad, query, key, value, mask, output, logsumexp, is_causal, scale) -> gradients of query,
- * key and value */
-const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr_array *result)
+static const char *attention_backward(int device, const cr_given *arg, const cr_array *gq,
+                                      const cr_array *gk, const cr_array *gv)
 {
     attention t;
 
@@ -420,15 +419,52 @@ const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr
     if (!error)
         error = attention_take(&t, &t.c.out, &arg[5].array, false);
     if (!error)
-        error = attention_take(&t, &t.c.gq, &result[0], true);
+        error = attention_take(&t, &t.c.gq, gq, true);
     if (!error)
-        error = attention_take(&t, &t.c.gk, &result[1], true);
+        error = attention_take(&t, &t.c.gk, gk, true);
     if (!error)
-        error = attention_take(&t, &t.c.gv, &result[2], true);
+        error = attention_take(&t, &t.c.gv, gv, true);
     t.c.lse = (float *)(void *)arg[6].array.data;
     if (!error)
         error = attention_by_plan(&t, HEADS_GRADIENTS);
     if (error == cr_command_declines)
         error = attention_gradients(&t);
     return attention_end(&t, error);
+}
+
+/* (grad, query, key, value, mask, output, logsumexp, is_causal, scale) -> gradients of query,
+ * key and value */
+const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr_array *result)
+{
+    return attention_backward(device, arg, &result[0], &result[1], &result[2]);
+}
+
+/* The heads of one of the three gradients in a result that has all of them. */
+static cr_array heads_of(const cr_array *whole, const cr_array *like, int64_t first,
+                         int64_t stride[ATTENTION_DIMS])
+{
+    cr_array a = {(char *)whole->data + first * item_bytes(whole), whole->dtype, ATTENTION_DIMS,
+                  like->size, stride};
+
+    stride[0] = whole->stride[0];
+    stride[1] = like->size[3];
+    stride[2] = whole->stride[1];
+    stride[3] = 1;
+    return a;
+}
+
+/* The same, side by side. */
+const char *cr_cuda_attention_backward_joined(int device, const cr_given *arg,
+                                              const cr_array *result)
+{
+    const cr_array *q = &arg[1].array, *k = &arg[2].array, *v = &arg[3].array;
+    int64_t stride[3][ATTENTION_DIMS];
+
+    if (q->ndim != ATTENTION_DIMS || k->ndim != ATTENTION_DIMS || v->ndim != ATTENTION_DIMS)
+        return cr_command_declines;
+    int64_t queries = q->size[1] * q->size[3], keys = k->size[1] * k->size[3];
+    cr_array gq = heads_of(result, q, 0, stride[0]),
+             gk = heads_of(result, k, queries, stride[1]),
+             gv = heads_of(result, v, queries + keys, stride[2]);
+    return attention_backward(device, arg, &gq, &gk, &gv);
 }

@@ -72,6 +72,8 @@ const char *cr_cuda_bags_of(int device, const cr_given *arg, const cr_array *res
 /* Attention of half types (attention.c). */
 const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_attention_backward_joined(int device, const cr_given *arg,
+                                              const cr_array *result);
 /* The gradient of max pooling, where its windows are known (window.c). */
 const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array *result);
 /* Cross entropy of classes (entropy.c). */

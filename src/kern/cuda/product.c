@@ -878,6 +878,7 @@ void cr_kern_install_cuda(void)
         {"_bags_of", cr_cuda_bags_of, NULL},
         {"_attention", cr_cuda_attention, NULL},
         {"_attention_backward", cr_cuda_attention_backward, NULL},
+        {"_attention_backward_joined", cr_cuda_attention_backward_joined, NULL},
         {"_pool_scatter", cr_cuda_pool_scatter, NULL},
         {"_class_entropy", cr_cuda_class_entropy, NULL},
         {"_class_entropy_backward", cr_cuda_class_entropy_backward, NULL},
