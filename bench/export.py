@@ -1,7 +1,7 @@
 """C files beside compiled models and onnxruntime: bench/export.py [--ort PYTHON] [--rounds N] [MODEL...]
 
 For each model: bytes of the C file, of its object and its weights, its work memory, warnings of gcc and clang, and the processor
-time of a call with one thread, in milliseconds: of the C file (gcc -O3 -march=native), of the same with -DMODEL_ANY_BITS, of our
+time of a call with one thread, in milliseconds: of the C file (gcc -O3 -march=native), of the same with -DMODEL_FUSED, of our
 compiled model, and of onnxruntime on the ONNX file that we write; "/ C file" is the time divided by that of the second.  Calls take turns; each time is the least of all.  PYTHON has onnxruntime and numpy.
 """
 import argparse
@@ -155,7 +155,7 @@ def measure(name, folder, options):
         x.numpy().tofile(os.path.join(folder, f"in{k}"))
     write_main(folder, text, args, want.numel(), data)
     warnings, size = warnings_of(folder)
-    for program, flags in (("exact", []), ("fused", ["-DMODEL_ANY_BITS"])):
+    for program, flags in (("exact", []), ("fused", ["-DMODEL_FUSED"])):
         subprocess.run(["gcc", "-std=c99", "-O3", "-march=native", "-ffp-contract=off", *flags, "model.c", "main.c", "-o", program, "-lm"], cwd=folder,
                        check=True)
     me = os.path.abspath(__file__)
@@ -193,7 +193,7 @@ def main():
         return
     sys.path.insert(0, HERE)
     import export_models
-    print("| model | source | object | weights | work | warnings | C file, ms | any bits, ms | compiled, ms | / C file | onnxruntime, ms | / C file |\n" + "|---" * 12 + "|")
+    print("| model | source | object | weights | work | warnings | C file, ms | fused, ms | compiled, ms | / C file | onnxruntime, ms | / C file |\n" + "|---" * 12 + "|")
     for name in options.models or export_models.MODELS:
         with tempfile.TemporaryDirectory() as folder:
             measure(name, folder, options)

@@ -1056,10 +1056,11 @@ static const char includes_text[] =
     "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
     "#if defined(__FAST_MATH__) && !defined(MODEL_ANY_BITS)\n"
     "#error \"-ffast-math changes results; define MODEL_ANY_BITS to allow that\"\n#endif\n"
-    "#if defined(MODEL_ANY_BITS) /* products may use fused multiply-adds */\n"
+    "#if defined(MODEL_ANY_BITS) || defined(MODEL_FUSED) /* products by multiply-adds */\n"
     "#define CV_CONTRACTS\n#endif\n"
-    "#if defined(__GNUC__) && !defined(__clang__) /* so that gcc makes vectors; changes no "
-    "result */\n"
+    "#if defined(__clang__) /* -std=c99 does the same for gcc */\n"
+    "#pragma STDC FP_CONTRACT OFF\n"
+    "#elif defined(__GNUC__) /* so that gcc makes vectors; changes no result */\n"
     "#pragma GCC optimize(\"no-trapping-math\", \"no-math-errno\")\n#endif\n\n";
 
 static void put_title(const cr_c_job *j, cr_text *out, const char *name)
@@ -1072,6 +1073,8 @@ static void put_title(const cr_c_job *j, cr_text *out, const char *name)
         out,
         "/* Made by cresset.export.to_c.  C99; compile with -O2 -ffp-contract=off and link "
         "with -lm.\n"
+        " * With -DMODEL_FUSED products consist of fused multiply-adds, which round once; with "
+        "-DMODEL_ANY_BITS they do\n * where the processor has these.\n"
         " *\n * %s_run computes the results in memory of its caller: %s_work_bytes() bytes, "
         "aligned to 16.\n"
         " * It keeps nothing between calls but in states and in inputs that it writes, so "

@@ -8,6 +8,9 @@
 static const char matrix_text[] =
 #include "c_matrix_text.inc"
     ;
+static const char fused_text[] =
+#include "c_fused_text.inc"
+    ;
 static const char convolve_text[] =
 #include "c_convolve_text.inc"
     ;
@@ -385,6 +388,11 @@ void cr_c_print_products(const cr_c_job *j, cr_text *out)
 {
     static const int dtypes[] = {CR_F32, CR_F64};
 
+    if (j->products | j->convolutions | j->weighs | j->spreads) {
+        cr_text_put(out, "#if defined(CV_CONTRACTS)\n");
+        cr_text_put(out, fused_text);
+        cr_text_put(out, "#endif\n");
+    }
     for (size_t i = 0; i < CR_LEN(dtypes); i++) {
         uint32_t bit = 1u << dtypes[i];
         bool team = j->how->threads;

@@ -333,6 +333,57 @@ def test_results(name, tmp_path):
                 assert equal_bits(a, b), (k, a, b)
 
 
+# Sums of 37 products by the C library's fused multiply-add, then the bias.
+FUSED = """#include <math.h>
+#include <stdio.h>
+static float x[5 * 37], w[20 * 37], b[20];
+int main(void)
+{
+    int i, j, k;
+    if (fread(x, 4, 185, stdin) != 185 || fread(w, 4, 740, stdin) != 740 || fread(b, 4, 20, stdin) != 20)
+        return 1;
+    for (i = 0; i < 5; i++)
+        for (j = 0; j < 20; j++) {
+            float sum = 0;
+            for (k = 0; k < 37; k++)
+                sum = fmaf(x[i * 37 + k], w[j * 37 + k], sum);
+            sum += b[j];
+            fwrite(&sum, 4, 1, stdout);
+        }
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(not EXACT or not COMPILERS, reason="needs a processor with fused multiply-adds and a C compiler")
+def test_fused_products_have_one_result(tmp_path):
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.turned = nn.Linear(37, 20), nn.ConvTranspose2d(6, 5, 2, 2)
+            self.ways = nn.ModuleList([nn.Conv2d(6, 20, 3, padding=1), nn.Conv2d(6, 3, 3, 2), nn.Conv2d(6, 12, 3, groups=6), nn.Conv2d(6, 16, (6, 21))])
+
+        def forward(self, x, y):
+            return self.linear(x), self.turned(y), *(f(y) for f in self.ways)
+
+    torch.manual_seed(0)
+    module, args = Both(), (torch.randn(5, 37), torch.randn(1, 6, 9, 24))
+    with torch.no_grad():
+        want = module(*args)
+    text, (first, *others) = to_c(export(module, args)), [(c, f) for c in COMPILERS for f in (["-O1", "-mfma"], ["-O3", "-march=native"], [])]
+    _, fused = run_file(tmp_path, text, args, want, first[0], ["-DMODEL_FUSED", *first[1]])
+    for compiler, flags in others:
+        _, got = run_file(tmp_path, text, args, want, compiler, ["-DMODEL_FUSED", *flags])
+        assert all(equal_bits(a, b) for a, b in zip(got, fused, strict=True)), (compiler, flags)
+    _, apart = run_file(tmp_path, text, args, want, *others[-1])
+    assert not any(torch.equal(a, b) for a, b in zip(apart, fused, strict=True))
+    (tmp_path / "fused.c").write_text(FUSED)
+    subprocess.run([COMPILERS[0], "fused.c", "-lm", "-o", "fused"], cwd=tmp_path, check=True)
+    data = b"".join(x.detach().numpy().tobytes() for x in (args[0], module.linear.weight, module.linear.bias))
+    read = subprocess.run(["./fused"], input=data, cwd=tmp_path, capture_output=True, check=True).stdout
+    assert equal_bits(fused[0], torch.frombuffer(bytearray(read), dtype=torch.float32).view(5, 20))
+
+
 def test_weights_in_a_file(tmp_path):
     if not COMPILERS:
         pytest.skip("no C compiler")
