@@ -7,6 +7,7 @@ are used outside its results.  The methods are written as TorchScript and compil
 import collections
 import contextlib
 import dis
+import functools
 import inspect
 import itertools
 import keyword
@@ -350,7 +351,7 @@ class Recorder(TorchFunctionMode):
         schemas = _C._script_parameters(f"aten::{name}")
         sized = [None if isinstance(x, cresset.Tensor) and not x.dim() else x for x in args]  # sizes are numbers for schemas
         options = _options(name, _of_tensors(sized, schemas), kwargs)
-        if name in _OF_ALL and len(args) == 1 and not kwargs:
+        if len(args) == 1 and not kwargs and _has_correction(schemas):
             kwargs = {"dim": None, "correction": None}
         texts, given, named = [], [], {}
         kwargs, moved = {_schema_name(key, schemas): x for key, x in kwargs.items()}, _place_of_self(args, schemas)
@@ -358,7 +359,7 @@ class Recorder(TorchFunctionMode):
         fitting = _of_tensors(args, schemas)
         for i, x in enumerate(_gathered(args, schemas)):
             text, value = self.argument(x, {p[i][1] for p in schemas if i < len(p)})
-            taken = i == 1 and not kwargs.keys() - {"out"} and name.rstrip("_") in _TAKE_TENSORS
+            taken = i == 1 and not kwargs.keys() - {"out"} and _takes_tensor(name.rstrip("_"))
             if type(x) in (bool, int, float, complex) and (taken or {p[i][1] for p in fitting if i < len(p)} == {"Tensor"}):
                 text = self.number_constant(x)
             texts.append(text)
@@ -553,7 +554,7 @@ class Recorder(TorchFunctionMode):
             self.record(parts, result)
             return result
         shown, given, name = name, _written_by_name(func), _operator_name(func)
-        if name in _SIGNS and _by_sign(sys._getframe(1)):
+        if name in _SIGNS and _sign(sys._getframe(1)):
             name = _SIGNS[name]
         if self.outplace and name.endswith("_") and not name.startswith("__") and args and not given and name != "normal_" and \
                 (name in _OUT_OF_PLACE or _C._script_has_operator(f"aten::{name[:-1]}")):
@@ -712,7 +713,6 @@ class Recorder(TorchFunctionMode):
         self.record(_listed(f"{name}(", ")", texts), result, effect=True)
 
 
-_TAKE_TENSORS = {"add", "sub", "mul", "div", "floor_divide"}  # calls of Python whose second argument is a tensor also where it is a number
 _LIKE = 'dtype=None, layout=torch.strided, device=torch.device("{}"), pin_memory=False, memory_format=torch.preserve_format'
 # With _force_outplace, a call of the key is recorded as one of the named operator, whose arguments have the texts that the
 # function gives for x, the value and the options.
@@ -720,7 +720,6 @@ _OUT_OF_PLACE = {
     "copy_": ("expand_as", lambda x, value, options: [value, x]),
     "fill_": ("full_like", lambda x, value, options: [x, value, options]),
     "zero_": ("zeros_like", lambda x, value, options: [x, options])}
-_OF_ALL = {"std", "var", "std_mean", "var_mean"}  # which torch computes of all elements by the overload with a correction
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
 _CONVOLUTIONS = {
@@ -767,13 +766,25 @@ def _programs_write(name, given, kwargs):
     return not given or any(given <= names for names in schemas)
 
 
+@functools.cache
+def _takes_tensor(name):
+    """Whether calls of Python take a number as a tensor: torch has no signature of Python for the overload with numbers."""
+    return any(o["numbers"] for o in _C._overloads(name))
+
+
+def _has_correction(schemas):
+    """Whether an operator has an overload with a correction, by which torch also computes a result of all elements."""
+    return any({"dim", "correction"} <= {p[0] for p in params} for params in schemas)
+
+
 def _in_python(func, name, args):
-    """Whether torch makes the call in a function of Python, whose variables have no names of the program."""
+    """Whether torch makes the call in a function of Python, whose variables have no names of the program: powers, `//`, and
+    signs with a number on the left that are not commutative."""
     if name in ("split", "unflatten"):
         return type(func).__name__ == "method_descriptor"
-    reverse = not isinstance(args[0], cresset.Tensor) if args else False
-    return name in ("pow", "pow_", "floor_divide", "rsub", "reciprocal", "remainder")[:None if reverse else 5] and \
-        _by_sign(sys._getframe(2))
+    sign = _sign(sys._getframe(2))
+    number_left = name in ("rsub", "reciprocal") or bool(args and not isinstance(args[0], cresset.Tensor))
+    return sign is not None and (sign in ("**", "**=", "//") or (number_left and sign[0] not in "+*&|^"))
 
 
 def _holds_numbers(x):
@@ -835,7 +846,7 @@ def _options(name, schemas, kwargs):
     made = [{p[0] for p in params} for params in schemas]
     if not any(names.issuperset(_OPTIONS) for names in made) or "out" in kwargs or isinstance(kwargs.get("out"), cresset.Tensor):
         return {}
-    whole = "torch.int64" if name in ("randint", "randperm", "tril_indices", "triu_indices") else "None"
+    whole = "torch.int64" if any(p[4] for params in schemas for p in params if p[0] == "dtype") else "None"
     place = "None" if name.startswith("new_") or name.endswith("_like") else f'torch.device("{_C.get_default_device()}")'
     return {"dtype": whole, "layout": "None", "device": place, "pin_memory": "False"}
 
@@ -903,11 +914,13 @@ def _is_shown(frame, name):
 _SIGNS = {"bitwise_and": "__and__", "bitwise_or": "__or__", "bitwise_xor": "__xor__"}
 
 
-def _by_sign(frame):
-    """Whether the program calls an operator by its sign, x & y, not by its name."""
+def _sign(frame):
+    """The sign by which the program calls an operator, as in x & y; None where it calls it by its name."""
     while frame is not None and frame.f_code.co_filename in _OWN_FILES:
         frame = frame.f_back
-    return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "BINARY_OP"
+    if frame is None or dis.opname[frame.f_code.co_code[frame.f_lasti]] != "BINARY_OP":
+        return None
+    return dis._nb_ops[frame.f_code.co_code[frame.f_lasti + 1]][1]
 
 
 _RESERVED = {"self", "torch", "ops", "annotate", "getattr", "int", "float", "bool", "complex", "str"}  # of traced sources

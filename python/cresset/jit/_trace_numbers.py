@@ -4,6 +4,7 @@ Such a number is an int or a float for the code that reads it.  Its sums, produc
 numbers of the trace, too; an operator that takes it as an argument computes with the size of each call.  A comparison,
 int(), or a float on the left of an operation (2.5 * n), gives a plain value, which is a constant of the trace.
 """
+import math
 import operator
 
 from ._loaded import recorders
@@ -50,38 +51,54 @@ def _plain(x):
     return x.plain(x) if isinstance(x, TracedNumber) else x
 
 
-def _binary(name):
-    """The methods of a binary operation and of its reverse."""
-    operation = getattr(operator, name)
+def _is_number(x):
+    return isinstance(x, (int, float))
 
+
+def _binary(operation):
+    """The methods of a binary operation and of its reverse."""
     def forward(self, other):
         return _followed(operation(_plain(self), _plain(other)), operation, (self, other)) if _is_number(other) else NotImplemented
 
     def reverse(self, other):
         return forward(other, self) if _is_number(other) else NotImplemented
-    return {f"__{name}__": forward, f"__r{name}__": reverse}
+    return forward, reverse
 
 
-def _is_number(x):
-    return isinstance(x, (int, float))
+def _unary(operation, of_tensor=None):
+    return lambda self: _followed(operation(_plain(self)), of_tensor or operation, [self])
 
 
-def _unary(name, operation):
-    return {f"__{name}__": lambda self: _followed(getattr(_plain(self), f"__{name}__")(), operation, [self])}
+def _itself(self):
+    return self
 
 
-def _number(name, kind):
-    """The class of a trace's ints or floats."""
-    methods = {"plain": kind}
-    for op in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-        methods |= _binary(op)
-    methods |= _unary("neg", operator.neg) | _unary("abs", abs)
-    if kind is float:
-        methods |= _unary("floor", lambda x: x.floor()) | _unary("ceil", lambda x: x.ceil())
-    else:
-        methods |= {f"__{op}__": lambda self: self for op in ("pos", "floor", "ceil", "trunc")}
-    return type(name, (TracedNumber, kind), methods)
+class _Arithmetic(TracedNumber):
+    """The operations that ints and floats share."""
+
+    __add__, __radd__ = _binary(operator.add)
+    __sub__, __rsub__ = _binary(operator.sub)
+    __mul__, __rmul__ = _binary(operator.mul)
+    __truediv__, __rtruediv__ = _binary(operator.truediv)
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv)
+    __mod__, __rmod__ = _binary(operator.mod)
+    __pow__, __rpow__ = _binary(operator.pow)
+    __neg__, __abs__ = _unary(operator.neg), _unary(abs)
 
 
-TracedInt, TracedFloat = _number("TracedInt", int), _number("TracedFloat", float)
+class TracedInt(_Arithmetic, int):
+    """An int of a trace."""
+
+    plain = int
+    __pos__ = __floor__ = __ceil__ = __trunc__ = _itself
+
+
+class TracedFloat(_Arithmetic, float):
+    """A float of a trace."""
+
+    plain = float
+    __floor__ = _unary(math.floor, lambda x: x.floor())
+    __ceil__ = _unary(math.ceil, lambda x: x.ceil())
+
+
 _KINDS = {int: TracedInt, float: TracedFloat}

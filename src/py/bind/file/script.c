@@ -2422,15 +2422,18 @@ static PyObject *script_result(PyObject *module, PyObject *arg)
     return f ? PyUnicode_FromString(cr_stype_in_source(f->schema.result->type)) : NULL;
 }
 
-/* (name, annotation, fixed length of a list, may be given by position) of each parameter. */
+/* (name, annotation, fixed length of a list, may be given by position, has a default that is
+ * not None) of each parameter. */
 static PyObject *script_parameters_of(const cr_sschema *s)
 {
     PyObject *list = PyList_New(0);
 
     for (int i = 0; list && i < s->param_count; i++) {
         const cr_sparam *p = &s->param[i];
-        cr_py_append(&list, Py_BuildValue("(ssiN)", p->name, script_annotation_of(p), p->fixed,
-                                          PyBool_FromLong(!p->keyword_only)));
+        bool preset = p->preset && p->preset->type->kind != CR_STYPE_NONE;
+        cr_py_append(&list,
+                     Py_BuildValue("(ssiNN)", p->name, script_annotation_of(p), p->fixed,
+                                   PyBool_FromLong(!p->keyword_only), PyBool_FromLong(preset)));
     }
     return list;
 }
