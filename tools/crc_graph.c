@@ -128,10 +128,18 @@ static cr_graph *instantiate(cr_session *s, const cr_graph *g, const char *at)
 
 static cr_graph_pass find_pass(const char *name)
 {
-    return !strcmp(name, "group")       ? cr_compile_group
-           : !strcmp(name, "norm_relu") ? cr_compile_norm_relu
-           : !strcmp(name, "heads")     ? cr_compile_heads
-                                        : cr_graph_find_pass(name);
+    static const struct {
+        const char *name;
+        cr_graph_pass pass;
+    } own[] = {{"group", cr_compile_group},
+               {"beside", cr_compile_beside},
+               {"heads", cr_compile_heads},
+               {"norm_relu", cr_compile_norm_relu}};
+
+    for (size_t i = 0; i < CR_LEN(own); i++)
+        if (!strcmp(own[i].name, name))
+            return own[i].pass;
+    return cr_graph_find_pass(name);
 }
 
 static void run_passes(cr_session *s, void *context)

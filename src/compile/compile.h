@@ -30,6 +30,10 @@ cr_graph *cr_compile_norm_relu(const cr_graph *g);
  * Returns g itself if there are none. */
 cr_graph *cr_compile_heads(const cr_graph *g);
 
+/* Moves elementwise nodes on devices beside others that read the same value, in g's session.
+ * Returns g itself if none moves. */
+cr_graph *cr_compile_beside(const cr_graph *g);
+
 /* Replaces compositions of reads by the reads, in g's session, so that groups can read the
  * results part by part.  Returns g itself if it has no such composition. */
 cr_graph *cr_compile_reads(const cr_graph *g);

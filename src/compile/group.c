@@ -52,6 +52,7 @@ typedef struct {
     bool *sealed;        /* by value id: no node of its group may read it */
     bool *scanned;       /* by value id: it depends on a scan of its group */
     bool *dead;          /* by node: its results have no reader */
+    group **reader;      /* by value id: the last group that reads it from outside */
     cr_gvalue **instead; /* by node: replaces its first argument, or NULL */
     const cr_op *mask, *expand;
     group **at;   /* by node: its group */
@@ -286,9 +287,10 @@ static void put(gatherer *x, group *p, const cr_gnode *n, size_t i)
     x->at[i] = p;
     for (int k = 0; k < n->arg_count; k++)
         if (n->arg[k].tag == CR_TENSOR) {
-            if (root(x->of[n->arg[k].value->id]) != p)
+            if (root(x->of[n->arg[k].value->id]) != p) {
                 add_read(p, n->arg[k].value);
-            else
+                x->reader[n->arg[k].value->id] = p;
+            } else
                 scanned = scanned || x->scanned[n->arg[k].value->id];
             take_reader(x, p, n->arg[k].value);
         }
@@ -306,11 +308,28 @@ static void put_scan(gatherer *x, group *p, const wish *w)
         x->scanned[w->n->result[k]->id] = true;
 }
 
+/* An open group that reads an argument of all elements, too: on a device, one launch then reads
+ * it for both.  The group and the node are elementwise. */
+static group *join_readers(const gatherer *x, wish *w)
+{
+    for (int i = 0; i < w->n->arg_count && w->facts->kind == CR_FACT_POINT; i++) {
+        const cr_gvalue *v = w->n->arg[i].tag == CR_TENSOR ? w->n->arg[i].value : NULL;
+        group *p =
+            v && !cr_is_host(w->device) && numel(v) == w->numel ? root(x->reader[v->id]) : NULL;
+        if (p && p->open && p->era == x->era && !p->columns && p->numel == w->numel &&
+            !p->split && !p->joined && !p->parts && fits(p, w) &&
+            load(p) + growth(x, p, w->n) < MOST_OPERANDS)
+            return p;
+    }
+    return NULL;
+}
+
 static void place(gatherer *x, wish *w, size_t i)
 {
     group *p = join_arguments(x, w);
     cr_refined s;
 
+    p = p ? p : join_readers(x, w);
     if (!p) {
         p = new_group(x, w);
         w->row = false;
@@ -923,6 +942,7 @@ cr_graph *cr_compile_group(const cr_graph *g)
                   .sealed = CR_NEW_N(s, bool, g->values),
                   .scanned = CR_NEW_N(s, bool, g->values),
                   .dead = CR_NEW_N(s, bool, g->body->len),
+                  .reader = CR_NEW_N(s, group *, g->values),
                   .instead = CR_NEW_N(s, cr_gvalue *, g->body->len),
                   .mask = cr_entry._dropout_mask,
                   .expand = cr_entry.expand,

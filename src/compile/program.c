@@ -34,14 +34,21 @@ static void prepare(cr_session *s, void *context)
         apply(p, passes[i]);
 }
 
+static void group(cr_program *p)
+{
+    apply(p, cr_graph_overlap);
+    if (p->how & CR_HOW_CALLS)
+        return;
+    apply(p, cr_compile_beside);
+    apply(p, cr_compile_group);
+}
+
 static void prepare_one(cr_session *s, void *context)
 {
     cr_program *p = context;
 
     prepare(s, p);
-    apply(p, cr_graph_overlap);
-    if (!(p->how & CR_HOW_CALLS))
-        apply(p, cr_compile_group);
+    group(p);
     cr_show_graph("fusion", "with groups", p->g);
 }
 
@@ -73,9 +80,7 @@ static void prepare_varying(cr_session *s, void *context)
     for (int i = 1; i < v->x->probes; i++)
         cr_graph_drop(v->probe[i].own);
     cr_session_check(s, st);
-    apply(v->p, cr_graph_overlap);
-    if (!(v->p->how & CR_HOW_CALLS))
-        apply(v->p, cr_compile_group);
+    group(v->p);
     cr_show_graph("fusion", "with groups, for all sizes", v->p->g);
 }
 

@@ -782,6 +782,30 @@ def test_gradients_of_one_projection_are_stored_side_by_side(dtype, heads, share
     assert not FAKE or taken[1] < taken[0]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_what_is_computed_again_is_beside_its_gradient(dtype):
+    """One launch reads gelu's argument for gelu, which a compiled program computes again, and for its gradient; bits are eager's."""
+    torch.manual_seed(37)
+    start, *weights = (torch.randn(n, 40).to("cuda", dtype) for n in (24, 56, 40))
+    for w in weights:
+        w.requires_grad_()
+
+    def net(x):
+        y = torch.nn.functional.gelu(torch.nn.functional.linear(x, weights[0]))
+        return torch.nn.functional.linear(y, weights[0].t()).sin() @ weights[1]
+
+    made, taken = [], []
+    for f in (net, torch.compile(net)):
+        x = start.clone().requires_grad_()
+        for _ in range(3):
+            y = f(x)
+            grads = torch.autograd.grad(y, (x, *weights), start, retain_graph=True)
+        taken.append(launches(lambda: torch.autograd.grad(y, (x, *weights), start, retain_graph=True)))
+        made.append([y.detach(), *grads])
+    assert all(torch.equal(have, right) for have, right in zip(*made))
+    assert not FAKE or taken[1] <= taken[0]
+
+
 HALVES = {"bfloat16": torch.nn.functional.silu, "float16": lambda x: torch.nn.functional.softplus(x, beta=0.5)}
 
 
