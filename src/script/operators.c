@@ -410,6 +410,16 @@ static void operators_add_text(cr_sunit *u, cr_sschemas *list, cr_text *text, co
     operators_add(u, list, cr_session_take_text(cr_sunit_session(u), text), op, -1);
 }
 
+/* Whether scripts lack an entry, as in torch: a dtype, which is an int of programs, would be read
+ * as a size where the first entry of the name takes sizes. */
+static bool operators_lack(const cr_op *first, const cr_op *op)
+{
+    int last = op->param_count - 1;
+
+    return last > 0 && last < first->param_count && op->param[last].type == CR_T_DTYPE &&
+           !op->param[last].keyword_only && first->param[last].type == CR_T_INTS;
+}
+
 /* Scripts write one result to a given tensor. */
 static bool operators_have_out(const cr_op *op)
 {
@@ -472,7 +482,7 @@ static void operators_add_entries(cr_sunit *u, cr_sschemas *list, const char *na
     const cr_op *first_op = operators_entry(name);
 
     for (const cr_op *op = first_op; op; op = op->next)
-        for (int i = 0; i < op->aten.count; i++) {
+        for (int i = 0; i < op->aten.count && !operators_lack(first_op, op); i++) {
             cr_text text = {0};
             cr_op_print_overload(&text, op, name, &op->aten.list[i]);
             operators_add_text(u, list, &text, op);

@@ -2,9 +2,12 @@
 
 Code and results are what torch 2.13 printed; None: torch's code has an overload that the table lacks.  "refused": the
 program or its call is an error."""
+import re
+
 import pytest
 
 import cresset as torch
+from cresset._ops import table_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -211,3 +214,36 @@ def test_the_modules_that_types_name_are_there():
             "for t in (cresset.jit.ScriptModule, cresset.jit.RecursiveScriptModule):\n"
             "    assert getattr(sys.modules[t.__module__], t.__name__) is t\nprint('there')\n")
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "there\n"
+
+
+def nodes(function):
+    return [(node.kind(), [str(v.type()) for v in node.inputs()]) for node in function.graph.nodes()]
+
+
+def read_again(function):
+    """The function that the text of another one is; its operators are those of archives."""
+    return torch.jit.CompilationUnit(re.sub(r"torch\.(\w+\()", r"torch.ops.aten.\1", function.code)).f
+
+
+def test_written_calls_choose_the_overload_that_they_have():
+    """Texts have no names of overloads, and arguments by position: what is read again must take the same conversions."""
+    compared = 0
+    for name in table_names("aten"):
+        for parameters in torch._C._script_parameters(f"aten::{name}"):
+            kinds, keys = [p[1] for p in parameters], [p[0] for p in parameters]
+            if any(re.search(r"\bt\b", kind) for kind in kinds) or "from" in keys:  # no annotations, and no keyword of Python
+                continue
+            given = ", ".join(f"a{i}: {kind}" for i, kind in enumerate(kinds))
+            args = ", ".join(f"{key}=a{i}" for i, key in enumerate(keys))
+            f = torch.jit.CompilationUnit(f"def f({given}):\n    return torch.ops.aten.{name}({args})\n").f
+            assert nodes(read_again(f)) == nodes(f), f.code
+            compared += 1
+    assert compared > 2000
+
+
+def test_programs_have_no_view_of_another_dtype():
+    """A dtype is an int of programs, which `view` takes as a size, as in torch."""
+    source = "def f(x: Tensor):\n    return x.view({}torch.int32)\n"
+    with pytest.raises(RuntimeError, match="Argument size not provided"):
+        torch.jit.CompilationUnit(source.format("dtype="))
+    assert "torch.view(x, [3])" in torch.jit.CompilationUnit(source.format("")).f.code
