@@ -163,6 +163,22 @@ static cr_tensor *dying(const machine *m, const cr_step *s)
     return may_take_over(t, z->made) ? t : NULL;
 }
 
+/* The input into whose memory the step writes; NULL: none, or it does not lie as planned, or
+ * shares its memory with another argument. */
+static cr_tensor *written_back(const machine *m, const cr_step *s)
+{
+    cr_tensor *t = s->back_read >= 0 ? m->slot[s->read[s->back_read]] : NULL;
+
+    if (!t || (s->kind == CR_STEP_GROUP && !(m->now->code->overwrites >> s->back_read & 1)) ||
+        t->layout || !t->contiguous || !t->numel || !cr_tensor_is_of(t, m->now->made))
+        return NULL;
+    for (uint32_t k = 0; k < s->reads; k++)
+        if ((int32_t)k != s->back_read && m->slot[s->read[k]] &&
+            m->slot[s->read[k]]->storage == t->storage)
+            return NULL;
+    return t;
+}
+
 /* The result of an elementwise operator is written to the memory of `t`.  A copy of a dying
  * tensor needs no work: it is the tensor. */
 static cr_status run_over(const machine *m, const cr_step *s, const cr_value *arg, cr_tensor *t)
@@ -177,10 +193,15 @@ static cr_status run_over(const machine *m, const cr_step *s, const cr_value *ar
 static cr_status run_call(const machine *m, const cr_step *s)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
-    cr_tensor *t = dying(m, s);
+    cr_tensor *t = dying(m, s), *back = written_back(m, s);
     cr_status st;
 
     load_args(m, s, arg);
+    if (back && m->direct) {
+        CR_TRY(cr_call_into(s->op, arg, back));
+        put(m, s->result[0], cr_keep(back));
+        return CR_OK;
+    }
     if (t && m->direct)
         return run_over(m, s, arg, t);
     st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result)
@@ -212,7 +233,7 @@ static cr_status run_group(const machine *m, const cr_step *s)
 {
     cr_tensor **read = m->operands, **output = read + s->reads;
     const cr_step_sizes *z = m->now;
-    cr_tensor *t = dying(m, s);
+    cr_tensor *t = dying(m, s), *back = written_back(m, s);
 
     for (uint32_t i = 0; i < s->reads; i++)
         read[i] = m->slot[s->read[i]];
@@ -220,7 +241,8 @@ static cr_status run_group(const machine *m, const cr_step *s)
     if (t) {
         output[0] = t;
         m->slot[s->read[s->reuse_read]] = NULL;
-    }
+    } else if (back)
+        output[0] = cr_keep(back);
     CR_TRY(s->kind == CR_STEP_OWN ? z->own->run(z->own, read, output)
                                   : z->code->run(z->code, read, output));
     for (uint32_t k = 0; k < s->results; k++)

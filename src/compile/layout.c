@@ -250,7 +250,11 @@ static cr_step *add(layouter *x, const cr_step *like, cr_own *own, int reads, cr
                     uint32_t results)
 {
     CR_PUSH(x->s, &x->steps,
-            ((cr_step){.kind = CR_STEP_OWN, .own = own, .node = like->node, .reuse_read = -1}));
+            ((cr_step){.kind = CR_STEP_OWN,
+                       .own = own,
+                       .node = like->node,
+                       .reuse_read = -1,
+                       .back_read = -1}));
     cr_step *s = &x->steps.at[x->steps.len - 1];
 
     s->read_value = CR_NEW_N(x->s, cr_gvalue *, reads);

@@ -86,7 +86,7 @@ static int64_t bytes_of(const cr_gtype *t)
                     : 0;
 }
 
-static bool same_type(const cr_gtype *a, const cr_gtype *b)
+bool cr_same_types(const cr_gtype *a, const cr_gtype *b)
 {
     return a->known && b->known && a->dtype == b->dtype &&
            cr_same_device(a->device, b->device) && a->ndim == b->ndim && !a->stride &&
@@ -184,9 +184,7 @@ static bool is_copy(const cr_step *s)
     return (s->op->words & both) == both;
 }
 
-/* True if the step's result may overwrite its argument k; the result of a copy may be the
- * argument itself. */
-static bool may_overwrite(const cr_step *s, uint32_t k)
+bool cr_step_may_overwrite(const cr_step *s, uint32_t k)
 {
     if (s->kind == CR_STEP_GROUP)
         return s->code->overwrites >> k & 1;
@@ -202,14 +200,15 @@ static void find_reuse(planner *x, size_t i)
 {
     cr_step *s = &x->p->steps.at[i];
 
-    if (s->results != 1 || cr_oracle_wanted() || x->last[s->made_value[0]->id] <= (int64_t)i)
+    if (s->results != 1 || s->back_read >= 0 || cr_oracle_wanted() ||
+        x->last[s->made_value[0]->id] <= (int64_t)i)
         return;
     for (uint32_t k = 0; k < s->reads && k < 32; k++) {
         const cr_gvalue *v = cr_program_value(x->p, s->read_value[k]);
         int in = x->in[v->id];
-        if (!may_overwrite(s, k) || in < 0 || (v->by && v->by->kind == CR_GNODE_IF) ||
+        if (!cr_step_may_overwrite(s, k) || in < 0 || (v->by && v->by->kind == CR_GNODE_IF) ||
             x->made[v->id] == NEVER || x->storages.at[in].dies != (int64_t)i ||
-            x->storages.at[in].holds >= 0 || !same_type(&v->type, &s->made_value[0]->type))
+            x->storages.at[in].holds >= 0 || !cr_same_types(&v->type, &s->made_value[0]->type))
             continue;
         int gone = x->in[s->made_value[0]->id];
         x->storages.at[gone].bytes = 0;

@@ -183,7 +183,8 @@ static void fill_args(filler *f, const cr_gnode *n)
 
 static cr_step *add_step(cr_program_steps *p, cr_step_kind kind, const cr_gnode *n)
 {
-    CR_PUSH(p->s, &p->steps, ((cr_step){.kind = (uint8_t)kind, .node = n, .reuse_read = -1}));
+    CR_PUSH(p->s, &p->steps,
+            ((cr_step){.kind = (uint8_t)kind, .node = n, .reuse_read = -1, .back_read = -1}));
     return &p->steps.at[p->steps.len - 1];
 }
 
@@ -388,6 +389,7 @@ static void build(cr_session *s, void *context)
     if (p->threads != CR_CALLS_ONLY)
         cr_program_products(p);
     cr_program_views(p);
+    cr_program_back(p);
     cr_program_lives(p);
     tell_sizes(p);
 }
@@ -717,8 +719,9 @@ static void print_step(cr_text *t, const cr_program_steps *p, size_t i)
     cr_text_put(t, "(");
     print_names(t, s->read_value, s->reads);
     cr_text_put(t, ")");
-    if (s->reuse_read >= 0)
-        cr_text_printf(t, " in %%%s", s->read_value[s->reuse_read]->name);
+    int32_t in = s->back_read >= 0 ? s->back_read : s->reuse_read;
+    if (in >= 0)
+        cr_text_printf(t, " in %%%s", s->read_value[in]->name);
     if (s->deaths)
         cr_text_put(t, " frees ");
     print_names(t, s->dies, s->deaths);

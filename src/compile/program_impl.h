@@ -73,6 +73,8 @@ typedef struct cr_step {
     uint16_t arg_count;
     int32_t reuse_read; /* the read whose tensor becomes result 0 if the run has the only
                          * reference to it; -1: none */
+    int32_t back_read;  /* the read, an input, into whose memory result 0 is computed where it
+                         * lies as planned (back.c); -1: none */
     uint32_t reads, results, patches, releases, list_room, deaths;
     size_t to;
     const cr_op *op;
@@ -209,6 +211,14 @@ void cr_program_views(cr_program_steps *p);
 /* The strides of the type, if a view may depend on strides in dims of one element; else
  * NULL. */
 const int64_t *cr_assumed_strides(cr_session *s, const cr_gtype *from);
+/* Moves steps whose results are copied back to inputs to the copies, where they write the
+ * inputs; bails. */
+void cr_program_back(cr_program_steps *p);
+/* True if the step's result may overwrite its argument k; the result of a copy may be the
+ * argument itself. */
+bool cr_step_may_overwrite(const cr_step *s, uint32_t k);
+/* True if both types are known and are one. */
+bool cr_same_types(const cr_gtype *a, const cr_gtype *b);
 /* Finds lifetimes, slots, reuse and the peak; bails. */
 void cr_program_lives(cr_program_steps *p);
 

@@ -190,7 +190,8 @@ cr_status cr_do_copy(const cr_value *arg, cr_value *result)
         return cr_refuse_internal_overlap();
     CR_TRY(cr_check_copy(to, from));
     CR_TRY(cr_check_shared(to, from, true));
-    CR_TRY(cr_copy_tensor(to, from));
+    if (from != to)
+        CR_TRY(cr_copy_tensor(to, from));
     return cr_give_changed(result, to);
 }
 
