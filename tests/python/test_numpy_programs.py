@@ -166,3 +166,80 @@ def test_functions_that_make_tensors_take_wrapped_arrays():
         assert tripled.tolist() == [3 * i for i in range(n)] and isinstance(tripled, np.ndarray) and copied.tolist() == list(range(n))
     with pytest.raises(TypeError, match="expected a type"):
         torch._C._set_stand_in(3)
+
+
+SCALES, ARRAY = [1.0, 2.0, 3.0], np.array([1.0, 2.0, 3.0])
+
+
+class Settings:
+    weights = (0.5, 0.25, 2.0)
+
+
+def of_a_made_array(x):
+    return x * np.array([0.299, 0.587, 0.114]) + np.arange(3) - np.zeros(3)
+
+
+def of_a_list(x):
+    return x + np.array(SCALES)
+
+
+def of_an_attribute(x):
+    return (x * np.asarray(Settings.weights)).sum()
+
+
+def of_two_states(x):
+    a = np.zeros(3)
+    y = x + a
+    a[0] = 1
+    return y * (x + a)
+
+
+def of_one_state(x):
+    a = np.zeros(3)
+    a[1] = 4
+    return x + a
+
+
+def with_a_destination(x):
+    a = np.zeros(3)
+    np.add(x, 1, out=a)
+    return x * a
+
+
+def of_a_matrix(x):
+    return np.ones((3, 3)) @ x + np.concatenate(([1.0], x[1:]))
+
+
+def of_an_array_that_was_there(x):
+    return x + ARRAY
+
+
+MADE = (of_a_made_array, of_a_list, of_an_attribute, of_two_states, of_one_state, with_a_destination, of_a_matrix,
+        of_an_array_that_was_there)
+
+
+@pytest.mark.parametrize("f", MADE, ids=lambda f: f.__name__)
+def test_arrays_that_a_call_makes_are_constants_of_its_recording(f):
+    compiled = torch.compile(f)
+
+    def check():
+        for k in range(4):
+            x = np.array([1.0, -2.0, 0.5 + k])
+            got, want = compiled(x), f(x)
+            assert type(got) is type(want) and np.allclose(got, want, rtol=1e-15)
+    check()
+    if f in (of_a_made_array, of_a_list, of_an_attribute, of_one_state, of_a_matrix):
+        assert sum(e.calls for e in compiled._compiler.of_tensors._entries) > 0
+    SCALES[0], ARRAY[0], Settings.weights = 7.0, 9.0, (1.0, 2.0, 3.0)
+    check()
+    SCALES[0], ARRAY[0], Settings.weights = 1.0, 1.0, (0.5, 0.25, 2.0)
+    check()
+
+
+def test_the_length_of_a_made_array_may_vary():
+    def f(x, n):
+        return (np.arange(n) * x[:, None]).sum(0)
+    compiled = torch.compile(f)
+    for n in (3, 3, 3, 4, 5, 3, 2):
+        x = np.linspace(0, 1, 4)
+        assert np.allclose(compiled(x, n), f(x, n), rtol=1e-15) and compiled(x, n).shape == (n,)

@@ -105,6 +105,10 @@ class Compiler:
     # --- a call that fits no entry ---
 
     def miss(self, compiled, args, kwargs):
+        if self.of_tensors is not None and self.of_tensors._off:
+            from . import arrays
+            if arrays.stay_numpys(args, kwargs) and not is_traced():
+                return compiled._function(*args, **kwargs)
         for name in _BUILTINS:
             if _BUILTINS_NOW.get(name) is not _BUILTINS[name]:
                 return compiled._function(*args, **kwargs)

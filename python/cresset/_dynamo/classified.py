@@ -9,6 +9,8 @@ import types
 
 from .. import _C, _root
 
+# A recording has the elements of arrays that the call makes; the walk refuses arrays that were there before it.
+NUMPYS_MAKERS = frozenset(("arange", "array", "asanyarray", "asarray", "ascontiguousarray", "empty", "zeros"))
 _FUNCTIONS = {
     "builtins": frozenset(("abs", "all", "any", "callable", "chr", "delattr", "divmod", "getattr", "hasattr",
                            "isinstance", "issubclass", "iter", "len", "max", "min", "ord", "pow", "round", "setattr", "sorted", "sum", "__build_class__")),
@@ -16,6 +18,7 @@ _FUNCTIONS = {
     "_operator": frozenset(("add", "and_", "contains", "eq", "floordiv", "ge", "getitem", "gt", "index", "le",
                             "length_hint", "lt", "mod", "mul", "ne", "neg", "not_", "or_", "sub", "truediv")),
     "_functools": frozenset(("reduce",)),
+    "numpy": NUMPYS_MAKERS,
 }
 _TYPES = frozenset((bool, complex, dict, enumerate, filter, float, frozenset, int, list, map, object, range, reversed,
                     set, slice, super, tuple, type, zip, collections.OrderedDict, collections.defaultdict,
@@ -38,7 +41,7 @@ _OF_C = frozenset((
     "_apply_function", "_set_grad_enabled", "_run_backward", "_enter_autocast", "_exit_autocast", "_exit_saved_tensors_hooks",
     "_push_saved_tensors_hooks", "_pop_saved_tensors_hooks", "_disable_saved_tensors_hooks", "_saved_hooks_active",
     "_has_torch_function", "_disabled_torch_function_impl", "_disabled_torch_dispatch_impl", "_push_function_mode",
-    "_pop_function_mode", "_refuse_recording", "_break_graph", "_is_compiling", "_current_graph_task_id", "_compiled_off",
+    "_pop_function_mode", "_refuse_recording", "_literal", "_break_graph", "_is_compiling", "_current_graph_task_id", "_compiled_off",
     "_call_pulling", "_call_pushing", "_bump_version", "_increment_version", "_return_type", "_dtype_of_type", "_rebuild_tensor",
     "_enter_transform", "_exit_transform", "_enter_hook_refusal", "_exit_hook_refusal",
     "_make_wrapper", "_is_fake", "_is_meta_or_subclass", "_at_backward_end", "_leaf_has_hooks", "_will_engine_execute_node", "_outline",
@@ -76,7 +79,7 @@ def _is_function(name, owner):
 
 def _is_type(t):
     """Whether making an object of this class calls only its Python code and classified C code."""
-    if _is_ours(t.__module__):
+    if _is_ours(t.__module__) or t.__module__ == "numpy" and hasattr(t, "__array_priority__"):
         return True
     heap = 1 << 9
     return all(base in _BASES or issubclass(base, BaseException) or base.__flags__ & heap for base in t.__mro__)

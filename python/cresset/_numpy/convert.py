@@ -1,5 +1,6 @@
 """Tensors, dtypes and NumPy's arrays of each other."""
 import functools
+from _thread import _local as local
 
 import numpy as np
 
@@ -46,8 +47,27 @@ def to_array(t):
     return (t.detach() if t.requires_grad else t).cpu().resolve_conj().resolve_neg().numpy()
 
 
+_made = local()  # of the thread: (array, its bytes), for arrays that a recorded call made
+
+
+def _literal(array):
+    """Returns a tensor of an array's elements.  While a call is recorded they are a constant of the graph."""
+    t = from_array(array)
+    copy = _C._literal(t)
+    if copy is not t:
+        _made.__dict__.setdefault("arrays", []).append((array, array.tobytes()))
+    return copy
+
+
+def check_literals():
+    """Refuses the recording if an array has changed since operators read it."""
+    for array, before in _made.__dict__.pop("arrays", ()):
+        if array.tobytes() != before:
+            _C._refuse_recording("it changes an array that an earlier call reads")
+
+
 def tensor_of(x, device=None):
-    """Returns the tensor of anything that NumPy takes as an array."""
+    """Returns the tensor of anything that NumPy takes as an array, to read it."""
     from .array import ndarray
     kind = type(x)
     if kind is ndarray:
@@ -58,7 +78,8 @@ def tensor_of(x, device=None):
         if _has_wrapped(x):
             return _stacked(x)
         x = np.asarray(x)
-    return from_array(x, device)
+    t = _literal(x)
+    return t if device is None or t.device == device else t.to(device)
 
 
 def _has_wrapped(x):

@@ -14,7 +14,7 @@ from .. import unique as unique_
 from .._C import Tensor
 from . import ufuncs
 from .array import ndarray, wrap
-from .convert import (InNumpy, NUMPYS, axes_of, axis_of, device_of, kind_for_promotion, promoted, result_dtype, tensor_of,
+from .convert import (InNumpy, NUMPYS, axes_of, axis_of, device_of, from_array, kind_for_promotion, promoted, result_dtype, tensor_of,
                       torch_dtype)
 
 FUNCTIONS = {}
@@ -32,7 +32,7 @@ def function(*names):
 
 def array_of(x):
     """Returns a wrapped array of anything that NumPy takes as an array."""
-    return x if type(x) is ndarray else ndarray(tensor_of(x))
+    return x if type(x) is ndarray else ndarray(from_array(x) if isinstance(x, np.ndarray) else tensor_of(x))
 
 
 def view_of(a, make):

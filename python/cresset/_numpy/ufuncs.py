@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _C, special
 from .._C import Tensor
-from .convert import COMPUTED, InNumpy, NUMPYS, axes_of, axis_of, device_of, tensor_of, torch_dtype
+from .convert import COMPUTED, InNumpy, NUMPYS, axes_of, axis_of, device_of, from_array, tensor_of, torch_dtype
 
 Symbol = _C.Symbol  # a number of a recording, which may vary
 _INTEGERS = (_C.uint8, _C.int8, _C.int16, _C.int32, _C.int64)
@@ -234,7 +234,7 @@ def _operands(ufunc, inputs, dtype, outs):
 def _store(result, out, where):
     """Writes a result to `out`, of NumPy or wrapped, and returns `out`."""
     from .array import ndarray
-    target = out._t if type(out) is ndarray else tensor_of(out)
+    target = out._t if type(out) is ndarray else from_array(out)
     result = result.to(target.dtype)
     if where is not True:
         mask = tensor_of(where, target.device)

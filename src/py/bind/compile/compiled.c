@@ -1207,6 +1207,25 @@ static PyObject *refuse_recording(PyObject *m, PyObject *why)
     Py_RETURN_NONE;
 }
 
+/* _literal(t): while a call is recorded a copy of `t` that is a constant of the graph; else
+ * `t`. */
+static PyObject *literal_of(PyObject *m, PyObject *x)
+{
+    cr_recorder *r = cr_py_is_tensor(x) ? cr_recorder_pause() : NULL;
+    cr_value arg = {.tag = CR_TENSOR}, copy;
+
+    (void)m;
+    if (!r)
+        return Py_NewRef(x);
+    arg.t = cr_py_tensor_of(x);
+    cr_status st = cr_call_named("clone", &arg, 1, &copy);
+    cr_recorder_resume(r);
+    if (st)
+        return cr_py_raise(st);
+    cr_recorder_literal(copy.t);
+    return cr_py_wrap(copy.t);
+}
+
 /* _break_graph(why): ends the graph of the deferred call; a recording gives no graph. */
 static PyObject *break_graph(PyObject *m, PyObject *why)
 {
@@ -1390,6 +1409,7 @@ static PyMethodDef functions[] = {
     {"_force_eager", set_force_eager, METH_O, NULL},
     {"_compiled_off", compiled_off, METH_O, NULL},
     {"_refuse_recording", refuse_recording, METH_O, NULL},
+    {"_literal", literal_of, METH_O, NULL},
     {"_facts_of_code", cr_py_code_facts, METH_O, NULL},
     {"_walk_items", cr_py_walk_items, METH_VARARGS, NULL},
     {"_break_graph", break_graph, METH_O, NULL},
