@@ -410,8 +410,8 @@ static void operators_add_text(cr_sunit *u, cr_sschemas *list, cr_text *text, co
     operators_add(u, list, cr_session_take_text(cr_sunit_session(u), text), op, -1);
 }
 
-/* Whether scripts lack an entry, as in torch: a dtype, which is an int of programs, would be read
- * as a size where the first entry of the name takes sizes. */
+/* Whether scripts lack an entry, as in torch: a dtype, which is an int of programs, would be
+ * read as a size where the first entry of the name takes sizes. */
 static bool operators_lack(const cr_op *first, const cr_op *op)
 {
     int last = op->param_count - 1;

@@ -9,6 +9,8 @@ import warnings
 import cresset as torch
 import cresset.nn.functional as F
 import pytest
+from cresset import functional
+from cresset.functional import broadcast_tensors, chain_matmul
 
 torch.manual_seed(0)
 M, M2, ROWS = torch.randn(3, 4), torch.rand(3, 4), torch.tensor([0, 2, 1])
@@ -329,3 +331,34 @@ def test_an_index_in_parentheses_and_slices_by_name(index, tmp_path):
         return
     assert same(module.read(x, i), torch.jit.script(module.read)(x, i))
     assert same(module.write(x, i), torch.jit.script(module.write)(x, i))
+
+
+@pytest.mark.parametrize("call, code", [
+    ("functional.split(x, 2)", "torch.split(x, 2)"),
+    ("functional.einsum('ij->', x)", 'torch.einsum("ij->", [x])'),
+    ("functional.block_diag(x, y)", "torch.block_diag([x, y])"),
+    ("functional.meshgrid(x, y, indexing='ij')", 'torch.meshgrid([x, y], indexing="ij")'),
+    ("functional.atleast_2d(x)", "torch.atleast_2d(x)"),
+    ("functional.istft(x, n_fft=10)", "torch.istft(x, 10)"),
+    ("broadcast_tensors(x, y)", "torch.broadcast_tensors([x, y])"),
+    ("chain_matmul(x, y)", "torch.chain_matmul([x, y])"),
+])
+def test_functions_of_the_package_are_operators_under_any_name(call, code):
+    """Code as torch prints it."""
+    assert (broadcast_tensors, chain_matmul) == (functional.broadcast_tensors, functional.chain_matmul)
+    f = torch.jit.CompilationUnit(f"def f(x: Tensor, y: Tensor):\n    return {call}\n").f
+    assert f.code.endswith(f":\n  return {code}\n")
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_layers_that_put_maxima_back(dims):
+    pool, unpool = getattr(torch.nn, f"MaxPool{dims}d"), getattr(torch.nn, f"MaxUnpool{dims}d")((2,) * dims)
+    x = torch.randn(1, 2, *(6,) * dims)
+    maxima, places = pool((2,) * dims, return_indices=True)(x)
+    scripted = torch.jit.script(unpool)
+    for size in ([], [x.size()], [[7] * dims]):
+        assert scripted(maxima, places, *size).equal(unpool(maxima, places, *size))
+    with pytest.raises(torch.jit.Error, match=r"must be between 4 and 8\)"):
+        scripted(maxima, places, [9] * dims)
+    f = torch.jit.CompilationUnit(f"def f(x: Tensor, i: Tensor):\n    return torch.nn.functional.max_unpool{dims}d(x, i, 2)\n").f
+    assert f(maxima, places).equal(unpool(maxima, places))

@@ -64,6 +64,46 @@ for _d in (1, 2, 3):
             f"    return torch.nn.functional.{_name}{_d}d(input, {_given}, return_indices=self.return_indices)\n",
             __file__, globals())
 
+
+
+def _unpool_sizes(sizes: List[int], kernel_size: List[int], stride: List[int], padding: List[int],
+                  output_size: Optional[List[int]]) -> List[int]:
+    """The sizes of a max_unpool's result: those asked for, which must be near those that follow from the arguments."""
+    dims = len(kernel_size)
+    default: List[int] = []
+    for d in range(dims):
+        default.append((sizes[len(sizes) - dims + d] - 1) * stride[d] + kernel_size[d] - 2 * padding[d])
+    if output_size is None:
+        return default
+    if len(output_size) == dims + 2:
+        output_size = output_size[2:]
+    if len(output_size) != dims:
+        raise ValueError(f"output_size should be a sequence containing {dims} or {dims + 2} elements, but it has a length of "
+                         f"'{len(output_size)}'")
+    for d in range(dims):
+        least, most = default[d] - stride[d], default[d] + stride[d]
+        if not (least < output_size[d] < most):
+            raise ValueError(f'invalid output_size "{output_size}" (dim {d} must be between {least} and {most})')
+    return output_size
+
+
+for _d in (1, 2, 3):
+    _ints = f"BroadcastingList{_d}[int]"
+    _call = {1: "max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [size[0], 1]).squeeze(-1)",
+             2: "max_unpool2d(input, indices, size)", 3: "max_unpool3d(input, indices, size, steps, padding)"}[_d]
+    form_of_text(
+        f"max_unpool{_d}d",
+        f"def max_unpool{_d}d(input: Tensor, indices: Tensor, kernel_size: {_ints}, stride: Optional[{_ints}] = None, "
+        f"padding: {_ints} = 0, output_size: Optional[{_ints}] = None) -> Tensor:\n"
+        "    steps = kernel_size if stride is None else stride\n"
+        "    size = _unpool_sizes(input.size(), kernel_size, steps, padding, output_size)\n"
+        f"    return torch.ops.aten.{_call}\n", __file__, globals())
+    form_of_text(
+        f"MaxUnpool{_d}d.forward",
+        "def forward(self, input: Tensor, indices: Tensor, output_size: Optional[List[int]] = None) -> Tensor:\n"
+        f"    return torch.nn.functional.max_unpool{_d}d(input, indices, self.kernel_size, self.stride, self.padding, output_size)\n",
+        __file__, globals())
+
 for _d in (2, 3):
     _given = f"input: Tensor, kernel_size: BroadcastingList{_d}[int], output_size: Optional[BroadcastingList{_d}[int]] = None, " \
              f"output_ratio: Optional[BroadcastingList{_d}[float]] = None, return_indices: bool = False, " \

@@ -349,7 +349,7 @@ def describe(obj):
     if overloads:
         return "function", _define_overloads(obj, overloads)
     if isinstance(obj, types.FunctionType):
-        return _describe_function(obj)
+        return _of_package(obj) or _describe_function(obj)
     if getattr(obj, "__module__", None) == "math" and callable(obj):
         return "operator", "aten::mathremainder" if obj is math.remainder else f"aten::{obj.__name__}"
     if isinstance(obj, _operator_types) or type(obj).__module__.endswith("_C"):
@@ -365,6 +365,13 @@ def describe(obj):
     if isinstance(wrapped, types.FunctionType):
         return _describe_function(wrapped)
     return "object", _handle(obj)
+
+
+def _of_package(fn):
+    """The operator of a function of Python that the package itself has, such as torch.split, under whatever name a program
+    calls it; None for others."""
+    name = _operator(fn) if getattr(cresset, fn.__name__, None) is fn else None
+    return None if name is None else ("operator", name)
 
 
 def _is_package(obj):
