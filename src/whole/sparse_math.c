@@ -183,10 +183,10 @@ cr_status cr_do_sparse_add(const cr_value *arg, cr_value *result)
     cr_dtype dtype;
     cr_steps s = {0};
 
-    if (arg[0].tag != CR_TENSOR)
-        return refuse_sizes(unlike_dense, &(cr_tensor){0}, other);
     if (arg[1].tag != CR_TENSOR)
         return refuse_dense();
+    if (arg[0].tag != CR_TENSOR)
+        return refuse_sizes(unlike_dense, &(cr_tensor){0}, other);
     CR_TRY(cr_promote_values(&dtype, arg, 2));
     if (!cr_is_sparse(self))
         CR_TRY(cr_expect_sparse("add", other));

@@ -1030,27 +1030,43 @@ static void describe_step(const char *step)
 static bool is_sound(const cr_tensor *t);
 
 /* Whether blocks of these sizes divide a matrix. */
-static bool blocks_fit(const cr_tensor *t, const int64_t *block)
+static bool blocks_fit(const int64_t *size, const int64_t *block)
 {
-    return block[0] > 0 && block[1] > 0 && t->size[0] % block[0] == 0 &&
-           t->size[1] % block[1] == 0;
+    return block[0] > 0 && block[1] > 0 && size[0] % block[0] == 0 && size[1] % block[1] == 0;
+}
+
+/* Whether a part has the sizes of the batch in front. */
+static bool batch_fits(const cr_tensor *t, const cr_tensor *part, int batch)
+{
+    return part->ndim > batch && !memcmp(part->size, t->size, (size_t)batch * sizeof *t->size);
+}
+
+/* Whether the starts of the lines of a compressed layout go with the sizes. */
+static bool lines_fit(const cr_tensor *t, const cr_sparse *s, int batch)
+{
+    int line = !cr_by_rows(t->layout);
+    const int64_t one[2] = {1, 1}, *size = t->size + batch,
+                  *block = cr_is_blocked(t) ? s->values->size + batch + 1 : one;
+
+    return batch_fits(t, s->compressed, batch) && blocks_fit(size, block) &&
+           s->compressed->size[batch] == size[line] / block[line] + 1;
 }
 
 /* Whether the sizes of the parts go with those of the tensor. */
 static bool parts_fit(const cr_tensor *t, const cr_sparse *s)
 {
-    int sparse = cr_sparse_dims(t), first = cr_is_blocked(t) ? 3 : 1,
-        line = !cr_by_rows(t->layout);
-    const int64_t one[2] = {1, 1}, *block = cr_is_blocked(t) ? s->values->size + 1 : one;
+    int batch = cr_sparse_batch(t), sparse = batch + cr_sparse_dims(t),
+        first = batch + (cr_is_blocked(t) ? 3 : 1);
 
-    if (s->values->ndim != first + t->ndim - sparse || s->indices->ndim != 2 - !cr_is_coo(t) ||
-        s->indices->size[cr_is_coo(t)] != s->values->size[0])
+    if (s->values->ndim != first + t->ndim - sparse ||
+        s->indices->ndim != batch + 2 - !cr_is_coo(t) || !batch_fits(t, s->indices, batch) ||
+        !batch_fits(t, s->values, batch) ||
+        s->indices->size[batch + cr_is_coo(t)] != s->values->size[batch])
         return false;
     for (int d = sparse; d < t->ndim; d++)
         if (s->values->size[first + d - sparse] != t->size[d])
             return false;
-    return !s->compressed || (s->compressed->ndim == 1 && blocks_fit(t, block) &&
-                              s->compressed->size[0] == t->size[line] / block[line] + 1);
+    return !s->compressed || lines_fit(t, s, batch);
 }
 
 /* A sparse tensor has parts, which are checked, and no bytes. */
