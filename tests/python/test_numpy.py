@@ -122,6 +122,40 @@ def test_dlpack():
         torch.from_dlpack(torch.ones(2, requires_grad=True))
 
 
+@pytest.mark.parametrize("arguments, cls, text", [
+    ({"max_version": 3}, TypeError, "'int' object"), ({"max_version": "a"}, TypeError, "not supported between"),
+    ({"copy": 3}, TypeError, "argument 'copy' must be bool, not int"),
+    ({"dl_device": 2 ** 70}, TypeError, "argument 'dl_device' must be tuple of ints, not int"),
+    ({"dl_device": (99, 0)}, BufferError, "Unsupported device_type: 99"),
+    ({"dl_device": (2, 99), "copy": False}, ValueError, "does not move to another device without a copy"),
+])
+def test_dlpack_refuses_what_it_cannot_give(arguments, cls, text):
+    """No capsule of the wrong device: an importer would read it as memory of that device."""
+    with pytest.raises(cls, match=text):
+        torch.ones(2).__dlpack__(**arguments)
+
+
+def test_dlpack_gives_the_version_and_the_copy_asked_for():
+    x = torch.ones(2)
+    for version, name in ((None, "dltensor"), ((0, 9), "dltensor"), ((1, 0), "dltensor_versioned"), ((2 ** 70, 0), "dltensor_versioned")):
+        assert f'"{name}"' in repr(x.__dlpack__(max_version=version))
+    assert torch.from_dlpack(x.__dlpack__(dl_device=(1, 0), copy=True)).data_ptr() != x.data_ptr()
+    assert torch.from_dlpack(x.__dlpack__(dl_device=(1, 0), copy=False)).data_ptr() == x.data_ptr()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: np.zeros((1, 5), np.float32).T, lambda: np.zeros((5, 1), np.int64, order="F"), lambda: np.zeros((8, 9))[2:3, :1],
+    lambda: np.zeros((3, 0, 1), np.float32), lambda: np.zeros((2, 1, 3), np.float32).transpose(2, 1, 0)])
+def test_dims_of_one_element_keep_the_strides_of_an_array(make):
+    array = make()
+    assert torch.from_numpy(array).stride() == tuple(s // array.itemsize for s in array.strides)
+
+
+def test_negative_strides_of_one_element_are_refused():
+    with pytest.raises(ValueError, match="strides in the given numpy array is negative|stride in the given numpy array is negative"):
+        torch.from_numpy(np.zeros((3, 4))[:, :1][:, ::-1])
+
+
 def test_without_gradients_an_array_of_a_parameter_shares_its_memory():
     p = torch.nn.Parameter(torch.ones(2))
     with pytest.raises(RuntimeError, match="Can't call numpy.. on Tensor that requires grad"):

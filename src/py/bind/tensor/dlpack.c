@@ -225,19 +225,70 @@ static bool stream_of_importer(const cr_tensor *t, PyObject *stream)
     return !error;
 }
 
+/* Whether an importer of this version, or None, knows the versioned capsule; -1 on failure. */
+static int is_versioned(PyObject *version)
+{
+    PyObject *major = version == Py_None ? NULL : PySequence_GetItem(version, 0), *one;
+
+    if (!major)
+        return version == Py_None ? 0 : -1;
+    one = PyLong_FromLong(1);
+    int is = one ? PyObject_RichCompareBool(major, one, Py_GE) : -1;
+    Py_XDECREF(one);
+    Py_DECREF(major);
+    return is;
+}
+
+/* Reads the arguments `dl_device` (None: the tensor's own) and `copy`. */
+static bool read_target(PyObject *self, PyObject *device, PyObject *copy, dl_device *out)
+{
+    if (copy != Py_None && !PyBool_Check(copy)) {
+        PyErr_Format(PyExc_TypeError, "_to_dlpack(): argument 'copy' must be bool, not %s",
+                     Py_TYPE(copy)->tp_name);
+        return false;
+    }
+    *out = to_dl_device(cr_py_tensor_of(self));
+    if (device == Py_None)
+        return true;
+    if (!PyTuple_Check(device) || PyTuple_GET_SIZE(device) != 2) {
+        PyErr_Format(PyExc_TypeError,
+                     "_to_dlpack(): argument 'dl_device' must be tuple of ints, not %s",
+                     Py_TYPE(device)->tp_name);
+        return false;
+    }
+    return PyArg_ParseTuple(device, "ii:__dlpack__", &out->device_type, &out->device_id);
+}
+
+/* The tensor itself, a copy, or a copy on another device, as an importer asks. */
+static PyObject *exported_source(PyObject *self, PyObject *copy, dl_device to)
+{
+    dl_device own = to_dl_device(cr_py_tensor_of(self));
+
+    if (own.device_type == to.device_type && own.device_id == to.device_id)
+        return copy == Py_True ? PyObject_CallMethod(self, "clone", NULL) : Py_NewRef(self);
+    if (copy == Py_False)
+        return PyErr_Format(PyExc_ValueError,
+                            "a tensor does not move to another device without a copy");
+    if (to.device_type == DL_CPU)
+        return PyObject_CallMethod(self, "to", "s", "cpu");
+    if (to.device_type == DL_CUDA)
+        return PyObject_CallMethod(self, "to", "N",
+                                   PyUnicode_FromFormat("cuda:%d", to.device_id));
+    return PyErr_Format(PyExc_BufferError, "Unsupported device_type: %d", to.device_type);
+}
+
 static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None, *source,
              *out;
-    long major = 0;
+    dl_device to;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream,
                                      &version, &device, &copy))
         return NULL;
-    if (PyTuple_Check(version) && PyTuple_GET_SIZE(version) == 2)
-        major = PyLong_AsLong(PyTuple_GET_ITEM(version, 0));
-    if (major == -1 && PyErr_Occurred())
+    int versioned = is_versioned(version);
+    if (versioned < 0 || !read_target(self, device, copy, &to))
         return NULL;
     if (cr_requires_grad(cr_py_tensor_of(self)))
         return PyErr_Format(PyExc_BufferError,
@@ -255,8 +306,8 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
                             "Can't export tensors with the negative bit set");
     if (!stream_of_importer(cr_py_tensor_of(self), stream))
         return NULL;
-    source = copy == Py_True ? PyObject_CallMethod(self, "clone", NULL) : Py_NewRef(self);
-    out = source ? export(cr_py_tensor_of(source), major >= 1) : NULL;
+    source = exported_source(self, copy, to);
+    out = source ? export(cr_py_tensor_of(source), versioned) : NULL;
     Py_XDECREF(source);
     return out;
 }

@@ -89,15 +89,36 @@ static int numpy_unsupported(PyObject *array)
     return -1;
 }
 
+/* The strides of a buffer in bytes.  A dim of fewer than two elements has the stride that an
+ * array itself says, as in torch: NumPy's buffers replace it. */
+static int read_strides(PyObject *array, const Py_buffer *view, Py_ssize_t *stride)
+{
+    bool replaced = false;
+
+    for (int i = 0; i < view->ndim; i++) {
+        stride[i] = view->strides[i];
+        replaced = replaced || view->shape[i] < 2;
+    }
+    PyObject *own =
+        replaced && cr_py_is_array(array) ? PyObject_GetAttrString(array, "strides") : NULL;
+    for (int i = 0; own && PyTuple_Check(own) && i < view->ndim; i++)
+        stride[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(own, i));
+    Py_XDECREF(own);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* Reads sizes and strides in elements, with torch's errors. */
-static int read_geometry(const Py_buffer *view, cr_geometry *g, size_t *bytes)
+static int read_geometry(PyObject *array, const Py_buffer *view, cr_geometry *g, size_t *bytes)
 {
     size_t extent = (size_t)view->itemsize;
+    Py_ssize_t stride[PyBUF_MAX_NDIM];
 
+    if (read_strides(array, view, stride) < 0)
+        return -1;
     g->ndim = view->ndim;
     for (int i = 0; i < view->ndim; i++) {
         g->size[i] = view->shape[i];
-        if (view->strides[i] < 0) {
+        if (stride[i] < 0) {
             PyErr_SetString(
                 PyExc_ValueError,
                 "At least one stride in the given numpy array is negative, and tensors "
@@ -105,16 +126,16 @@ static int read_geometry(const Py_buffer *view, cr_geometry *g, size_t *bytes)
                 "work around this by making a copy of your array  with array.copy().) ");
             return -1;
         }
-        if (view->strides[i] % view->itemsize && view->shape[i] > 1) {
+        if (stride[i] % view->itemsize && view->shape[i] > 1) {
             PyErr_SetString(
                 PyExc_ValueError,
                 "given numpy array strides not a multiple of the element byte size. "
                 "Copy the numpy array to reallocate the memory.");
             return -1;
         }
-        g->stride[i] = view->strides[i] / view->itemsize;
+        g->stride[i] = stride[i] / view->itemsize;
         if (view->shape[i] > 0)
-            extent += (size_t)(view->shape[i] - 1) * (size_t)view->strides[i];
+            extent += (size_t)(view->shape[i] - 1) * (size_t)stride[i];
         else
             extent = 0;
     }
@@ -138,8 +159,9 @@ static int warn_read_only(const Py_buffer *view)
                            "type of warning will be suppressed for the rest of this program.");
 }
 
-/* A tensor over the buffer.  Takes ownership of `view`, which is released with the storage. */
-static cr_tensor *numpy_over_buffer(Py_buffer *view, cr_dtype t)
+/* A tensor over the buffer of `array`.  Takes ownership of `view`, which is released with the
+ * storage. */
+static cr_tensor *numpy_over_buffer(PyObject *array, Py_buffer *view, cr_dtype t)
 {
     cr_geometry g;
     cr_storage *s = NULL;
@@ -147,7 +169,7 @@ static cr_tensor *numpy_over_buffer(Py_buffer *view, cr_dtype t)
     size_t bytes;
     cr_status st = CR_OK;
 
-    if (read_geometry(view, &g, &bytes) < 0) {
+    if (read_geometry(array, view, &g, &bytes) < 0) {
         numpy_release_buffer(view);
         return NULL;
     }
@@ -185,7 +207,7 @@ cr_tensor *cr_py_tensor_from_array(PyObject *array, bool warn)
         numpy_release_buffer(view);
         return NULL;
     }
-    return numpy_over_buffer(view, t);
+    return numpy_over_buffer(array, view, t);
 }
 
 /* The type of the arrays that stand for tensors in compiled functions (_numpy/array.py). */
