@@ -251,6 +251,9 @@ def _norm(self, p="fro", dim=None, keepdim=False, dtype=None):
     return norm(self, p, dim, keepdim, dtype=dtype)
 
 
+_norm.__qualname__ = "Tensor.norm"  # errors of Python name the method
+
+
 def _stft(self, n_fft, hop_length=None, win_length=None, window=None, center=True,
           pad_mode="reflect", normalized=False, onesided=None, return_complex=None):
     """The Fourier transforms of overlapping windows; see torch.stft.

@@ -121,6 +121,14 @@ def test_gradients_of_channels_last(function):
     assert torch.allclose(ga, gb, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear"])
+@pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (1, 3, 4, 5)])
+def test_gradients_of_resampled_images_keep_the_format(mode, sizes):
+    x = torch.randn(sizes).to(memory_format=torch.channels_last).requires_grad_()
+    grad, = torch.autograd.grad(F.interpolate(x, scale_factor=2, mode=mode).pow(2).sum(), x)
+    assert grad.stride() == x.stride()
+
+
 @pytest.mark.parametrize("function", [lambda x: F.pixel_shuffle(x, 1), lambda x: F.pixel_unshuffle(x, 1), lambda x: F.channel_shuffle(x, 1),
                                       lambda x: F.pixel_shuffle(x[:, :4, :1, :1], 2), lambda x: F.pixel_unshuffle(x[:, :, :2, :2], 2)])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (1, 0, 2, 3)])

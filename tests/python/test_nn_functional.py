@@ -249,6 +249,11 @@ def test_packing_sorts_and_unsorts():
     assert packed.to(torch.float64).data.dtype == torch.float64
     assert packing.pad_sequence(parts, batch_first=True, padding_value=9).tolist() == [
         [1, 2, 9], [3, 4, 5], [6, 9, 9]]
+    padded = packing.pad_sequence(parts, batch_first=True)
+    unpadded = packing.unpad_sequence(padded, torch.tensor([2, 3, 1]), batch_first=True)
+    assert [p.tolist() for p in unpadded] == [p.tolist() for p in parts]
+    unpadded[0].zero_()  # a copy
+    assert padded[0].tolist() == [1, 2, 0]
 
 
 def test_packing_refuses_wrong_lengths():

@@ -113,6 +113,13 @@ def test_weight_norm_splits_length_and_direction(normalize, names):
     assert all(p.grad is not None for p in net.parameters())
 
 
+@pytest.mark.parametrize("dim", (0, 1, -1))
+def test_weight_norm_of_a_direction(dim):
+    v = torch.randn(3, 4)
+    g = torch.norm_except_dim(v, 2, dim) * 2
+    assert torch.allclose(torch._weight_norm(v, g, dim), v * 2)
+
+
 def test_the_older_weight_norm_warns_and_is_removed():
     net = linear()
     with pytest.warns(FutureWarning, match="`torch.nn.utils.weight_norm` is deprecated"):

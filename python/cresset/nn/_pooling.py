@@ -407,6 +407,9 @@ def _fractional_sizes(input, kernel, output_size, output_ratio, dims):
         ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else tuple(output_ratio)
         output_size = [int(size * ratio) for size, ratio in zip(input.shape[-dims:], ratios)]
     output = [output_size] * dims if isinstance(output_size, int) else list(output_size)
+    if len(output) != dims:
+        several = "three Ints" if dims == 3 else "Ints"
+        raise RuntimeError(f"{name}: output_size must either be a single Int or tuple of {several}")
     for axis, size, window, out in zip(_AXES[dims], input.shape[-dims:], kernel, output):
         if out + window - 1 > size:
             shown = f"{name}_out" if dims == 3 else name

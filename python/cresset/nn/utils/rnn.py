@@ -219,10 +219,11 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """Returns the list of tensors that pad_sequence padded."""
+    """Returns copies of the tensors that pad_sequence padded, as a list."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [row[:length] for row, length in zip(padded_sequences, lengths.tolist())]
+    return [row[:length].clone(memory_format=cresset.contiguous_format)
+            for row, length in zip(padded_sequences, lengths.tolist())]
 
 
 def pack_sequence(sequences, enforce_sorted=True):
