@@ -459,10 +459,11 @@ class _Recording:
     # --- before the call ---
 
     def mark_inputs(self, recorder):
-        self.storages = {}  # by node, before the call
+        self.storages, self.versions = {}, {}  # by node, before the call
         for t, node in self.walk.tensors:
             recorder.input(t)
             self.storages[node] = _C._storage_key(t)
+            self.versions[node] = _versions(t)
 
     def let_gradients_go(self):
         """Drops gradients that the call replaces; meta tensors represent them from now on."""
@@ -582,15 +583,15 @@ class _Recording:
 
     # --- after the call ---
 
-    def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, puts, heavy,
+    def entry(self, nodes, runner, constants, origins, still, returns, leaves, places, unflatten, puts, heavy,
               graph):
-        return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
+        return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins, still,
                                 returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers),
                                 graph)
 
     def check_unchanged(self):
         """Checks that the call did not change objects that it reads, except gradients."""
-        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False, None)
+        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, [], 0, [], [], None, [], False, None)
         failed = probe.fails(self.args, self.kwargs)
         if failed is None:
             return True
@@ -699,6 +700,11 @@ class _Recording:
             raise Refused("it reads a tensor that is no argument, not made by the call and not guarded")
         self.compile(graph, tensors, leaves, places, returns, unflatten, puts, differentiate)
 
+    def still(self, inputs):
+        """The inputs that the call may have written by `.data` alone, which leaves their version."""
+        pairs = [(i, self.versions[found[1]], _versions(found[0])) for i, found in enumerate(inputs) if found]
+        return [i for i, before, now in pairs if before[0] == now[0] is not None and (now[1] is None or before[1] != now[1])]
+
     def fix_sizes(self):
         """A backward pass is recorded by parts, whose numbers were computed of the sizes: n / (n - 1) in a batch norm."""
         for t, node in self.walk.tensors:
@@ -728,7 +734,8 @@ class _Recording:
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
-                           _origins(keys) if graph.writes else None, returns, plain, places, unflatten, puts,
+                           _origins(keys) if graph.writes else None,
+                           self.still(inputs) if graph.writes else [], returns, plain, places, unflatten, puts,
                            graph.size > 2 or sum(x.numel() for x in given) > 30_000,
                            graph if graph.numbers else None)
         self.walk.operators, self.walk.backward = graph.size, self.backward
@@ -789,6 +796,11 @@ class _Recording:
             return graph.call(*how)
         except RuntimeError as why:
             raise Refused(str(why)) from None
+
+
+def _versions(t):
+    """The version of a tensor's memory, and what tells writes by `.data`, which do not change it."""
+    return None if t.is_inference() else t._version, _C._storage_state(t)
 
 
 def _watch_messages():

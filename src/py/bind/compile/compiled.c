@@ -282,6 +282,7 @@ typedef struct {
     int inputs, outputs, numbers;
     PyObject *constants; /* one per input: a tensor, or None when the guard gives the input */
     int *origin;         /* first input with the same storage, by input; NULL: no writes */
+    int *still, stills;  /* inputs whose version stays: the call writes them by `.data` only */
     returns_kind returns;
     PyObject *leaves;    /* list: the return value's leaves, None in place of tensors */
     Py_ssize_t *place;   /* index in leaves, by output; -1: not returned */
@@ -353,6 +354,7 @@ static void entry_dealloc(PyObject *x)
     PyObject_GC_UnTrack(x);
     entry_clear(x);
     PyMem_Free(e->origin);
+    PyMem_Free(e->still);
     PyMem_Free(e->place);
     PyMem_Free(e->put);
     Py_TYPE(x)->tp_free(x);
@@ -412,21 +414,30 @@ static int read_origins(entry *e, PyObject *origins)
     return e->origin && !PyErr_Occurred() ? 0 : -1;
 }
 
-/* CompiledEntry(guard, positional, names, runner, constants, origins, returns, leaves, places,
- * unflatten, puts, heavy, numbers, graph) */
+static int read_still(entry *e, PyObject *still)
+{
+    e->stills = (int)PyList_GET_SIZE(still);
+    e->still = PyMem_Calloc((size_t)e->stills + 1, sizeof *e->still);
+    for (int k = 0; e->still && k < e->stills; k++)
+        e->still[k] = (int)PyLong_AsLong(PyList_GET_ITEM(still, k));
+    return e->still && !PyErr_Occurred() ? 0 : -1;
+}
+
+/* CompiledEntry(guard, positional, names, runner, constants, origins, still, returns, leaves,
+ * places, unflatten, puts, heavy, numbers, graph) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *puts,
-        *graph;
+    PyObject *guard, *names, *runner, *constants, *origins, *still, *leaves, *places,
+        *unflatten, *puts, *graph;
     Py_ssize_t positional;
     int how, heavy, numbers;
     entry *e;
 
     if (kwargs ||
-        !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!piO", &PyList_Type, &guard, &positional,
-                          &names, &runner, &PyList_Type, &constants, &origins, &how,
-                          &PyList_Type, &leaves, &PyList_Type, &places, &unflatten,
-                          &PyList_Type, &puts, &heavy, &numbers, &graph))
+        !PyArg_ParseTuple(args, "O!nOOO!OO!iO!O!OO!piO", &PyList_Type, &guard, &positional,
+                          &names, &runner, &PyList_Type, &constants, &origins, &PyList_Type,
+                          &still, &how, &PyList_Type, &leaves, &PyList_Type, &places,
+                          &unflatten, &PyList_Type, &puts, &heavy, &numbers, &graph))
         return PyErr_Occurred()
                    ? NULL
                    : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
@@ -448,7 +459,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->numbers = numbers;
     e->guard = cr_guard_new(guard);
     if (e->guard && e->fitting && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 &&
-        read_origins(e, origins) == 0)
+        read_origins(e, origins) == 0 && read_still(e, still) == 0)
         return (PyObject *)e;
     if (!PyErr_Occurred())
         PyErr_NoMemory();
@@ -755,6 +766,28 @@ static uint64_t input_versions(const entry *e, const match *m)
     return sum;
 }
 
+/* The versions of inputs that the call writes by `.data` or not at all; NULL: out of memory. */
+static uint32_t *still_versions(const entry *e, const match *m)
+{
+    uint32_t *before = PyMem_Malloc(((size_t)e->stills + 1) * sizeof *before);
+
+    for (int k = 0; before && k < e->stills; k++)
+        before[k] = m->input[e->still[k]]->storage->version;
+    return before;
+}
+
+static int entry_compute_still(entry *e, match *m, PyObject *const *target, cr_tensor **output)
+{
+    if (!e->stills)
+        return entry_compute(e, m, target, output);
+    uint32_t *before = still_versions(e, m);
+    int bad = before ? entry_compute(e, m, target, output) : (PyErr_NoMemory(), -1);
+    for (int k = 0; !bad && k < e->stills; k++)
+        m->input[e->still[k]]->storage->version = before[k];
+    PyMem_Free(before);
+    return bad;
+}
+
 /* After an error the run is taken back where that is possible. */
 static int entry_compute_or_undo(entry *e, match *m, PyObject *const *target,
                                  cr_tensor **output)
@@ -766,7 +799,7 @@ static int entry_compute_or_undo(entry *e, match *m, PyObject *const *target,
 
     if (st)
         return cr_py_raise_int(st);
-    int bad = entry_compute(e, m, target, output);
+    int bad = entry_compute_still(e, m, target, output);
     if (bad && plan)
         m->undone = cr_undo_all(undo, plan) && versions == input_versions(e, m);
     cr_undo_drop(undo);
