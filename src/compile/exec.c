@@ -7,6 +7,7 @@
 #include "tensor/defer.h"
 #include "tensor/geometry.h"
 #include "tensor/profile.h"
+#include "tensor/remote.h"
 #include <string.h>
 
 typedef struct {
@@ -181,10 +182,16 @@ static cr_tensor *written_back(const machine *m, const cr_step *s)
 
 /* The result of an elementwise operator is written to the memory of `t`.  A copy of a dying
  * tensor needs no work: it is the tensor. */
-static cr_status run_over(const machine *m, const cr_step *s, const cr_value *arg, cr_tensor *t)
+static cr_status run_over(const machine *m, const cr_step *s, const cr_value *arg, cr_tensor *t,
+                          bool *declined)
 {
-    if (s->op->does == CR_DOES_BODY)
+    *declined = false;
+    if (s->over)
+        CR_TRY(cr_remote_into(s->op, arg, t, declined));
+    else if (s->op->does == CR_DOES_BODY)
         CR_TRY(cr_call_into(s->op, arg, t));
+    if (*declined)
+        return CR_OK;
     m->slot[s->read[s->reuse_read]] = NULL;
     put(m, s->result[0], t);
     return CR_OK;
@@ -194,6 +201,7 @@ static cr_status run_call(const machine *m, const cr_step *s)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
     cr_tensor *t = dying(m, s), *back = written_back(m, s);
+    bool declined;
     cr_status st;
 
     load_args(m, s, arg);
@@ -202,8 +210,11 @@ static cr_status run_call(const machine *m, const cr_step *s)
         put(m, s->result[0], cr_keep(back));
         return CR_OK;
     }
-    if (t && m->direct)
-        return run_over(m, s, arg, t);
+    if (t && m->direct) {
+        CR_TRY(run_over(m, s, arg, t, &declined));
+        if (!declined)
+            return CR_OK;
+    }
     st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result)
                                   : cr_call_past(CR_STAGE_AUTOGRAD, s->op, arg, result);
     CR_TRY(st);

@@ -9,6 +9,7 @@
  * does so only if it has the only reference to the tensor. */
 #include "compile/program_impl.h"
 #include "jit/oracle.h"
+#include "tensor/remote.h"
 #include <string.h>
 
 enum { NEVER = -1 };
@@ -194,6 +195,28 @@ bool cr_step_may_overwrite(const cr_step *s, uint32_t k)
            (s->op->does == CR_DOES_BODY ? s->op->result_count == 1 : is_copy(s));
 }
 
+/* True if a kernel of the result's device may write over read k. */
+static bool writes_over(const cr_step *s, uint32_t k)
+{
+    const cr_gtype *t = &s->made_value[0]->type;
+
+    return s->kind == CR_STEP_CALL && !s->tracked && !s->list_room && k < s->patches &&
+           s->op->does != CR_DOES_BODY && t->known && !cr_is_host(t->device) &&
+           cr_remote_over(s->op, t->device) == s->patch[k].arg;
+}
+
+/* The value ends at step i.  A view of an input may be all that is left of it: only the run
+ * knows. */
+static bool ends(const planner *x, const cr_gvalue *v, size_t i)
+{
+    int in = x->in[v->id];
+
+    if (x->made[v->id] == NEVER || (v->by && v->by->kind == CR_GNODE_IF))
+        return false;
+    return in < 0 ? v->by && x->last[v->id] == (int64_t)i
+                  : x->storages.at[in].dies == (int64_t)i && x->storages.at[in].holds < 0;
+}
+
 /* Another argument over the same storage holds a reference to it, so that the run does not
  * reuse the storage. */
 static void find_reuse(planner *x, size_t i)
@@ -206,15 +229,18 @@ static void find_reuse(planner *x, size_t i)
     for (uint32_t k = 0; k < s->reads && k < 32; k++) {
         const cr_gvalue *v = cr_program_value(x->p, s->read_value[k]);
         int in = x->in[v->id];
-        if (!cr_step_may_overwrite(s, k) || in < 0 || (v->by && v->by->kind == CR_GNODE_IF) ||
-            x->made[v->id] == NEVER || x->storages.at[in].dies != (int64_t)i ||
-            x->storages.at[in].holds >= 0 || !cr_same_types(&v->type, &s->made_value[0]->type))
+        bool over = writes_over(s, k);
+        if (!(over || cr_step_may_overwrite(s, k)) || !ends(x, v, i) ||
+            !cr_same_types(&v->type, &s->made_value[0]->type))
             continue;
+        s->reuse_read = (int32_t)k;
+        s->over = over;
+        if (in < 0)
+            return;
         int gone = x->in[s->made_value[0]->id];
         x->storages.at[gone].bytes = 0;
         live_until(x, in, x->storages.at[gone].dies);
         x->in[s->made_value[0]->id] = in;
-        s->reuse_read = (int32_t)k;
         x->p->reused++;
         return;
     }

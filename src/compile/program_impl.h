@@ -67,6 +67,7 @@ typedef struct cr_step {
     uint8_t kind;
     bool tracked;     /* CALL: runs through the autograd stage, which tracks views and checks
                        * writes */
+    bool over;        /* CALL: a device's kernel writes the result over read `reuse_read` */
     bool list_result; /* CALL: the results are the items of one Tensor[] */
     bool symbols;     /* CALL: an argument is a symbol, replaced by a number of the run
                          (graph/number.h) */

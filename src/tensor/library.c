@@ -376,6 +376,35 @@ cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out, c
     return *declines ? CR_OK : st;
 }
 
+int cr_remote_over(const cr_op *op, cr_device device)
+{
+    if (!(op->words & CR_WORD_INPLACE) || !cr_remote_has_kernel(op, device))
+        return -1;
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, "self"))
+            return i;
+    return -1;
+}
+
+cr_status cr_remote_into(const cr_op *op, const cr_value *arg, const cr_tensor *out,
+                         bool *declined)
+{
+    cr_view view[CR_MAX_ARGS], to = cr_view_of(out);
+    cr_value given[CR_MAX_ARGS];
+    const char *declines = cr_command_declines;
+
+    for (int i = 0; i < op->param_count; i++) {
+        given[i] = arg[i];
+        if (arg[i].tag == CR_TENSOR) {
+            view[i] = cr_view_of(arg[i].t);
+            given[i] = (cr_value){.tag = CR_VIEW, .view = &view[i]};
+        }
+    }
+    cr_status st = cr_remote_kernel(op, given, &to, out->device, &declines);
+    *declined = declines != NULL;
+    return st;
+}
+
 /* A command of a plan has the values of real numbers, but no other objects of the host. */
 static bool fits_library(const cr_value *v)
 {

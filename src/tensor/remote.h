@@ -98,6 +98,13 @@ CR_MUST cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view
                                    cr_device device, const char **declines);
 /* True if a kernel is registered. */
 bool cr_remote_has_kernel(const cr_op *op, cr_device device);
+/* The argument over which a registered kernel may write its result (word `inplace`), which has
+ * its layout; -1: none. */
+int cr_remote_over(const cr_op *op, cr_device device);
+/* Calls this kernel for a result of the right type, which may be this argument.  The arguments
+ * are those of a call that was checked. */
+CR_MUST cr_status cr_remote_into(const cr_op *op, const cr_value *arg, const cr_tensor *out,
+                                 bool *declined);
 /* The same by the command LIBRARY. */
 CR_MUST cr_status cr_remote_library(const cr_op *op, const cr_value *arg, const cr_view *out,
                                     cr_device device, bool *declined);

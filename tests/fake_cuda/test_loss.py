@@ -92,3 +92,27 @@ def test_alignments_of_labels(dtype):
             assert torch.allclose(made.cpu(), want) and torch.allclose(there.grad.cpu(), here.grad, atol=1e-6, equal_nan=True)
     with pytest.raises(IndexError, match="the target 9 is out of range for 5 classes"):
         torch.nn.functional.ctc_loss(x.cuda(), torch.tensor([1, 1, 2, 3, 3, 4, 9, 2]).cuda(), steps, labels).item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_compiled_gradient_of_scores_takes_their_memory(dtype):
+    """Where nothing else holds the scores; a graph that is kept has them for another pass."""
+    torch.manual_seed(38)
+    x, w = (torch.randn(n, 16).to("cuda", dtype).requires_grad_() for n in (128, 1000))
+    target = torch.randint(0, 1000, (128,)).cuda()
+
+    def loss(x):
+        return torch.nn.functional.cross_entropy(torch.nn.functional.linear(x.view(2, 64, 16), w).view(128, -1), target)
+
+    compiled = torch.compile(loss)
+    for _ in range(3):
+        torch.autograd.grad(compiled(x), (x, w))
+    want = torch.autograd.grad(loss(x), (x, w))
+    value = compiled(x)
+    for keeps in (True, True, False):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        made = torch.autograd.grad(value, (x, w), retain_graph=keeps)
+        grown = torch.cuda.max_memory_allocated() - before
+        assert all(torch.equal(a, b) for a, b in zip(made, want))
+        assert grown >= 128000 * x.element_size() if keeps else grown < 64000 * x.element_size()
