@@ -353,12 +353,11 @@ static cr_svalue *compile_list(compiler *c, const cr_sast *a, const cr_stype *hi
                        a->range);
     item = item ? item : CR_STYPE_OF(TENSOR);
     item = !list && item->kind == CR_STYPE_TENSOR ? CR_STYPE_OF(TENSOR) : item;
-    return compile_display_cast(c,
-                                compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
-                                                  list ? list : cr_stype_list(c->unit, item),
-                                                  (int)items.len,
-                                                  compile_item_values(c, &items), a->range),
-                                hint, a->range);
+    cr_svalue *made = compile_construct(
+        c, CR_SPRIM_LIST_CONSTRUCT, list ? list : cr_stype_list(c->unit, item), (int)items.len,
+        compile_item_values(c, &items), a->range);
+    made->by->widens = !list && !items.len;
+    return compile_display_cast(c, made, hint, a->range);
 }
 
 static cr_svalue *compile_tuple(compiler *c, const cr_sast *a, const cr_stype *hint)

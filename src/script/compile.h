@@ -125,6 +125,8 @@ cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arg
 /* The value as one of this type, when conversions that every call makes allow it. */
 cr_svalue *compile_convert(compiler *c, cr_svalue *v, const cr_stype *to, bool implicit,
                            cr_srange range);
+/* A variable has the value: [] stays a list of tensors. */
+void compile_close(const cr_svalue *v);
 /* Whether a parameter of type `formal` takes a value of type `actual` as it is. */
 bool compile_takes(compiler *c, const cr_stype *formal, const cr_stype *actual);
 /* The values of a named tuple's fields. */

@@ -54,10 +54,11 @@ static bool variable_is_meant(const char *name)
 void compile_set(compiler *c, const char *name, term *t, cr_srange range)
 {
     variable *v = compile_variable(c, name);
-    bool outer =
-        v->now && v->depth < c->depth && v->now->kind == TERM_VALUE && t->kind == TERM_VALUE;
+    cr_svalue *given = t->kind == TERM_VALUE ? t->value : NULL;
+    bool outer = v->now && v->depth < c->depth && v->now->kind == TERM_VALUE && given;
 
-    if (outer && t->value->type->kind == CR_STYPE_TUPLE)
+    if (outer &&
+        (t->value->type->kind == CR_STYPE_TUPLE || t->value->type->kind == CR_STYPE_LIST))
         t = compile_term_value(c,
                                compile_convert(c, t->value, v->now->value->type, false, range));
     if (outer && !cr_stype_is_subtype(t->value->type, v->now->value->type) &&
@@ -67,8 +68,10 @@ void compile_set(compiler *c, const char *name, term *t, cr_srange range)
                        "value of type %s\n",
                        name, cr_stype_annotation(v->now->value->type),
                        cr_stype_annotation(t->value->type));
-    if (t->kind == TERM_VALUE && !t->value->name && variable_is_meant(name))
-        t->value->name = cr_session_text(c->s, name);
+    if (given)
+        compile_close(t->value);
+    if (given && !given->name && variable_is_meant(name))
+        given->name = cr_session_text(c->s, name);
     variable_change(c, v, t, NULL);
 }
 

@@ -145,6 +145,52 @@ static cr_svalue *match_list_of_tuple(compiler *c, cr_svalue *v, const cr_stype 
                              match_unpacked(c, v, range), range);
 }
 
+/* Whether a value is [], or a tuple of displays with [] in it, that no variable has. */
+static bool match_is_open(const cr_svalue *v)
+{
+    const cr_snode *n = v->by;
+    bool open = n && n->prim == CR_SPRIM_LIST_CONSTRUCT && n->widens;
+
+    if (n && n->prim == CR_SPRIM_TUPLE_CONSTRUCT)
+        for (int i = 0; i < n->input_count && !open; i++)
+            open = match_is_open(n->input[i]);
+    return open;
+}
+
+/* [] gets the type of what takes it. */
+static cr_svalue *match_typed(compiler *c, cr_svalue *v, const cr_stype *to)
+{
+    const cr_snode *by = v->by;
+    const cr_stype **type;
+    cr_snode *n;
+
+    if (to->kind == CR_STYPE_OPTIONAL)
+        to = to->item[0];
+    if (!match_is_open(v) || to->kind != v->type->kind ||
+        (to->kind == CR_STYPE_TUPLE && to->count != by->input_count))
+        return v;
+    n = cr_snode_before(v->by, (cr_sprim)by->prim, by->range);
+    type = CR_NEW_N(c->s, const cr_stype *, by->input_count + 1);
+    for (int i = 0; i < by->input_count; i++) {
+        cr_snode_input(n, match_typed(c, by->input[i], to->item[i]));
+        type[i] = n->input[i]->type;
+    }
+    return cr_snode_output(
+        n, NULL,
+        to->kind == CR_STYPE_LIST ? to : cr_stype_tuple(c->unit, by->input_count, type, NULL));
+}
+
+void compile_close(const cr_svalue *v)
+{
+    cr_snode *n = v->by;
+
+    if (n && n->prim == CR_SPRIM_LIST_CONSTRUCT)
+        n->widens = false;
+    if (n && n->prim == CR_SPRIM_TUPLE_CONSTRUCT)
+        for (int i = 0; i < n->input_count; i++)
+            compile_close(n->input[i]);
+}
+
 /* The operator that makes a value of type `from` one of type `to` where no schema takes it as
  * it is; NULL: there is none. */
 static const char *match_implicit(const cr_stype *from, const cr_stype *to)
@@ -174,6 +220,7 @@ cr_svalue *compile_convert(compiler *c, cr_svalue *v, const cr_stype *to, bool i
 
     if (cr_stype_is_subtype(v->type, to))
         return v;
+    v = match_typed(c, v, inner);
     if (v->type->kind == CR_STYPE_TUPLE && inner->kind == CR_STYPE_LIST)
         v = match_list_of_tuple(c, v, inner, range);
     name = implicit ? match_implicit(v->type, inner) : NULL;
@@ -258,6 +305,13 @@ static bool match_value(matching *m, int i, cr_svalue *v, cr_srange range)
             match_inferred(m, p, v));
         if (m->why)
             cr_stype_print_misfit(m->why, v->type, to);
+        if (m->why && v->type->kind == CR_STYPE_LIST &&
+            v->type->item[0]->kind == CR_STYPE_TENSOR)
+            cr_text_put(m->why,
+                        "Empty lists default to List[Tensor]. Add a variable annotation "
+                        "to the assignment to create an empty list of another type "
+                        "(torch.jit.annotate(List[T, []]) where T is the type of "
+                        "elements in the list for Python 2)\n");
         return false;
     }
     m->value[i] = v;

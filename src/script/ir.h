@@ -94,7 +94,8 @@ struct cr_snode {
     const cr_stype *const *types; /* IS_INSTANCE */
     int type_count;
     int64_t begin, end;  /* TUPLE_SLICE */
-    bool widens;         /* UNCHECKED_CAST: to the annotated type, only while compiling */
+    bool widens;         /* only while compiling: UNCHECKED_CAST to the annotated type;
+                          * LIST_CONSTRUCT of [], which gets the type of what takes it */
     cr_sgraph *subgraph; /* FORK, FUSION_GROUP; or NULL */
     const char *scope;   /* module path of a traced node, or NULL */
     cr_srange range;

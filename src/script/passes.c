@@ -463,7 +463,7 @@ static void widening_in(cr_sblock *b)
         next = n->next;
         for (int i = 0; i < n->block_count; i++)
             widening_in(n->block[i]);
-        if (!n->widens)
+        if (!n->widens || n->prim != CR_SPRIM_UNCHECKED_CAST)
             continue;
         if (!n->input[0]->name)
             n->input[0]->name = n->output[0]->name;

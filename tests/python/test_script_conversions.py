@@ -3,6 +3,7 @@
 Code and results are what torch 2.13 printed; None: torch's code has an overload that the table lacks.  "refused": the
 program or its call is an error."""
 import re
+from typing import List, NamedTuple
 
 import pytest
 
@@ -247,3 +248,61 @@ def test_programs_have_no_view_of_another_dtype():
     with pytest.raises(RuntimeError, match="Argument size not provided"):
         torch.jit.CompilationUnit(source.format("dtype="))
     assert "torch.view(x, [3])" in torch.jit.CompilationUnit(source.format("")).f.code
+
+
+class Fields(NamedTuple):
+    n: int
+    words: List[str]
+
+
+EMPTY = """def words(l: List[str]): return l
+def pair(p: Tuple[List[int], int]): return p
+def given(l: Optional[List[int]] = None): return l
+def f(x: Tensor, a: Optional[List[int]], n: List[int], b: bool):
+    return %s
+"""
+
+
+@pytest.mark.parametrize("expression, code", [
+    ("words([])", "__torch__.words(annotate(List[str], []), )"),
+    ("words(l=([]))", "__torch__.words(annotate(List[str], []), )"),
+    ("pair(([], 1))", "__torch__.pair((annotate(List[int], []), 1), )"),
+    ("given([])", "__torch__.given(annotate(List[int], []), )"),
+    ("x.sum([])", "torch.sum(x, annotate(List[int], []))"),
+    ("torch.zeros([])", "torch.zeros(annotate(List[int], []))"),
+    ("n == []", "torch.eq(n, annotate(List[int], []))"),
+    ("''.join([])", 'torch.join("", annotate(List[str], []))'),
+    ("torch.cat([])", "torch.cat(annotate(List[Tensor], []))"),
+])
+def test_an_empty_list_has_the_type_of_what_takes_it(expression, code):
+    """Code as torch prints it."""
+    f = torch.jit.CompilationUnit(EMPTY % expression).f
+    assert re.sub(r"\.___torch_mangle_\d+|\n  return _0\n|return |_0 = ", "", f.code.partition(":\n  ")[2]).strip() == code
+
+
+def test_a_variable_with_an_empty_list_has_tensors():
+    """Its list may have other readers, so its type stays; one that has a type before keeps that."""
+    for body in ("    y = []\n    return words(y)\n", "    y = ([], 1)\n    return pair(y)\n", "    return words(list())\n"):
+        with pytest.raises(RuntimeError, match=r"instead found type '.*List\[Tensor\]"):
+            torch.jit.CompilationUnit(EMPTY.replace("    return %s\n", body))
+    with pytest.raises(RuntimeError, match=r"Empty lists default to List\[Tensor\]\. Add a variable annotation"):
+        torch.jit.CompilationUnit(EMPTY % "words(list())")
+    f = torch.jit.CompilationUnit(EMPTY.replace("    return %s\n", "    if b:\n        a = []\n    return a\n")).f
+    assert f(torch.ones(1), [1], [2], True) == [] and f(torch.ones(1), [1], [2], False) == [1]
+
+
+def test_fields_and_layers_take_defaults_and_empty_lists():
+    def fields(n: int):
+        return Fields(n, []).words + ["a"]
+
+    class Bag(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bag = torch.nn.EmbeddingBag(5, 3)
+
+        def forward(self, x, y):
+            return self.bag(x, y)
+
+    x, y, bag = torch.tensor([1, 2, 4]), torch.tensor([0, 1]), Bag()
+    assert torch.jit.script(fields)(1) == ["a"]
+    assert torch.jit.script(bag)(x, y).equal(bag(x, y))
