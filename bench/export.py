@@ -1,8 +1,9 @@
-"""C files beside compiled models and onnxruntime: bench/export.py [--ort PYTHON] [--rounds N] [MODEL...]
+"""C files beside compiled models and onnxruntime: bench/export.py [--ort PYTHON] [--ggml PROGRAM] [--rounds N] [MODEL...]
 
 For each model: bytes of the C file, of its object and its weights, its work memory, warnings of gcc and clang, and the processor
-time of a call with one thread, in milliseconds: of the C file (gcc -O3 -march=native), of the same with -DMODEL_FUSED, of our
-compiled model, and of onnxruntime on the ONNX file that we write; "/ C file" is the time divided by that of the second.  Calls take turns; each time is the least of all.  PYTHON has onnxruntime and numpy.
+time of a call with one thread, in milliseconds: of the C file (gcc -O3 -march=native -fno-math-errno), of the same with -DMODEL_FUSED, of our
+compiled model, and of onnxruntime on the ONNX file that we write; "/ C file" is the time divided by that of the second.  Calls take turns; each time is the least of all.  PYTHON has onnxruntime and numpy,
+and PROGRAM is bench/ggml.c, which says how it is built.
 """
 import argparse
 import os
@@ -70,11 +71,7 @@ def worker_main(kind, name, folder):
         import cresset as torch
         torch.set_num_threads(1)
         module, args = made(torch, name)
-        compiled = torch.compile(module)
-
-        def call():
-            with torch.no_grad():
-                compiled(*args)
+        call = compiled_call(torch, name, module, args)
     for _ in range(5):
         call()
 
@@ -84,6 +81,27 @@ def worker_main(kind, name, folder):
         return time.process_time() - start
 
     turns.serve("ready", timed)
+
+
+def compiled_call(torch, name, module, args):
+    import export_models
+    if name in export_models.TRAINED:
+        optimizer = torch.optim.Adam(module.train().parameters())
+
+        @torch.compile
+        def step():
+            optimizer.zero_grad()
+            module(*args).backward()
+            optimizer.step()
+
+        return step
+    compiled = torch.compile(module)
+
+    def call():
+        with torch.no_grad():
+            compiled(*args)
+
+    return call
 
 
 def onnx_call(folder):
@@ -146,28 +164,35 @@ def warnings_of(folder):
 def measure(name, folder, options):
     import cresset as torch
     from cresset.export import export, to_c
+    import export_models
     module, args = made(torch, name)
+    trained = name in export_models.TRAINED
     with torch.no_grad():
         program, want = export(module, args), module(*args)
-    text = to_c(program, os.path.join(folder, "model.c"), weights="file")
+    text = to_c(program, os.path.join(folder, "model.c"), weights="file", training=trained)
     data = os.path.getsize(os.path.join(folder, "model.c.weights"))
     for k, x in enumerate(args):
         x.numpy().tofile(os.path.join(folder, f"in{k}"))
     write_main(folder, text, args, want.numel(), data)
     warnings, size = warnings_of(folder)
     for program, flags in (("exact", []), ("fused", ["-DMODEL_FUSED"])):
-        subprocess.run(["gcc", "-std=c99", "-O3", "-march=native", "-ffp-contract=off", *flags, "model.c", "main.c", "-o", program, "-lm"], cwd=folder,
+        subprocess.run(["gcc", "-std=c99", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", *flags, "model.c", "main.c", "-o", program, "-lm"], cwd=folder,
                        check=True)
     me = os.path.abspath(__file__)
     sides = {"exact": turns.Turn(["./exact"], folder), "fused": turns.Turn(["./fused"], folder),
              "compiled": turns.Turn([sys.executable, me, "--worker", "compiled", "--folder", folder, name], folder)}
-    if options.ort:
+    if options.ort and not trained:
         try:
             module, args = made(torch, name)
             torch.onnx.export(module, args, os.path.join(folder, "model.onnx"))
             sides["onnxruntime"] = turns.Turn([options.ort, me, "--worker", "onnx", "--folder", folder, name], folder)
         except Exception as error:
             print(f"{name}: no ONNX file: {str(error).splitlines()[0][:120]}", file=sys.stderr)
+    if options.ggml:
+        try:
+            sides["ggml"] = turns.Turn([options.ggml, name], folder)
+        except RuntimeError:
+            pass  # it has no such model
     for _ in range(options.rounds):
         for t in sides.values():
             t.calls(5)
@@ -177,12 +202,13 @@ def measure(name, folder, options):
         t.end()
     ours = best["fused"]
     print(f"| {name} | {len(text) / 1e3:.0f} kB | {size / 1e3:.0f} kB | {data / 1e6:.2f} MB | {work / 1e3:.0f} kB | {warnings} | {best['exact']:.3f} | {ours:.3f} | " +
-          " | ".join(f"{best[k]:.3f} | {best[k] / ours:.2f}" if k in best else "- | -" for k in ("compiled", "onnxruntime")) + " |", flush=True)
+          " | ".join(f"{best[k]:.3f} | {best[k] / ours:.2f}" if k in best else "- | -" for k in ("compiled", "onnxruntime", "ggml")) + " |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--ort", default=os.environ.get("ORT"))
+    parser.add_argument("--ggml")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--worker")
     parser.add_argument("--folder")
@@ -193,7 +219,7 @@ def main():
         return
     sys.path.insert(0, HERE)
     import export_models
-    print("| model | source | object | weights | work | warnings | C file, ms | fused, ms | compiled, ms | / C file | onnxruntime, ms | / C file |\n" + "|---" * 12 + "|")
+    print("| model | source | object | weights | work | warnings | C file, ms | fused, ms | compiled, ms | / C file | onnxruntime, ms | / C file | ggml, ms | / C file |\n" + "|---" * 14 + "|")
     for name in options.models or export_models.MODELS:
         with tempfile.TemporaryDirectory() as folder:
             measure(name, folder, options)

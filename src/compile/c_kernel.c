@@ -22,6 +22,7 @@ typedef struct {
     bool one_row;    /* strides along rows do not matter */
     bool *done;      /* by expression id: its value is in scope */
     bool *start;     /* the same before the loops */
+    uint32_t *line;  /* by expression id: the reduction whose array has its values, plus 1 */
 } kernel_job;
 
 CR_NORETURN static void kernel_refuse(const kernel_job *k, const char *what)
@@ -287,6 +288,13 @@ static void declare(kernel_job *k, const cr_expr *e)
         return;
     if (e->kind == CR_EXPR_SCAN || cr_expr_is_indexed(e))
         kernel_refuse(k, e->kind == CR_EXPR_SCAN ? "a scan" : "a computed index");
+    if (k->line[e->id]) {
+        k->done[e->id] = true;
+        indent(k);
+        cr_text_printf(k->out, "const %s v%u = e%u[%s];\n", value_type(k, e), e->id,
+                       k->line[e->id] - 1, k->nest->column.index->name);
+        return;
+    }
     for (int i = 0; i < e->count; i++)
         declare(k, e->args[i]);
     k->done[e->id] = true;
@@ -347,6 +355,8 @@ static void put_line(kernel_job *k, const cr_expr *e)
     put_name(k, e->args[0]);
     cr_text_put(k->out, ";\n");
     close_loop(k);
+    if (e->args[0]->kind == CR_EXPR_CALL && !strcmp(i, k->nest->column.index->name))
+        k->line[e->args[0]->id] = e->id + 1;
     indent(k);
     cr_text_printf(k->out, "const %s r%u = ", type, e->id);
     if (k->columns <= FEW) {
@@ -518,6 +528,7 @@ static void put_definition(kernel_job *k, const cr_def *def)
     const cr_sym *index[CR_LOOP_DIMS] = {0};
 
     memcpy(k->done, k->start, k->l->nodes + 1);
+    memset(k->line, 0, (k->l->nodes + 1) * sizeof *k->line);
     for (int a = 0; a < def->axes; a++) {
         put_reductions(k, def, a);
         open_loop(k, &def->axis[a]);
@@ -630,6 +641,7 @@ void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, cr_c_printed *of,
     k.nest = cr_nest_schedule(k.l);
     k.operands = cr_loop_operands(k.l, k.operand, MOST_OPERANDS);
     k.done = CR_NEW_N(s, bool, k.l->nodes + 1);
+    k.line = CR_NEW_N(s, uint32_t, k.l->nodes + 1);
     note_forms(&k, of);
     k.columns =
         of->columns_vary || of->columns ? 0 : fixed_columns(&k, l, of->varies && of->splits);

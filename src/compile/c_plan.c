@@ -480,7 +480,11 @@ static const char move_text[] =
     "            for (k = 0; k < n; k++)\n"
     "                ((%2$s *)(void *)to)[k] = (%2$s)(((const %4$s *)(const void "
     "*)from)[k]%5$s);\n"
-    "        else\n"
+    "        else if (t == (int64_t)sizeof(%2$s) && f == 0 && n > 0) {\n"
+    "            const %2$s same = (%2$s)(*(const %4$s *)(const void *)from%5$s);\n\n"
+    "            for (k = 0; k < n; k++)\n"
+    "                ((%2$s *)(void *)to)[k] = same;\n"
+    "        } else\n"
     "            for (k = 0; k < n; k++)\n"
     "                *(%2$s *)(void *)(to + k * t) = (%2$s)(*(const %4$s *)(const void *)(from "
     "+ k "
@@ -1072,7 +1076,8 @@ static void put_title(const cr_c_job *j, cr_text *out, const char *name)
     cr_text_printf(
         out,
         "/* Made by cresset.export.to_c.  C99; compile with -O2 -ffp-contract=off and link "
-        "with -lm.\n"
+        "with -lm.\n * -fno-math-errno changes no result, and gcc then makes vectors of square "
+        "roots.\n"
         " * With -DMODEL_FUSED products consist of fused multiply-adds, which round once; with "
         "-DMODEL_ANY_BITS they do\n * where the processor has these.\n"
         " *\n * %s_run computes the results in memory of its caller: %s_work_bytes() bytes, "

@@ -50,6 +50,88 @@ static void drop_all(cr_tensor **t, int n)
     cr_free(t);
 }
 
+/* --- values that nothing reads --- */
+
+typedef struct {
+    const cr_plan *p;
+    bool *read; /* by buffer: by a later command, or by the caller */
+} readers;
+
+static char *note_read(void *context, char *address)
+{
+    readers *r = context;
+    size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
+
+    if (b < r->p->buffer.len)
+        r->read[b] = true;
+    return address;
+}
+
+static void *copy_memory(void *from, size_t size)
+{
+    (void)from;
+    return cr_alloc(size);
+}
+
+static bool is_read(const readers *r, const char *address)
+{
+    size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
+
+    return b < r->p->buffer.len && r->read[b];
+}
+
+/* Whether a command only writes buffers that nothing reads afterwards, and cannot fail. */
+static cr_status is_unread(bool *out, const readers *r, const cr_command *c)
+{
+    cr_plan_operand operand[CR_PLAN_OPERANDS];
+
+    *out = false;
+    if (c->kind == CR_COMMAND_MOVE)
+        *out = !is_read(r, c->move.to.data);
+    if (c->kind == CR_COMMAND_FILL)
+        *out = !is_read(r, c->fill.to.data);
+    if (c->kind != CR_COMMAND_KERNEL)
+        return CR_OK;
+    CR_TRY(cr_oracle.operands(&c->kernel, operand));
+    *out = true;
+    for (int k = 0; k < c->kernel.operands; k++)
+        *out = *out && !(operand[k].written && is_read(r, c->kernel.pointer[k]));
+    return CR_OK;
+}
+
+/* Removes the commands whose results nothing reads, as attention's logarithms of sums are in
+ * inference. */
+static cr_status drop_unread(cr_plan *p)
+{
+    size_t n = p->command.len, kept = 0, b = 0;
+    readers r = {p, cr_alloc_zero(p->buffer.len + 1)};
+    bool *unread = cr_alloc_zero(n + 1);
+    cr_keeping how = {.map = note_read, .context = &r, .get = copy_memory};
+    cr_status st = r.read && unread ? CR_OK : CR_MEMORY;
+
+    for (size_t k = 0; !st && k < p->buffer.len; k++)
+        r.read[k] = p->buffer.at[k].input;
+    for (size_t k = 0; !st && k < p->output.len; k++)
+        note_read(&r, p->output.at[k].data);
+    for (size_t i = n; !st && i-- > 0;) {
+        st = is_unread(&unread[i], &r, p->command.at[i]);
+        if (!st && !unread[i])
+            cr_free(cr_command_keep(p->command.at[i], &how));
+    }
+    for (size_t i = 0; !st && i < n; i++) {
+        for (; b < p->buffer.len && p->buffer.at[b].before <= i; b++)
+            p->buffer.at[b].before = kept;
+        if (!unread[i])
+            p->command.at[kept++] = p->command.at[i];
+    }
+    for (; !st && b < p->buffer.len; b++)
+        p->buffer.at[b].before = kept;
+    p->command.len = st ? n : kept;
+    cr_free(r.read);
+    cr_free(unread);
+    return st;
+}
+
 cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input)
 {
     int inputs = g->input_count, outputs = g->body->output_count;
@@ -76,7 +158,7 @@ cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input
         }
         cr_status ended = cr_collect_end();
         cr_defer_pause(-1);
-        st = st ? st : ended;
+        st = st ? st : ended ? ended : drop_unread(out);
     }
     drop_all(in, inputs);
     drop_all(made, outputs);

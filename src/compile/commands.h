@@ -7,7 +7,8 @@
 
 /* Collects the commands of a run of the graph, in an empty plan: its inputs, on the host, give
  * sizes and layouts, and values where an operator reads elements.  Outputs that are None are
- * left out.  The caller drops the plan, also on failure. */
+ * left out, and so are commands whose results nothing reads.  The caller drops the plan, also
+ * on failure. */
 CR_MUST cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input);
 
 #endif

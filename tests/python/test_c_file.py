@@ -676,13 +676,32 @@ def test_what_has_no_form_is_refused(module, args, words):
         to_c(export(module, args))
 
 
+def test_what_nothing_reads_is_not_computed():
+    """Attention also gives logarithms of sums, which derivatives read."""
+    class Attention(nn.Module):
+        def forward(self, x):
+            return F.scaled_dot_product_attention(x, x, x)
+
+    text = to_c(export(Attention(), (torch.randn(1, 2, 5, 8),)))
+    assert "/* _softmax */" in text and "/* log */" not in text
+
+
 def test_bad_arguments():
     program = export(nn.Identity(), (torch.zeros(2),))
     with pytest.raises(ValueError, match="weights is 'array' or 'file', not 'both'"):
         to_c(program, weights="both")
+    with pytest.raises(ValueError, match="weights='file' needs a path"):
+        to_c(program, weights="file")
+    for wrong in (nn.Identity(), None):
+        with pytest.raises(TypeError, match="the program is an ExportedProgram, which torch.export.export makes, not"):
+            to_c(wrong)
+    with pytest.raises(TypeError, match="training is True, or a function of the parameters that returns an optimizer, not 3"):
+        to_c(program, training=3)
+    with pytest.raises(ValueError, match="dtype is None or torch.float64, not 'float64'"):
+        to_c(program, dtype="float64")
     with pytest.raises(ValueError, match="'a b' is no name of C"):
         to_c(program, name="a b")
-    with pytest.raises(ValueError, match="dtype is None or float64, not torch.float16"):
+    with pytest.raises(ValueError, match="dtype is None or torch.float64, not torch.float16"):
         to_c(program, dtype=torch.float16)
     with pytest.raises(ValueError, match="first result is the loss"):
         to_c(export(nn.Linear(2, 2), (torch.zeros(3, 2),)), training=True)

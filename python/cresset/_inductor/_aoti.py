@@ -95,7 +95,7 @@ def _compiler(path):
 
 def _compiled(text, isa, compiler):
     """The shared object of a C file."""
-    flags = ["-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-w", *isa.split()]
+    flags = ["-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno", "-w", *isa.split()]
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "model.c"), "w") as file:
             file.write(text)
