@@ -47,8 +47,13 @@ def _wrap_with_set_grad_enabled(enabled, graph, *operands):
         return tuple(graph(*operands))
 
 
+def _call_delegate(lowered, *operands):
+    return lowered(*operands)
+
+
 _OPERATORS = {name: HigherOrderOperator(name, function) for name, function in (
-    ("cond", _cond), ("map_impl", _map), ("wrap_with_set_grad_enabled", _wrap_with_set_grad_enabled))}
+    ("cond", _cond), ("map_impl", _map), ("wrap_with_set_grad_enabled", _wrap_with_set_grad_enabled),
+    ("executorch_call_delegate", _call_delegate))}
 
 
 def find(name):

@@ -2,6 +2,7 @@
 from ..utils._pytree import register_dataclass as _register_dataclass
 from ._c_file import to_c
 from ._decompose import CustomDecompTable
+from ._delegate import Backend, LoweredBackendModule, to_backend
 from ._draft import draft_export
 from ._load import load
 from ._rt import to_rt
@@ -12,9 +13,9 @@ from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignat
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
 from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
-__all__ = ["AdditionalInputs", "Constraint", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
-           "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "default_decompositions",
-           "dims", "draft_export", "export", "load", "register_dataclass", "save", "to_c", "to_rt", "unflatten"]
+__all__ = ["AdditionalInputs", "Backend", "Constraint", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
+           "FlatArgsAdapter", "LoweredBackendModule", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "default_decompositions",
+           "dims", "draft_export", "export", "load", "register_dataclass", "save", "to_backend", "to_c", "to_rt", "unflatten"]
 
 
 def register_dataclass(cls, *, serialized_type_name=None):

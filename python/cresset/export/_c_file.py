@@ -6,6 +6,7 @@ from .. import Tensor, _C, enable_grad, float64, no_grad, ops, optim, zeros_like
 from ..autograd import grad
 from ..fx import Interpreter
 from ..utils._pytree import tree_flatten
+from .exported_program import ExportedProgram, refuse_parts
 from .graph_signature import ConstantArgument, InputKind, OutputKind
 
 
@@ -14,11 +15,11 @@ def errors_name(function):
     """Errors of what to_c() and another function share name that function."""
     try:
         yield
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         text = str(error)
         if not text.startswith("to_c: "):
             raise
-        raise ValueError(f"{function}: {text.removeprefix('to_c: ')}") from None
+        raise type(error)(f"{function}: {text.removeprefix('to_c: ')}") from None
 
 
 class _Input:
@@ -40,6 +41,8 @@ class _Input:
 
 def _inputs(program, dtype):
     """The inputs in the order of the graph's placeholders."""
+    if not isinstance(program, ExportedProgram):
+        raise TypeError(f"to_c: the program is an ExportedProgram, which torch.export.export makes, not {type(program).__name__}")
     if program.example_inputs is None:
         raise ValueError("to_c: the program has no example inputs, whose sizes the file has")
     given = iter(tree_flatten(program.example_inputs)[0])
@@ -63,7 +66,7 @@ def _check(program, weights, name, dtype):
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ValueError(f"to_c: {name!r} is no name of C")
     if dtype not in (None, float64):
-        raise ValueError(f"to_c: dtype is None or float64, not {dtype}")
+        raise ValueError(f"to_c: dtype is None or torch.float64, not {dtype!r}")
 
 
 class _Interpreter(Interpreter):
@@ -100,6 +103,8 @@ class _Training:
         parameters = [x for x in inputs if x.kind == "parameter"]
         for x in parameters:
             x.value.requires_grad_(x.requires_grad)
+        if make is not True and not callable(make):
+            raise TypeError(f"to_c: training is True, or a function of the parameters that returns an optimizer, not {make!r}")
         self.optimizer = (optim.Adam if make is True else make)([x.value for x in parameters])
         self._check()
         given = {id(p) for p in self.optimizer.param_groups[0]["params"]}
@@ -157,6 +162,7 @@ class _Training:
 
 def _recorded(program, inputs, training, graph_module=None):
     """The graph of a call, its inputs, and whether each is written."""
+    refuse_parts(program, "to_c")
     train = _Training(training, inputs) if training else None
     ordered = sorted((x for x in inputs + (train.inputs if train else []) if x.is_tensor), key=lambda x: x.kind != "argument")
     recorder, versions = _C.Recorder(parts=bool(train)), [x.value._version for x in ordered]
@@ -215,6 +221,8 @@ def to_c(program, path=None, *, weights="array", dtype=None, training=False, thr
         True
     """
     _check(program, weights, name, dtype)
+    if weights == "file" and path is None:
+        raise ValueError("to_c: weights='file' needs a path, beside which the file of weights stands")
     inputs = _inputs(program, dtype)
     first = {id(x): x.value.clone() for x in inputs if x.is_tensor}
     graph, ordered, written = _recorded(program, inputs, training)

@@ -14,7 +14,7 @@ from ._decompositions import ALWAYS
 from ._fakes import make_fake
 from ._graph import GraphBuilder, NumberOutput
 from ._sources import kept_meta
-from .exported_program import ExportedProgram
+from .exported_program import ExportedProgram, refuse_parts
 from .graph_signature import (ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
                               TensorArgument)
 
@@ -189,6 +189,7 @@ def decomposed(program, table):
     """The program, run again with the functions of a table."""
     if any(n.target is cresset.ops.higher_order.cond for n in program.graph.nodes):
         raise RuntimeError("run_decompositions: the program has a torch.cond, whose branches cannot be replaced")
+    refuse_parts(program, "run_decompositions")
     _refuse_elements(program)
     recording = _Recording(program, {**ALWAYS, **(table.materialize() if isinstance(table, CustomDecompTable) else table)})
     copies, _ = _split_copies(recording.graph)

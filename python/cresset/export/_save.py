@@ -9,6 +9,7 @@ import cresset
 
 from .. import Tensor, serialization
 from .._archive import PyTorchFileWriter
+from ..fx import GraphModule
 from ..utils._pytree import treespec_dumps
 from ._schema import (DTYPES, FORMATS, LAYOUTS, OPSET_VERSION, SCHEMA_VERSION, TORCH_VERSION, FormatError, device_json,
                       number_of, target_name)
@@ -112,6 +113,9 @@ def _argument(x, kind, program):
     if hasattr(x, "meta"):
         if x.op == "get_attr":
             module = getattr(program, x.target)
+            if not isinstance(module, GraphModule):
+                raise NotImplementedError(f"save: {x.target} is a part of the backend {module.backend_id}, which files do not have; save the "
+                                          "program as it was before to_backend()")
             return {"as_graph": {"name": x.target, "graph": graph_json(module, nested=True)}}
         return _node(x)
     if isinstance(x, (list, tuple)):

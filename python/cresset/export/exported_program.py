@@ -63,6 +63,14 @@ class _ReadOnly:
         raise RuntimeError(f"Unable to set ExportedProgram's {self.name} attribute.")
 
 
+def refuse_parts(program, what):
+    """Raises if a backend computes parts of the program (to_backend)."""
+    for node in program.graph.nodes:
+        if node.op == "call_function" and getattr(node.target, "__name__", "") == "executorch_call_delegate":
+            raise ValueError(f"{what}: the backend {program.graph_module.get_submodule(node.args[0].target).backend_id} computes parts of the "
+                             "program; give the program as it was before to_backend()")
+
+
 def in_order(spec, args, kwargs):
     """(args, kwargs) in the order of a spec; raises ValueError if they have another structure."""
     wanted = spec.child(1).context

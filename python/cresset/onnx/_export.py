@@ -6,6 +6,7 @@ from .. import Tensor, bfloat16, nn
 from ..export import Dim, ExportedProgram, export as _export_program
 from ..export._inputs import leaves_of
 from ..export.dynamic_shapes import _DimHint, dim_specs
+from ..export.exported_program import refuse_parts
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import OnnxExporterError
 from ._program import ONNXProgram, check_name
@@ -113,6 +114,7 @@ def _by_parameter(model, positional, keyword):
 def _captured(model, args, kwargs, dynamic_shapes, axes, input_names, output_names):
     """The exported program, and the names of its dims that vary."""
     if isinstance(model, ExportedProgram):
+        refuse_parts(model, "torch.onnx.export")
         return model, {}
     module = _module_of(model)
     if axes and dynamic_shapes is None:
