@@ -175,6 +175,9 @@ int cr_node_results_over(const cr_node *n, const cr_storage *s);
 
 /* *out: true when a backward from `t` would need saved values that were released. */
 CR_MUST cr_status cr_history_is_released(bool *out, cr_tensor *t);
+/* Gives `t`, which has no history, one whose saved values were released.  `name`: of its node,
+ * copied. */
+CR_MUST cr_status cr_set_released_history(cr_tensor *t, const char *name);
 
 /* --- values kept for backward --- */
 /* Custom Functions and formula nodes save their tensors with these. */

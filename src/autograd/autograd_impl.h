@@ -76,6 +76,8 @@ typedef struct {
      * tensor */
     cr_tensor *variable;
 } cr_accumulate;
+/* Whether cr_set_released_history made the node. */
+bool cr_node_is_released(const cr_node *n);
 extern const cr_node_kind cr_accumulate_kind;
 /* True when a gradient has no other owner, so that it may be changed or adopted. */
 bool cr_is_sole(const cr_tensor *t);

@@ -253,7 +253,7 @@ cr_status cr_history_is_released(bool *out, cr_tensor *t)
     st = st ? st : search_meet(&x, start);
     while (!st && x.left.len && !*out) {
         const cr_node *n = x.left.at[--x.left.len];
-        *out = cr_formula_is_released(n);
+        *out = cr_formula_is_released(n) || cr_node_is_released(n);
         for (uint32_t i = 0; !st && i < n->edge_count; i++)
             st = search_meet(&x, n->edges[i].node);
     }

@@ -468,6 +468,7 @@ class _Recording:
     def let_gradients_go(self):
         """Drops gradients that the call replaces; meta tensors represent them from now on."""
         w = self.walk
+        self.let_go = []
         at = {node: i for i, (_, node) in enumerate(w.tensors)}
         for i, (leaf, node, before, own) in enumerate(self.grads):
             if own not in at or not self.compiler.own_programs or type(before) is not Tensor or \
@@ -476,6 +477,7 @@ class _Recording:
                 continue
             w.nodes[own][4] = outline = _C._outline(before)
             w.tensors[at[own]] = (outline, own)
+            self.let_go.append((id(before), ref(before)))
             self.grads[i] = (leaf, node, ref(before), own)
 
     def mark_sizes(self, recorder):
@@ -661,6 +663,9 @@ class _Recording:
         raise Refused("each call reads attributes by other names")
 
     def finish(self, recorder, out):
+        for number, before in self.let_go:
+            if before() is None:  # the id may be that of another object now
+                self.walk.known.pop(number, None)
         self.check_reads()
         self.walk.name_objects()
         if not self.check_unchanged():
@@ -690,6 +695,9 @@ class _Recording:
         if differentiate and any(_has_gradient_by_base(t) for t in tensors if id(t) not in self.walk.known):
             raise Refused("it returns a view made without gradients of a result with one")
         self.backward = recorder.backward
+        # Results whose histories the call's backward pass has used up, with the names of their nodes.
+        self.released = [(k, t.grad_fn.name()) for k, t in enumerate(tensors) if self.backward and is_grad_enabled() and
+                         id(t) not in self.walk.known and t.requires_grad and not t.is_leaf and not _C._can_go_back(t)]
         if self.backward:
             self.fix_sizes()
         try:
@@ -738,6 +746,7 @@ class _Recording:
                            self.still(inputs) if graph.writes else [], returns, plain, places, unflatten, puts,
                            graph.size > 2 or sum(x.numel() for x in given) > 30_000,
                            graph if graph.numbers else None)
+        entry.released = self.released
         self.walk.operators, self.walk.backward = graph.size, self.backward
         self.walk.tensors.clear()
         self.walk.kept.clear()

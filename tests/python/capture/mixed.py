@@ -822,7 +822,7 @@ def gradient_of_a_gradient_inside(compile):
         yield out, x.grad
 
 
-@program("mixed", wrong="a loss whose backward pass ran in a recorded call has no grad_fn")
+@P
 def accumulation_over_micro_batches(compile):
     net = nn.Linear(3, 1)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
@@ -838,6 +838,25 @@ def accumulation_over_micro_batches(compile):
     for k in range(8):
         yield micro(ones(2, 3) * (k + 1), k % 2 == 1)
     yield list(net.parameters())
+
+
+@P
+def loss_of_a_used_up_history(compile):
+    w = ones(3).requires_grad_()
+
+    @compile
+    def step(x):
+        w.grad = None
+        each = (w * x).exp()
+        loss = each.sum()
+        loss.backward()
+        return loss, each, loss.detach(), w
+    for k in range(5):
+        loss, each, plain, same = step(ones(3) * k)
+        yield loss, each, plain, same is w, loss.grad_fn.name(), each.grad_fn.name(), str(loss)
+        yield attempt(loss.backward)
+        yield attempt((each * 2).sum().backward)
+        yield attempt(lambda: compile(lambda y: y * 2)(loss))
 
 
 @P

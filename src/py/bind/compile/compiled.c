@@ -283,6 +283,7 @@ typedef struct {
     PyObject *constants; /* one per input: a tensor, or None when the guard gives the input */
     int *origin;         /* first input with the same storage, by input; NULL: no writes */
     int *still, stills;  /* inputs whose version stays: the call writes them by `.data` only */
+    PyObject *released;  /* [(output, name of its node)]: histories that a backward pass used */
     returns_kind returns;
     PyObject *leaves;    /* list: the return value's leaves, None in place of tensors */
     Py_ssize_t *place;   /* index in leaves, by output; -1: not returned */
@@ -342,6 +343,7 @@ static int entry_clear(PyObject *x)
     Py_CLEAR(e->constants);
     Py_CLEAR(e->leaves);
     Py_CLEAR(e->unflatten);
+    Py_CLEAR(e->released);
     for (int k = 0; e->put && k < e->puts; k++)
         Py_CLEAR(e->put[k].key);
     return 0;
@@ -806,6 +808,33 @@ static int entry_compute_or_undo(entry *e, match *m, PyObject *const *target,
     return bad;
 }
 
+static bool is_input(const entry *e, const match *m, const cr_tensor *t)
+{
+    int i = 0;
+
+    while (i < e->inputs && m->input[i] != t)
+        i++;
+    return i < e->inputs;
+}
+
+/* The loss of a training step has a node, which raises if a backward pass reaches it. */
+static int set_released(const entry *e, const match *m, cr_tensor *const *output)
+{
+    for (Py_ssize_t k = 0; e->released && k < PyList_GET_SIZE(e->released); k++) {
+        int at;
+        const char *name;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(e->released, k), "is", &at, &name))
+            return -1;
+        cr_tensor *t = at < e->outputs ? output[at] : NULL;
+        if (!t || cr_requires_grad(t) || is_input(e, m, t))
+            continue;
+        cr_status st = cr_set_released_history(t, name);
+        if (st)
+            return cr_py_raise_int(st);
+    }
+    return 0;
+}
+
 static PyObject *entry_run(entry *e, match *m)
 {
     cr_tensor *few[FEW], **output = few;
@@ -830,7 +859,7 @@ static PyObject *entry_run(entry *e, match *m)
     Py_INCREF(e);
     if (entry_compute_or_undo(e, m, target, output) < 0) {
         entry_drop_tensors(output, e->outputs);
-    } else if (put_all(e, target, output) == 0) {
+    } else if (set_released(e, m, output) == 0 && put_all(e, target, output) == 0) {
         out = entry_pack(e, output);
     } else {
         entry_drop_tensors(output, e->outputs);
@@ -1148,6 +1177,8 @@ static PyMemberDef entry_members[] = {{"runner", T_OBJECT_EX, offsetof(entry, ru
                                        "The Call, or the backend's function."},
                                       {"calls", T_LONGLONG, offsetof(entry, calls), READONLY,
                                        "Number of calls that used this entry."},
+                                      {"released", T_OBJECT, offsetof(entry, released), 0,
+                                       "[(output, name of its node)] of used-up histories."},
                                       {0}};
 static PyTypeObject entry_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.CompiledEntry",
