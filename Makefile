@@ -62,7 +62,7 @@ build: deps
 	@$(VENV)/bin/python -c 'import cresset; print("cresset", cresset.__version__, "is ready in $(VENV)")'
 
 deps:
-	@sh tools/deps.sh $(PYTHON) $(VENV) numpy scipy pytest scikit-learn
+	@sh tools/deps.sh $(PYTHON) $(VENV) numpy scipy pytest pytest-xdist scikit-learn
 
 run: build
 	@sh tools/deps.sh $(PYTHON) $(VENV) matplotlib

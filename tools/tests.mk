@@ -47,8 +47,11 @@ PY_TEST_ENV  = SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B)) PEER=$(
 NO_CUDA      = CR_CUDA=none
 PYTEST       = $(PY_TEST_ENV) $(RUN_PY) -m pytest -q
 PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
+# Processes that share tests.
+SHARES      ?= $(shell test $(JOBS) -lt 4 && echo $(JOBS) || echo 4)
+SHARED_OUT   = $(if $(filter-out 1,$(SHARES)),-n $(SHARES) --dist worksteal)
 test-python: build
-	$(NO_CUDA) $(PYTEST) $(PY_TESTS)
+	$(NO_CUDA) $(PYTEST) $(SHARED_OUT) $(PY_TESTS)
 
 # The long forms of Python's tests, which test-python leaves out.
 .PHONY: test-python-full
@@ -79,7 +82,7 @@ $(BACKEND): $(wildcard examples/backend/*.[ch]) include/cresset_backend.h
 	$(Q)$(MAKE) -s -C examples/backend OUT=$(abspath $(B))/examples CC=$(CC)
 .PHONY: test-backend
 test-backend: pkg $(BACKEND)
-	$(NO_CUDA) $(PYTEST) tests/backend tests/ops/test_on_device.py --device demo --backend $(BACKEND)
+	$(NO_CUDA) $(PYTEST) $(SHARED_OUT) tests/backend tests/ops/test_on_device.py --device demo --backend $(BACKEND)
 
 # Rewrites the list of operators that differ from torch's recorded samples.
 .PHONY: bless-conformance
@@ -138,7 +141,7 @@ test: build
 	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/ulp/doubles $(B)/crc lib
 	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-format test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
-	$(NO_CUDA) $(PYTEST) $(PY_TESTS)
+	$(NO_CUDA) $(PYTEST) $(SHARED_OUT) $(PY_TESTS)
 	$(MAKE) --no-print-directory test-frame-quick test-backend test-fake-cuda test-dist
 
 # --- flavours --------------------------------------------------------------------------
@@ -341,12 +344,10 @@ test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libcublasLt.so.13 $(F
 	@TOOLS="$(CLANG)" sh tools/deps.sh $(PYTHON) $(VENV)
 	$(MAKE) --no-print-directory -j$(JOBS) $(FAKE_CUDA_PARTS)
 	$(ON_FAKE_CUDA) FAKE_CUDA_DEVICES=4 $(PYTEST) tests/dist/test_nccl.py
-# Processes that share the tests: FAKE_CUDA_SHARE of them.
-FAKE_CUDA_SHARE ?= $(shell test $(JOBS) -lt 4 && echo $(JOBS) || echo 4)
-FAKE_CUDA_PARTS  = $(addprefix test-fake-cuda-,$(shell seq 0 $$(($(FAKE_CUDA_SHARE) - 1))))
+FAKE_CUDA_PARTS  = $(addprefix test-fake-cuda-,$(shell seq 0 $$(($(SHARES) - 1))))
 ON_FAKE_CUDA     = CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG)
 test-fake-cuda-%:
-	$(ON_FAKE_CUDA) FAKE_CUDA_PART=$*/$(FAKE_CUDA_SHARE) $(PYTEST) tests/fake_cuda
+	$(ON_FAKE_CUDA) FAKE_CUDA_PART=$*/$(SHARES) $(PYTEST) tests/fake_cuda
 test-simt: $(B)/crc
 	@$(CUDA_TEST)/kernels.py simulate $(B)/simt
 

@@ -205,12 +205,19 @@ def test_root_refuses_the_cache_folder_of_another_user(tmp_path):
     refuses(tmp_path, "belongs to another user")
 
 
+def open_folders_above(path):
+    """Lets every user read the folders that pytest made above this one."""
+    for f in path.parents:
+        if f.stat().st_mode & 0o055 != 0o055:
+            f.chmod(f.stat().st_mode | 0o055)
+
+
 @needs_two_users
 def test_a_user_refuses_the_cache_folder_of_another_user(tmp_path):
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp").chmod(0o1777)
-    for f in tmp_path, *tmp_path.parents[:2]:
-        f.chmod(f.stat().st_mode | 0o055)
+    tmp_path.chmod(tmp_path.stat().st_mode | 0o055)
+    open_folders_above(tmp_path)
     run(tmp_path / "cache")
     (tmp_path / "cache").chmod(0o755)
     refuses(tmp_path / "cache", "belongs to another user", as_nobody, TMPDIR=str(tmp_path / "tmp"))
@@ -219,8 +226,7 @@ def test_a_user_refuses_the_cache_folder_of_another_user(tmp_path):
 @needs_two_users
 def test_the_fallback_folder_made_by_another_user_is_refused(tmp_path):
     tmp_path.chmod(0o1777)
-    for f in tmp_path.parents[:2]:
-        f.chmod(f.stat().st_mode | 0o055)
+    open_folders_above(tmp_path)
     nowhere = {"CR_CACHE": "", "XDG_CACHE_HOME": "", "HOME": "", "TMPDIR": str(tmp_path)}
     assert run("", **nowhere, before=as_nobody)[0][0] >= 2
     own = tmp_path / f"cresset-{NOBODY}"

@@ -193,7 +193,7 @@ def wrong(**given):
     (lambda: nn.LSTM(4, 2)(torch.zeros(0, 3, 4)), "sequence length to be larger than 0"),
     (lambda: nn.GRU(4, 2)(torch.zeros(2, 3, 5)), "Expected 4, got 5"),
     (lambda: nn.LSTM(4, 2)(torch.zeros(2, 3, 4), (torch.zeros(1, 3, 2), torch.zeros(1, 3, 3))), r"Expected hidden\[1\] size"),
-], ids=str)
+])
 def test_wrong_arguments(call, message):
     with pytest.raises(RuntimeError, match=message):
         call()
