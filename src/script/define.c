@@ -492,6 +492,33 @@ cr_status cr_sunit_define_graph(cr_sunit *u, const char *qualified, const char *
     return CR_OK;
 }
 
+typedef struct {
+    cr_sfunction *method;
+    const cr_sfunction *from;
+} define_body;
+
+static void define_as(cr_session *s, void *context)
+{
+    const define_body *d = context;
+    const cr_sblock *self = d->method->graph->body, *from = d->from->graph->body;
+    cr_sgraph *g = cr_sgraph_new(s, d->method->graph->unit);
+    cr_svalue **map = CR_NEW_N(s, cr_svalue *, d->from->graph->values + 1);
+
+    g->traced = d->from->graph->traced;
+    cr_sblock_input(g->body, self->input[0]->name, self->input[0]->type);
+    for (int i = 0; i < from->input_count; i++)
+        map[from->input[i]->id] =
+            cr_sblock_input(g->body, from->input[i]->name, from->input[i]->type);
+    cr_sblock_copy(g->body, from, map);
+    d->method->graph = g;
+}
+
+cr_status cr_sunit_define_as(cr_sunit *u, cr_sfunction *method, const cr_sfunction *f)
+{
+    CR_ASSERT(method->graph && f->graph && !method->code);
+    return cr_session_run(cr_sunit_session(u), define_as, &(define_body){method, f});
+}
+
 static void define_compile(cr_session *s, void *context)
 {
     defining *d = context;

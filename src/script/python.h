@@ -55,6 +55,9 @@ CR_MUST cr_status cr_sunit_define(cr_sunit *u, const char *qualified, cr_sclass 
  * such graph; CR_RUNTIME: it has no result, or several. */
 CR_MUST cr_status cr_sunit_define_graph(cr_sunit *u, const char *qualified, const char *text,
                                         cr_sfunction **out);
+/* Gives a compiled method, which did not run, a copy of the graph of a function with the same
+ * parameters but self. */
+CR_MUST cr_status cr_sunit_define_as(cr_sunit *u, cr_sfunction *method, const cr_sfunction *f);
 /* Begin and end the compilation of a class, which errors in its methods then name. */
 CR_MUST cr_status cr_sunit_enter(cr_sunit *u, const char *name);
 void cr_sunit_leave(cr_sunit *u);

@@ -402,3 +402,23 @@ def test_archives_keep_tensors_on_meta(place):
                      "near.weight": ("cpu", (4, 3), torch.float32), "near.bias": ("cpu", (4,), torch.float32),
                      "part": ("meta", (2,), torch.float64)}
     assert made.far.weight.requires_grad and made.part.stride() == (1,)
+
+
+def scaled(x: torch.Tensor, n: int = 3):
+    for i in range(n):
+        x = x * 2 + i
+    return x
+
+
+def test_a_saved_function_is_a_module_with_its_body():
+    """As in torch, `forward` does not call the function."""
+    x = torch.tensor([1., 2.])
+    for f, calls in ((torch.jit.script(scaled), [(x,), (x, 2)]), (torch.jit.trace(lambda x: (x * x + 3, x), (x,)), [(x,)])):
+        file = io.BytesIO()
+        torch.jit.save(f, file)
+        file.seek(0)
+        loaded = torch.jit.load(file)
+        assert loaded.code.partition("self,\n    ")[2] == f.code.partition("(")[2]
+        for args in calls:
+            for got, want in zip(loaded(*args), f(*args)):
+                assert got.equal(want)

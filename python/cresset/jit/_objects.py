@@ -123,7 +123,7 @@ def schema_of(text, name, params, results):
 # --- functions in archives ---
 
 def module_of(function):
-    """A module whose `forward` calls a compiled function."""
+    """A module whose `forward` has the graph of a compiled function."""
     from . import _forms
     from ._loaded import RecursiveScriptModule
     params = _C._script_params(function.qualified_name)
@@ -135,7 +135,9 @@ def module_of(function):
         _C._script_add_class(cls, "module")
         _C._script_add_attribute(cls, "training", "bool", False, False)
         form = _forms.Form("forward", "__main__", source, 1, None, {"_function": function})
-        _C._script_compile(_frontend.define(form, cls, "forward"))
+        forward = _frontend.define(form, cls, "forward")
+        _C._script_compile(forward)
+        _C._script_define_as(forward, function.qualified_name)
     return RecursiveScriptModule(_C._script_new(cls, {"training": True}))
 
 

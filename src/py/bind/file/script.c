@@ -2375,6 +2375,22 @@ static PyObject *script_of_graph(PyObject *module, PyObject *args)
     return st ? cr_py_raise(st) : script_wrap_function(f);
 }
 
+/* _script_define_as(method, function): the method gets the function's graph. */
+static PyObject *script_define_as(PyObject *module, PyObject *args)
+{
+    const char *method, *name;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ss", &method, &name) || !script_start())
+        return NULL;
+    cr_sfunction *m = cr_sunit_function(script_unit, method);
+    const cr_sfunction *f = cr_sunit_function(script_unit, name);
+    if (!m || !f || !m->graph || !f->graph)
+        return PyErr_Format(PyExc_RuntimeError, "'%s' or '%s' is not compiled", method, name);
+    cr_status st = cr_sunit_define_as(script_unit, m, f);
+    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
+}
+
 /* The annotation of a parameter in source text. */
 static const char *script_annotation_of(const cr_sparam *p)
 {
@@ -2941,6 +2957,7 @@ static PyMethodDef script_functions[] = {
     {"_script_add_constant", script_add_constant, METH_VARARGS, "Adds a constant of a class."},
     {"_script_class_attributes", script_class_attributes, METH_O, "Attributes of a class."},
     {"_script_add_hook", script_add_hook, METH_VARARGS, "Makes a method a hook."},
+    {"_script_define_as", script_define_as, METH_VARARGS, "Gives a method a function's graph."},
     {"_script_of_graph", script_of_graph, METH_VARARGS,
      "_script_of_graph(qualified, text): a function that runs the graph."},
     {"_script_call_python", script_call_python, METH_VARARGS,
