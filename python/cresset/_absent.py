@@ -108,10 +108,12 @@ def is_available():
 
 
 def is_initialized():
+    """Returns whether the device is in use."""
     return False
 
 
 def is_bf16_supported(including_emulation=True):
+    """Returns whether the device computes in bfloat16."""
     return False
 
 
@@ -125,6 +127,7 @@ def is_current_stream_capturing():
 
 
 def device_count():
+    """Returns the number of devices: none in this build."""
     return 0
 
 
@@ -173,18 +176,22 @@ def empty_cache():
 
 
 def memory_allocated(device=None):
+    """Returns the bytes of the tensors on a device: none in this build."""
     return 0
 
 
 def max_memory_allocated(device=None):
+    """Returns the most bytes that tensors on a device had: none in this build."""
     return 0
 
 
 def memory_reserved(device=None):
+    """Returns the bytes that the allocator holds on a device: none in this build."""
     return 0
 
 
 def max_memory_reserved(device=None):
+    """Returns the most bytes that the allocator held on a device: none in this build."""
     return 0
 
 

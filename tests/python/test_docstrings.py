@@ -15,10 +15,14 @@ CONTAINERS = ("Module", "Container", "ModuleList", "ModuleDict", "ParameterList"
 MODULES = [n for n in dir(nn) if isinstance(getattr(nn, n), type) and issubclass(getattr(nn, n), nn.Module)]
 OTHERS = [(m, n) for m in (torch.optim, lr_scheduler, data) for n in sorted(getattr(m, "__all__", dir(m)))
           if isinstance(getattr(m, n), type) and n[0] != "_" and getattr(m, n).__module__.startswith(m.__name__)]
-NO_EXAMPLE = {"ChainDataset", "DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "functional_datapipe",
+NO_EXAMPLE = {"DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "functional_datapipe",
               "guaranteed_datapipes_determinism", "non_deterministic"}
 FUNCTIONS = [torch.compiler.wrap_numpy, torch.cond, torch.while_loop, *(getattr(torch._higher_order_ops, n) for n in (
-    "associative_scan", "foreach_map", "map", "scan"))]
+    "associative_scan", "foreach_map", "map", "scan")), *(getattr(nn.init, n) for n in (
+        "uniform_", "normal_", "constant_", "ones_", "zeros_", "trunc_normal_", "dirac_", "xavier_uniform_",
+        "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "_calculate_fan_in_and_fan_out")),
+    torch.autograd.grad, nn.Parameter, nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_, nn.utils.rnn.pad_sequence,
+    torch.utils._pytree.tree_unflatten, torch.compiler.is_compiling]
 
 
 def run(thing):

@@ -9,7 +9,13 @@ from .backends.registry import lookup_backend
 
 
 def is_compiling():
-    """Returns whether a compiled function is running, by Python's code."""
+    """Returns whether a compiled function is running, by Python's code.
+
+    Example::
+
+        >>> torch.compiler.is_compiling()
+        False
+    """
     return _C._is_compiling()
 
 

@@ -63,7 +63,22 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False,
          only_inputs=True, allow_unused=None, is_grads_batched=False, materialize_grads=False):
-    """Returns the gradients of `outputs` with respect to `inputs`, as a tuple."""
+    """Returns the gradients of `outputs` with respect to `inputs`, as a tuple.
+
+    `grad` of the tensors stays as it is.  `grad_outputs` are the factors of outputs with several elements;
+    with `create_graph=True` the gradients can be differentiated; an input that no output depends on raises,
+    or has the gradient None with `allow_unused=True` and zeros with `materialize_grads=True`.
+
+    Shape:
+        gradients have the sizes of `inputs`, grad_outputs those of `outputs`
+
+    Example::
+
+        >>> x = torch.tensor([2., 3.], requires_grad=True)
+        >>> g, = torch.autograd.grad((x ** 3).sum(), x, create_graph=True)
+        >>> torch.autograd.grad(g.sum(), x)
+        (tensor([12., 18.]),)
+    """
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when "
                          "materialize_grads=True, but got: allow_unused=False.")

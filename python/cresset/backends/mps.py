@@ -2,10 +2,12 @@
 
 
 def is_available():
+    """Returns whether tensors can be on Metal's device: False."""
     return False
 
 
 def is_built():
+    """Returns whether the package was built for Metal: False."""
     return False
 
 

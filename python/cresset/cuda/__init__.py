@@ -66,6 +66,7 @@ def _of_device(name):
         from . import _device
         return getattr(_device, name)(*args, **kwargs)
     call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"torch.cuda.{name} of a device; raises where there is none."
     return call
 
 

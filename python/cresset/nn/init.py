@@ -34,7 +34,17 @@ def calculate_gain(nonlinearity, param=None):
 
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    """Fills with the uniform distribution over [a, b)."""
+    """Fills a tensor with the uniform distribution over [a, b) and returns it.
+
+    Shape:
+        (*) -> (*)
+
+    Example::
+
+        >>> w = torch.nn.init.uniform_(torch.empty(3, 5), -1, 1)
+        >>> bool((w >= -1).all() and (w < 1).all())
+        True
+    """
     if has_torch_function((tensor,)):
         return handle_torch_function(uniform_, (tensor,), tensor=tensor, a=a, b=b, generator=generator)
     with cresset.no_grad():
@@ -42,7 +52,16 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    """Fills with the normal distribution."""
+    """Fills a tensor with the normal distribution and returns it.
+
+    Shape:
+        (*) -> (*)
+
+    Example::
+
+        >>> torch.nn.init.normal_(torch.empty(3, 5), std=0.02).shape
+        torch.Size([3, 5])
+    """
     if has_torch_function((tensor,)):
         return handle_torch_function(normal_, (tensor,), tensor=tensor, mean=mean, std=std, generator=generator)
     with cresset.no_grad():
@@ -50,7 +69,16 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 
 
 def constant_(tensor, val):
-    """Fills with `val`."""
+    """Fills a tensor with `val` and returns it.
+
+    Shape:
+        (*) -> (*)
+
+    Example::
+
+        >>> torch.nn.init.constant_(torch.empty(2), 0.3)
+        tensor([0.3000, 0.3000])
+    """
     if has_torch_function((tensor,)):
         return handle_torch_function(constant_, (tensor,), tensor=tensor, val=val)
     with cresset.no_grad():
@@ -58,12 +86,30 @@ def constant_(tensor, val):
 
 
 def ones_(tensor):
-    """Fills with one."""
+    """Fills a tensor with one and returns it.
+
+    Shape:
+        (*) -> (*)
+
+    Example::
+
+        >>> torch.nn.init.ones_(torch.empty(2))
+        tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor):
-    """Fills with zero."""
+    """Fills a tensor with zero and returns it.
+
+    Shape:
+        (*) -> (*)
+
+    Example::
+
+        >>> torch.nn.init.zeros_(torch.empty(2))
+        tensor([0., 0.])
+    """
     with cresset.no_grad():
         return tensor.zero_()
 
@@ -121,7 +167,16 @@ def _normal_cdf(x):
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Fills with the normal distribution restricted to [a, b]."""
+    """Fills a tensor with the normal distribution restricted to [a, b] and returns it.
+
+    Shape:
+        (*) -> (*)
+
+    Example::
+
+        >>> bool((torch.nn.init.trunc_normal_(torch.empty(3, 5), a=-1, b=1).abs() <= 1).all())
+        True
+    """
     if tensor.is_meta:
         return tensor
     if mean < a - 2 * std or mean > b + 2 * std:
@@ -135,7 +190,16 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
 
 def dirac_(tensor, groups=1):
-    """Fills the weight of a convolution so that it copies its input."""
+    """Fills the weight of a convolution so that it copies its input, and returns it.
+
+    Shape:
+        (out, in, *kernel) -> (out, in, *kernel)
+
+    Example::
+
+        >>> torch.nn.init.dirac_(torch.empty(1, 1, 3))
+        tensor([[[0., 1., 0.]]])
+    """
     dims = tensor.ndimension()
     if dims not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -155,6 +219,16 @@ def dirac_(tensor, groups=1):
 
 
 def _calculate_fan_in_and_fan_out(tensor):
+    """Returns how many inputs an element of a layer's result has, and how many results an input has.
+
+    Shape:
+        (out, in, *kernel)
+
+    Example::
+
+        >>> torch.nn.init._calculate_fan_in_and_fan_out(torch.empty(3, 5, 2, 2))
+        (20, 12)
+    """
     if tensor.dim() < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
@@ -177,13 +251,32 @@ def _xavier_std(tensor, gain):
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
-    """Uniform with variance gain^2 * 2 / (fan_in + fan_out)."""
+    """Fills a tensor with the uniform distribution of variance gain^2 * 2 / (fan_in + fan_out) and returns it.
+
+    Shape:
+        (out, in, *) -> (out, in, *)
+
+    Example::
+
+        >>> w = torch.nn.init.xavier_uniform_(torch.empty(3, 5))
+        >>> bool((w.abs() <= (6 / 8) ** 0.5).all())
+        True
+    """
     bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
-    """Normal with variance gain^2 * 2 / (fan_in + fan_out)."""
+    """Fills a tensor with the normal distribution of variance gain^2 * 2 / (fan_in + fan_out) and returns it.
+
+    Shape:
+        (out, in, *) -> (out, in, *)
+
+    Example::
+
+        >>> torch.nn.init.xavier_normal_(torch.empty(3, 5)).shape
+        torch.Size([3, 5])
+    """
     return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 
 
@@ -200,7 +293,17 @@ def _is_empty(tensor):
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Uniform with variance gain^2 / fan."""
+    """Fills a tensor with the uniform distribution of variance gain^2 / fan and returns it.
+
+    Shape:
+        (out, in, *) -> (out, in, *)
+
+    Example::
+
+        >>> w = torch.nn.init.kaiming_uniform_(torch.empty(3, 6), nonlinearity="relu")
+        >>> bool((w.abs() <= 1).all())
+        True
+    """
     if has_torch_function((tensor,)):
         return handle_torch_function(kaiming_uniform_, (tensor,), tensor=tensor, a=a, mode=mode, nonlinearity=nonlinearity,
                                      generator=generator)
@@ -211,14 +314,33 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Normal with variance gain^2 / fan."""
+    """Fills a tensor with the normal distribution of variance gain^2 / fan and returns it.
+
+    Shape:
+        (out, in, *) -> (out, in, *)
+
+    Example::
+
+        >>> torch.nn.init.kaiming_normal_(torch.empty(3, 5), mode="fan_out").shape
+        torch.Size([3, 5])
+    """
     if _is_empty(tensor):
         return tensor
     return normal_(tensor, 0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def orthogonal_(tensor, gain=1, generator=None):
-    """Fills with an orthogonal matrix (of the first dimension against all others)."""
+    """Fills a tensor with an orthogonal matrix (of the first dimension against all others) and returns it.
+
+    Shape:
+        (rows, *) -> (rows, *)
+
+    Example::
+
+        >>> w = torch.nn.init.orthogonal_(torch.empty(3, 3))
+        >>> torch.allclose(w @ w.T, torch.eye(3), atol=1e-5)
+        True
+    """
     if tensor.ndimension() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0 or tensor.is_meta:

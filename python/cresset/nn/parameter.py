@@ -18,7 +18,20 @@ class _ParameterMeta(type(Tensor)):
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that a module registers when it is assigned as an attribute."""
+    """A tensor that a module registers when it is assigned as an attribute.
+
+    It requires a gradient, is among `parameters()` and in `state_dict()`.
+
+    Shape:
+        of `data`: (*)
+
+    Example::
+
+        >>> net = torch.nn.Module()
+        >>> net.scale = torch.nn.Parameter(torch.ones(1))
+        >>> [name for name, p in net.named_parameters()]
+        ['scale']
+    """
 
     # Results of operators on parameters and buffers are plain tensors.
     __torch_function__ = _disabled_torch_function_impl

@@ -455,7 +455,14 @@ def tree_flatten(tree, is_leaf=None):
 
 
 def tree_unflatten(leaves, treespec):
-    """Returns the tree with these leaves and spec; the inverse of tree_flatten."""
+    """Returns the tree with these leaves and spec; the inverse of tree_flatten.
+
+    Example::
+
+        >>> leaves, spec = torch.utils._pytree.tree_flatten({"a": 1, "b": (2, 3)})
+        >>> torch.utils._pytree.tree_unflatten([x * 10 for x in leaves], spec)
+        {'a': 10, 'b': (20, 30)}
+    """
     if not isinstance(treespec, TreeSpec):
         raise TypeError("tree_unflatten(leaves, treespec): Expected `treespec` to be instance of "
                         f"TreeSpec but got item of type {type(treespec)}.")

@@ -85,7 +85,18 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False,
                     foreach=None):
-    """Scales the gradients so that their common norm is at most `max_norm`; returns it."""
+    """Scales the gradients so that their common norm is at most `max_norm`; returns the norm that they had.
+
+    Shape:
+        gradients of any sizes -> ()
+
+    Example::
+
+        >>> p = torch.nn.Parameter(torch.zeros(2))
+        >>> p.grad = torch.tensor([3., 4.])
+        >>> torch.nn.utils.clip_grad_norm_([p], 1.0), p.grad
+        (tensor(5.), tensor([0.6000, 0.8000]))
+    """
     is_generator = isinstance(parameters, types.GeneratorType)
     parameters = _as_list(parameters)
     if is_generator and not parameters:
@@ -105,7 +116,19 @@ def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False
 
 
 def clip_grad_value_(parameters, clip_value, foreach=None):
-    """Limits every element of the gradients to [-clip_value, clip_value]."""
+    """Limits every element of the gradients to [-clip_value, clip_value].
+
+    Shape:
+        gradients of any sizes
+
+    Example::
+
+        >>> p = torch.nn.Parameter(torch.zeros(2))
+        >>> p.grad = torch.tensor([3., -0.5])
+        >>> torch.nn.utils.clip_grad_value_([p], 1.0)
+        >>> p.grad
+        tensor([ 1.0000, -0.5000])
+    """
     clip_value = float(clip_value)
     with cresset.no_grad():
         for param in _as_list(parameters):

@@ -201,7 +201,18 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
-    """Stacks tensors of different lengths, padded to the longest."""
+    """Stacks tensors of different lengths, padded to the longest.
+
+    Shape:
+        N tensors (L_i, *) -> (longest, N, *), or (N, longest, *) with `batch_first`
+
+    Example::
+
+        >>> parts = [torch.ones(3), torch.ones(1)]
+        >>> torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+        tensor([[1., 1., 1.],
+                [1., 0., 0.]])
+    """
     if not hasattr(sequences, "__iter__"):
         raise RuntimeError("pad_sequence: Expected iterable for input sequences, but got arg of "
                            f"type: {type(sequences)}")

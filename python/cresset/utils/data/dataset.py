@@ -166,7 +166,16 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """Iterable data sets one after another."""
+    """Iterable data sets one after another.
+
+    Example::
+
+        >>> class Count(torch.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter(range(2))
+        >>> list(torch.utils.data.ChainDataset([Count(), Count()]))
+        [0, 1, 0, 1]
+    """
 
     def __init__(self, datasets):
         super().__init__()
