@@ -237,7 +237,7 @@ def class_stub(cls, module):
     if any(b is not object and b.__name__ not in bases for b in cls.__bases__) and not issubclass(cls, cresset.nn.Module):
         lines.append("    def __getattr__(self, name: str) -> Any: ...")
     for name, value in sorted(vars(cls).items()):
-        if cls is cresset.nn.Module and name == "__call__":
+        if cls is cresset.nn.Module and name in ("__call__", "forward"):
             continue  # below, with training
         if not is_name(name) or name.startswith("_") and name not in ("__init__", "__call__", "__len__", "__iter__", "__getitem__",
                                                                       "__setitem__", "__enter__", "__exit__", "__contains__"):
@@ -251,7 +251,8 @@ def class_stub(cls, module):
     lines += [f"    {name}: {kind}" for name, kind in sorted(attributes(cls).items())]
     if issubclass(cls, cresset.nn.Module):
         if cls is cresset.nn.Module:
-            lines.append("    training: _bool\n    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...\n"
+            # A method would have to be overridden with its own names of parameters.
+            lines.append("    training: _bool\n    forward: Callable[..., Any]\n    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...\n"
                          "    def __getattr__(self, name: str) -> Any: ...")
         elif "__init__" in vars(cls) and "forward" in vars(cls) and single_tensor(cls):
             lines.append("    def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...")

@@ -156,6 +156,12 @@ def check(folder, text, tmp_path):
     return done.returncode, done.stdout + done.stderr
 
 
+def test_modules_take_any_forward(folder):
+    """Of a method, pyright refuses overrides whose parameters have other names."""
+    text = (folder / "nn/modules/module.pyi").read_text()
+    assert "    forward: Callable[..., Any]\n" in text and "def forward(" not in text
+
+
 def test_mypy_accepts_a_right_program(folder, tmp_path):
     assert check(folder, RIGHT, tmp_path) == (0, "Success: no issues found in 1 source file\n")
 
