@@ -1,6 +1,7 @@
 /* Models of bench/export_models.py by ggml, for bench/export.py --ggml PROGRAM.
  *
- *     cmake -S ggml -B build -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF && cmake --build build
+ *     cmake -S ggml -B build -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF \
+ *         -DGGML_LLAMAFILE=ON && cmake --build build
  *     gcc -O2 -Iggml/include bench/ggml.c build/src/libggml.a build/src/libggml-cpu.a \
  *         build/src/libggml-base.a -lstdc++ -lm -lpthread -o ggml_bench
  *
