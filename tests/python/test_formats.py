@@ -188,6 +188,10 @@ def test_vectors_of_places_are_contiguous():
     assert torch.where(torch.tensor(3.))[0].tolist() == [0]
 
 
+def test_rows_without_columns_take_no_time():
+    assert torch.nonzero_static(torch.tensor(3.0), size=2 ** 62).shape == (2 ** 62, 0)
+
+
 def test_scatter_reduce_takes_both_names():
     x, index, source = torch.tensor([1., 5., 2.]), torch.tensor([0, 1, 1]), torch.tensor([3., 4., 6.])
     for short, long in (("max", "amax"), ("min", "amin")):

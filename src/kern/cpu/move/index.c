@@ -328,6 +328,8 @@ cr_status cr_kern_nonzero_static(const cr_value *arg, cr_view *out)
 {
     int64_t *first = (int64_t *)(void *)out->data;
 
+    if (!out->size[1])
+        return CR_OK; /* any number of rows takes no memory */
     for (int64_t i = write_coordinates(arg[0].view, out); i < out->size[0]; i++)
         for (int64_t d = 0; d < out->size[1]; d++)
             first[i * out->stride[0] + d * out->stride[1]] = arg[2].i;
