@@ -159,8 +159,8 @@ static bool any_wanted(const cutter *c, const cr_gnode *n)
     return false;
 }
 
-/* Marks the values that are read, and the forward calls that may raise and that neither outputs
- * nor effects read. */
+/* Marks the values that results and effects depend on.  Forward calls on which none depends
+ * stay if they may raise: `unread`. */
 static void find_unread(cutter *c)
 {
     const cr_gblock *b = c->joint->body;

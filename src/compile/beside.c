@@ -1,9 +1,10 @@
 /* Moves elementwise nodes beside earlier ones that read the same value, on devices.
  *
- * One launch then reads the value for both (group.c): the gradient of gelu, and gelu again,
- * which a partition recomputes.  A node moves up if all its arguments are there, if one of them
- * has no later reader, so that as many values are alive as before, and if nothing that a group
- * could compute reads it: it would leave this group.
+ * One launch then reads the value for both (group.c), for example for the gradient of gelu and
+ * for gelu, which a partition recomputes.  A node moves up if all its arguments are made before
+ * that place, and if one of them has no later reader, so that as many values are alive as
+ * before.  A node stays if one that a group may have reads it, because it would leave that
+ * node's group.
  *
  * Invariant: nodes that write stay behind the nodes that move. */
 #include "compile/facts.h"

@@ -180,8 +180,9 @@ static cr_tensor *written_back(const machine *m, const cr_step *s)
     return t;
 }
 
-/* The result of an elementwise operator is written to the memory of `t`.  A copy of a dying
- * tensor needs no work: it is the tensor. */
+/* The result of an elementwise operator, or of a device's kernel, is written to the memory of
+ * `t`.  A copy of a dying tensor needs no work: it is the tensor.  *declined: the kernel does
+ * not take the call, and `t` is unchanged. */
 static cr_status run_over(const machine *m, const cr_step *s, const cr_value *arg, cr_tensor *t,
                           bool *declined)
 {

@@ -2,9 +2,10 @@
  *
  * The pass visits nodes in order.  A node that loops can compute joins the open groups that
  * produce its arguments, and merges them, if shapes, rows and types agree; a view of a value of
- * a group joins the group.  A group is computed at the place of its last node.  It closes, and
- * takes no more nodes, when a node outside reads one of its values; all groups close at a node
- * that writes a tensor.
+ * a group joins the group.  On a device, an elementwise node that joins none of these joins an
+ * open group that reads one of its arguments, too.  A group is computed at the place of its
+ * last node.  It closes, and takes no more nodes, when a node outside reads one of its values;
+ * all groups close at a node that writes a tensor.
  *
  * Invariant: a group reads and stores at most MOST_OPERANDS values.  The count is exact: a
  * value that the group computes counts while it has readers later.  Every step is bounded, so

@@ -1,11 +1,11 @@
 /* Joins batch norm on a device with the relu behind it, and its gradient with relu's.
  *
  *     relu(norm), relu(norm + other)        one call, in norm's last pass
- *     gradient of norm of relu's gradient   one call: where norm's result is relu's argument,
- * it is computed again, else relu's result is read
+ *     gradient of norm of relu's gradient   one call
  *
- * The calls compute the steps in the same order and round after each, so bits stay.  The
- * gradient's first form needs norm's arguments, so the pass takes joint graphs, too.
+ * Where relu's argument is norm's result, the gradient's call computes it again; else the call
+ * reads relu's result.  The calls compute the steps in the same order and round after each, so
+ * bits stay.  Computing it again needs norm's arguments, so the pass takes joint graphs, too.
  *
  * Invariant: a value that is left out is read by the nodes that are joined alone. */
 #include "compile/compile.h"

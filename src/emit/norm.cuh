@@ -302,8 +302,7 @@ CV_FN cn_again cn_again_of(const cn_call &call, const cn_walk &w)
     return a;
 }
 
-/* The gradient of a result of batch norm: that of relu's, or of the sum's, where they follow.
- */
+/* The gradient of batch norm's result: 0 where relu follows and gives 0, else grad. */
 #define CN_GRADIENT                                                                            \
     (CN_RELU ? cn_where(cn_scaled(x.item[l], mean[c], again.scale[CN_RELU ? c : 0],            \
                                   again.bias[CN_RELU ? c : 0], again.added),                   \

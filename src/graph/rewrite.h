@@ -1,4 +1,4 @@
-/* rewrite.h - copies a graph node by node.  For files of graph/ only. */
+/* rewrite.h - copies a graph node by node.  For passes of graph/, aot/ and compile/. */
 #ifndef CR_GRAPH_REWRITE_H
 #define CR_GRAPH_REWRITE_H
 
