@@ -181,6 +181,15 @@ static int64_t argument_format(const cr_value *v)
     return format;
 }
 
+/* Sizes may be any: a product that overflows is INT64_MAX, and such strides are refused when
+ * the result is made. */
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+
+    return CR_MUL_OVERFLOW(a, b, &product) ? INT64_MAX : product;
+}
+
 /* Strides of tensors of one memory format along a new dim: those of the tensors one after
  * another along the dim that it stands before. */
 static bool stacked_strides(int64_t *stride, const cr_value *list, const cr_shape *shape,
@@ -193,12 +202,12 @@ static bool stacked_strides(int64_t *stride, const cr_value *list, const cr_shap
         return false;
     for (int i = 0; i < n; i++)
         size[i] = shape->size[i + (i >= d)];
-    size[d] *= shape->size[d];
+    size[d] = times(size[d], shape->size[d]);
     if (cr_format_strides(format, n, size, joined))
         return false;
     for (int i = 0; i < n; i++)
         stride[i + (i >= d)] = joined[i];
-    stride[d] = joined[d] * shape->size[d + 1];
+    stride[d] = times(joined[d], shape->size[d + 1]);
     return true;
 }
 
@@ -213,7 +222,7 @@ static bool column_strides(int64_t *stride, const cr_shape *shape)
     for (int i = 0; i < n; i++) {
         int d = i < 2 ? n - 2 + i : n - 1 - i;
         stride[d] = step;
-        step *= shape->size[d] > 1 ? shape->size[d] : 1;
+        step = cr_step_over(step, shape->size[d]);
     }
     return true;
 }
@@ -245,7 +254,7 @@ static void transform_pass(int64_t *stride, const cr_shape *shape, const int *in
         order[n++] = inner[i];
     while (n--) {
         stride[order[n]] = step;
-        step *= shape->size[order[n]];
+        step = times(step, shape->size[order[n]]);
     }
 }
 

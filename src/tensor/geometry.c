@@ -110,7 +110,7 @@ static bool lies_in_order(int ndim, const int64_t *size, const int64_t *stride,
     for (int i = 0; i < ndim; i++) {
         if (size[order[i]] != 1 && stride[order[i]] != step)
             return false;
-        step *= size[order[i]];
+        step = CR_WRAP_MUL(step, size[order[i]]);
     }
     return true;
 }
@@ -187,7 +187,7 @@ bool cr_is_dense_view(int ndim, const int64_t *size, const int64_t *stride)
     for (int i = 0; i < n; i++) {
         if (stride[order[i]] != step)
             return false;
-        step *= size[order[i]];
+        step = CR_WRAP_MUL(step, size[order[i]]);
     }
     return true;
 }
