@@ -11,8 +11,8 @@
  *
  * A block has some channels, x of its threads beside each other, and of these channels one of
  * `parts` parts of the lines; thread y has every y-th line, or every y-th vector of the planes.
- * A thread adds up differences to its first element, which lose no digits: a thread has few
- * elements.  Blocks join the means and squares of threads, a second kernel those of parts. */
+ * The moments of a part are sums of differences to its first element, which lose few digits:
+ * a part has few elements.  A second kernel joins the means and squares of parts. */
 #ifndef CR_EMIT_NORM_CUH
 #define CR_EMIT_NORM_CUH
 
@@ -60,7 +60,8 @@ CV_FN cn_real cn_of(const CN_PARAM *list, cm_i64 i, cn_real preset)
 /* Lines, or vectors of a channel's planes; the first of the thread's channels. */
 struct cn_walk {
     cm_i64 at, end, step, channel;
-    bool some; /* the channels exist */
+    cm_i64 first; /* of the part, whose end is `end` */
+    bool some;    /* the channels exist */
 };
 
 CV_FN cn_walk cn_begin(const cn_call &c)
@@ -69,6 +70,7 @@ CV_FN cn_walk cn_begin(const cn_call &c)
     const cm_i64 share = (n + c.parts - 1) / c.parts, first = CK_BLOCK_(y) * share;
     cn_walk w;
 
+    w.first = first;
     w.channel = ((cm_i64)CK_BLOCK_(x) * CK_WIDTH_(x) + ck_x()) * CN_CHANNELS;
     w.some = w.channel < c.channels;
     w.at = first + ck_y();
@@ -201,31 +203,30 @@ CV_FN cn_real *cn_part(const cn_call &c, cm_i64 p, int k, cm_i64 channel)
 CK_KERNEL_OF(CN_THREADS, cn_moments_of_parts, cn_call)
 {
     cn_walk w = cn_begin(call);
-    cn_real first[CN_CHANNELS] = {0}, sum[CN_CHANNELS] = {0}, square[CN_CHANNELS] = {0};
-    cn_moments m[CN_CHANNELS];
-    cm_i64 n = 0;
+    const cm_i64 n = w.end > w.first ? (w.end - w.first) * (CN_LANES / CN_CHANNELS) : 0;
+    cn_real first[CN_CHANNELS] = {0};
+    cn_sums s[CN_CHANNELS];
 
-    if (w.at < w.end) {
-        const cn_vector x = cn_load(call.x + cn_place(call, w, w.at));
+    CV_ALL
+    for (int c = 0; c < CN_CHANNELS; c++)
+        s[c] = cn_sums{0, 0};
+    if (n > 0) {
+        const cn_vector x = cn_load(call.x + cn_place(call, w, w.first));
         CN_LANES_EACH(first[c] = cm_real(x.item[CN_LAST ? l : 0]);)
     }
     CN_EACH(w, false, false, false, CN_LANES_EACH({
-                                        const cn_real d = cm_real(x.item[l]) - first[c];
-                                        sum[c] += d;
-                                        square[c] = cn_fma(d, d, square[c]);
-                                    }) n += CN_LANES / CN_CHANNELS;)
-    CV_ALL
-    for (int c = 0; c < CN_CHANNELS; c++) {
-        const cn_real mean = sum[c] / (cn_real)(n ? n : 1),
-                      rest = cn_fma(-mean, sum[c], square[c]);
-        m[c] = cn_moments{(cn_real)n, first[c] + mean, rest < 0 ? 0 : rest};
-    }
-    cn_join_block<CN_THREADS, CN_CHANNELS>(m);
+                const cn_real d = cm_real(x.item[l]) - first[c];
+                s[c].a += d;
+                s[c].b = cn_fma(d, d, s[c].b);
+            }))
+    cn_join_block<CN_THREADS, CN_CHANNELS>(s);
     CV_ALL
     for (int c = 0; c < CN_CHANNELS && ck_y() == 0 && w.some; c++) {
-        *cn_part(call, CK_BLOCK_(y), 0, w.channel + c) = m[c].n;
-        *cn_part(call, CK_BLOCK_(y), 1, w.channel + c) = m[c].mean;
-        *cn_part(call, CK_BLOCK_(y), 2, w.channel + c) = m[c].squares;
+        const cn_real mean = s[c].a / (cn_real)(n ? n : 1),
+                      rest = cn_fma(-mean, s[c].a, s[c].b);
+        *cn_part(call, CK_BLOCK_(y), 0, w.channel + c) = (cn_real)n;
+        *cn_part(call, CK_BLOCK_(y), 1, w.channel + c) = first[c] + mean;
+        *cn_part(call, CK_BLOCK_(y), 2, w.channel + c) = rest < 0 ? 0 : rest;
     }
 }
 
@@ -236,9 +237,21 @@ CK_KERNEL_OF(CN_JOINERS, cn_statistics, cn_call)
     const bool some = channel < call.channels;
     cn_moments m = {0, 0, 0};
 
-    for (cm_i64 p = ck_y(); p < call.parts && some; p += CK_WIDTH_(y))
-        m = cn_join(m, cn_moments{*cn_part(call, p, 0, channel), *cn_part(call, p, 1, channel),
-                                  *cn_part(call, p, 2, channel)});
+    for (cm_i64 p = ck_y(); p < call.parts && some; p += CN_AT_ONCE * CK_WIDTH_(y)) {
+        cn_moments part[CN_AT_ONCE];
+        CV_ALL
+        for (int k = 0; k < CN_AT_ONCE; k++) {
+            const cm_i64 at = p + k * CK_WIDTH_(y);
+            part[k] = cn_moments{0, 0, 0};
+            if (at < call.parts)
+                part[k] =
+                    cn_moments{*cn_part(call, at, 0, channel), *cn_part(call, at, 1, channel),
+                               *cn_part(call, at, 2, channel)};
+        }
+        CV_ALL
+        for (int k = 0; k < CN_AT_ONCE; k++)
+            m = cn_join(m, part[k]);
+    }
     cn_join_block<CN_JOINERS, 1>(&m);
     if (ck_y() == 0 && some) {
         const cn_real var = m.squares / m.n;
@@ -352,8 +365,20 @@ CK_KERNEL_OF(CN_JOINERS, cn_parameters, cn_call)
     const bool some = channel < call.channels;
     cn_sums s = {0, 0};
 
-    for (cm_i64 p = ck_y(); p < call.parts && some; p += CK_WIDTH_(y))
-        s = cn_join(s, cn_sums{*cn_part(call, p, 0, channel), *cn_part(call, p, 1, channel)});
+    for (cm_i64 p = ck_y(); p < call.parts && some; p += CN_AT_ONCE * CK_WIDTH_(y)) {
+        cn_sums part[CN_AT_ONCE];
+        CV_ALL
+        for (int k = 0; k < CN_AT_ONCE; k++) {
+            const cm_i64 at = p + k * CK_WIDTH_(y);
+            part[k] = cn_sums{0, 0};
+            if (at < call.parts)
+                part[k] =
+                    cn_sums{*cn_part(call, at, 0, channel), *cn_part(call, at, 1, channel)};
+        }
+        CV_ALL
+        for (int k = 0; k < CN_AT_ONCE; k++)
+            s = cn_join(s, part[k]);
+    }
     cn_join_block<CN_JOINERS, 1>(&s);
     if (ck_y() == 0 && some) {
         const cn_real r = call.invstd[channel], n = (cn_real)call.lines;

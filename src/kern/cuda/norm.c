@@ -14,9 +14,10 @@ enum {
     NORM_THREADS = 256,
     NORM_CHANNELS = 32, /* that threads beside each other read: at most so many vectors */
     NORM_JOINERS = 1024,
-    NORM_BLOCKS = 1024, /* of a launch, at least, where there are so many elements */
-    NORM_SHARE = 8,     /* lines of a thread, at least */
-    NORM_VECTOR = 16,   /* bytes */
+    NORM_BLOCKS = 512, /* of a launch, at least, where there are so many elements */
+    NORM_SPREAD = 4,   /* times as many where no sums are joined */
+    NORM_SHARE = 8,    /* lines of a thread, at least */
+    NORM_VECTOR = 16,  /* bytes */
     NORM_MOST_DIMS = 64,
     NORM_NUMBERS = 3, /* of a part (cn_part) */
     NORM_MOST_Y = 65535,
@@ -52,6 +53,7 @@ typedef struct {
     bool last, vectors; /* the layout; whether vectors of 16 bytes are aligned */
     bool relu;          /* one follows */
     norm_call c;
+    int64_t pieces; /* of the lines, for kernels that join no sums */
     norm_block block[NORM_BLOCKS_HELD];
     int blocks;
     const char *error;
@@ -218,9 +220,10 @@ static void norm_divide(norm *t)
     int64_t n = t->last || !t->vectors ? t->c.lines : t->c.lines / lanes;
     int64_t most = (n + high * NORM_SHARE - 1) / (high * NORM_SHARE);
     int64_t parts = (NORM_BLOCKS + across - 1) / across;
+    int64_t limit = most < NORM_MOST_Y ? most : NORM_MOST_Y;
 
-    parts = parts > most ? most : parts;
-    t->c.parts = parts > NORM_MOST_Y ? NORM_MOST_Y : parts;
+    t->c.parts = parts < limit ? parts : limit;
+    t->pieces = parts * NORM_SPREAD < limit ? parts * NORM_SPREAD : limit;
 }
 
 /* What follows batch norm is in the kernels that have its results or their gradient. */
@@ -235,6 +238,7 @@ static int norm_form(const norm *t, norm_kernel kernel)
 static void norm_launch(norm *t, norm_kernel kernel)
 {
     bool joins = kernel == STATISTICS || kernel == PARAMETERS;
+    const int64_t parts = t->c.parts;
     cr_cuda_grid g = {.grid = {1, 1}};
     cr_cuda_text k = {.print = norm_print,
                       .device = t->device,
@@ -250,9 +254,12 @@ static void norm_launch(norm *t, norm_kernel kernel)
     g.block[1] = (joins ? NORM_JOINERS : NORM_THREADS) / g.block[0];
     g.grid[0] = (unsigned)(joins ? (t->c.channels + NORM_CHANNELS - 1) / NORM_CHANNELS
                                  : norm_across(t));
+    if (kernel == APPLY || kernel == GRADIENT)
+        t->c.parts = t->pieces;
     g.grid[1] = joins ? 1 : (unsigned)t->c.parts;
     if (!t->error)
         t->error = cr_cuda_launch(t->device, &g, &t->c);
+    t->c.parts = parts;
 }
 
 /* Room for the numbers of parts, and `more` numbers a channel before them. */
