@@ -39,15 +39,22 @@ static cr_dtype dtype_of_format(const char *format, Py_ssize_t itemsize)
 
 /* --- import --- */
 
+/* numpy.ndarray, which the type of `x` is or derives from, or NULL. */
+static PyTypeObject *ndarray_of(PyObject *x)
+{
+    PyTypeObject *t = Py_TYPE(x);
+
+    while (t && strcmp(t->tp_name, "numpy.ndarray") != 0)
+        t = t->tp_base;
+    return t;
+}
+
 bool cr_py_is_array(PyObject *x)
 {
     if (PyList_Check(x) || PyTuple_Check(x) || PyLong_Check(x) || PyFloat_Check(x) ||
         !PyObject_CheckBuffer(x))
         return false;
-    for (PyTypeObject *t = Py_TYPE(x); t; t = t->tp_base)
-        if (!strcmp(t->tp_name, "numpy.ndarray"))
-            return true;
-    return false;
+    return ndarray_of(x) != NULL;
 }
 
 static void numpy_release_buffer(void *owner)
@@ -70,7 +77,7 @@ static int numpy_unsupported(PyObject *array)
     PyObject *order = dtype ? PyObject_GetAttrString(dtype, "byteorder") : NULL;
 
     PyErr_Clear();
-    if (order && !PyUnicode_CompareWithASCIIString(order, ">"))
+    if (order && PyUnicode_Check(order) && !PyUnicode_CompareWithASCIIString(order, ">"))
         PyErr_SetString(
             PyExc_ValueError,
             "given numpy array has byte order different from the native byte order. "
@@ -89,8 +96,20 @@ static int numpy_unsupported(PyObject *array)
     return -1;
 }
 
-/* The strides of a buffer in bytes.  A dim of fewer than two elements has the stride that an
- * array itself says, as in torch: NumPy's buffers replace it. */
+/* The strides that numpy.ndarray itself says, whatever a subclass makes of the attribute. */
+static PyObject *ndarray_strides(PyObject *array)
+{
+    PyTypeObject *type = ndarray_of(array);
+    PyObject *said = PyObject_GetAttrString((PyObject *)type, "strides");
+    descrgetfunc get = said ? Py_TYPE(said)->tp_descr_get : NULL;
+    PyObject *out = get ? get(said, array, (PyObject *)Py_TYPE(array)) : NULL;
+
+    Py_XDECREF(said);
+    return out;
+}
+
+/* The strides of a buffer in bytes.  A dim of fewer than two elements, and each dim of an empty
+ * array, has the stride that the array itself says, as in torch: NumPy's buffers replace it. */
 static int read_strides(PyObject *array, const Py_buffer *view, Py_ssize_t *stride)
 {
     bool replaced = false;
@@ -99,10 +118,11 @@ static int read_strides(PyObject *array, const Py_buffer *view, Py_ssize_t *stri
         stride[i] = view->strides[i];
         replaced = replaced || view->shape[i] < 2;
     }
-    PyObject *own =
-        replaced && cr_py_is_array(array) ? PyObject_GetAttrString(array, "strides") : NULL;
-    for (int i = 0; own && PyTuple_Check(own) && i < view->ndim; i++)
-        stride[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(own, i));
+    PyObject *own = replaced && cr_py_is_array(array) ? ndarray_strides(array) : NULL;
+    bool same = own && PyTuple_Check(own) && PyTuple_GET_SIZE(own) == view->ndim;
+    for (int i = 0; same && i < view->ndim; i++)
+        if (view->shape[i] < 2 || !view->len)
+            stride[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(own, i));
     Py_XDECREF(own);
     return PyErr_Occurred() ? -1 : 0;
 }
