@@ -105,6 +105,20 @@ def test_copies_and_texts():
     assert all(torch.equal(a, b) for a, b in zip(copy.deepcopy(lowered).module()(x), lowered.module()(x), strict=True))
 
 
+def test_copies_share_the_backend():
+    class Held(Parts):
+        def __deepcopy__(self, memo):
+            raise TypeError("has no copy")
+
+    backend, x = Held(aten.relu.default), torch.randn(4, 3)
+    lowered = to_backend(export(Net(), (x,)), backend)
+    copied = copy.deepcopy(lowered)
+    (part,), (other,) = lowered_of(lowered), lowered_of(copied)
+    assert other is not part and other.backend is part.backend is backend and other.processed_bytes == part.processed_bytes
+    assert other.original_module is not part.original_module
+    assert all(torch.equal(a, b) for a, b in zip(copied.module()(x), lowered.module()(x), strict=True)) and backend.calls == 2
+
+
 def test_programs_with_parts_are_not_saved():
     lowered = to_backend(export(Net(), (torch.randn(4, 3),)), Parts(aten.relu.default))
     with pytest.raises(NotImplementedError, match="lowered_module_0 is a part of the backend parts, which files do not have; save the program"):
@@ -117,6 +131,61 @@ def test_programs_with_parts_are_not_printed():
                         ("aoti_compile_and_package", torch._inductor.aoti_compile_and_package)):
         with pytest.raises(ValueError, match=f"{name}: the backend parts computes parts of the program; give the program as it was before to_backend"):
             write(lowered)
+
+
+class All(Parts):
+    def is_node_supported(self, submodules, node):
+        return True
+
+
+class Sizes(nn.Module):
+    def forward(self, x):
+        return torch.cat([(x.reshape(x.shape[0], -1).relu() + 1) * x.shape[0], x.sigmoid()]).new_ones((x.shape[0] + 1,)) + x.sin().sum()
+
+
+class Number(nn.Module):
+    def forward(self, x):
+        return (x.sum().item() * x).relu(), torch.full((2,), x.amax().item()).sin()
+
+
+class Constant(nn.Module):
+    def forward(self, x):
+        return (x.relu() + torch.tensor([1.0, 2.0, 3.0])).sin()
+
+
+@pytest.mark.parametrize("make", [Sizes, Number, Constant, Net])
+@pytest.mark.parametrize("varies", [False, True])
+def test_the_arguments_of_parts_are_tensors(make, varies):
+    module, backend = make(), All()
+    program = export(module, (torch.randn(4, 3),), dynamic_shapes={"x": {0: Dim("n")}} if varies else None)
+    lowered = to_backend(program, backend)
+    lowered.validate()
+    assert backend.programs
+    for n in (4, 7) if varies else (4,):
+        x = torch.randn(n, 3)
+        for got, want in zip(*(r if isinstance(r, tuple) else (r,) for r in (lowered.module()(x), module(x))), strict=True):
+            assert torch.equal(got, want)
+    for part in backend.programs:
+        assert all(isinstance(n.meta["val"], torch.Tensor) for n in part.graph.nodes if n.op == "placeholder")
+        assert not any(n.target is aten.detach_.default for n in part.graph.nodes)
+
+
+def test_decomposed_constants_are_not_detached():
+    program, x = export(Constant(), (torch.randn(4, 3),)).run_decompositions({}), torch.randn(4, 3)
+    assert not any(n.target is aten.detach_.default for n in program.graph.nodes)
+    assert torch.equal(to_backend(program, All()).module()(x), Constant()(x))
+
+
+def test_a_transposed_value_that_others_read_is_a_write():
+    class Both(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            return y.sin() + y.t_()
+
+    program = export(Both(), (torch.ones(2, 2),))
+    with pytest.raises(ValueError, match="functional operators, and aten.t_.default writes an argument"):
+        to_backend(program, All())
+    assert to_backend(program.run_decompositions({}), All()).module()(torch.zeros(2, 2)).tolist() == [[0, 0], [0, 0]]
 
 
 class Wrong(Parts):
@@ -133,8 +202,8 @@ class Wrong(Parts):
 
 def test_wrong_backends_are_refused():
     program = export(Net(), (torch.randn(4, 3),))
-    for backend, words in ((Wrong("text"), "preprocess\\(\\) of the backend parts returned str, not bytes"), (object(), "a torch.export.Backend with a name, not object"),
-                           (Backend(), "a torch.export.Backend with a name, not Backend")):
+    for backend, words in ((Wrong("text"), "preprocess\\(\\) of the backend parts returned str, not bytes"), (object(), "a torch.export.Backend, not object"),
+                           (Backend(), "a backend whose name is a text, and that of Backend is None")):
         with pytest.raises(TypeError, match=words):
             to_backend(program, backend)
     with pytest.raises(TypeError, match="takes an ExportedProgram, not Net"):
@@ -142,6 +211,9 @@ def test_wrong_backends_are_refused():
     for results in ((), (torch.ones(1), torch.ones(1)), (None,)):
         with pytest.raises(RuntimeError, match=f"the backend parts returned {len(results)} results of a part that has 1 tensor"):
             to_backend(program, Wrong(b"", results)).module()(torch.randn(4, 3))
+    for result in (None, 3):
+        with pytest.raises(RuntimeError, match=f"the backend parts returned {type(result).__name__} for a part that has 1 tensor"):
+            to_backend(program, Wrong(b"", result)).module()(torch.randn(4, 3))
 
 
 def test_the_example():

@@ -105,8 +105,12 @@ def _filled(value):
     return function
 
 
+def _itself(x):
+    return x
+
+
 # Replaced in every program without writes, whatever the table has: operators that are no functions of their arguments.
-ALWAYS = {aten.lift_fresh_copy.default: aten.clone.default, aten.chunk.default: _chunk}
+ALWAYS = {aten.lift_fresh_copy.default: aten.clone.default, aten.detach_.default: _itself, aten.chunk.default: _chunk}
 
 TABLE = {
     aten.linear.default: _linear, aten.conv1d.default: _convolution(1), aten.conv2d.default: _convolution(2),

@@ -6,8 +6,9 @@
 """
 import copy
 import operator
+from collections.abc import Iterable
 
-from .. import Tensor, nn, ops, zeros
+from .. import Tag, Tensor, nn, ops, zeros
 from ..fx import Node
 from ..fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from ..fx.passes.operator_support import OperatorSupportBase
@@ -21,7 +22,7 @@ class Backend(OperatorSupportBase):
     """Computes parts of programs.  A subclass defines its three methods and a name.
 
     A part is an ExportedProgram with functional operators: its arguments are tensors, its result is a tuple of tensors, and
-    parameters, buffers and constants that it reads are its own.
+    parameters, buffers and constants that it reads are its own.  Nodes that read sizes or numbers of the program are in no part.
     """
 
     name = None
@@ -40,7 +41,7 @@ class Backend(OperatorSupportBase):
 
 
 class LoweredBackendModule(nn.Module):
-    """A part that a backend computes."""
+    """A part that a backend computes.  Its copies have the same backend."""
 
     def __init__(self, backend, data, program, results):
         super().__init__()
@@ -51,8 +52,14 @@ class LoweredBackendModule(nn.Module):
     def backend_id(self):
         return self.backend.name
 
+    def __deepcopy__(self, memo):
+        memo[id(self)] = made = LoweredBackendModule(self.backend, self.processed_bytes, copy.deepcopy(self.original_module, memo), self._results)
+        return made.train(self.training)
+
     def forward(self, *args):
         out = self.backend.execute(self.processed_bytes, *args)
+        if not isinstance(out, Iterable):
+            raise RuntimeError(f"the backend {self.backend_id} returned {type(out).__name__} for a part that has {self._results} tensors")
         out = (out,) if isinstance(out, Tensor) else tuple(out)
         if len(out) != self._results or not all(isinstance(x, Tensor) for x in out):
             raise RuntimeError(f"the backend {self.backend_id} returned {len(out)} results of a part that has {self._results} tensors")
@@ -60,25 +67,37 @@ class LoweredBackendModule(nn.Module):
 
 
 class _Support(OperatorSupportBase):
-    """Nodes of operators whose values are tensors, and which the backend computes."""
+    """Nodes of functional operators that read and make tensors only, and which the backend computes."""
 
     def __init__(self, backend):
         self.backend = backend
 
     def is_node_supported(self, submodules, node):
-        return node.op == "call_function" and getattr(node.target, "namespace", "") != "higher_order" and \
-            node.target is not operator.getitem and isinstance(node.meta.get("val"), Tensor) and \
+        return node.op == "call_function" and node.target is not operator.getitem and \
+            getattr(node.target, "namespace", "") != "higher_order" and not _is_mutable(node) and \
+            all(isinstance(n.meta.get("val"), Tensor) for n in (node, *node.all_input_nodes)) and \
             bool(self.backend.is_node_supported(submodules, node))
+
+
+def _is_mutable(node):
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and schema is not None and schema.is_mutable
+
+
+def _writes(node):
+    """Whether a node writes what other nodes read.  An operator like detach_() keeps the elements: it changes its argument alone."""
+    return _is_mutable(node) and not (Tag.inplace_view in node.target.tags and all(len(n.users) == 1 for n in node.all_input_nodes))
 
 
 def _check(program, backend):
     if not isinstance(program, ExportedProgram):
         raise TypeError(f"to_backend() takes an ExportedProgram, not {type(program).__name__}")
-    if not isinstance(backend, Backend) or not isinstance(backend.name, str):
-        raise TypeError(f"to_backend() takes a torch.export.Backend with a name, not {type(backend).__name__}")
+    if not isinstance(backend, Backend):
+        raise TypeError(f"to_backend() takes a torch.export.Backend, not {type(backend).__name__}")
+    if not isinstance(backend.name, str):
+        raise TypeError(f"to_backend() takes a backend whose name is a text, and that of {type(backend).__name__} is {backend.name!r}")
     for node in program.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if node.op == "call_function" and schema is not None and schema.is_mutable:
+        if _writes(node):
             raise ValueError(f"to_backend() takes programs with functional operators, and {node.target} writes an argument; "
                              "program.run_decompositions({}) has functional ones")
 
@@ -167,5 +186,3 @@ def to_backend(program, backend):
         if isinstance(result, Node):
             spec.arg.name = result.name
     return program._update(module, signature)
-
-
