@@ -1,7 +1,8 @@
 """Gradients of each sample of a batch, as backward() leaves them in `grad_sample` of the parameters."""
 import cresset
+from cresset._subclasses import FakeTensorMode
 from cresset.func import functional_call, vmap
-from cresset.utils._pytree import tree_flatten, tree_map
+from cresset.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["call_for_per_sample_grads"]
 
@@ -49,13 +50,51 @@ def _check(module, batch_size, loss_reduction):
                                f"{parameter}")
 
 
+def _plain_sizes(module, args, kwargs):
+    """The sizes of the results of a plain call, which is made with tensors without elements."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def fake(x):
+        return mode.from_tensor(x.detach()) if isinstance(x, cresset.Tensor) else x
+
+    state = {name: fake(x) for name, x in (*module.named_parameters(), *module.named_buffers())}
+    inputs = tree_map(fake, (args, kwargs))
+    with mode, cresset.no_grad():
+        out = functional_call(module, state, *inputs)
+    return [x.shape for x in tree_flatten(out)[0] if x is not None]
+
+
+def _dims_of_samples(results, dim, count, plain_sizes):
+    """The dim of each result that is the samples'.
+
+    results: stacked for the samples; their dim of the samples has size 1.  Where other dims have size 1 too, the sizes of a plain
+    call say which it is.
+    """
+    def grown(size, whole):
+        changed = [d for d in range(len(size)) if size[d] != whole[d]] if len(size) == len(whole) else []
+        return changed if [(size[d], whole[d]) for d in changed] == [(1, count)] else []
+
+    sizes = [y.shape[1:] for y in results]
+    dims = [[d for d, n in enumerate(size) if n == 1] for size in sizes]
+    if any(found and found != [dim] for found in dims):
+        dims = [grown(size, whole) for size, whole in zip(sizes, plain_sizes(), strict=True)]
+    for size, found in zip(sizes, dims):
+        if len(found) != 1:
+            raise RuntimeError(f"call_for_per_sample_grads: a result, whose sizes for one sample are {list(size)}, has no dim of the "
+                               "samples; the module has to return results of each sample, as a loss with reduction='none'")
+    return [found[0] for found in dims]
+
+
 def call_for_per_sample_grads(module, *, batch_size=None, loss_reduction="sum", batch_first=True):
     """Returns a function that calls `module`; backward() then leaves one gradient for each sample.
 
     The gradients are in `grad_sample` of the parameters, with the samples along the first dim;
     `grad` stays as it is.  With `loss_reduction="mean"` the loss is a mean over the samples, whose
     gradients are multiplied by the batch size.  The samples of a module must not depend on each
-    other.
+    other, and each result has a dim of the samples, which may be another one than the inputs'.
+
+    Each tensor argument whose size at the inputs' dim is the batch size is split into samples,
+    also a table of 4 rows with a batch of 4; a buffer of the module is not.
 
     Shape:
         inputs (N, *), or (*, N, *) along dim 1 with `batch_first=False`; grad_sample (N, *parameter)
@@ -75,9 +114,13 @@ def call_for_per_sample_grads(module, *, batch_size=None, loss_reduction="sum", 
         count = batch_size or _batch_size(tensors, dim)
         scale = count if loss_reduction == "mean" else 1
         repeated = {name: _ForSamples.apply(p, count, scale) for name, p in module.named_parameters() if p.requires_grad}
+        form, there = None, []  # of the results, of which some may be None
 
         def one(parameters, args, kwargs):
-            return functional_call(module, parameters, args, kwargs)
+            nonlocal form, there
+            leaves, form = tree_flatten(functional_call(module, parameters, args, kwargs))
+            there = [y is not None for y in leaves]
+            return [y for y in leaves if y is not None]
 
         def is_batch(x):
             return isinstance(x, cresset.Tensor) and x.dim() > dim and x.size(dim) == count
@@ -85,5 +128,10 @@ def call_for_per_sample_grads(module, *, batch_size=None, loss_reduction="sum", 
         inputs = tree_map(lambda x: x.unsqueeze(dim + 1) if is_batch(x) else x, (args, kwargs))
         axes = tree_map(lambda x: dim if is_batch(x) else None, (args, kwargs))
         out = vmap(one, (0, *axes), randomness="different")(repeated, *inputs)
-        return tree_map(lambda y: y.squeeze(dim + 1).movedim(0, dim) if isinstance(y, cresset.Tensor) else y, out)
+        if count == 1:
+            out = iter([y[0] for y in out])
+        else:
+            dims = _dims_of_samples(out, dim, count, lambda: _plain_sizes(module, args, kwargs))
+            out = iter([y.squeeze(d + 1).movedim(0, d) for y, d in zip(out, dims)])
+        return tree_unflatten([next(out) if is_there else None for is_there in there], form)
     return call
