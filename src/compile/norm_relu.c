@@ -27,7 +27,8 @@ typedef struct {
 typedef struct {
     const cr_graph *g;
     uint32_t *readers; /* by value id */
-    size_t *place;     /* by value id: of its node, from 1; inputs have 0 */
+    size_t *place;     /* by value id: of its node, from 1; inputs have 0.  The gradient of a
+                        * relu that is joined is made at its reader. */
     size_t *first;     /* by value id: place of the first reader */
     size_t at;         /* place of the node that is visited */
     joined **by;       /* by value id, of a node's first result */
@@ -179,6 +180,7 @@ static void join_masked(joiner *x, const cr_gnode *n, const cr_gvalue *grad)
                    .args = 7,
                    .result = {n->result[0], n->result[1], n->result[2], grad}});
     leave_out(x, grad);
+    x->place[grad->id] = x->at;
 }
 
 static void find_gradient(joiner *x, const cr_gnode *n)
