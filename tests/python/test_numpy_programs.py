@@ -236,6 +236,49 @@ def test_arrays_that_a_call_makes_are_constants_of_its_recording(f):
     check()
 
 
+def in_a_wrapped_function(x, change=True):
+    a = np.zeros(3)
+
+    def f(x):
+        y = x + a
+        a[0] += change
+        return y * (x + a)
+    return torch.compiler.wrap_numpy(f)(x)
+
+
+def test_a_wrapped_function_that_changes_an_array_is_no_constant():
+    compiled = torch.compile(in_a_wrapped_function)
+    for k in range(4):
+        x = torch.tensor([1.0, -2.0, 0.5 + k], dtype=torch.float64)
+        assert compiled(x).equal(in_a_wrapped_function(x))
+    assert not compiled._entries
+
+
+def fails(x):
+    a = np.zeros(3)
+    raise KeyError(a, x + a)
+
+
+@pytest.mark.parametrize("f, x", ((fails, np.ones(3)), (torch.compiler.wrap_numpy(fails), torch.ones(3, dtype=torch.float64))))
+def test_an_array_that_a_failed_call_read_may_change(f, x):
+    compiled, other, arrays = torch.compile(f), torch.compile(of_a_made_array), []
+    other(np.ones(3))
+    for _ in range(3):
+        with pytest.raises(KeyError) as raised:
+            compiled(x)
+        arrays.append(raised.value.args[0])
+    for i in range(3):
+        arrays[i][0] = 1
+    check_that_it_is_recorded(other, of_a_made_array)
+
+
+def check_that_it_is_recorded(compiled, f):
+    for k in range(4):
+        x = np.array([1.0, -2.0, 0.5 + k])
+        assert np.allclose(compiled(x), f(x), rtol=1e-15)
+    assert sum(e.calls for e in compiled._compiler.of_tensors._entries) > 0
+
+
 def test_the_length_of_a_made_array_may_vary():
     def f(x, n):
         return (np.arange(n) * x[:, None]).sum(0)

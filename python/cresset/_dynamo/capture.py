@@ -17,6 +17,7 @@ from time import perf_counter
 
 from .. import Size, Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled, \
     no_grad, set_autocast_enabled
+from .._numpy.literals import Followed
 from . import config
 from .guards import NotYet, Refused, Walk, asks_for_types, may_vary, tensor_facts
 
@@ -440,7 +441,8 @@ class _Recording:
                     self.walk.replace(node, symbol)
                     replaced.append((node, value, symbol))
             try:
-                return self.call(args, kwargs)
+                with Followed():
+                    return self.call(args, kwargs)
             finally:
                 self.put_back(replaced)
                 symbol = args = kwargs = replaced = None  # only the program keeps symbols

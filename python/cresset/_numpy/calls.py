@@ -39,7 +39,6 @@ def with_tensors(fn, which, args, kwargs):
         leaves[i] = ndarray(leaves[i])
     args, kwargs = tree_unflatten(leaves, spec)
     made, spec = tree_flatten(fn(*args, **kwargs))
-    convert.check_literals()
     kinds = tuple((_SCALAR if x._is_scalar else _ARRAY) if type(x) is ndarray else _OTHER for x in made)
     return kinds, tree_unflatten([x._t if type(x) is ndarray else x for x in made], spec)
 

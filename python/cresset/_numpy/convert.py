@@ -1,11 +1,11 @@
 """Tensors, dtypes and NumPy's arrays of each other."""
 import functools
-from _thread import _local as local
 
 import numpy as np
 
 from .. import _C
 from .._C import Tensor, from_numpy
+from .literals import follow
 
 # The dtypes that operators compute in.  Arrays of others stay NumPy's.
 COMPUTED = {np.dtype(name): getattr(_C, theirs) for name, theirs in (
@@ -47,23 +47,13 @@ def to_array(t):
     return (t.detach() if t.requires_grad else t).cpu().resolve_conj().resolve_neg().numpy()
 
 
-_made = local()  # of the thread: (array, its bytes), for arrays that a recorded call made
-
-
 def _literal(array):
     """Returns a tensor of an array's elements.  While a call is recorded they are a constant of the graph."""
     t = from_array(array)
     copy = _C._literal(t)
     if copy is not t:
-        _made.__dict__.setdefault("arrays", []).append((array, array.tobytes()))
+        follow(array)
     return copy
-
-
-def check_literals():
-    """Refuses the recording if an array has changed since operators read it."""
-    for array, before in _made.__dict__.pop("arrays", ()):
-        if array.tobytes() != before:
-            _C._refuse_recording("it changes an array that an earlier call reads")
 
 
 def tensor_of(x, device=None):
