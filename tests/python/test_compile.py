@@ -647,6 +647,26 @@ def test_gradients_of_some_outputs_only_and_twice():
         torch.autograd.grad(z.sum(), x, create_graph=True)
 
 
+def test_names_of_used_up_histories_are_fixed_and_seen_by_the_collector():
+    w = torch.ones(3, requires_grad=True)
+
+    def step(x):
+        loss = (w * x).sum()
+        loss.backward()
+        return loss
+    f = torch.compile(step)
+    for _ in range(4):
+        w.grad = None
+        loss = f(torch.ones(3))
+    entry, = f._entries
+    assert entry.calls and type(loss.grad_fn).__name__ == "SumBackward0"
+    assert [(0, "SumBackward0")] in gc.get_referents(entry)
+    with pytest.raises(AttributeError):
+        entry.released = None
+    with pytest.raises(TypeError, match="argument 8 must be list, not None"):
+        torch._C.CompiledEntry([], 0, None, None, [], None, [], None, 0, [], [], None, [], False, 0, None)
+
+
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_gradients_that_are_differentiated(others):
     """Calls of one function beside it, whose gradients are not, have the same inputs."""

@@ -587,15 +587,15 @@ class _Recording:
 
     # --- after the call ---
 
-    def entry(self, nodes, runner, constants, origins, still, returns, leaves, places, unflatten, puts, heavy,
+    def entry(self, nodes, runner, constants, origins, still, released, returns, leaves, places, unflatten, puts, heavy,
               graph):
         return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins, still,
-                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers),
+                                released, returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers),
                                 graph)
 
     def check_unchanged(self):
         """Checks that the call did not change objects that it reads, except gradients."""
-        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, [], 0, [], [], None, [], False, None)
+        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, [], [], 0, [], [], None, [], False, None)
         failed = probe.fails(self.args, self.kwargs)
         if failed is None:
             return True
@@ -711,7 +711,7 @@ class _Recording:
         self.compile(graph, tensors, leaves, places, returns, unflatten, puts, differentiate)
 
     def still(self, inputs):
-        """The inputs that the call may have written by `.data` alone, which leaves their version."""
+        """The inputs that the call may have written, if so by `.data` alone, which leaves their version."""
         pairs = [(i, self.versions[found[1]], _versions(found[0])) for i, found in enumerate(inputs) if found]
         return [i for i, before, now in pairs if before[0] == now[0] is not None and (now[1] is None or before[1] != now[1])]
 
@@ -745,10 +745,9 @@ class _Recording:
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
                            _origins(keys) if graph.writes else None,
-                           self.still(inputs) if graph.writes else [], returns, plain, places, unflatten, puts,
+                           self.still(inputs) if graph.writes else [], self.released, returns, plain, places, unflatten, puts,
                            graph.size > 2 or sum(x.numel() for x in given) > 30_000,
                            graph if graph.numbers else None)
-        entry.released = self.released
         self.walk.operators, self.walk.backward = graph.size, self.backward
         self.walk.tensors.clear()
         self.walk.kept.clear()

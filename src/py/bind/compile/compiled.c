@@ -282,7 +282,7 @@ typedef struct {
     int inputs, outputs, numbers;
     PyObject *constants; /* one per input: a tensor, or None when the guard gives the input */
     int *origin;         /* first input with the same storage, by input; NULL: no writes */
-    int *still, stills;  /* inputs whose version stays: the call writes them by `.data` only */
+    int *still, stills;  /* inputs whose version stays: the call may write them, by `.data` */
     PyObject *released;  /* [(output, name of its node)]: histories that a backward pass used */
     returns_kind returns;
     PyObject *leaves;    /* list: the return value's leaves, None in place of tensors */
@@ -321,9 +321,11 @@ static int entry_traverse(PyObject *x, visitproc visit, void *arg)
     Py_VISIT(e->names);
     Py_VISIT(e->runner);
     Py_VISIT(e->graph);
+    Py_VISIT(e->fitting);
     Py_VISIT(e->constants);
     Py_VISIT(e->leaves);
     Py_VISIT(e->unflatten);
+    Py_VISIT(e->released);
     for (int k = 0; e->put && k < e->puts; k++)
         Py_VISIT(e->put[k].key);
     return cr_guard_traverse(e->guard, visit, arg);
@@ -425,21 +427,21 @@ static int read_still(entry *e, PyObject *still)
     return e->still && !PyErr_Occurred() ? 0 : -1;
 }
 
-/* CompiledEntry(guard, positional, names, runner, constants, origins, still, returns, leaves,
- * places, unflatten, puts, heavy, numbers, graph) */
+/* CompiledEntry(guard, positional, names, runner, constants, origins, still, released, returns,
+ * leaves, places, unflatten, puts, heavy, numbers, graph) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *guard, *names, *runner, *constants, *origins, *still, *leaves, *places,
+    PyObject *guard, *names, *runner, *constants, *origins, *still, *released, *leaves, *places,
         *unflatten, *puts, *graph;
     Py_ssize_t positional;
     int how, heavy, numbers;
     entry *e;
 
-    if (kwargs ||
-        !PyArg_ParseTuple(args, "O!nOOO!OO!iO!O!OO!piO", &PyList_Type, &guard, &positional,
-                          &names, &runner, &PyList_Type, &constants, &origins, &PyList_Type,
-                          &still, &how, &PyList_Type, &leaves, &PyList_Type, &places,
-                          &unflatten, &PyList_Type, &puts, &heavy, &numbers, &graph))
+    if (kwargs || !PyArg_ParseTuple(args, "O!nOOO!OO!O!iO!O!OO!piO", &PyList_Type, &guard,
+                                    &positional, &names, &runner, &PyList_Type, &constants,
+                                    &origins, &PyList_Type, &still, &PyList_Type, &released,
+                                    &how, &PyList_Type, &leaves, &PyList_Type, &places,
+                                    &unflatten, &PyList_Type, &puts, &heavy, &numbers, &graph))
         return PyErr_Occurred()
                    ? NULL
                    : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
@@ -457,6 +459,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->returns = (returns_kind)how;
     e->leaves = Py_NewRef(leaves);
     e->unflatten = Py_NewRef(unflatten);
+    e->released = Py_NewRef(released);
     e->heavy = heavy;
     e->numbers = numbers;
     e->guard = cr_guard_new(guard);
@@ -820,7 +823,7 @@ static bool is_input(const entry *e, const match *m, const cr_tensor *t)
 /* The loss of a training step has a node, which raises if a backward pass reaches it. */
 static int set_released(const entry *e, const match *m, cr_tensor *const *output)
 {
-    for (Py_ssize_t k = 0; e->released && k < PyList_GET_SIZE(e->released); k++) {
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(e->released); k++) {
         int at;
         const char *name;
         if (!PyArg_ParseTuple(PyList_GET_ITEM(e->released, k), "is", &at, &name))
@@ -1177,8 +1180,6 @@ static PyMemberDef entry_members[] = {{"runner", T_OBJECT_EX, offsetof(entry, ru
                                        "The Call, or the backend's function."},
                                       {"calls", T_LONGLONG, offsetof(entry, calls), READONLY,
                                        "Number of calls that used this entry."},
-                                      {"released", T_OBJECT, offsetof(entry, released), 0,
-                                       "[(output, name of its node)] of used-up histories."},
                                       {0}};
 static PyTypeObject entry_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.CompiledEntry",
