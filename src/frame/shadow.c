@@ -37,6 +37,12 @@ typedef struct {
     int hidden; /* it runs in a call of opaque code */
 } shadow_frame;
 
+/* What code of a file has called.  The file's name stays: `calls` has the code. */
+typedef struct {
+    const void *what;
+    const PyObject *file;
+} shadow_called;
+
 #define SHADOW_LIST(type)                                                                      \
     struct {                                                                                   \
         type *item;                                                                            \
@@ -49,8 +55,8 @@ struct cr_shadow {
     SHADOW_LIST(shadow_slot) slots;
     SHADOW_LIST(cr_access) accesses;
     SHADOW_LIST(cr_call_seen) calls;
-    SHADOW_LIST(const void *) identities; /* of the calls, to see each once */
-    const PyObject **watch;               /* objects that are looked for */
+    SHADOW_LIST(shadow_called) identities; /* of the calls, to see each once */
+    const PyObject **watch;                /* objects that are looked for */
     size_t watch_count;
     PyObject *folders;      /* of code that may read modules, types and functions in C */
     const PyObject *opaque; /* code whose calls are not logged, or NULL */
@@ -734,15 +740,17 @@ static int shadow_is_bound_slot(PyObject *x)
 
 /* --- calls of C functions --- */
 
-/* Whether this is the first time that `identity` is seen. */
-static int shadow_is_new(cr_shadow *s, const void *identity)
+/* Whether this is the first time that the file of `f` calls `what`. */
+static int shadow_is_new(cr_shadow *s, const shadow_frame *f, const void *what)
 {
+    const shadow_called new = {what, f->code->co_filename};
+
     for (size_t i = 0; i < s->identities.count; i++)
-        if (s->identities.item[i] == identity)
+        if (s->identities.item[i].what == what && s->identities.item[i].file == new.file)
             return 0;
     if (!SHADOW_ROOM(s, identities, 1) || !SHADOW_ROOM(s, calls, 1))
         return 0;
-    s->identities.item[s->identities.count++] = identity;
+    s->identities.item[s->identities.count++] = new;
     return 1;
 }
 
@@ -760,7 +768,7 @@ static void shadow_call_function(cr_shadow *s, const shadow_frame *f, int at, Py
     const PyMethodDef *method = ((PyCFunctionObject *)x)->m_ml;
     PyObject *self = PyCFunction_GET_SELF(x), *name;
 
-    if (!shadow_is_new(s, method))
+    if (!shadow_is_new(s, f, method))
         return;
     name = PyUnicode_FromString(method->ml_name);
     if (!name)
@@ -805,11 +813,11 @@ static void shadow_callable(cr_shadow *s, const shadow_frame *f, int at, PyObjec
         x = shadow_unbound(x);
     if (PyCFunction_Check(x))
         shadow_call_function(s, f, at, x);
-    else if (shadow_is_descriptor(x) && shadow_is_new(s, x))
+    else if (shadow_is_descriptor(x) && shadow_is_new(s, f, x))
         shadow_note_call(s, f, at, 'd', x, NULL);
-    else if (PyType_Check(x) && shadow_is_new(s, x))
+    else if (PyType_Check(x) && shadow_is_new(s, f, x))
         shadow_note_call(s, f, at, 't', x, NULL);
-    else if (!shadow_is_descriptor(x) && !PyType_Check(x) && shadow_is_new(s, Py_TYPE(x)))
+    else if (!shadow_is_descriptor(x) && !PyType_Check(x) && shadow_is_new(s, f, Py_TYPE(x)))
         shadow_note_call(s, f, at, 'o', (PyObject *)Py_TYPE(x), NULL);
 }
 
@@ -818,7 +826,7 @@ static void shadow_text_of(cr_shadow *s, const shadow_frame *f, int at, PyObject
     if (!x || PyUnicode_CheckExact(x) || PyLong_CheckExact(x) || PyFloat_CheckExact(x) ||
         PyBool_Check(x) || x == Py_None)
         return;
-    if (shadow_is_new(s, Py_TYPE(x)))
+    if (shadow_is_new(s, f, Py_TYPE(x)))
         shadow_note_call(s, f, at, 'o', (PyObject *)Py_TYPE(x), NULL);
 }
 
@@ -970,7 +978,7 @@ static void shadow_import(cr_shadow *s, const shadow_frame *f, int at)
     PyObject *package = PyDict_GetItemString(cr_frame_globals(f->frame), "__package__");
     PyObject *level = cr_frame_stack(f->frame)[step->depth - 2], *found;
 
-    if (!shadow_is_new(s, step))
+    if (!shadow_is_new(s, f, step))
         return;
     found = PyTuple_Pack(3, PyTuple_GET_ITEM(f->code->co_names, step->arg), level,
                          package ? package : Py_None);

@@ -29,7 +29,7 @@ typedef struct {
     int source;             /* of the value; 0: none */
 } cr_access;
 
-/* A function in C that the program called, once for each function. */
+/* A function in C that the program called, once for each function and file of the program. */
 typedef struct {
     /* 'f' function: `object` is its name, `owner` its module or the type of the object it is
      * bound to; 'd' descriptor of a type, 't' type: `object`; 'o' another callable, or an

@@ -279,6 +279,23 @@ def check_that_it_is_recorded(compiled, f):
     assert sum(e.calls for e in compiled._compiler.of_tensors._entries) > 0
 
 
+CHANCE = (lambda x: x + np.empty(3) * 0, lambda x: x + np.ndarray((3,)) * 0, lambda x: x + np.ones(3) + np.empty(3) * 0)
+
+
+@pytest.mark.parametrize("f", CHANCE)
+def test_elements_of_chance_are_no_constants(f):
+    compiled = torch.compile(f)
+    for _ in range(4):
+        compiled(np.ones(3))
+    assert not compiled._compiler.of_tensors._entries
+
+
+def test_arrays_that_numpy_fills_are_constants():
+    def f(x):
+        return x + np.ones(3) + np.full(3, 2.0) + np.identity(3)[0]
+    check_that_it_is_recorded(torch.compile(f), f)
+
+
 def test_the_length_of_a_made_array_may_vary():
     def f(x, n):
         return (np.arange(n) * x[:, None]).sum(0)

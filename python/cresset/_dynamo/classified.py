@@ -9,8 +9,6 @@ import types
 
 from .. import _C, _root
 
-# A recording has the elements of arrays that the call makes; the walk refuses arrays that were there before it.
-NUMPYS_MAKERS = frozenset(("arange", "array", "asanyarray", "asarray", "ascontiguousarray", "empty", "zeros"))
 _FUNCTIONS = {
     "builtins": frozenset(("abs", "all", "any", "callable", "chr", "delattr", "divmod", "getattr", "hasattr",
                            "isinstance", "issubclass", "iter", "len", "max", "min", "ord", "pow", "round", "setattr", "sorted", "sum", "__build_class__")),
@@ -18,7 +16,9 @@ _FUNCTIONS = {
     "_operator": frozenset(("add", "and_", "contains", "eq", "floordiv", "ge", "getitem", "gt", "index", "le",
                             "length_hint", "lt", "mod", "mul", "ne", "neg", "not_", "or_", "sub", "truediv")),
     "_functools": frozenset(("reduce",)),
-    "numpy": NUMPYS_MAKERS,
+    # A recording has the elements of arrays that the call makes; the walk refuses arrays that were there before it.
+    # Those of empty() and ndarray() are chance: only NumPy's code, which writes them, may call these.
+    "numpy": frozenset(("arange", "array", "asanyarray", "asarray", "ascontiguousarray", "zeros")),
 }
 _TYPES = frozenset((bool, complex, dict, enumerate, filter, float, frozenset, int, list, map, object, range, reversed,
                     set, slice, super, tuple, type, zip, collections.OrderedDict, collections.defaultdict,
@@ -79,7 +79,7 @@ def _is_function(name, owner):
 
 def _is_type(t):
     """Whether making an object of this class calls only its Python code and classified C code."""
-    if _is_ours(t.__module__) or t.__module__ == "numpy" and hasattr(t, "__array_priority__"):
+    if _is_ours(t.__module__) or t.__module__ == "numpy" and hasattr(t, "__array_priority__") and t.__name__ != "ndarray":
         return True
     heap = 1 << 9
     return all(base in _BASES or issubclass(base, BaseException) or base.__flags__ & heap for base in t.__mro__)

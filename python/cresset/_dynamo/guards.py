@@ -24,7 +24,7 @@ from operator import attrgetter, is_, methodcaller
 
 from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
 from .._C import CompiledFunction, Symbol, _facts_of_code, _walk_items
-from .classified import NUMPYS_MAKERS
+from .classified import is_classified
 
 
 class Refused(Exception):
@@ -210,8 +210,8 @@ def _is_by_contents(t):
 def _is_unknown_c(x):
     """Whether a function in C may read more than its arguments, or the object to which it is bound."""
     root, bound = _root_of(x), getattr(x, "__self__", None)
-    if x.__module__ == "numpy" and x.__name__ in NUMPYS_MAKERS:
-        return False
+    if x.__module__ == "numpy" and (x.__name__ == "empty" or is_classified("f", x.__name__, "numpy")):
+        return False  # empty(): its callers are checked after the call
     if bound is None or isinstance(bound, types.ModuleType):
         return bool(root) and root not in _PURE_MODULES and not _is_ours(root)
     return _may_read_state(_root_of(type(bound)))
