@@ -7,7 +7,12 @@
  *
  * The elements are written where the copy would write them, so a run that fails before has
  * written nothing more.  A step that reads large results of others stays: they would live
- * longer. */
+ * longer.
+ *
+ * Two inputs may be one memory.  Unless they are known to be apart (CR_HOW_APART), no step
+ * moves behind a copy to any input.  A run checks only that the written input shares no memory
+ * with other reads of the step (exec.c). */
+#include "compile/how.h"
 #include "compile/program_impl.h"
 #include "entry.h"
 #include "jit/oracle.h"
@@ -21,6 +26,7 @@ typedef struct {
     uint32_t *readers; /* by value id, steps and outputs */
     int64_t *before;   /* by step: the step that moves to the place before it, or NONE */
     bool *moves;       /* by step */
+    int64_t last;      /* the last copy before the one that is visited, or NONE */
     bool any;
 } backer;
 
@@ -71,9 +77,13 @@ static bool binds(const backer *x, const cr_gvalue *v)
             (int64_t)cr_dtype_size((cr_dtype)t->dtype) * cr_numel(t->ndim, t->size) >= LARGE);
 }
 
-/* The step may run in front of copy `to`: no copy before it writes what the step reads. */
-static bool may_move(const backer *x, const cr_step *s, const cr_gvalue *input, size_t to)
+/* Step `from` may run in front of copy `to`: no copy before it writes what the step reads. */
+static bool may_move(const backer *x, int64_t from, const cr_gvalue *input, size_t to)
 {
+    const cr_step *s = &x->p->steps.at[from];
+
+    if (!(x->p->how & CR_HOW_APART) && x->last > from)
+        return false;
     for (uint32_t k = 0; k < s->reads; k++) {
         const cr_gvalue *v = value_of(x, s->read_value[k]);
         int64_t copy = x->copied[v->id];
@@ -107,7 +117,7 @@ static void visit(backer *x, size_t to)
         input->type.requires_grad || !cr_same_types(&input->type, &v->type))
         return;
     int32_t k = read_of(x, s, input);
-    if (k == NONE || !may_move(x, s, input, to))
+    if (k == NONE || !may_move(x, from, input, to))
         return;
     s->back_read = k;
     x->before[to] = from;
@@ -136,13 +146,16 @@ void cr_program_back(cr_program_steps *p)
                 .copied = CR_NEW_N(p->s, int64_t, p->values),
                 .readers = CR_NEW_N(p->s, uint32_t, p->values),
                 .before = CR_NEW_N(p->s, int64_t, n),
-                .moves = CR_NEW_N(p->s, bool, n)};
+                .moves = CR_NEW_N(p->s, bool, n),
+                .last = NONE};
 
     if (!p->writes || p->varies || cr_oracle_wanted() || !find_readers(&x))
         return;
     for (size_t i = 0; i < n; i++)
-        if (copies_back(&p->steps.at[i]))
+        if (copies_back(&p->steps.at[i])) {
             visit(&x, i);
+            x.last = (int64_t)i;
+        }
     if (x.any)
         reorder(&x, p);
 }

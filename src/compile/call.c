@@ -47,7 +47,7 @@ struct cr_compiled_call {
     _Atomic(variant *) variants;
     _Atomic(layout *) layouts;
     int inputs, outputs, saved, cotangents;
-    unsigned how; /* cr_how */
+    unsigned how; /* cr_how; of backward programs, backward_how() */
     bool *marks;  /* the memory of the arrays below; NULL: there is no backward program */
     bool *wants;  /* by input: has a gradient */
     bool *differentiable; /* by output: has a cotangent */
@@ -57,6 +57,13 @@ struct cr_compiled_call {
 static bool is_made(const cr_compiled_call *c)
 {
     return atomic_load_explicit(&c->made, memory_order_acquire);
+}
+
+/* Inputs of a backward program are values that the forward program saved, of which several may
+ * be one memory. */
+static unsigned backward_how(const cr_compiled_call *c)
+{
+    return c->how & ~(unsigned)CR_HOW_APART;
 }
 
 /* --- recordings --- */
@@ -195,7 +202,7 @@ static cr_status make_variant_alone(variant *v, cr_compiled_call *c)
         st = partial_new(&x, c, c->recorded, v->reached, NULL);
     if (!st) {
         cr_show_graph("aot", "backward, of some outputs", x.backward);
-        st = cr_program_new(&v->program, x.backward, c->how);
+        st = cr_program_new(&v->program, x.backward, backward_how(c));
     }
     partial_drop(&x);
     return st;
@@ -281,7 +288,7 @@ static cr_status make_variant_varying(variant *v, cr_compiled_call *c)
     if (!st)
         st = cr_session_run(c->sizes->s, guard_decisions, &(decisions){c->sizes, decided});
     if (!st)
-        st = cr_program_new_varying(&v->program, c->sizes, backward, c->how);
+        st = cr_program_new_varying(&v->program, c->sizes, backward, backward_how(c));
     for (int p = 0; p < c->sizes->probes; p++)
         drop_probe(&probe[p]);
     for (int p = 0; p < CR_MOST_PROBES; p++)
@@ -525,7 +532,7 @@ static cr_status layout_fill(layout *l, cr_compiled_call *c, cr_tensor *const *g
     cr_status st = partial_new(&x, c, c->recorded, reached, stride);
     if (!st && have_influence(&x)) {
         cr_show_graph("aot", "backward, of other layouts", x.backward);
-        st = cr_program_new(&l->program, x.backward, c->how);
+        st = cr_program_new(&l->program, x.backward, backward_how(c));
     }
     partial_drop(&x);
     cr_free(stride);
@@ -659,7 +666,7 @@ static cr_status make_training(cr_compiled_call *c)
 {
     if (!c->forward)
         CR_TRY(cr_program_new(&c->forward, c->parts.forward, c->how));
-    return cr_program_new(&c->backward, c->parts.backward, c->how);
+    return cr_program_new(&c->backward, c->parts.backward, backward_how(c));
 }
 
 static void drop_parts(cr_compiled_call *c)
@@ -783,7 +790,8 @@ static cr_status make_varying(cr_compiled_call *c, probes *x, cr_sizes *sizes)
     CR_TRY(cr_session_run(sizes->s, guard_decisions, &(decisions){sizes, x->decided}));
     CR_TRY(cr_program_new_varying(&c->forward, sizes, x->forward, c->how));
     CR_TRY(cr_undo_plan_new(&c->undo, cr_program_graph(c->forward)));
-    return c->marks ? cr_program_new_varying(&c->backward, sizes, x->backward, c->how) : CR_OK;
+    return c->marks ? cr_program_new_varying(&c->backward, sizes, x->backward, backward_how(c))
+                    : CR_OK;
 }
 
 cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes,

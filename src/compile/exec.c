@@ -175,7 +175,7 @@ static cr_tensor *written_back(const machine *m, const cr_step *s)
         return NULL;
     for (uint32_t k = 0; k < s->reads; k++)
         if ((int32_t)k != s->back_read && m->slot[s->read[k]] &&
-            m->slot[s->read[k]]->storage == t->storage)
+            cr_storage_key(m->slot[s->read[k]]->storage) == cr_storage_key(t->storage))
             return NULL;
     return t;
 }

@@ -8,7 +8,8 @@
  *   chains of half types are rounded only at the end.
  * - MEASURE: schedules are measured on running calls, and the best is kept.  All schedules have
  *   equal results.
- * - CALLS: every operator stays a call. */
-typedef enum { CR_HOW_FAST = 1, CR_HOW_MEASURE = 2, CR_HOW_CALLS = 4 } cr_how;
+ * - CALLS: every operator stays a call.
+ * - APART: in every run, no two inputs of the recording share memory. */
+typedef enum { CR_HOW_FAST = 1, CR_HOW_MEASURE = 2, CR_HOW_CALLS = 4, CR_HOW_APART = 8 } cr_how;
 
 #endif

@@ -149,7 +149,8 @@ def test_what_is_copied_back_is_computed_in_the_input():
     x, y = torch.randn(6, 8), torch.randn(6, 8)
 
     def program(*back, outputs="%sum", more=()):
-        return agree(parsed(*lines, *more, *back, inputs=both, outputs=outputs), [x, y])
+        graph = parsed(*lines, *more, *back, inputs=both, outputs=outputs)
+        return agree(graph, [x, y], graph.program(_C._HOW_APART))
 
     text = str(program("%a: float32[6, 8] = copy_(%x, %n)"))
     assert "group[mul add](%x, %y) in %x" in text and text.index("sum(") < text.index("group[mul add]")
@@ -171,6 +172,24 @@ def test_inputs_that_share_memory_are_not_written_before_they_are_read():
     with torch.no_grad():
         made, = graph.program().run([whole[:6], whole[1:]])
     assert same(made, want) and same(whole[:6], want) and whole._version > version
+
+
+@pytest.mark.parametrize("first, second", [("%x", "%y"), ("%y", "%x")])
+def test_no_step_moves_behind_a_copy_unless_inputs_are_known_to_be_apart(first, second):
+    graph = parsed("%a: float32[6, 8] = mul(%x, 0.5)", "%b: float32[6, 8] = sin(%y)", "%c: float32[8] = sum(%z, [0])",
+                   f"%p: float32[6, 8] = copy_({first}, {'%a' if first == '%x' else '%b'})",
+                   f"%q: float32[6, 8] = copy_({second}, {'%a' if second == '%x' else '%b'})",
+                   inputs="%x: float32[6, 8], %y: float32[6, 8], %z: float32[6, 8]", outputs="%c")
+    apart = agree(graph, [*two(), torch.randn(6, 8)], graph.program(_C._HOW_APART))
+    assert f"in {first}" in str(apart) and f"in {second}" in str(apart)
+    program = graph.program()
+    assert f"in {first}" in str(program) and f"in {second}" not in str(program)
+    for at in (0, 8, 40):
+        one, other = (torch.randn(200, generator=torch.Generator().manual_seed(at)) for _ in range(2))
+        with torch.no_grad():
+            want, = graph.run([one[k:k + 48].view(6, 8) for k in (0, at, 2 * at)])
+            made, = program.run([other[k:k + 48].view(6, 8) for k in (0, at, 2 * at)])
+        assert same(made, want) and same(one, other)
 
 
 def test_lists_of_tensors_in_and_out():

@@ -461,10 +461,10 @@ class _Recording:
     # --- before the call ---
 
     def mark_inputs(self, recorder):
-        self.storages, self.versions = {}, {}  # by node, before the call
+        self.memories, self.versions = {}, {}  # by node, before the call
         for t, node in self.walk.tensors:
             recorder.input(t)
-            self.storages[node] = _C._storage_key(t)
+            self.memories[node] = _C._memory_key(t)
             self.versions[node] = _versions(t)
 
     def let_gradients_go(self):
@@ -740,12 +740,15 @@ class _Recording:
         if self.marked:
             from . import marks
             marks.check(graph, given, tuple(value for _, value in self.walk.numbers), self.dynamic, self.marked)
-        runner = self.runner(graph, given, tensors, differentiate)
+        firsts = _first_of_each([self.memories[found[1]] if found else (_C._memory_key(c),)
+                                 for found, c in zip(inputs, constants)])
+        # An entry that writes fits only calls with the same firsts.
+        apart = graph.writes and firsts == list(range(len(firsts)))
+        runner = self.runner(graph, given, tensors, differentiate, apart)
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
-        keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
-                           _origins(keys) if graph.writes else None,
-                           self.still(inputs) if graph.writes else [], self.released, returns, plain, places, unflatten, puts,
+                           firsts if graph.writes else None, self.still(inputs) if graph.writes else [], self.released,
+                           returns, plain, places, unflatten, puts,
                            graph.size > 2 or sum(x.numel() for x in given) > 30_000,
                            graph if graph.numbers else None)
         self.walk.operators, self.walk.backward = graph.size, self.backward
@@ -764,10 +767,10 @@ class _Recording:
         self.compiler.records.append((self.walk, entry))
         self.compiler.unread = self.walk
 
-    def runner(self, graph, given, tensors, differentiate):
+    def runner(self, graph, given, tensors, differentiate, apart):
         backend = self.compiler.backend if _forced_backend is None else _forced_backend
         if backend is None or backend is OWN_PROGRAMS:
-            return self.programs(graph, differentiate)
+            return self.programs(graph, differentiate, _C._HOW_APART if apart else 0)
         from ..fx.experimental.proxy_tensor import to_graph_module
         if not graph.numbers:
             from .parts import plan_of
@@ -789,21 +792,21 @@ class _Recording:
             from .exc import BackendCompilerFailed
             raise BackendCompilerFailed(backend, e) from e
 
-    def programs(self, graph, differentiate):
+    def programs(self, graph, differentiate, how):
         """Makes this package's programs.  Settings other than the defaults are rare."""
         changes = self.compiler.settings
         if not changes and _INDUCTOR_CONFIG not in sys.modules:
-            return self.call_of(graph, differentiate)
+            return self.call_of(graph, differentiate, how)
         from .._inductor import settings
-        call = self.call_of(graph, differentiate, settings.how(changes))
+        call = self.call_of(graph, differentiate, how | settings.how(changes))
         settings.write_trace(changes, self.compiler.name, graph, call)
         return call
 
     @staticmethod
-    def call_of(graph, *how):
+    def call_of(graph, differentiate, how):
         """Refuses a graph of which no programs can be made, such as one whose gradient reads a copy that no call made."""
         try:
-            return graph.call(*how)
+            return graph.call(differentiate, how)
         except RuntimeError as why:
             raise Refused(str(why)) from None
 
@@ -845,9 +848,9 @@ def _input_names(paths):
     return list(names)
 
 
-def _origins(storages):
+def _first_of_each(keys):
     first = {}
-    return [first.setdefault(key, i) for i, key in enumerate(storages)]
+    return [first.setdefault(key, i) for i, key in enumerate(keys)]
 
 
 def _is_leaf(x):

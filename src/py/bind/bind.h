@@ -555,7 +555,7 @@ int cr_py_c_file_start(PyObject *m);      /* c_file.c */
 int cr_py_aot_start(PyObject *m);         /* aot.c */
 /* Makes the Program of `g`.  `graph` is the Python object that keeps `g` alive. */
 struct cr_graph;
-PyObject *cr_py_program_new(PyObject *graph, const struct cr_graph *g);
+PyObject *cr_py_program_new(PyObject *graph, const struct cr_graph *g, unsigned how);
 /* A tuple of n tensors, whose references it takes; None for NULL. */
 PyObject *cr_py_outputs_tuple(cr_tensor **output, int n);
 int cr_py_checkpoint_start(PyObject *m); /* checkpoint.c */

@@ -30,6 +30,37 @@ def two_views_as_arguments(compile):
 
 
 @program(FAMILY)
+def arguments_of_one_memory_are_written(compile):
+    @compile
+    def f(x, y, z):
+        a, b = x * 0.5, y.sin()
+        x.copy_(a)
+        y.copy_(b)
+        return a.sum() + z.sum()
+    apart = torch.linspace(0, 1, 40).view(5, 8)
+    for k in range(16):
+        w = torch.linspace(-1, 1, 48)
+        low, high, data = w[:40].view(5, 8), w[8:].view(5, 8), w.data[4:44].view(5, 8)
+        x, y, z = ((apart * 2, apart * 3, apart), (low, w[:40].view(5, 8), apart), (low, high, apart),
+                   (apart * 2, low, high), (low, data, apart))[k // 3 % 5]
+        yield f(x, y, z), w, x, y
+
+
+@program(FAMILY)
+def one_entry_meets_arguments_apart_and_together(compile):
+    @compile
+    def f(x, y):
+        a, b = x * 0.5, y.sin()
+        x.copy_(a)
+        y.copy_(b)
+        return a.sum()
+    for k in range(12):
+        w = torch.linspace(-1, 1, 48)
+        y = (torch.ones(5, 8), w[8:].view(5, 8), w.data[4:44].view(5, 8))[k % 3 if k > 3 else 0]
+        yield f(w[:40].view(5, 8), y), w, y
+
+
+@program(FAMILY)
 def a_view_of_an_argument_is_returned(compile):
     f = compile(lambda x: (x[1:], x.view(-1)))
     for _ in range(3):

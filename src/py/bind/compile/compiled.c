@@ -487,17 +487,18 @@ static bool same_names(PyObject *a, PyObject *b)
     return true;
 }
 
-/* True when the same inputs share storages as in the recorded call. */
+/* True when the same inputs share memory as in the recorded call. */
 static bool same_origins(const entry *e, cr_tensor *const *input)
 {
     enum { ROOM = 4096 };
-    uint16_t room[ROOM] = {0}; /* hash table of storages: input + 1 */
+    uint16_t room[ROOM] = {0}; /* hash table of memories: input + 1 */
 
     if (e->inputs >= ROOM / 2)
         return false;
     for (int i = 0; i < e->inputs; i++) {
-        size_t h = ((uintptr_t)input[i]->storage >> 4) * 0x9E3779B97F4A7C15u >> 52;
-        while (room[h] && input[room[h] - 1]->storage != input[i]->storage)
+        const void *key = cr_storage_key(input[i]->storage);
+        size_t h = ((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u >> 52;
+        while (room[h] && cr_storage_key(input[room[h] - 1]->storage) != key)
             h = (h + 1) % ROOM;
         if (!room[h])
             room[h] = (uint16_t)(i + 1);
@@ -1348,6 +1349,15 @@ static PyObject *storage_key(PyObject *m, PyObject *x)
     return PyLong_FromVoidPtr(cr_py_tensor_of(x)->storage);
 }
 
+/* _memory_key(t): equal for tensors with the same memory, which may be of several storages. */
+static PyObject *memory_key(PyObject *m, PyObject *x)
+{
+    (void)m;
+    if (!cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_TypeError, "_memory_key() takes a tensor");
+    return PyLong_FromVoidPtr((void *)(uintptr_t)cr_storage_key(cr_py_tensor_of(x)->storage));
+}
+
 /* _storage_state(t): changes with every write to the tensor's memory; None when such a write
  * can happen without it, through another storage or an array. */
 static PyObject *storage_state(PyObject *m, PyObject *x)
@@ -1465,6 +1475,7 @@ static PyMethodDef functions[] = {
     {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
     {"_can_go_back", can_go_back, METH_O, NULL},
     {"_storage_key", storage_key, METH_O, NULL},
+    {"_memory_key", memory_key, METH_O, NULL},
     {"_recorded_modes", recorded_modes, METH_NOARGS, NULL},
     {"_storage_state", storage_state, METH_O, NULL},
     {"_exchange_results", exchange_results, METH_VARARGS, NULL},
@@ -1489,7 +1500,8 @@ int cr_py_compiled_start(PyObject *m)
         cr_py_add_type(m, "CompiledFunction", &function_type) < 0 ||
         PyModule_AddIntConstant(m, "_HOW_FAST", CR_HOW_FAST) < 0 ||
         PyModule_AddIntConstant(m, "_HOW_MEASURE", CR_HOW_MEASURE) < 0 ||
-        PyModule_AddIntConstant(m, "_HOW_CALLS", CR_HOW_CALLS) < 0)
+        PyModule_AddIntConstant(m, "_HOW_CALLS", CR_HOW_CALLS) < 0 ||
+        PyModule_AddIntConstant(m, "_HOW_APART", CR_HOW_APART) < 0)
         return -1;
     return PyModule_AddFunctions(m, functions);
 }

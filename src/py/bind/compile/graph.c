@@ -404,10 +404,13 @@ static PyObject *graph_compile(PyObject *x, PyObject *unused)
 }
 
 /* program() -> Program: the graph after the passes, with fusion groups, as a list of steps. */
-static PyObject *graph_program(PyObject *x, PyObject *unused)
+static PyObject *graph_program(PyObject *x, PyObject *args)
 {
-    (void)unused;
-    return cr_py_program_new(x, ((graph_object *)x)->g);
+    unsigned how = 0;
+
+    if (!PyArg_ParseTuple(args, "|I", &how))
+        return NULL;
+    return cr_py_program_new(x, ((graph_object *)x)->g, how);
 }
 
 typedef struct {
@@ -1070,9 +1073,9 @@ static PyMethodDef graph_methods[] = {
      "and as "
      "native\n"
      "code when it is ready, with the same bits as the separate nodes."},
-    {"program", graph_program, METH_NOARGS,
-     "program() -> Program: the graph after the passes, with fusion groups, as a list of "
-     "steps."},
+    {"program", graph_program, METH_VARARGS,
+     "program(how=0) -> Program: the graph after the passes, with fusion groups, as a list of "
+     "steps; how as in call()."},
     {"lift", graph_lift, METH_NOARGS,
      "lift() -> origins: makes constants inputs of the graph and removes unused inputs; "
      "origins\n"
@@ -1080,7 +1083,7 @@ static PyMethodDef graph_methods[] = {
     {"call", graph_call, METH_VARARGS,
      "call(grad, how=0) -> Call: the programs of a recording without constants; Calls when it "
      "has\n"
-     "symbols.  how combines _HOW_FAST, _HOW_MEASURE and _HOW_CALLS."},
+     "symbols.  how combines _HOW_FAST, _HOW_MEASURE, _HOW_CALLS and _HOW_APART."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of fusion groups with native code."},
     {"onnx", graph_onnx, METH_VARARGS,
      "onnx(samples, inputs, outputs, how) -> (bytes of a file of ONNX, list of (tensor, offset "

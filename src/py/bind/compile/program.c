@@ -9,7 +9,7 @@ typedef struct {
 
 static PyTypeObject program_type;
 
-PyObject *cr_py_program_new(PyObject *graph, const cr_graph *g)
+PyObject *cr_py_program_new(PyObject *graph, const cr_graph *g, unsigned how)
 {
     program_object *self = PyObject_New(program_object, &program_type);
     cr_status st;
@@ -18,7 +18,7 @@ PyObject *cr_py_program_new(PyObject *graph, const cr_graph *g)
         return NULL;
     self->p = NULL;
     self->graph = Py_NewRef(graph);
-    st = cr_program_new(&self->p, g, 0);
+    st = cr_program_new(&self->p, g, how);
     if (!st)
         return (PyObject *)self;
     Py_DECREF(self);
