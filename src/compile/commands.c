@@ -57,20 +57,13 @@ typedef struct {
     bool *read; /* by buffer: by a later command, or by the caller */
 } readers;
 
-static char *note_read(void *context, char *address)
+static void note_read(void *context, const char *address)
 {
     readers *r = context;
     size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
 
     if (b < r->p->buffer.len)
         r->read[b] = true;
-    return address;
-}
-
-static void *copy_memory(void *from, size_t size)
-{
-    (void)from;
-    return cr_alloc(size);
 }
 
 static bool is_read(const readers *r, const char *address)
@@ -106,7 +99,6 @@ static cr_status drop_unread(cr_plan *p)
     size_t n = p->command.len, kept = 0, b = 0;
     readers r = {p, cr_alloc_zero(p->buffer.len + 1)};
     bool *unread = cr_alloc_zero(n + 1);
-    cr_keeping how = {.map = note_read, .context = &r, .get = copy_memory};
     cr_status st = r.read && unread ? CR_OK : CR_MEMORY;
 
     for (size_t k = 0; !st && k < p->buffer.len; k++)
@@ -116,7 +108,7 @@ static cr_status drop_unread(cr_plan *p)
     for (size_t i = n; !st && i-- > 0;) {
         st = is_unread(&unread[i], &r, p->command.at[i]);
         if (!st && !unread[i])
-            cr_free(cr_command_keep(p->command.at[i], &how));
+            cr_command_each_address(p->command.at[i], note_read, &r);
     }
     for (size_t i = 0; !st && i < n; i++) {
         for (; b < p->buffer.len && p->buffer.at[b].before <= i; b++)

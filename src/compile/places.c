@@ -7,13 +7,7 @@ typedef struct {
     int64_t *first, *last, now; /* commands between which each buffer is used */
 } uses;
 
-static void *no_memory(void *from, size_t size)
-{
-    (void)from;
-    return cr_alloc(size);
-}
-
-static char *note_use(void *context, char *address)
+static void note_use(void *context, const char *address)
 {
     uses *u = context;
     size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
@@ -23,16 +17,13 @@ static char *note_use(void *context, char *address)
             u->first[b] = u->now;
         u->last[b] = u->now;
     }
-    return address;
 }
 
 static void find_uses(uses *u)
 {
-    cr_keeping how = {.map = note_use, .context = u, .get = no_memory};
-
     for (size_t i = 0; i < u->p->command.len; i++) {
         u->now = (int64_t)i;
-        cr_free(cr_command_keep(u->p->command.at[i], &how));
+        cr_command_each_address(u->p->command.at[i], note_use, u);
     }
     u->now = (int64_t)u->p->command.len;
     for (size_t i = 0; i < u->p->output.len; i++)
@@ -90,36 +81,28 @@ typedef struct {
     int *count, inputs;
 } input_uses;
 
-static char *count_use(void *context, char *address)
+static void count_use(void *context, const char *address)
 {
     input_uses *u = context;
     size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
     int k = 0;
 
     if (b >= u->p->buffer.len || !u->p->buffer.at[b].input)
-        return address;
+        return;
     for (size_t i = 0; i < b; i++)
         k += u->p->buffer.at[i].input;
     if (k < u->inputs)
         u->count[k]++;
-    return address;
-}
-
-static void *any_memory(void *from, size_t size)
-{
-    (void)from;
-    return cr_alloc(size);
 }
 
 void cr_plan_input_uses(const cr_plan *p, int *count, int inputs)
 {
     input_uses u = {p, count, inputs};
-    cr_keeping how = {.map = count_use, .context = &u, .get = any_memory};
 
     for (int k = 0; k < inputs; k++)
         count[k] = 0;
     for (size_t i = 0; i < p->command.len; i++)
-        cr_free(cr_command_keep(p->command.at[i], &how));
+        cr_command_each_address(p->command.at[i], count_use, &u);
     for (size_t i = 0; i < p->output.len; i++)
         count_use(&u, p->output.at[i].data);
 }

@@ -26,6 +26,8 @@ typedef struct {
     char *block;
     size_t used;
     const cr_keeping *how;
+    cr_address_visit visit; /* KEEPS: nothing is copied; or NULL */
+    void *context;          /* of `visit` */
 } pass;
 
 /* --- reading --- */
@@ -411,12 +413,19 @@ static char *read_address(pass *p)
 }
 
 /* A copy maps an address once, in the pass that fills it. */
+static char *keep_address(const pass *p, char *address)
+{
+    if (address && p->visit)
+        p->visit(p->context, address);
+    return address && p->block && p->how->map ? p->how->map(p->how->context, address) : address;
+}
+
 static char *pass_address(pass *p, const void *at)
 {
     char *address = (char *)(uintptr_t)at;
 
     if (p->way == KEEPS)
-        return at && p->block && p->how->map ? p->how->map(p->how->context, address) : address;
+        return keep_address(p, address);
     if (pass_flag(p, "none", !at))
         return NULL;
     if (p->way == READS)
@@ -1110,6 +1119,14 @@ static void *keep_all(const void *from, size_t n, const cr_keeping *how,
 cr_command *cr_command_keep(const cr_command *c, const cr_keeping *how)
 {
     return keep_all(c, sizeof *c, how, keep_command);
+}
+
+void cr_command_each_address(const cr_command *c, cr_address_visit visit, void *context)
+{
+    pass p = {.way = KEEPS, .at = "", .visit = visit, .context = context};
+    cr_command unused;
+
+    keep_command(&p, &unused, c);
 }
 
 cr_array *cr_array_keep_by(const cr_array *a, const cr_keeping *how)

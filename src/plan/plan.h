@@ -141,6 +141,10 @@ typedef struct {
 } cr_keeping;
 cr_command *cr_command_keep(const cr_command *c, const cr_keeping *how);
 cr_array *cr_array_keep_by(const cr_array *a, const cr_keeping *how);
+/* Calls `visit` for each address of elements that the command names, which is not NULL; it
+ * needs no memory. */
+typedef void (*cr_address_visit)(void *context, const char *address);
+void cr_command_each_address(const cr_command *c, cr_address_visit visit, void *context);
 
 /* --- text --- */
 

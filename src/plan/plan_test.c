@@ -74,6 +74,52 @@ static void refuses(const char *text, const char *message)
     cr_plan_drop(&p);
 }
 
+typedef struct {
+    const char *at[64];
+    int n;
+} addresses;
+
+static void note_address(void *context, const char *address)
+{
+    addresses *x = context;
+
+    x->at[x->n++] = address;
+}
+
+static char *note_copied(void *context, char *address)
+{
+    note_address(context, address);
+    return address;
+}
+
+static void *some_memory(void *from, size_t size)
+{
+    (void)from;
+    return cr_alloc(size);
+}
+
+TEST(addresses_of_a_command_are_those_that_a_copy_maps_and_need_no_memory)
+{
+    cr_plan p = {.arena = {0}};
+    int all = 0;
+
+    OK(cr_plan_parse(&p, every_command));
+    for (size_t i = 0; i < p.command.len; i++) {
+        addresses seen = {.n = 0}, mapped = {.n = 0};
+        cr_keeping how = {.map = note_copied, .context = &mapped, .get = some_memory};
+        cr_free(cr_command_keep(p.command.at[i], &how));
+        cr_fail_alloc_after(1);
+        cr_command_each_address(p.command.at[i], note_address, &seen);
+        cr_fail_alloc_after(0);
+        EQ(seen.n, mapped.n);
+        for (int k = 0; k < seen.n; k++)
+            CHECK(seen.at[k] == mapped.at[k]);
+        all += seen.n;
+    }
+    CHECK(all > 20);
+    cr_plan_drop(&p);
+}
+
 TEST(errors_of_texts_name_their_line)
 {
     refuses("", "line 1 of the plan: plan is expected");
