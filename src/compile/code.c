@@ -1084,6 +1084,13 @@ static void watch_forks(void)
     shared.prepared = !pthread_atfork(before_fork, after_fork, after_fork);
 }
 
+void cr_groups_watch_forks(void)
+{
+    pthread_mutex_lock(&shared.lock);
+    watch_forks();
+    pthread_mutex_unlock(&shared.lock);
+}
+
 /* --- the cost of recomputation --- */
 
 enum { MUCH = 12 }; /* in units of one addition; an exponential costs 20 */

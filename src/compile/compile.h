@@ -43,6 +43,9 @@ typedef struct cr_compiled cr_compiled;
 /* Makes code for every group of `g`.  A group without code calls its nodes, and the log
  * (CR_LOG=fusion) has the reason.  `how` has bits of cr_how. */
 CR_MUST cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how);
+/* Registers the handlers of forks that take the locks of code and of its kernels, unless they
+ * are. */
+void cr_groups_watch_forks(void);
 void cr_compiled_drop(cr_compiled *c);
 
 /* Like cr_compile_code, for a graph whose sizes vary (graph.h: cr_gsizes).  The code is for the

@@ -36,6 +36,8 @@ typedef enum { CR_SCAN_FORWARD = 1, CR_SCAN_BACK = 2, CR_SCAN_BOTH = 3 } cr_scan
 typedef struct cr_facts_cache cr_facts_cache;
 cr_facts_cache *cr_facts_cache_new(cr_session *s);
 cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n);
+/* Registers the handler of forks that takes the lock of facts, unless it is registered. */
+void cr_facts_watch_forks(void);
 
 /* The number of elements that a ROWS node reduces for one result, the product of the reduced
  * trailing dims of its first tensor. 0: the reduced dims are not trailing, or have one

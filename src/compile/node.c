@@ -750,14 +750,26 @@ static void forget_all(void)
     known.count = 0;
 }
 
+static void watch_forks(void)
+{
+    if (!known.prepared)
+        known.prepared = !pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+void cr_facts_watch_forks(void)
+{
+    pthread_mutex_lock(&known.lock);
+    watch_forks();
+    pthread_mutex_unlock(&known.lock);
+}
+
 /* Without memory for the entry the facts are found again next time. */
 static cr_facts look_up(const key *k, const cr_gnode *n, cr_fact_kind kind)
 {
     fresh f = {.k = k, .hash = cr_hash(k->at, k->len)};
 
     pthread_mutex_lock(&known.lock);
-    if (!known.prepared)
-        known.prepared = !pthread_atfork(before_fork, after_fork, after_fork);
+    watch_forks();
     if (!recall(&f.facts, k, f.hash)) {
         f.facts = find_facts(n, kind);
         if (known.count == MOST_ENTRIES)

@@ -294,7 +294,7 @@ static cr_thread_state run_begin(cr_trace *x)
 {
     cr_thread_state was = cr_thread;
 
-    x->flushing = true;
+    x->flusher = cr_defer_me();
     cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_DEFER) | CR_STAGE_BIT(PROFILE);
     cr_thread.fakes = false;
     cr_thread.no_grad = true;
@@ -308,7 +308,7 @@ static void run_end(cr_trace *x, const cr_thread_state *was)
     cr_thread.fakes = was->fakes;
     cr_thread.no_grad = was->no_grad;
     cr_thread.inference = was->inference;
-    x->flushing = false;
+    x->flusher = NULL;
 }
 
 static cr_status flush_locked(cr_trace *x, const char *why)
@@ -378,7 +378,9 @@ void cr_trace_forget_refused(cr_trace *x)
 
 cr_status cr_trace_flush(cr_trace *x, const char *why)
 {
-    if (!x || (x->flushing && cr_defer_me() && cr_defer_me()->trace == x))
+    cr_defer_thread *me = cr_defer_me();
+
+    if (!x || (me && x->flusher == me))
         return CR_OK;
     pthread_mutex_lock(&x->lock);
     if (!x->calls.len) {

@@ -247,7 +247,7 @@ bool cr_defer_active(void)
 {
     uint32_t later = CR_STAGE_BIT(PROFILE);
 
-    return cr_defer_in_region() && !me->trace->flushing && !paused &&
+    return cr_defer_in_region() && me->trace->flusher != me && !paused &&
            !(cr_thread.exclude & CR_STAGE_BIT(DEFER)) && !(cr_thread.include & later);
 }
 

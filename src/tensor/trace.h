@@ -42,12 +42,13 @@ typedef struct {
     bool inference, writes, live;
 } cr_noted;
 
+struct cr_defer_thread;
 typedef struct cr_trace {
     pthread_mutex_t lock;
-    uint16_t number; /* 1 to CR_MOST_TRACES */
-    int regions;     /* of the owner, nested */
-    bool flushing;
-    unsigned how;  /* flags of the compiler for its program */
+    uint16_t number;                           /* 1 to CR_MOST_TRACES */
+    int regions;                               /* of the owner, nested */
+    _Atomic(struct cr_defer_thread *) flusher; /* runs the calls now; NULL: none */
+    unsigned how;                              /* flags of the compiler for its program */
     bool measured; /* a compiled function measures whether programs pay */
     bool found;    /* the program of the last flush was found by known calls */
     CR_VEC(cr_noted) calls;
