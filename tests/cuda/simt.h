@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 /* Defines a kernel, <name>_simt, which runs it with a grid, and <name>_bytes, the size of its
@@ -64,7 +65,15 @@ static void start(fiber &f)
 {
     ucontext_t context;
 
-    f.stack = (char *)malloc(STACK);
+    /* Every kernel's library keeps its stacks.  Memory that is not reserved does not count when
+     * the process forks. */
+    void *made = mmap(nullptr, STACK, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED) {
+        fprintf(stderr, "there is no memory for a fiber\n");
+        abort();
+    }
+    f.stack = (char *)made;
     getcontext(&context);
     context.uc_stack.ss_sp = f.stack;
     context.uc_stack.ss_size = STACK;
