@@ -47,9 +47,9 @@ PY_TEST_ENV  = SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B)) PEER=$(
 NO_CUDA      = CR_CUDA=none
 PYTEST       = $(PY_TEST_ENV) $(RUN_PY) -m pytest -q
 PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
-# Processes that share tests.
+# Processes that share tests, a file at a time: some tests of a file expect those before them.
 SHARES      ?= $(shell test $(JOBS) -lt 4 && echo $(JOBS) || echo 4)
-SHARED_OUT   = $(if $(filter-out 1,$(SHARES)),-n $(SHARES) --dist worksteal)
+SHARED_OUT   = $(if $(filter-out 1,$(SHARES)),-n $(SHARES) --dist loadfile)
 test-python: build
 	$(NO_CUDA) $(PYTEST) $(SHARED_OUT) $(PY_TESTS)
 

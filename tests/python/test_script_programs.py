@@ -7,6 +7,7 @@ import linecache
 import subprocess
 import sys
 import threading
+import types
 import weakref
 
 import pytest
@@ -25,6 +26,13 @@ def always():
     was = torch._C._script_programs(2)
     yield
     torch._C._script_programs(was)
+
+
+def script_anew(f):
+    """A script that has made no programs: torch.jit.script() gives the one of a function again, where it is alive."""
+    copy = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+    copy.__annotations__ = f.__annotations__
+    return torch.jit.script(copy)
 
 
 def program_of(f):
@@ -688,7 +696,7 @@ def test_classes_of_freed_archives():
 
 def calls_with(function, arguments):
     def run():
-        f = torch.jit.script(function)
+        f = script_anew(function)
         seen = []
         for _ in range(3):
             for args in arguments():
@@ -823,7 +831,7 @@ def test_modes_that_change_between_calls():
     contexts = [contextlib.nullcontext, torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu"), lambda: dtype(torch.float64), torch.no_grad]
 
     def run():
-        seen, f, g = [], torch.jit.script(made), torch.jit.script(norm)
+        seen, f, g = [], script_anew(made), script_anew(norm)
         x = torch.randn(3, 4)
         with torch.inference_mode():
             inner = torch.randn(3, 4)
@@ -886,7 +894,7 @@ def test_gradients_of_an_argument_are_read_again():
 
 def test_views_of_conjugates_and_negatives_run_by_steps():
     def run():
-        f, z = torch.jit.script(pointwise), torch.randn(3, dtype=torch.complex64)
+        f, z = script_anew(pointwise), torch.randn(3, dtype=torch.complex64)
         seen = []
         for x in (z, z.conj(), z.imag, z.conj().imag, z):
             seen += [bits(f(x, x).resolve_conj().resolve_neg()) for _ in range(4)]
