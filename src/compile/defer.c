@@ -630,8 +630,7 @@ static cr_status flush_by_program(cr_trace *x, bool *done)
 void cr_defer_use_programs(bool at_first_sight)
 {
     first_sight = at_first_sight;
-    /* A trace's lock is taken before these, so its handler of forks is registered after theirs.
-     */
+    /* A trace's lock is taken before these: its handler of forks is registered later. */
     cr_facts_watch_forks();
     cr_groups_watch_forks();
     cr_defer_by_program = flush_by_program;
