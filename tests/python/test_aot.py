@@ -314,3 +314,19 @@ def test_values_that_only_gradients_need_are_computed_once_and_saved_if_that_is_
     assert nbytes == 0 and all(torch.equal(a, b) for a, b in zip(parts, out, strict=True))
     forward, backward, *_ = graph.partition(2, 1, True)
     assert "cumsum" not in str(forward) and str(backward).count(" = cumsum(") == 1
+
+
+def test_gradients_of_compiled_graphs_refuse_a_second_derivative():
+    """A gradient with create_graph has a history, so that a penalty on it is not dropped in silence."""
+    f = torch.compile(lambda x: (x ** 3).sum(), backend="aot_eager")
+    for _ in range(3):
+        x = leaf(3)
+        value, plain = f(x), x.detach()
+        g, = torch.autograd.grad(value, x, create_graph=True)
+        assert g.requires_grad and torch.equal(g.detach(), 3 * plain ** 2)
+        try:
+            (value + g.pow(2).sum()).backward()
+        except RuntimeError as error:
+            assert str(error) == "torch.compile with aot_autograd does not currently support double backward"
+        else:  # a call that was deferred has all derivatives
+            assert torch.allclose(x.grad, 3 * plain ** 2 + 36 * plain ** 3)

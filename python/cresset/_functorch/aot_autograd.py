@@ -170,6 +170,16 @@ class _Compiled:
     def _function(self, forward, backward, outputs):
         compiled = self
 
+        class CompiledFunctionBackward(Function):
+            @staticmethod
+            def forward(ctx, *given):
+                with no_grad():
+                    return tuple(backward(list(given)))
+
+            @staticmethod
+            def backward(ctx, *cotangents):
+                raise RuntimeError("torch.compile with aot_autograd does not currently support double backward")
+
         class CompiledFunction(Function):
             @staticmethod
             def forward(ctx, *args):
@@ -183,8 +193,7 @@ class _Compiled:
             @staticmethod
             def backward(ctx, *cotangents):
                 given = [cotangents[i].contiguous() for i in compiled.differentiable]
-                with no_grad():
-                    grads = iter(backward([*ctx.saved_tensors, *given]))
+                grads = iter(CompiledFunctionBackward.apply(*ctx.saved_tensors, *given))
                 return tuple(None if absent else next(grads) for absent in compiled.absent)
         return CompiledFunction
 
