@@ -139,6 +139,9 @@ $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: CFLAGS_ALL
 # The same of rows of attention; fused multiply-adds are spelled.
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/attention/rows_$(i).o: OPT = -O3))
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/attention/rows_$(i).o: CFLAGS_ALL += $(ISA_$(i))))
+# The same of Fourier transforms, without fused multiply-adds.
+$(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/fft/fft_loops_$(i).o: OPT = -O3))
+$(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/fft/fft_loops_$(i).o: CFLAGS_ALL += $(ISA_$(i))))
 # sqrtf as an instruction: no number here is negative.
 $(B)/obj/kern/cpu/random/normal.o: OPT = -O3 -fno-math-errno
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)

@@ -4,6 +4,7 @@
 #include "kern/cpu/fft/fft.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static cr_complex *numbers(int64_t n)
 {
@@ -41,7 +42,7 @@ static void check_length(int64_t n, bool forward)
 
     OK(cr_fft_plan_new(&plan, CR_C128, n, forward));
     scratch = cr_alloc(cr_fft_scratch(plan, 3));
-    cr_fft_lines(plan, y, 1, n, 3, 1, scratch);
+    OK(cr_fft_lines(plan, y, 1, n, 3, 1, scratch));
     cr_test_compared();
     for (int line = 0; line < 3; line++)
         if (!(wrongness(x + line * n, y + line * n, n, forward) < 1e-12 * (double)n + 1e-13))
@@ -61,6 +62,64 @@ TEST(every_length_agrees_with_the_definition)
     check_length(2310, false);
 }
 
+/* Lines that are matrices, with passes and by Bluestein. */
+TEST(long_lengths_agree_with_the_definition)
+{
+    check_length(4100, false);
+    check_length(5000, true);
+    check_length(6561, false);
+    check_length(8192, true);
+    check_length(4099, true);
+    check_length(10007, false);
+    check_length(121 * 37, true);
+    check_length(49 * 197, false);
+    check_length(2 * 4099, true);
+    check_length(7 * 11 * 13 * 17, true);
+}
+
+/* A real plan of odd length against the plan of all elements. */
+static void check_real(int64_t n, bool forward)
+{
+    int64_t half = n / 2 + 1, given = forward ? half : n;
+    cr_complex *x = numbers(n), *y = cr_alloc((size_t)n * sizeof *x);
+    cr_fft_plan *all = NULL, *real = NULL;
+    const void *turn;
+    void *a, *b;
+
+    for (int64_t k = 0; k < n; k++)
+        if (forward || 2 * k > n || k == 0)
+            x[k].im = 0;
+    for (int64_t k = half; k < n && !forward; k++)
+        x[k] = (cr_complex){0, 0};
+    memcpy(y, x, (size_t)n * sizeof *x);
+    for (int64_t k = half; k < n && !forward; k++)
+        y[k] = (cr_complex){NAN, NAN};
+    OK(cr_fft_plan_get(&all, CR_C128, n, forward));
+    OK(cr_fft_real_get(&real, CR_C128, n, forward));
+    EQ(cr_fft_half(real, &turn), NULL);
+    a = cr_alloc(cr_fft_scratch(all, 1));
+    b = cr_alloc(cr_fft_scratch(real, 1));
+    OK(cr_fft_lines(all, x, 1, n, 1, 0.5, a));
+    OK(cr_fft_lines(real, y, 1, n, 1, 0.5, b));
+    for (int64_t k = 0; k < given; k++) {
+        NEAR(y[k].re, x[k].re, 1e-10);
+        NEAR(y[k].im, x[k].im, 1e-10);
+    }
+    cr_free(x), cr_free(y), cr_free(a), cr_free(b);
+    cr_fft_plan_release(all);
+    cr_fft_plan_release(real);
+}
+
+TEST(real_plans_of_odd_length_need_half_the_spectrum)
+{
+    static const int64_t lengths[] = {1, 3, 15, 37, 1009, 4099, 6561, 49 * 197, 10007};
+
+    for (size_t i = 0; i < CR_LEN(lengths); i++) {
+        check_real(lengths[i], true);
+        check_real(lengths[i], false);
+    }
+}
+
 TEST(float_transforms_there_and_back)
 {
     static const int64_t lengths[] = {1, 2, 30, 64, 97, 243, 1000, 4096};
@@ -76,8 +135,8 @@ TEST(float_transforms_there_and_back)
         OK(cr_fft_plan_get(&there, CR_C64, n, true));
         OK(cr_fft_plan_get(&back, CR_C64, n, false));
         scratch = cr_alloc(cr_fft_scratch(there, 1));
-        cr_fft_lines(there, x, 1, n, 1, 1, scratch);
-        cr_fft_lines(back, x, 1, n, 1, 1 / (double)n, scratch);
+        OK(cr_fft_lines(there, x, 1, n, 1, 1, scratch));
+        OK(cr_fft_lines(back, x, 1, n, 1, 1 / (double)n, scratch));
         for (int64_t k = 0; k < n; k++)
             NEAR(x[k].re, (double)(k % 7), 1e-5);
         cr_free(x), cr_free(scratch);
