@@ -73,6 +73,8 @@ static cr_status choose_base(cr_traced *t, const cr_tensor *h)
 
     if (h->conj || h->neg)
         return cr_fail(CR_VALUE, "a view with a bit");
+    if (h->numel && !m->shown.size)
+        return cr_fail(CR_VALUE, "a geometry without elements");
     if (!*at)
         *at = h;
     if (m->made)

@@ -626,9 +626,19 @@ static cr_status note_locked(cr_defer_thread *me, const cr_op *op, const cr_valu
 /* --- the stage --- */
 typedef struct {
     const cr_trace *own;
+    const cr_op *op;
     looked sum;
     bool written;
 } looking;
+
+/* Runs the calls of other traces that the call needs; the program asked for no value. */
+static cr_status settle_for_call(const cr_op *op, cr_tensor *t)
+{
+    cr_defer_entry = op;
+    cr_status st = cr_defer_settle(t);
+    cr_defer_entry = NULL;
+    return st;
+}
 
 static void look_at(cr_tensor *t, void *context)
 {
@@ -649,7 +659,7 @@ static void look_at(cr_tensor *t, void *context)
     l->sum.waits |= pending != 0;
     l->sum.written |= l->written;
     if (pending && (pending != l->own->number || outside))
-        l->sum.st = cr_defer_settle(t);
+        l->sum.st = settle_for_call(l->op, t);
     if (l->sum.st || !l->written)
         return;
     int32_t mine = cr_trace_find(l->own, t->storage) != NULL;
@@ -667,7 +677,7 @@ static bool is_steering(const looked *l)
 /* Whether the call can be noted; runs calls of other traces that use its tensors. */
 static cr_status can_note(bool *out, const cr_trace *x, const cr_op *op, const cr_value *arg)
 {
-    looking l = {.own = x};
+    looking l = {.own = x, .op = op};
     uint32_t written = cr_defer_written_params(op, arg);
 
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {

@@ -353,3 +353,11 @@ def test_edges_are_inputs_and_roots_of_backward():
     with pytest.raises(RuntimeError, match="materialize_grads cannot be used when the given input is a GradientEdge"):
         torch.autograd.grad(y.sum(), torch.autograd.graph.get_gradient_edge(torch.ones(1, requires_grad=True)),
                             materialize_grads=True)
+
+
+def test_tangents_have_derivatives_when_calls_wait():
+    """A call may read the geometry of a tensor without elements; programs of traces have no such inputs."""
+    for _ in range(3):
+        with torch.lazy():
+            found = grad(lambda a: jvp(Cube.apply, (a,), (T,))[1].sum())(X)
+        assert torch.equal(found, 60 * X * T)

@@ -12,6 +12,7 @@ def settings():
     torch._C._script_programs(was)
 
 
+@pytest.mark.records("calls that are deferred use programs of traces, not those of modules")
 def test_cases_use_programs_and_make_results():
     used = results = 0
     for seed in range(11, 20):

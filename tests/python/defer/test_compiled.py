@@ -1,5 +1,6 @@
 """compile() defers: the first call of a function, and every call of a function that cannot be recorded."""
 import random
+import threading
 
 import pytest
 
@@ -231,3 +232,31 @@ def test_a_break_may_be_an_error():
     for stop in (torch._dynamo.skip_frame, torch._dynamo.step_unsupported):
         with pytest.raises(Unsupported, match=f"{stop.__name__}.* is called: here"):
             torch.compile(lambda x: (stop("here"), x + 1)[1], fullgraph=True)(torch.ones(2))
+
+
+def test_a_function_of_one_graph_gets_the_elements_of_arguments_that_wait():
+    """It is refused in a region only if it is refused outside."""
+    def f(x):
+        return x * float(x.numpy()[0]) + 1
+    plain = torch.arange(3.) + 2
+    with torch.lazy():
+        compiled = torch.compile(f, fullgraph=True)
+        found = [compiled(torch.arange(3.) + 2) for _ in range(4)]
+    assert all(torch.equal(y, f(plain)) for y in found)
+    with pytest.raises(Unsupported, match=r"item\(\)"), torch.lazy():
+        torch.compile(lambda x: x * (x + 1).sum().item(), fullgraph=True)(torch.ones(2) + 1)
+
+
+def test_results_of_another_thread_are_no_break():
+    def f(x):
+        out = []
+        thread = threading.Thread(target=lazily, args=(lambda: out.append(x * 2),))
+        thread.start()
+        thread.join()
+        return out[0] + x
+
+    def lazily(g):
+        with torch.lazy():
+            g()
+    compiled = torch.compile(f, fullgraph=True)
+    assert [compiled(torch.ones(2)).tolist() for _ in range(4)] == [[3., 3.]] * 4

@@ -202,6 +202,16 @@ cr_status cr_py_deferral_closes(void)
     return cr_defer_pending() ? cr_defer_flush("the next call of a compiled function") : CR_OK;
 }
 
+/* Elements of a function of one graph are not read in it.  In a region of the program its
+ * arguments may wait, too; they get their elements, so that the function is refused in a region
+ * only if it is refused outside. */
+static cr_status run_earlier_calls(const cr_py_deferral *d)
+{
+    if (!d->strict || calls > 1 || !cr_defer_in_region() || !cr_defer_pending())
+        return CR_OK;
+    return cr_defer_flush("the call of a function of one graph");
+}
+
 static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                                size_t flagged, PyObject *names)
 {
@@ -234,7 +244,8 @@ PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *a
         return PyObject_Vectorcall(f, args, flagged, names);
     calls++;
     strict += d->strict;
-    PyObject *out = call_measured(d, f, args, flagged, names);
+    cr_status st = run_earlier_calls(d);
+    PyObject *out = st ? cr_py_raise(st) : call_measured(d, f, args, flagged, names);
     strict -= d->strict;
     calls--;
     return out;
@@ -245,8 +256,10 @@ PyObject *cr_py_watched_call(cr_py_deferral *d, PyObject *f, PyObject *const *ar
 {
     calls++;
     strict += d->strict;
-    PyObject *out = cr_defer_in_region() ? call_watched(d, f, args, flagged, names)
-                                         : call_in_region(d, f, args, flagged, names);
+    cr_status st = run_earlier_calls(d);
+    PyObject *out = st                     ? cr_py_raise(st)
+                    : cr_defer_in_region() ? call_watched(d, f, args, flagged, names)
+                                           : call_in_region(d, f, args, flagged, names);
     strict -= d->strict;
     calls--;
     return out;
