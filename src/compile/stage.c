@@ -98,6 +98,31 @@ void cr_stage_elements(const cr_group_code *c, const cr_placed_operand *o, int64
         done += stage_piece(c, o, at + done, n - done, tile + done * item, out);
 }
 
+/* Whole planes of few rows from `first` on: the same row of all planes is one line, so that a
+ * call of a converter has many elements. */
+static void stage_planes(stage_way w, const cr_placed_operand *o, char *first, int64_t along,
+                         int64_t planes, char *to, int64_t item)
+{
+    const cr_space_dim *rows = cr_space_last(o->space, 1);
+    int64_t down = rows->step[o->operand], over = cr_space_last(o->space, 2)->step[o->operand];
+
+    for (int64_t r = 0; r < rows->size; r++)
+        stage_line(w, first + r * down + along, over, to + r * item, rows->size * item, planes);
+}
+
+/* The planes that begin at row `row` and are among the next n rows, where planes have few rows;
+ * else 0. */
+static int64_t whole_planes(const cr_placed_operand *o, int64_t row, int64_t n)
+{
+    int64_t high = cr_space_last(o->space, 1)->size, size, left;
+
+    if (o->space->ndim < 3 || high >= SHORT_ROW || row % high || n < 2 * high)
+        return 0;
+    size = cr_space_last(o->space, 2)->size;
+    left = size - row / high % size;
+    return n / high < left ? n / high : left;
+}
+
 void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t row, int64_t n,
                      char *tile, int64_t pitch, bool out)
 {
@@ -109,11 +134,16 @@ void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t
 
     for (int64_t done = 0; done < n; done += piece) {
         char *first = stage_row(o, row + done);
-        piece = high - (row + done) % high;
+        int64_t planes = whole_planes(o, row + done, n - done);
+        piece = planes ? planes * high : high - (row + done) % high;
         piece = n - done < piece ? n - done : piece;
-        for (int64_t k = 0; k < columns; k++)
-            stage_line(w, first + k * along, down, tile + (k * pitch + done) * item, item,
-                       piece);
+        for (int64_t k = 0; k < columns; k++) {
+            char *to = tile + (k * pitch + done) * item;
+            if (planes)
+                stage_planes(w, o, first, k * along, planes, to, item);
+            else
+                stage_line(w, first + k * along, down, to, item, piece);
+        }
     }
 }
 

@@ -654,3 +654,14 @@ def test_results_whose_reduction_was_simplified_away_are_calls():
     as columns."""
     compiled = check(lambda x: torch.isfinite((x.sum(dim=(0, 1, 2), keepdim=True) < 0)[:]), torch.randn(4, 4, 17) > 0)
     assert groups_of(compiled) == 1 and not compiled.sources
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32], ids=str)
+@pytest.mark.parametrize("shape", [(2000, 3, 2), (700, 5, 3), (1111, 2, 4), (300, 17, 2), (5, 700, 3, 3)], ids=str)
+def test_short_rows_of_few_rows_that_repeat(shape, dtype):
+    """The distances of points from a few centres: planes of few rows are copied row by row, across all planes."""
+    points = (torch.randn(*shape[:-2], 1, shape[-1]) * 9).to(dtype)
+    centres = (torch.randn(*shape[-2:]) * 9).to(dtype)
+    weight = (torch.rand(*shape[:-1], 1) * 9).to(dtype).expand(shape)
+    check(lambda p, c, w: ((p - c) ** 2 * w).float().sum(-1), points, centres, weight)
+    check(lambda p, c, w: ((p - c) ** 2 * w).float().amax(-1) + p[..., 0], points, centres, weight)
