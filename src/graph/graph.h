@@ -113,6 +113,8 @@ struct cr_gnode {
     bool same;    /* CALL: the result is an argument itself, which is not so for all sizes */
     bool no_grad; /* CALL: writes a tensor that requires a gradient, without a record of the
                      tape */
+    /* CALL: converts an argument for autocast.  Only graphs as recorded have it. */
+    bool autocast;
 };
 
 /* Code of a group: computes output[k] from the values that it reads from enclosing blocks. */

@@ -116,17 +116,6 @@ def test_sizes_of_equal_examples_stay_apart():
     assert equal(program.module()(*args), f(*args))
 
 
-def test_conversions_of_autocast():
-    def f(x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = x @ x.t()
-        return y.float() + 1
-    program = export(Function(f), (torch.rand(2, 3),))
-    x = torch.rand(2, 3)
-    assert equal(again(program).module()(x), f(x))
-    assert not any("to_dtype" in str(n.target) for n in program.graph.nodes)
-
-
 def test_custom_functions_of_autograd():
     class Square(torch.autograd.Function):
         @staticmethod
@@ -159,15 +148,6 @@ def test_one_tensor_as_two_arguments():
     x = torch.ones(2)
     program = export(Function(lambda x, y: x + 2 * y), (x, x))
     assert equal(program.module()(torch.ones(2), torch.full((2,), 3.0)), torch.full((2,), 7.0))
-
-
-def test_a_draft_says_what_export_refuses():
-    module = Function(lambda x, y: x + y)
-    args, shapes = (torch.ones(4, 3), torch.ones(4, 3)), ({0: Dim("a"), 1: Dim.DYNAMIC}, {0: Dim("b")})
-    program = draft_export(module, args, dynamic_shapes=shapes)
-    assert not program._report.successful() and "Constraints violated" in str(program._report)
-    assert equal(program.module()(torch.ones(6, 3), torch.ones(6, 3)), torch.full((6, 3), 2.0))
-    assert draft_export(module, args)._report.successful()
 
 
 @dataclass

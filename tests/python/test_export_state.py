@@ -284,7 +284,7 @@ def test_changes_of_grad_mode_are_calls_of_subgraphs(make, varies, tmp_path):
     module = make()
     program = export(module, (ROWS,), dynamic_shapes=({0: Dim("n", min=2)},) if varies else None)
     torch.export.save(program, tmp_path / "p.pt2")
-    assert "torch.ops.higher_order.wrap_with_set_grad_enabled(False, submod_1" in program.graph_module.code
+    assert "torch.ops.higher_order.wrap_with_set_grad_enabled(False, submod_" in program.graph_module.code
     assert not any("_grad_enabled" in n.meta for n in program.graph.nodes)
     again = export(program.module(), (ROWS,), dynamic_shapes=({0: Dim("n", min=2)},) if varies else None)
     for n in (len(ROWS), 5) if varies else (len(ROWS),):

@@ -47,12 +47,19 @@ def _wrap_with_set_grad_enabled(enabled, graph, *operands):
         return tuple(graph(*operands))
 
 
+def _wrap_with_autocast(device_type, dtype, enabled, cache_enabled, graph, *operands):
+    from ..amp import autocast
+    with autocast(device_type, dtype, enabled, cache_enabled):
+        return tuple(graph(*operands))
+
+
 def _call_delegate(lowered, *operands):
     return lowered(*operands)
 
 
 _OPERATORS = {name: HigherOrderOperator(name, function) for name, function in (
     ("cond", _cond), ("map_impl", _map), ("wrap_with_set_grad_enabled", _wrap_with_set_grad_enabled),
+    ("wrap_with_autocast", _wrap_with_autocast),
     ("executorch_call_delegate", _call_delegate))}
 
 

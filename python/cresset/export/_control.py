@@ -11,7 +11,7 @@ import weakref
 from .. import Tensor, _C
 from .._dynamo.exc import UncapturedHigherOrderOpError, UserError
 from .._higher_order_ops import checked
-from ._grad_mode import MODE
+from ._grad_mode import BLOCKS, MODE, forget_modes, wrap_other_modes
 from ..library import Library
 from ..utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -27,6 +27,7 @@ class _Branch:
 
     def __init__(self, trace, function, operands):
         self.tensors = list({id(x): x for x in tree_leaves(operands) if isinstance(x, Tensor)}.values())
+        self.blocks = len(trace.sources.blocks)  # the autocast blocks around the call
         values, outer = trace.values, trace.running
         kept = dict(values.symbols), list(values.facts), dict(values.sites)
         while True:
@@ -77,8 +78,9 @@ class _Branch:
             trace.values.resume(outer)
             trace.running = trace.sources.recorder = outer
 
-    def module(self, trace, names, tensors):
-        """The branch as a GraphModule that takes all operands; names: of its placeholders."""
+    def module(self, trace, names, tensors, wraps):
+        """The branch as a GraphModule that takes all operands; names: of its placeholders.  wraps: autocast blocks are
+        subgraphs, else conversions are calls."""
         from ..fx import GraphModule
         from ._graph import GraphBuilder, number_expressions
         from .graph_signature import InputKind, InputSpec, TensorArgument
@@ -86,6 +88,8 @@ class _Branch:
         builder = GraphBuilder(self.recorded, trace.mode, trace.sources, numbers, trace.values.all_hints(),
                                trace.values.all_bounds(), trace.values.facts)
         builder.trace = trace
+        builder.as_called = wraps
+        builder.casts = trace.casts(self.recorded) if wraps else ()
         if any(self.masks):  # nothing is known of the sizes of operands
             builder.sized, builder.exprs = {}, number_expressions(builder.numbers, numbers, {})
         known = dict(zip(map(id, self.tensors), self.recorded.inputs))
@@ -96,7 +100,14 @@ class _Branch:
         builder.nodes()
         builder.output(self.results, self.recorded.outputs)
         builder.graph.eliminate_dead_code()
-        trace.modes_in_branches |= {n.meta.pop(MODE, None) for n in builder.graph.nodes} - {None}
+        modes = {n.meta.pop(MODE) for n in builder.graph.nodes if MODE in n.meta}
+        trace.modes_in_branches |= modes
+        if builder.casts:
+            for node in builder.graph.nodes:
+                if BLOCKS in node.meta:
+                    node.meta[MODE] = trace.sources.grad
+            wrap_other_modes(builder.graph, builder.modules, trace.sources.grad, self.blocks, {})
+        forget_modes(builder.graph)
         return GraphModule(builder.modules, builder.graph)
 
 
@@ -113,7 +124,7 @@ class CondSite:
         extra = [x for branch in self.branches for _, x in branch.extra]
         self.tensors = list({id(x): x for x in [*a.tensors, *b.tensors, *extra]}.values())
         names = [f"arg{i}" for i in range(len(self.tensors))]
-        self.shape_of = _first_branches(a.module(trace, names, self.tensors))
+        self.shape_of = _first_branches(a.module(trace, names, self.tensors, False))
         self.pred, self.number = pred, next(_count)
         _sites[self.number] = self
 
@@ -183,7 +194,7 @@ def add_site(builder, site, names, arguments, source, trace):
     graphs = []
     for kind, branch in zip(("true", "false"), site.branches):
         name = f"{kind}_graph_{k}"
-        builder.modules[name] = branch.module(trace, [node.name for node in operands], site.tensors)
+        builder.modules[name] = branch.module(trace, [node.name for node in operands], site.tensors, True)
         graphs.append(builder.graph.create_node("get_attr", name, name=name))
     args = (builder.value(arguments["pred"]), *graphs, tuple(operands))
     node = builder.graph.call_function(ops.higher_order.cond, args, name="cond")

@@ -38,12 +38,19 @@ class _Again(Interpreter):
             return args[0].shape[args[1]]
         if target is cresset.ops.higher_order.wrap_with_set_grad_enabled:
             enabled, module, *operands = args
-            inner = _Again(module, self.table, self.recorder)
-            inner.order = self.order
-            with cresset.set_grad_enabled(enabled):
-                return inner.run(*operands)
+            return self._inner(cresset.set_grad_enabled(enabled), module, operands)
+        if target is cresset.ops.higher_order.wrap_with_autocast:
+            *settings, module = args[:5]
+            return self._inner(cresset.autocast(*settings), module, args[5:])
         out = self.table[target](*args, **kwargs) if target in self.table else NotImplemented
         return super().call_function(target, args, kwargs) if out is NotImplemented else out
+
+    def _inner(self, mode, module, operands):
+        """Runs a subgraph in a mode."""
+        inner = _Again(module, self.table, self.recorder)
+        inner.order = self.order
+        with mode:
+            return inner.run(*operands)
 
     def meta(self, text):
         """The metadata of the node that ran, for the nodes that replace it."""
@@ -187,7 +194,7 @@ def _refuse_elements(program):
 
 def decomposed(program, table):
     """The program, run again with the functions of a table."""
-    if any(n.target is cresset.ops.higher_order.cond for n in program.graph.nodes):
+    if any(n.target is cresset.ops.higher_order.cond for m in program.graph_module.modules() if hasattr(m, "graph") for n in m.graph.nodes):
         raise RuntimeError("run_decompositions: the program has a torch.cond, whose branches cannot be replaced")
     refuse_parts(program, "run_decompositions")
     _refuse_elements(program)

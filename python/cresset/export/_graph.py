@@ -154,6 +154,8 @@ class GraphBuilder:
         self.exprs = number_expressions(self.numbers, sizes or {}, self.sized)
         self.number_nodes, self.size_of = {}, {}  # index of a number -> fx node or number; Expr -> fx node
         self.literals, self.modules, self.trace = set(), {}, None
+        self.as_called = False  # whether conversions are calls of `to`; else of `_to_copy`, as in decomposed programs
+        self.casts = ()  # values that conversions of autocast blocks made, which are no nodes
         self.hints = hints or {}  # symbol -> value in the example inputs
 
     # --- values ---
@@ -285,9 +287,14 @@ class GraphBuilder:
             from ._control import OPERATOR, add_site
             if op == OPERATOR:
                 return add_site(self, self.trace.sites[arguments["site"]], names, arguments, source, self.trace)
+        if names and names[0] in self.casts and self.sources.in_autocast(source):
+            self.env[names[0]] = self.value(arguments["self"])
+            return
         target = overload_of(op, overload, arguments)
-        if op == "to_dtype":  # autocast's conversion, which torch's operators do not have
+        if op == "to_dtype":
             target, arguments = cresset.ops.aten._to_copy.default, {**_USUAL_COPY, **arguments}
+        if self.as_called and target is cresset.ops.aten._to_copy.default and self.sources.short_name(source) != "_to_copy":
+            target, arguments = self.conversion(target, arguments, source)
         first = target._schema.arguments[0] if target._schema.arguments else None
         if first is not None and first.type == "Tensor" and type(arguments[first.name]) in (bool, int, float, complex):
             if op == "sub" and arguments["alpha"] == 1:  # 1 - x
@@ -305,6 +312,29 @@ class GraphBuilder:
             node.meta.update(self.sources.meta(source))
         self.results(node, names, target)
         return node
+
+    def conversion(self, target, arguments, source):
+        """The call of `to` that makes a tensor of another dtype, with an assertion before it, as torch has it."""
+        dtype, device, val = arguments["dtype"], arguments["device"], self.fake(arguments["self"][0])
+        if dtype in (None, val.dtype) or val.layout != cresset.strided or arguments["layout"] is not None or arguments["pin_memory"]:
+            return target, arguments
+        self.assert_type(arguments["self"], source)
+        made = {"self": arguments["self"], "dtype": dtype, "non_blocking": arguments["non_blocking"], "copy": False,
+                "memory_format": arguments["memory_format"]}
+        if device is None:
+            return cresset.ops.aten.to.dtype, made
+        device = cresset.device("cpu") if device.type == "cpu" else device
+        return cresset.ops.aten.to.device, {**made, "device": device}
+
+    def assert_type(self, x, source):
+        """Adds an assertion of the type of a tensor, as torch has it before each conversion."""
+        val = self.fake(x[0])
+        node = self.graph.call_function(cresset.ops.aten._assert_tensor_metadata.default, (self.value(x),),
+                                        {"dtype": val.dtype, "device": val.device, "layout": val.layout},
+                                        name="_assert_tensor_metadata_default")
+        if source and self.sources is not None:
+            node.meta.update(self.sources.meta(source))
+        node.meta["val"] = None
 
     def number_tensor(self, x):
         """The value of a tensor of one number, for an operator whose first argument is a tensor in graphs."""

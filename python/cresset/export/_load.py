@@ -303,7 +303,8 @@ class _GraphReader:
             tag, value = outputs[0]
             self.keep(value["as_name"] if tag in _SYMBOLIC else _get(value, "name", str), node)
             return
-        items = [item["name"] for item in outputs[0][1]] if is_list else [_get(value, "name", str) for _, value in outputs]
+        items = [item["name"] for item in outputs[0][1]] if is_list else \
+            [value["as_name"] if tag in _SYMBOLIC else _get(value, "name", str) for tag, value in outputs]
         vals = []
         for k, item in enumerate(items):
             vals.append(self.fake(item) if item in self.tensors else None)

@@ -141,10 +141,12 @@ def _outputs(node):
     val = node.meta.get("val")
     if not isinstance(val, (list, tuple)):
         return [] if val is None else [_node(node)]
-    items = {user.args[1]: user.name for user in node.users if user.target is operator.getitem}
-    names = [{"name": items.get(k, f"{node.name}_unused_{k}")} for k in range(len(val))]
+    items = {user.args[1]: user for user in node.users if user.target is operator.getitem}
     schema = getattr(node.target, "_schema", None)
-    if schema is not None and len(schema.returns) == 1:
+    if schema is None:
+        return [_node(items[k]) if k in items else {"as_tensor": {"name": f"{node.name}_unused_{k}"}} for k in range(len(val))]
+    names = [{"name": items[k].name if k in items else f"{node.name}_unused_{k}"} for k in range(len(val))]
+    if len(schema.returns) == 1:
         return [{"as_tensors": names}]
     return [{"as_tensor": name} for name in names]
 
@@ -190,7 +192,7 @@ def graph_json(module, signature=None, nested=False):
             inputs.append(_scalar(constants[node.name].value) if node.name in constants else _node(node))
         elif node.op == "output":
             outputs = [_argument(x, "", module) for x in node.args[0]]
-        elif node.op == "call_function" and not _is_item(node):
+        elif node.op == "call_function":
             if _is_number_node(node):
                 if _number_kind(node) == "as_sym_float":
                     expr = node.meta.get("expr")
@@ -200,6 +202,8 @@ def graph_json(module, signature=None, nested=False):
                     truths[node.name] = {"as_bool": val} if condition is None else _expression(condition.file_text())
                 elif _number_kind(node) == "as_sym_int" and val is not None:
                     numbers[node.name] = _size(val)
+            if _is_item(node):
+                continue
             single = {"is_hop_single_tensor_return": False if getattr(node.target, "namespace", "") == "higher_order" else None}
             nodes.append({"target": target_name(node.target), "inputs": _named_inputs(node, module), "outputs": _outputs(node),
                           "metadata": _metadata(node), **single, "name": node.name})

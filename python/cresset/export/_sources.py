@@ -8,7 +8,7 @@ from .. import Tensor
 from .._subclasses.fake_tensor import FakeTensor
 from .._utils import torch_name
 from ..nn.modules import module as module_file
-from ._grad_mode import MODE
+from ._grad_mode import BLOCKS, MODE, AutocastBlock
 from ..overrides import TorchFunctionMode
 from ..utils._pytree import tree_leaves
 
@@ -47,7 +47,7 @@ def _tensor_of_symbols(data, *, dtype=None, device=None, requires_grad=False, pi
 
 def kept_meta(node):
     """What the nodes that replace `node` keep of its metadata."""
-    return {key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn", "custom", MODE) if key in node.meta}
+    return {key: node.meta[key] for key in ("nn_module_stack", "stack_trace", "torch_fn", "custom", MODE, BLOCKS) if key in node.meta}
 
 
 def _node_at(frame):
@@ -62,10 +62,11 @@ def _node_at(frame):
 class Source:
     """The origin of the calls that one function of torch made."""
 
-    __slots__ = ("frames", "modules", "function", "node", "grad")
+    __slots__ = ("frames", "modules", "function", "node", "grad", "blocks")
 
-    def __init__(self, frames, modules, function, node=None, grad=None):
+    def __init__(self, frames, modules, function, node=None, grad=None, blocks=()):
         self.frames, self.modules, self.function = frames, modules, function
+        self.blocks = blocks  # the autocast blocks that are open
         self.grad = grad  # the grad mode of the call; None in the forward of an autograd.Function, and in a backward
         self.node = node  # the node of an exported graph whose call runs again, or None
 
@@ -88,22 +89,29 @@ class Sources(TorchFunctionMode):
         for name, m in sorted(root.named_modules(remove_duplicate=False), key=lambda item: item[0].count(".") + bool(item[0])):
             self.paths.setdefault(id(m), []).append(name)
         self.stack, self.top = [], None
+        self.replaces = None  # a function that may make the results of a call, or NotImplemented
         self.grad = cresset.is_grad_enabled()
+        self.blocks = ()  # the autocast blocks that are open, the outermost first
         self.counts = {}  # path -> how often it was called
         self.with_grad, self.without_grad = False, None  # of values that need gradients: whether a call ran that makes
         #                                                  others; the Source of the first that grad mode kept from it
 
     def __enter__(self):
         self.top = sys._getframe(1)
+        self.watcher = cresset._C._watch_autocast(self._autocast)
         self.handles = [module_file.register_module_forward_pre_hook(self._enter),
                         module_file.register_module_forward_hook(self._leave, always_call=True)]
         return super().__enter__()
 
     def __exit__(self, *error):
+        cresset._C._watch_autocast(self.watcher)
         for handle in self.handles:
             handle.remove()
         self.top = None
         return super().__exit__(*error)
+
+    def _autocast(self, context):
+        self.blocks = self.blocks[:-1] if context is None else (*self.blocks, AutocastBlock(context))
 
     def _enter(self, module, args):
         path = self._path(module)
@@ -153,12 +161,13 @@ class Sources(TorchFunctionMode):
         grad = cresset.is_grad_enabled()
         if grad is not self.grad and self._in_function():
             grad = None
-        self.notes.append(Source(frames, modules, (f"{short}_{self.calls[short]}", name), node, grad))
+        self.notes.append(Source(frames, modules, (f"{short}_{self.calls[short]}", name), node, grad, self.blocks))
         if func is cresset.tensor and any(type(x) is cresset._C.Symbol for x in tree_leaves(args)):
             func = _tensor_of_symbols
         elif func is cresset.is_nonzero and args and isinstance(args[0], FakeTensor):
             func = bool
-        out = func(*args, **(kwargs or {}))
+        out = NotImplemented if self.replaces is None else self.replaces(func, args, kwargs or {})
+        out = func(*args, **(kwargs or {})) if out is NotImplemented else out
         self._note_grad(short, args, kwargs, out)
         return out
 
@@ -183,9 +192,17 @@ class Sources(TorchFunctionMode):
             frame = frame.f_back
         return False
 
+    def short_name(self, text):
+        """The name of the function that a call of the program called."""
+        return self.notes[int(text)].function[1].partition(".")[2] if text else None
+
+    def in_autocast(self, text):
+        """Whether a call of the program was in an autocast block, by the text that the recorder kept."""
+        return bool(text) and bool(self.notes[int(text)].blocks)
+
     def meta(self, text):
         """The metadata of a node by the text that the recorder kept."""
         source = self.notes[int(text)]
         out = {"nn_module_stack": source.modules, "stack_trace": source.stack_trace(), "torch_fn": source.function,
-               MODE: self.grad if source.grad is None else source.grad}
+               MODE: self.grad if source.grad is None else source.grad, BLOCKS: source.blocks}
         return out if source.node is None else {**out, **kept_meta(source.node)}

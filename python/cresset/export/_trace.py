@@ -16,7 +16,7 @@ from .._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutp
 from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..utils._pytree import tree_flatten, tree_unflatten
 from ._constraints import Constraints
-from ._grad_mode import wrap_other_modes
+from ._grad_mode import forget_modes, wrap_other_modes
 from ._graph import ConditionOutput, GraphBuilder, NumberOutput
 from ._inputs import DRAFT_NOTE, PlaceholderNames, check_call, leaves_of, placeholder_name
 from ._sources import Sources
@@ -135,10 +135,13 @@ class KeptCall:
 
 
 class Trace:
-    """One call of a module, recorded.  kept: the paths of modules of whose calls it keeps arguments and results."""
+    """One call of a module, recorded.  kept: the paths of modules of whose calls it keeps arguments and results; draft: the
+    Draft that notes what export() would have refused, or None."""
 
-    def __init__(self, mod, args, kwargs, dynamic_shapes, kept=(), examples=None):
-        self.mod, self.args, self.kwargs = mod, args, kwargs
+    def __init__(self, mod, args, kwargs, dynamic_shapes, kept=(), examples=None, draft=None):
+        self.mod, self.args, self.kwargs, self.draft = mod, args, kwargs, draft
+        if draft is not None:
+            draft.start()
         known = dict(mod.named_modules(remove_duplicate=False))
         for path in kept:
             if path not in known:
@@ -161,6 +164,10 @@ class Trace:
             self.known[id(tensor)] = len(self.known)
             self.kept.append(tensor)
             self.recorder.input(tensor)
+
+    def casts(self, recorded):
+        """The values of autocast's conversions, which graphs with autocast blocks do not have."""
+        return () if self.kept_modules else set(recorded.casts)
 
     def fake_leaves(self):
         seen = set()
@@ -201,11 +208,15 @@ class Trace:
 
     def call(self, args, kwargs):
         self.sources = Sources(self.mod, self.recorder)
+        if self.draft is not None:
+            self.sources.replaces = self.values.custom_call
+            self.recorder.decides(self.values.decide)
         self.recorder.start()
         self.mode.values = self.values
         allowed, self.mode.allow_non_fake_inputs = self.mode.allow_non_fake_inputs, True
         self.recorder.apart(True)
-        outer = set_tracing(self)
+        outer, caches = set_tracing(self), _C.is_autocast_cache_enabled()
+        _C.set_autocast_cache_enabled(False)  # as in torch: a block of the program converts a weight at each use
         try:
             with self.mode, self.sources, self._keep_calls():
                 out = self.mod(*args, **kwargs)
@@ -216,6 +227,7 @@ class Trace:
             raise GuardOnDataDependentSymNode(self._data_dependent(error)) from error
         finally:
             set_tracing(outer)
+            _C.set_autocast_cache_enabled(caches)
             self.mode.values, self.mode.allow_non_fake_inputs = None, allowed
             self.recorder.decides(None)
             self.recorder.stop()
@@ -314,6 +326,8 @@ def _build(trace, constraints):
     builder = GraphBuilder(trace.recorded, trace.mode, trace.sources, constraints.sizes(), constraints.hints(),
                            constraints.bounds(), trace.values.facts, trace.sparse)
     builder.trace = trace
+    builder.as_called = True
+    builder.casts = trace.casts(trace.recorded)
     unique = PlaceholderNames().unique
     for leaf in trace.leaves:  # arguments keep their names
         leaf.name = unique(leaf.name)
@@ -326,10 +340,20 @@ def _build(trace, constraints):
     signatures = _kept_signatures(trace, builder)
     outputs = builder.output(trace.results, trace.recorded.outputs)
     builder.graph.eliminate_dead_code()
-    if trace.modes_in_branches - {trace.sources.grad} or trace.kept_calls or \
-            not wrap_other_modes(builder.graph, builder.modules, trace.sources.grad):
+    if trace.modes_in_branches - {trace.sources.grad} or trace.kept_calls:
         trace.check_grad_mode()
+    else:
+        wrap_other_modes(builder.graph, builder.modules, trace.sources.grad)
+        _name_outputs(builder.graph, outputs)
+    forget_modes(builder.graph)
     return builder, outputs, signatures
+
+
+def _name_outputs(graph, specs):
+    """Gives the signature the names of the results."""
+    for spec, node in zip(specs, graph.output_node().args[0]):
+        if hasattr(node, "meta"):
+            spec.arg.name = node.name
 
 
 def _kept_signatures(trace, builder):
@@ -366,11 +390,11 @@ def _state(trace):
     return state, constants
 
 
-def _traced(mod, args, kwargs, dynamic_shapes, preserve, attempts=16):
+def _traced(mod, args, kwargs, dynamic_shapes, preserve, draft, attempts=16):
     """The Trace of one call, with values of elements for which the program's facts hold."""
     examples = {}
     for _ in range(attempts):
-        trace = Trace(mod, args, kwargs, dynamic_shapes, preserve, examples)
+        trace = Trace(mod, args, kwargs, dynamic_shapes, preserve, examples, draft)
         try:
             trace.run()
             return trace
@@ -380,10 +404,10 @@ def _traced(mod, args, kwargs, dynamic_shapes, preserve, attempts=16):
                     "hold")
 
 
-def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=()):
-    """The ExportedProgram of one call."""
+def export_call(mod, args, kwargs, dynamic_shapes=None, preserve=(), draft=None):
+    """The ExportedProgram of one call; draft: as in Trace."""
     check_call(mod, args, kwargs)
-    trace = _traced(mod, args, kwargs or {}, dynamic_shapes, preserve)
+    trace = _traced(mod, args, kwargs or {}, dynamic_shapes, preserve, draft)
     constraints = Constraints(trace.recorded, trace.dims, trace.leaves, trace.values)
     constraints.solve()
     builder, outputs, signatures = _build(trace, constraints)

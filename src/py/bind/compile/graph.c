@@ -680,6 +680,21 @@ static PyObject *graph_unseen(PyObject *x, void *unused)
     return out;
 }
 
+/* The names of values that autocast's conversions of arguments made. */
+static PyObject *graph_casts(PyObject *x, void *unused)
+{
+    const cr_gblock *b = ((graph_object *)x)->g->body;
+    PyObject *out = PyList_New(0);
+
+    (void)unused;
+    for (size_t i = 0; out && i < b->len; i++)
+        if (b->at[i]->autocast)
+            list_add(out, PyUnicode_FromString(b->at[i]->result[0]->name));
+    if (PyErr_Occurred())
+        Py_CLEAR(out);
+    return out;
+}
+
 static PyObject *graph_writes(PyObject *x, void *unused)
 {
     (void)unused;
@@ -1113,6 +1128,8 @@ static PyGetSetDef graph_getset[] = {
     {"writes", graph_writes, NULL, "True when a node writes to a tensor.", NULL},
     {"unseen", graph_unseen, NULL,
      "Places in nodes() of writes under no_grad to tensors that require a gradient.", NULL},
+    {"casts", graph_casts, NULL,
+     "Names of the values that autocast's conversions of arguments made.", NULL},
     {"once", graph_once, NULL,
      "True when a second run would not be like the first: a node draws random numbers or is a "
      "call between ranks.",

@@ -183,6 +183,30 @@ static PyObject *state_of(PyObject *self, const autocast_state *s)
     return out;
 }
 
+/* Called with the context that opens, and with None where one has closed. */
+static CR_THREAD PyObject *watcher;
+
+/* A watcher's error is that of the block. */
+static bool watcher_told(PyObject *context)
+{
+    PyObject *f = watcher ? Py_NewRef(watcher) : NULL;
+    PyObject *out = f ? PyObject_CallOneArg(f, context) : NULL;
+
+    Py_XDECREF(f);
+    Py_XDECREF(out);
+    return !f || out;
+}
+
+/* Sets the watcher of the thread, or None.  Returns the one before. */
+static PyObject *watch(PyObject *m, PyObject *f)
+{
+    PyObject *was = watcher;
+
+    (void)m;
+    watcher = f == Py_None ? NULL : Py_NewRef(f);
+    return was ? was : Py_NewRef(Py_None);
+}
+
 /* Sets self._before to the present state, then the state self._state. */
 static PyObject *enter(PyObject *m, PyObject *self)
 {
@@ -191,6 +215,10 @@ static PyObject *enter(PyObject *m, PyObject *self)
     int depth;
 
     (void)m;
+    if (!watcher_told(self)) {
+        Py_XDECREF(wanted);
+        return NULL;
+    }
     if (read_state(&s, wanted) && (before = state_of(self, &s)) &&
         PyObject_SetAttrString(self, "_before", before) == 0) {
         cr_status st = apply(&s);
@@ -219,12 +247,17 @@ static PyObject *leave(PyObject *m, PyObject *args)
             cr_py_raise(st);
     }
     Py_XDECREF(before);
+    if (!PyErr_Occurred())
+        (void)watcher_told(Py_None);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
 }
 
 static PyMethodDef methods[] = {
     {"_enter_autocast", enter, METH_O, "The method __enter__ of autocast."},
     {"_exit_autocast", leave, METH_VARARGS, "The method __exit__ of autocast."},
+    {"_watch_autocast", watch, METH_O,
+     "Sets a function that the thread calls with each autocast that opens, and with None where "
+     "one has closed; None: no function. Returns the function before."},
     {0}};
 
 int cr_py_autocast_start(PyObject *m)
