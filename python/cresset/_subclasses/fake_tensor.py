@@ -239,7 +239,8 @@ class FakeTensorMode(TorchDispatchMode):
         if config.fake_tensor_propagate_real_tensors:
             made.real_tensor = tensor.detach().clone()
         if isinstance(tensor, nn.Parameter):
-            made = nn.Parameter(made, tensor.requires_grad)
+            made, real = nn.Parameter(made, tensor.requires_grad), made.real_tensor
+            made.real_tensor = real
         elif tensor.requires_grad and tensor.is_leaf:
             made.requires_grad_()
         elif tensor.requires_grad:

@@ -3,7 +3,7 @@ from ..utils._pytree import register_dataclass as _register_dataclass
 from ._c_file import to_c
 from ._decompose import CustomDecompTable
 from ._delegate import Backend, LoweredBackendModule, to_backend
-from ._draft import draft_export
+from ._draft_export import draft_export
 from ._load import load
 from ._rt import to_rt
 from ._save import save

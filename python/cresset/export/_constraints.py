@@ -48,6 +48,11 @@ class Condition:
             return text if e.is_number or e.is_symbol else text if text.startswith("(") and len(e.terms) == 1 else f"({text})"
         return f"{side(self.left)} {self.test} {side(self.right)}"
 
+    def __str__(self):
+        """The words of assertions."""
+        left, right = (e.text()[1:-1] if e.text().startswith("(") and len(e.terms) == 1 else e.text() for e in (self.left, self.right))
+        return {"==": f"Eq({left}, {right})", "!=": f"Ne({left}, {right})"}.get(self.test, f"{left} {self.test} {right}")
+
     def file_text(self):
         """The text that files have: LessThan(Symbol('u0', integer=True), Integer(6))."""
         return f"{FILE_TESTS[self.test]}({self.left.file_text()}, {self.right.file_text()})"

@@ -7,6 +7,7 @@ A comparison that facts and bounds do not decide is a Truth; Python cannot branc
 The recording gets a call of an operator that has the right sizes (`fake`), which the exported graph replaces by the
 program's operator.
 """
+import collections
 import contextlib
 import functools
 import itertools
@@ -41,19 +42,13 @@ class OtherExamples(BaseException):
     """The trace is made again with other values of symbols."""
 
 
-def condition_text(c):
-    """A condition in the words of assertions."""
-    left, right = (e.text()[1:-1] if e.text().startswith("(") and len(e.terms) == 1 else e.text() for e in (c.left, c.right))
-    return {"==": f"Eq({left}, {right})", "!=": f"Ne({left}, {right})"}.get(c.test, f"{left} {c.test} {right}")
-
-
 class Truth(SymBool):
     """A condition on numbers that depend on elements; `number` is that of the recording for an element itself."""
 
     def __init__(self, values, condition, number=None, text=None):
         super().__init__(self)
         self.values, self.condition, self.number = values, condition, number
-        self.text = text or condition_text(condition)
+        self.text = text or str(condition)
 
     def __bool__(self):
         known = self.values.answer(self.condition) if self.condition is not None else None
@@ -151,7 +146,7 @@ class Values:
         for d in self.trace.dims:
             if d.varies:
                 name = symbol_name(d.source, self.dim_hints)
-                self.dim_hints[name] = d.hint
+                self.dim_hints[name], d.symbol_name = d.hint, name
                 self.known_dims[at[id(d.leaf), d.dim]] = Expr.symbol(name)
                 low, high = d.bounds
                 self.bounds[name] = max(low, 2) if d.is_hint else low, high
@@ -242,6 +237,9 @@ class Values:
             return self.tensor_of(a, b)
         if test == "fixed":  # an example's value was taken where no code could be told
             left = self.expr(a)
+            if left is not None and self._are_real(left):
+                self._take_value(left)
+                return NotImplemented
             self.taken = self.taken or (self._text(a) if left is None else left.text())
             return NotImplemented
         left, right = self.expr(a), self.expr(b) if test is not None else Expr.of(0)
@@ -254,8 +252,13 @@ class Values:
             return NotImplemented
         names = {*left.free_symbols, *right.free_symbols}
         if not names & self.symbols.keys():
+            if self.trace.draft is not None and test is not None and names:
+                self.trace.draft.compared(self.trace, Condition(left, test, right))
             return NotImplemented
         if test is None:
+            if self._fixed(left) is None and self._are_real(left) and not self._asks_library():
+                self._take_value(left)
+                return NotImplemented
             fixed = self._fixed(left)
             if fixed is None and not self._asks_library():
                 raise GuardOnDataDependentSymNode(self.refusal(left.text(), "Could not extract specialized integer from data-dependent "
@@ -342,13 +345,31 @@ class Values:
     def answer(self, condition):
         """known(), and where the elements are there, what is so for them, which becomes a fact."""
         known = self.known(condition)
-        names = [n for n in [*condition.left.free_symbols, *condition.right.free_symbols] if n in self.symbols]
-        if known is None and names and all(self.symbols[n].is_real for n in names):
+        if known is None and self._are_real(condition.left - condition.right):
             known = condition.holds(self.all_hints())
+            self._note_taken(str(condition), known, condition.left - condition.right)
             fact = condition if known else Condition(condition.left, _NOT[condition.test], condition.right)
             self.facts.append(fact)
             self._bound(fact)
         return known
+
+    def _are_real(self, e):
+        """Whether the elements are there that an expression depends on, and it depends on some."""
+        names = [n for n in e.free_symbols if n in self.symbols]
+        return bool(names) and all(self.symbols[n].is_real for n in names)
+
+    def _take_value(self, e):
+        """Makes the value of an expression that of the example, as a fact."""
+        fact = Condition(e, "==", Expr.of(e.at(self.all_hints())))
+        if self.known(fact) is None:
+            self._note_taken(e.text(), fact.right.value, e)
+            self.facts.append(fact)
+            self._bound(fact)
+            self._sized = None
+
+    def _note_taken(self, text, value, e):
+        if self.trace.draft is not None:
+            self.trace.draft.value(self.trace, text, value, e.free_symbols)
 
     # --- facts ---
 
@@ -431,7 +452,7 @@ class Values:
     def check_guard(self, condition):
         """Refuses a condition that an operator needs, unless it holds for all elements."""
         if not self.known(condition):
-            raise GuardOnDataDependentSymNode(self.refusal(condition_text(condition)))
+            raise GuardOnDataDependentSymNode(self.refusal(str(condition)))
 
     def check_taken(self):
         """Refuses a program that needs the value of a number that depends on elements."""
@@ -553,6 +574,55 @@ class Values:
             self.trace.mode.set_real(func, args, kwargs, out)
         return out[0] if spec_of[1] == "one" else tuple(out) if spec_of[1] == "tuple" else list(out)
 
+    def custom_call(self, func, args, kwargs):
+        """The results of a custom operator without a fake kernel, or with a wrong one, whose sizes are symbols; else
+        NotImplemented."""
+        func = _overload_called(func, args, kwargs)
+        if func is None or not _is_custom(func):
+            return NotImplemented
+        args, kwargs = tree_map_only(Tensor, lambda x: self.trace.mode.from_tensor(x) if not isinstance(x, fake_tensor.FakeTensor) else x,
+                                     (args, kwargs))
+        tensors = list({id(x): x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}.values())
+        reals = self._real_results(func, args, kwargs, tensors)
+        if not reals or not all(isinstance(x, Tensor) for x in reals):
+            return NotImplemented
+        try:
+            with self.paused():
+                fakes = tree_leaves(func(*args, **kwargs))
+        except (RuntimeError, NotImplementedError) as error:
+            if "no fake impl registered" not in str(error):
+                raise
+            reason = None
+        else:
+            reason = _difference(fakes, reals, tensors)
+            if reason is None:
+                return NotImplemented
+        self.trace.draft.kernel(func, reason)
+        self._profile(func, tensors, reals)
+        return self._call_with_results(func, args, kwargs, tensors, reals)
+
+    def _profile(self, func, tensors, reals):
+        one = tuple(_ProfileOf(x.dim(), x.dtype, x.device, x.layout) for x in tensors), \
+            tuple(_ProfileOf(x.dim(), x.dtype, x.device, x.layout) for x in reals)
+        self.trace.draft.op_profiles.setdefault(str(func), set()).add(one)
+
+    def _call_with_results(self, func, args, kwargs, tensors, reals):
+        """Records a call whose results have symbols as their sizes."""
+        with self.paused(), _disable_current_modes(), _C.no_grad():
+            sizes = [list(x.shape) for x in reals]
+        numbers, symbols = [], []
+        for r, of in enumerate(sizes):
+            for d, n in enumerate(of):
+                made, symbol = self.new(int, 0, real=n)
+                numbers.append(made)
+                symbols.append((symbol, r, d))
+        site = Site("call", tensors, [(x.dtype, x.device, x.dim()) for x in reals], func, args, kwargs, symbols)
+        out = self._call(site, numbers)
+        for x, real in zip(out, reals):
+            x.real_tensor = real
+        returns = func._schema.returns
+        return tuple(out) if len(returns) > 1 else list(out) if returns[0].type.startswith("List") else out[0]
+
     def _real_results(self, func, args, kwargs, tensors):
         """The results of a call on tensors that have elements, or None."""
         if not tensors or any(x.real_tensor is None for x in tensors):
@@ -620,6 +690,42 @@ class Values:
         return None, None
 
 
+# --- custom operators of drafts ---
+
+_ProfileOf = collections.namedtuple("TensorMetadata", "rank dtype device layout")
+
+
+def _overload_called(func, args, kwargs):
+    """The overload of an operator that a call of torch.ops has, or None for other functions."""
+    from .._ops import OpOverload, OpOverloadPacket
+    if isinstance(func, OpOverloadPacket):
+        names = func.overloads()
+        return getattr(func, names[0]) if len(names) == 1 else None
+    return func if isinstance(func, OpOverload) else None
+
+
+def _is_custom(func):
+    return func.namespace not in ("aten", "prims", "prim", "higher_order") and not func.namespace.startswith("cresset")
+
+
+def _difference(fakes, reals, tensors):
+    """How the results of a fake kernel differ from those of the kernel, in words, or None."""
+    for fake, real in zip(fakes, reals):
+        if fake.dtype != real.dtype:
+            return f"Dtypes {real.dtype} and {fake.dtype} are not equal!"
+        sizes = list(zip(fake.shape, real.shape))
+        if fake.dim() != real.dim():
+            return f"mismatch in number of dims: fake {fake.dim()} and real {real.dim()}"
+        wrong = next(((a, b) for a, b in sizes if type(a) is int and a != b), None)
+        if wrong is not None:
+            return f"mismatch between fake value {wrong[0]} and real value {wrong[1]} "
+    shared = [[_C._storage_key(x) == _C._storage_key(y) for x in tensors] for y in fakes]
+    kept = [[_C._storage_key(x.real_tensor) == _C._storage_key(y) for x in tensors] for y in reals]
+    if shared != kept:
+        return ("Mismatched aliasing spec between fake kernel and real kernel: an argument is returned by one and not by the other")
+    return None
+
+
 # --- the exported graph ---
 
 def add_values(builder, site, names, arguments, source):
@@ -642,6 +748,8 @@ def add_values(builder, site, names, arguments, source):
             node.meta["val"] = symbol.kind(symbol.hint)
             node.meta["condition" if symbol.kind is bool else "expr"] = \
                 Condition(symbol.expr, "==", Expr.of(1)) if symbol.kind is bool else symbol.expr
+            if symbol.kind is bool:
+                _assert_truth(builder, symbol, node, meta)
         _assert_facts(builder, symbol.name, meta)
         return
     from .._ops import split_arguments
@@ -679,6 +787,21 @@ def _assert_facts(builder, name, meta):
         _assert(builder, condition, meta)
 
 
+def _assert_truth(builder, symbol, node, meta):
+    """Adds an assertion of the facts that say whether an element is true."""
+    from .. import ops, sym_not
+    fact = next((f for f in builder.trace.values.facts if f.left == symbol.expr and f.right.is_number and f.test in ("==", "!=")), None)
+    if fact is None:
+        return
+    holds = (fact.test == "==") == bool(fact.right.value)
+    if not holds:
+        node = builder.graph.call_function(sym_not, (node,), name="sym_not")
+        node.meta.update(meta, val=True, condition=fact)
+    text = f"Runtime assertion failed for expression {str(fact)} on node '{node.name}'"
+    check = builder.graph.call_function(ops.aten._assert_scalar.default, (node, text), name="_assert_scalar_default")
+    check.meta.update(meta, val=None)
+
+
 def condition_node(builder, condition):
     """The node of a condition."""
     left, right = builder.expression(condition.left), builder.expression(condition.right)
@@ -690,7 +813,7 @@ def condition_node(builder, condition):
 def _assert(builder, condition, meta):
     from .. import ops
     node = condition_node(builder, condition)
-    text = f"Runtime assertion failed for expression {condition_text(condition)} on node '{node.name}'"
+    text = f"Runtime assertion failed for expression {str(condition)} on node '{node.name}'"
     check = builder.graph.call_function(ops.aten._assert_scalar.default, (node, text), name="_assert_scalar_default")
     for x in (node, check):
         x.meta.update(meta)

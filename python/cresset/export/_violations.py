@@ -1,14 +1,16 @@
 """Errors of sizes that cannot vary as dynamic_shapes says, in torch's words."""
 from .._dynamo.exc import UserError
-from ._constraints import _MORE, _SPECIALIZED
+from .._size_expr import Expr
+from ._constraints import _MORE, _SPECIALIZED, Condition
 
 
 class _Violations:
     def __init__(self, constraints):
         self.c = constraints
-        self.names, self.lines, self.fixes = [], [], []
+        self.names, self.lines, self.fixes, self.found = [], [], [], []
 
-    def add(self, names, line, *fixes):
+    def add(self, names, line, *fixes, found=()):
+        self.found += found
         self.names += [n for n in names if n not in self.names]
         if line not in self.lines:
             self.lines.append(line)
@@ -18,7 +20,8 @@ class _Violations:
         for d in self.c.dims:
             if d.wanted and self.c.expr(d).is_number:
                 self.add([d.name], _SPECIALIZED.format(d.name, d.hint),
-                         *([] if d.is_hint else [f"  {d.name} = {d.hint}"]))
+                         *([] if d.is_hint else [f"  {d.name} = {d.hint}"]),
+                         found=[Condition(Expr.symbol(d.symbol), "==", Expr.of(d.hint))])
 
     def equal(self):
         named = [d for d in self.c.dims if not d.is_hint and d.spec.root is None]
@@ -27,7 +30,8 @@ class _Violations:
                 e = self.c.expr(d)
                 if e == self.c.expr(other) and not e.is_number and d.name != other.name and d.name not in self.names:
                     self.add([d.name], f"  - The values of {d.name} = {d.source} and {other.name} = {other.source} must always be "
-                                       "equal.", f"  {d.name} = {other.name}")
+                                       "equal.", f"  {d.name} = {other.name}",
+                             found=[Condition(Expr.symbol(other.symbol), "==", Expr.symbol(d.symbol))])
 
     def ranges(self):
         for d in self.c.dims:
@@ -38,7 +42,8 @@ class _Violations:
             found = self.c.lower[e.name], self.c.upper[e.name]
             if max(low, 2) >= found[0] and (found[1] is None or found[1] == high):
                 continue
-            self.add([d.name], self._range_line(d, low, high, found), f"  {d.name} = {_dim_text(d.name, found, high)}")
+            bounds = [Condition(e, test, Expr.of(n)) for test, n in ((">=", found[0] if found[0] > 2 else None), ("<=", found[1])) if n is not None]
+            self.add([d.name], self._range_line(d, low, high, found), f"  {d.name} = {_dim_text(d.name, found, high)}", found=bounds)
 
     @staticmethod
     def _range_line(d, low, high, found):
@@ -66,7 +71,7 @@ class _Violations:
             d = named[0]
             fixes = self._fix(d, plain) if len(symbols) == 1 else []
             self.add([d.name], f"  - Not all values of {d.name} = {d.source} in the specified range satisfy the generated guard "
-                               f"{plain.text(lambda s: source.get(s, s))}.", *fixes)
+                               f"{plain.text(lambda s: source.get(s, s))}.", *fixes, found=[plain])
 
     def _always(self, condition):
         """Whether a condition holds at some hundred values within the bounds: an identity."""
@@ -98,7 +103,9 @@ class _Violations:
         if not self.lines:
             return
         fixes = "\nSuggested fixes:\n" + "\n".join(self.fixes) if self.fixes else ""
-        raise UserError(f"Constraints violated ({', '.join(self.names)})! {_MORE}\n" + "\n".join(self.lines) + fixes)
+        error = UserError(f"Constraints violated ({', '.join(self.names)})! {_MORE}\n" + "\n".join(self.lines) + fixes)
+        error.conditions, error.sources = self.found, {d.symbol: d.source for d in self.c.dims}
+        raise error
 
 
 def _dim_text(name, found, high):

@@ -291,6 +291,9 @@ class _Writer:
             return f': "{text}"' if plain else f': "{type(value).__name__}({text})"'
         if isinstance(value, int) and hasattr(value, "node"):
             return f': "Sym({value})"'
+        shown = node.meta.get("condition", node.meta.get("expr")) if isinstance(value, (bool, float)) else None
+        if shown is not None:  # of an exported program
+            return f': "Sym({shown})"'
         if isinstance(value, TensorMetadata):
             return f': "{dtype_abbrs[value.dtype]}{stringify_shape(value.shape)}"'
         return "" if node.type is None else f" : {self.annotation(node.type)}"
