@@ -154,16 +154,18 @@ CV_FN cm_c128 cn_join(cm_c128 a, cm_c128 b)
 
 enum { CN_BITS = 4, CN_RUN = 1 << CN_BITS, CN_BLOCK = CN_RUN * CN_RUN, CN_DIMS = 8 };
 enum { CN_THREADS = CN_BLOCK, CN_TILE = CN_BLOCK * CN_RUN, CN_LEVELS = 14 };
+typedef unsigned long long cn_word;
 
-/* Steps are in bytes, those along a line apart.  `totals` of adjacent elements: for each line,
- * `published` totals: those of its `parts` tiles, of its runs of 16 tiles, and so on; `ready`
- * says which have been written, and `next` which tile has no block yet.  Of other elements: a
- * total for each part, a block, of each line, [parts, lines]. */
+/* Steps are in bytes, those along a line apart.  `words` of adjacent elements: for each line,
+ * `published` totals: those of its `parts` tiles, of its runs of 16 tiles, and so on, all zero
+ * until they are written; `next` says which tile has no block yet.  `totals` of other elements:
+ * a total for each part, a block, of each line, [parts, lines]. */
 struct cn_call {
     char *to, *index;
     const char *from;
     cn_state *totals;
-    int *ready, *next;
+    cn_word *words;
+    int *next;
     cm_i64 published, lines, n, parts, to_step, index_step, from_step;
     cm_i64 ndim, size[CN_DIMS], to_dim[CN_DIMS], index_dim[CN_DIMS], from_dim[CN_DIMS];
 };
@@ -244,19 +246,31 @@ CV_FN int cn_at(int i) { return i + i / CN_RUN; }
 CV_FN int cn_at_own(int i) { return ck_x() * (CN_RUN + 1) + i; }
 CV_FN int cn_near(int r) { return r * CN_THREADS + ck_x(); }
 
-/* The run of a thread: `count` elements, of which the first is element `first` of the line. */
+/* The run of a thread: `count` elements, of which the first is element `first` of the line.
+ * Elements of one part stay in shared memory, so that a thread needs few registers while it
+ * waits for totals. */
 struct cn_own {
-    cn_part part[CN_RUN][CN_PARTS];
+    cn_part part[CN_PARTS > 1 ? CN_RUN : 1][CN_PARTS];
     cm_i64 place[CN_KEEPS ? CN_RUN : 1];
     cm_i64 first;
     int count;
 };
-CV_FN cn_state cn_own_at(const cn_own &own, int i)
+CV_FN cn_state cn_own_at(const cn_room &room, const cn_own &own, int i)
 {
     CN_ITEM x;
 
-    __builtin_memcpy(&x, own.part[i], sizeof x);
+    if (CN_PARTS > 1)
+        __builtin_memcpy(&x, own.part[CN_PARTS > 1 ? i : 0], sizeof x);
+    else
+        __builtin_memcpy(&x, &room.part[cn_at_own(i)], sizeof x);
     return cn_of(x, own.first + i);
+}
+CV_FN void cn_own_put(cn_room &room, cn_own &own, int i, CN_ITEM x)
+{
+    if (CN_PARTS > 1)
+        __builtin_memcpy(own.part[CN_PARTS > 1 ? i : 0], &x, sizeof x);
+    else
+        __builtin_memcpy(&room.part[cn_at_own(i)], &x, sizeof x);
 }
 
 /* Reads the tile before any of it is stored. */
@@ -283,7 +297,7 @@ CV_FN void cn_load(const char *from, cm_i64 first, int count, cn_room &room, cn_
                 room.part[cn_at(cn_near(r))] = x[r];
         __syncthreads();
         CV_ALL
-        for (int i = 0; i < CN_RUN; i++)
+        for (int i = 0; i < CN_RUN && CN_PARTS > 1; i++)
             if (full || i < own.count)
                 own.part[i][p] = room.part[cn_at_own(i)];
     }
@@ -296,9 +310,10 @@ CV_FN void cn_store(char *to, cm_i64 first, int count, cn_room &room, const cn_o
 
     CV_ALL
     for (int p = 0; p < CN_PARTS; p++) {
-        __syncthreads();
+        if (CN_PARTS > 1)
+            __syncthreads();
         CV_ALL
-        for (int i = 0; i < CN_RUN; i++)
+        for (int i = 0; i < CN_RUN && CN_PARTS > 1; i++)
             if (full || i < own.count)
                 room.part[cn_at_own(i)] = own.part[i][p];
         __syncthreads();
@@ -325,48 +340,48 @@ CV_FN void cn_store_places(char *to, cm_i64 step, int count, cn_room &room, cons
 
 #if CN_OP == CN_LOG
 /* The maximum first: then exponentials do not wait for each other. */
-template <bool full, class S> CV_FN S cn_fold_most(const cn_own &own, S)
+template <bool full, class S> CV_FN S cn_fold_most(const cn_room &room, const cn_own &own, S)
 {
-    S all = cn_own_at(own, 0);
+    S all = cn_own_at(room, own, 0);
     double sum = 0;
 
     CV_ALL
     for (int i = 1; i < CN_RUN; i++)
         if (full || i < own.count) {
-            const S x = cn_own_at(own, i);
+            const S x = cn_own_at(room, own, i);
             all.most = x.most > all.most || x.most != x.most ? x.most : all.most;
         }
     CV_ALL
     for (int i = 0; i < CN_RUN; i++)
         if (full || i < own.count) {
-            const S x = cn_own_at(own, i);
+            const S x = cn_own_at(room, own, i);
             sum += cn_exp(cn_less(x.most, all.most));
         }
     all.rest = sum - 1;
     return all;
 }
-template <bool full> CV_FN cn_log cn_fold(const cn_own &own, cn_log none)
+template <bool full> CV_FN cn_log cn_fold(const cn_room &room, const cn_own &own, cn_log none)
 {
-    return cn_fold_most<full>(own, none);
+    return cn_fold_most<full>(room, own, none);
 }
 #endif
-template <bool full, class S> CV_FN S cn_fold(const cn_own &own, S)
+template <bool full, class S> CV_FN S cn_fold(const cn_room &room, const cn_own &own, S)
 {
-    S sum = cn_own_at(own, 0);
+    S sum = cn_own_at(room, own, 0);
 
     CV_ALL
     for (int i = 1; i < CN_RUN; i++)
         if (full || i < own.count)
-            sum = cn_join(sum, cn_own_at(own, i));
+            sum = cn_join(sum, cn_own_at(room, own, i));
     return sum;
 }
-template <bool full> CV_FN cn_state cn_total(const cn_own &own)
+template <bool full> CV_FN cn_state cn_total(const cn_room &room, const cn_own &own)
 {
-    return cn_fold<full>(own, cn_state());
+    return cn_fold<full>(room, own, cn_state());
 }
 
 /* The elements become the values of the scan. */
-template <bool full> CV_FN void cn_scan(cn_own &own, const cn_carry &before)
+template <bool full> CV_FN void cn_scan(cn_room &room, cn_own &own, const cn_carry &before)
 {
     cn_state sum;
 
@@ -374,14 +389,13 @@ template <bool full> CV_FN void cn_scan(cn_own &own, const cn_carry &before)
     for (int i = 0; i < CN_RUN; i++) {
         if (!full && i >= own.count)
             continue;
-        const cn_state x = cn_own_at(own, i);
+        const cn_state x = cn_own_at(room, own, i);
         if (CN_OP == CN_LOG) /* an exponential less */
             sum = i || before.is ? cn_join(i ? sum : before.all, x) : x;
         else
             sum = i ? cn_join(sum, x) : x;
         const cn_state s = before.is && CN_OP != CN_LOG ? cn_join(before.all, sum) : sum;
-        const CN_ITEM item = cn_item(s);
-        __builtin_memcpy(own.part[i], &item, sizeof item);
+        cn_own_put(room, own, i, cn_item(s));
         own.place[CN_KEEPS ? i : 0] = cn_place(s);
     }
 }
@@ -442,14 +456,14 @@ CV_FN cn_inside cn_read(const cn_line &l, cm_i64 first, int count, cn_room &room
                         cn_state *all)
 {
     cn_load<full>(l.from, first, count, room, own);
-    return cn_inside_of(cn_total<full>(own), cn_runs(count), all);
+    return cn_inside_of(cn_total<full>(room, own), cn_runs(count), all);
 }
 
 template <bool full>
 CV_FN void cn_write(const cn_call &call, const cn_line &l, cm_i64 first, int count,
                     const cn_carry &base, const cn_inside &in, cn_room &room, cn_own &own)
 {
-    cn_scan<full>(own, cn_before(base, in));
+    cn_scan<full>(room, own, cn_before(base, in));
     cn_store<full>(l.to, first, count, room, own);
     if (CN_KEEPS)
         cn_store_places(l.index + first * call.index_step, call.index_step, count, room, own);
@@ -473,23 +487,40 @@ CV_FN cn_level cn_level_of(const cn_call &c, cm_i64 line, cm_i64 tile, int level
     return {number + run, (int)(run & (CN_RUN - 1))};
 }
 
+/* A total is published in words that have 32 of its bits and a one, so that a wait is over
+ * when the words have been read: no word says that others are there. */
+enum { CN_WORDS = sizeof(cn_state) / 4 };
+
 CV_FN void cn_publish(const cn_call &c, cm_i64 number, const cn_state &total)
 {
-    c.totals[number] = total;
-    ck_release(&c.ready[number]);
+    unsigned part[CN_WORDS];
+
+    __builtin_memcpy(part, &total, sizeof part);
+    CV_ALL
+    for (int w = 0; w < CN_WORDS; w++)
+        ck_publish(&c.words[number * CN_WORDS + w], (cn_word)part[w] << 32 | 1);
 }
 
 /* A lane waits for one of the totals of a level, and copies it. */
 CV_FN void cn_wait(const cn_call &c, cm_i64 line, cm_i64 tile, int level, cn_state *to)
 {
     const cn_level l = cn_level_of(c, line, tile, level);
-    const cm_i64 at = l.number - l.runs + ck_x();
+    const int lane = ck_x() % 32;
+    const cn_word *const at = &c.words[(l.number - l.runs + lane) * CN_WORDS];
+    unsigned part[CN_WORDS];
 
-    if (ck_x() >= l.runs)
+    if (lane >= l.runs)
         return;
-    while (!ck_acquire(&c.ready[at]))
-        ;
-    to[ck_x()] = c.totals[at];
+    for (bool is = false; !is;) {
+        is = true;
+        CV_ALL
+        for (int w = 0; w < CN_WORDS; w++) {
+            const cn_word word = ck_published(&at[w]);
+            is = is && (word & 1);
+            part[w] = (unsigned)(word >> 32);
+        }
+    }
+    __builtin_memcpy(&to[lane], part, sizeof part);
 }
 
 CV_FN int cn_digit(cm_i64 tile, int level)
@@ -508,45 +539,47 @@ CV_FN cn_state cn_fold_of(const cn_state *some, int n)
     return sum;
 }
 
-/* By one warp, after the tile's total was published: sets what is before the tile.  The totals
- * of longer runs that end with the tile are published first, each when those of its own runs
- * are there: so they do not wait for what is before these runs.  Blocks take tiles in order, so
- * the tiles before are those of blocks that run or have ended. */
-CV_FN void cn_look_back(const cn_call &c, cm_i64 line, cm_i64 tile, cn_state total,
-                        cn_carry *base)
-{
-    CK_SHARED cn_state some[CN_LEVELS][CN_RUN];
-    const int lane = ck_x();
-    int levels = 0;
+/* Tiles are at most 2^30, so that there is a warp for each level. */
+enum { CN_WAITS = CN_THREADS / 32 };
 
-    for (int k = 0; cn_digit(tile, k) == CN_RUN - 1; k++) {
-        cn_wait(c, line, tile, k, some[k]);
+/* After the tile's total was published: a warp sets some[level][0] to what is before the tile
+ * in its run of level + 1.  The first warp publishes the totals of longer runs that end with
+ * the tile, each when those of its own runs are there: so they do not wait for what is before
+ * these runs.  Blocks take tiles in order, so the tiles before are those of blocks that run or
+ * have ended. */
+CV_FN void cn_look_back(const cn_call &c, cm_i64 line, cm_i64 tile, cn_state total,
+                        cn_state (*some)[CN_RUN])
+{
+    CK_SHARED cn_state longer[CN_RUN];
+    const int level = ck_x() / 32, lane = ck_x() % 32, n = cn_digit(tile, level);
+    cn_state sum;
+
+    if (!n)
+        return;
+    cn_wait(c, line, tile, level, some[level]);
+    CK_SYNC_WARP_();
+    if (!lane)
+        some[level][0] = sum = cn_fold_of(some[level], n);
+    for (int k = 0; !level && cn_digit(tile, k) == CN_RUN - 1; k++) {
+        if (k)
+            cn_wait(c, line, tile, k, longer);
         CK_SYNC_WARP_();
         if (!lane) {
-            total = cn_join(cn_fold_of(some[k], CN_RUN - 1), total);
+            total = cn_join(k ? cn_fold_of(longer, CN_RUN - 1) : sum, total);
             cn_publish(c, cn_level_of(c, line, tile, k + 1).number, total);
         }
+        CK_SYNC_WARP_();
     }
-    for (; tile >> levels * CN_BITS; levels++)
-        cn_wait(c, line, tile, levels, some[levels]);
-    CK_SYNC_WARP_();
-    if (lane < levels)
-        some[lane][0] = cn_fold_of(some[lane], cn_digit(tile, lane));
-    CK_SYNC_WARP_();
-    if (lane)
-        return;
-    base->is = false;
-    for (int k = levels - 1; k >= 0; k--)
-        if (cn_digit(tile, k))
-            cn_add(base, some[k][0]);
 }
 
-CK_KERNEL_OF(CN_MANY, cn_tiles, cn_call)
+#define CN_WAITING                                                                             \
+    CN_THREADS, sizeof(CN_ITEM) > 4 ? 3 : CN_OP == CN_LOG ? 5 : sizeof(cn_state) > 8 ? 3 : 6
+CK_KERNEL_OF(CN_WAITING, cn_tiles, cn_call)
 {
     CK_SHARED cn_room room;
-    CK_SHARED cn_state last;
-    CK_SHARED cn_carry base;
+    CK_SHARED cn_state last, some[CN_WAITS][CN_RUN];
     CK_SHARED int taken;
+    cn_carry base;
     cn_inside in;
     cn_state all;
     cn_own own;
@@ -554,8 +587,8 @@ CK_KERNEL_OF(CN_MANY, cn_tiles, cn_call)
     if (!ck_x())
         taken = CK_ATOMIC_ADD_(call.next, 1);
     __syncthreads();
-    const cm_i64 line = taken / call.parts, tile = taken - line * call.parts;
-    const cm_i64 first = tile * CN_TILE;
+    const int line = taken / (int)call.parts, tile = taken - line * (int)call.parts;
+    const cm_i64 first = (cm_i64)tile * CN_TILE;
     const int count = cn_tile_count(call.n - first);
     const cn_line l = cn_line_of(call, line);
     if (count == CN_TILE)
@@ -567,9 +600,12 @@ CK_KERNEL_OF(CN_MANY, cn_tiles, cn_call)
         cn_publish(call, cn_level_of(call, line, tile, 0).number, all);
     }
     __syncthreads();
-    if (ck_x() < 32)
-        cn_look_back(call, line, tile, last, &base);
+    cn_look_back(call, line, tile, last, some);
     __syncthreads();
+    base.is = false;
+    for (int k = CN_WAITS - 1; k >= 0; k--)
+        if (cn_digit(tile, k))
+            cn_add(&base, some[k][0]);
     if (count == CN_TILE)
         cn_write<true>(call, l, first, count, base, in, room, own);
     else

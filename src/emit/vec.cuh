@@ -370,22 +370,27 @@ template <int N> CV_FN cv_lanes<float, N> cv_x_roundhalf(cv_lanes<float, N> a)
 #define CK_ATOMIC_ADD_64_(p, x)                 atomicAdd((unsigned long long *)(p), (unsigned long long)(x))
 #endif
 
-/* A word that other blocks of a launch wait for: who reads it as set sees what was written
- * before it. */
+/* A word that other blocks of a launch wait for, without an order of other writes. */
 #ifdef __CUDA_ARCH__
-CV_FN void ck_release(int *word)
+CV_FN void ck_publish(unsigned long long *word, unsigned long long x)
 {
-    asm volatile("st.release.gpu.s32 [%0], 1;" ::"l"(word) : "memory");
+    asm volatile("st.relaxed.gpu.u64 [%0], %1;" ::"l"(word), "l"(x) : "memory");
 }
-CV_FN bool ck_acquire(const int *word)
+CV_FN unsigned long long ck_published(const unsigned long long *word)
 {
-    int is;
-    asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(is) : "l"(word) : "memory");
-    return is;
+    unsigned long long x;
+    asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(x) : "l"(word) : "memory");
+    return x;
 }
 #else
-CV_FN void ck_release(int *word) { *(volatile int *)word = 1; }
-CV_FN bool ck_acquire(const int *word) { return *(const volatile int *)word; }
+CV_FN void ck_publish(unsigned long long *word, unsigned long long x)
+{
+    *(volatile unsigned long long *)word = x;
+}
+CV_FN unsigned long long ck_published(const unsigned long long *word)
+{
+    return *(const volatile unsigned long long *)word;
+}
 #endif
 
 CV_FN int ck_x(void) { return CK_THREAD_(x); }

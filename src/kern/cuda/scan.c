@@ -21,7 +21,8 @@ typedef struct {
     char *to, *index;
     const char *from;
     void *totals;
-    int *ready, *next;
+    uint64_t *words;
+    int *next;
     int64_t published, lines, n, parts, to_step, index_step, from_step;
     cr_cuda_dims dims;
 } scan_call;
@@ -77,7 +78,7 @@ static int64_t scan_step(const cr_array *a, int dim)
     return a && a->ndim ? a->stride[dim] * (int64_t)cr_dtype_size((cr_dtype)a->dtype) : 0;
 }
 
-enum { SCAN_STATE = 16 /* bytes, at most */ };
+enum { SCAN_STATE = 16 /* bytes, at most */, SCAN_WORDS = SCAN_STATE / 4 };
 
 /* Totals of blocks of columns, which a second launch scans. */
 static const char *scan_columns(scan_job *j)
@@ -110,17 +111,15 @@ static const char *scan_tiles(scan_job *j)
     c->published = 0;
     for (int64_t runs = c->parts; runs; runs /= SCAN_RUN)
         c->published += runs;
-    size_t totals = (size_t)(c->lines * c->published);
-    size_t bytes = (SCAN_STATE + sizeof *c->ready) * totals + sizeof *c->next;
-    c->totals = cr_cuda_memory_get(j->device, bytes, &block);
-    if (!c->totals)
-        return cr_cuda_no_memory(j->device, bytes);
-    c->ready = (int *)(void *)((char *)c->totals + SCAN_STATE * totals);
-    c->next = c->ready + totals;
-    const char *error = cr_cuda_fill(j->device, c->ready, &zero, sizeof zero, totals + 1);
+    size_t words = SCAN_WORDS * (size_t)(c->lines * c->published) + 1;
+    c->words = cr_cuda_memory_get(j->device, words * sizeof *c->words, &block);
+    if (!c->words)
+        return cr_cuda_no_memory(j->device, words * sizeof *c->words);
+    c->next = (int *)(void *)(c->words + words - 1);
+    const char *error = cr_cuda_fill(j->device, c->words, &zero, sizeof zero, 2 * words);
     if (!error)
         error = scan_launch(j, TILES, c->lines * c->parts);
-    cr_cuda_memory_release(j->device, c->totals, block);
+    cr_cuda_memory_release(j->device, c->words, block);
     return error;
 }
 
