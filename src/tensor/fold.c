@@ -17,8 +17,16 @@ enum { SHORT = 32768, LAUNCH_ROWS = 1024 };
 typedef struct {
     const cr_op *op;
     cr_dtype compute, partial; /* dtype of elements, and of fold results */
+    cr_dtype stored;           /* of the results of the last fold, as kernels write them */
     bool joining;              /* folding results of folds */
+    bool is_last;              /* folding the last axis */
 } folding;
+
+/* The dtype in which a fold of an axis stores its results, `parts` of them for each one. */
+static cr_dtype made_dtype(const folding *f, int64_t parts)
+{
+    return f->is_last && parts == 1 ? f->stored : f->partial;
+}
 
 static cr_form form_of(const folding *f, cr_form form)
 {
@@ -65,14 +73,15 @@ typedef struct {
         out_item; /* bytes from an element to the next, of the contiguous dim or axis */
 } axis_job;
 
-/* The kernel for the elements of `in`: those of the input may be halves.  On the host, its
- * calls get adjacent elements. */
+/* The kernel for the elements of `in`: those of the input may be halves, and the results.  On
+ * the host, its calls get adjacent elements. */
 static cr_status place_fold(axis_job *j, const folding *f, const cr_tensor *in, cr_form form)
 {
     cr_stored stored = {.any = false};
 
+    cr_stored_note(&stored, OUT, made_dtype(f, j->parts), f->partial);
     if (in->dtype != f->compute && in->dtype != f->partial && !converted(f, in))
-        cr_stored_note(&stored, 1, (cr_dtype)in->dtype, f->compute);
+        cr_stored_note(&stored, IN, (cr_dtype)in->dtype, f->compute);
     CR_TRY(
         cr_place_stored(&j->kernel, in->device, f->op, f->compute, form_of(f, form), &stored));
     j->kernel.cut.gathers = converted(f, in) || has_gaps(in);
@@ -170,7 +179,6 @@ static void start_job(axis_job *j, const folding *f, const cr_tensor *t, int axi
     j->at[IN] = t->address;
     j->length = t->size[axis];
     j->step = t->size[t->ndim - 1] == 1 ? item : t->stride[t->ndim - 1] * item;
-    j->out_item = (int64_t)cr_dtype_size(f->partial);
     j->axis_stride = CR_WRAP_MUL(t->stride[axis], item);
     j->columns = rows ? 1 : t->size[column];
     j->outer = t->numel / j->length / j->columns;
@@ -178,6 +186,7 @@ static void start_job(axis_job *j, const folding *f, const cr_tensor *t, int axi
     j->parts = (j->length + j->part - 1) / j->part;
     if (rows && !cr_is_host(t->device) && j->outer >= LAUNCH_ROWS)
         j->parts = 1;
+    j->out_item = (int64_t)cr_dtype_size(made_dtype(f, j->parts));
     set_outer(j, t, axis, column, j->parts * j->columns * j->out_item);
 }
 
@@ -207,7 +216,7 @@ static cr_status new_partial(cr_tensor **out, const folding *f, const cr_tensor 
     for (int d = 0; d < t->ndim; d++)
         if (d != axis || parts > 1)
             size[n++] = d == axis ? parts : t->size[d];
-    return cr_tensor_new(out, f->partial, t->device, n, size);
+    return cr_tensor_new(out, made_dtype(f, parts), t->device, n, size);
 }
 
 static cr_status check_job(const axis_job *j, cr_tensor *made)
@@ -251,7 +260,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     CR_TRY(place_fold(&j, f, t, CR_FORM_COLUMNS));
     /* Partial results have the sizes [outer, parts, columns]. */
     int64_t size[3] = {j.outer, j.parts, j.columns};
-    CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
+    CR_TRY(cr_tensor_new(&made, made_dtype(f, j.parts), t->device, 3, size));
     j.at[OUT] = made->address;
     launch_columns(&j);
     CR_TRY(check_job(&j, made));
@@ -334,8 +343,11 @@ static cr_status fold_all(cr_tensor **out, folding *f, cr_tensor *self, const cr
 {
     cr_geometry g;
     cr_tensor *t;
+    int last = 0;
 
     lay_out_dims(&g, s, mask);
+    while (last < s->ndim && !is_reduced(s, last, mask))
+        last++;
     CR_TRY(cr_tensor_over(&t, self->storage, (cr_dtype)self->dtype, g.ndim, g.size, g.stride,
                           self->offset));
     cr_storage_keep(self->storage);
@@ -343,6 +355,7 @@ static cr_status fold_all(cr_tensor **out, folding *f, cr_tensor *self, const cr
         if (d < s->ndim && !is_reduced(s, d, mask))
             continue;
         cr_tensor *next = NULL;
+        f->is_last = d == last;
         cr_status st = fold_axis(&next, f, t, d, param);
         cr_drop(t);
         CR_TRY(st);
@@ -471,6 +484,9 @@ static cr_status fold_into(cr_tensor **out, const fold_shape *shape, const cr_op
 
     bool logical = !strcmp(op->fold.rule->name, "and") || !strcmp(op->fold.rule->name, "or");
     f.partial = logical ? CR_BOOL : f.compute;
+    bool stores = !logical && !cr_is_host(self->device) && !cr_is_lazy(self) &&
+                  cr_kernel_accepts(self->device, x->result, f.compute);
+    f.stored = stores ? x->result : f.partial;
     CR_GO(has_kernel(&f, CR_FORM_MAIN) && has_kernel(&f, CR_FORM_COLUMNS)
               ? CR_OK
               : cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op->name,
