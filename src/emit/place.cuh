@@ -54,7 +54,14 @@ struct cp_call {
     int *held;
     cm_i64 number_step[CM_DIMS]; /* of entries, which are not numbered in the order of dims */
     int buckets, room, low, only_if_full;
-    int is32, wraps, shift, unused;
+    int is32, wraps, shift;
+    /* `lined`: destinations are numbered line by line, a line has `extent` of them, `line_unit`
+     * bytes apart; else by bytes. */
+    int lined;
+    cm_i64 ldim, lsize[CM_DIMS], lstep[CM_DIMS], line_unit;
+    /* Tiles of cp_stage: 1 << `wide` elements of each of several rows of `fast` entries, which
+     * `groups` tiles share. */
+    int wide, groups, fast, stage_rows;
     char value[16] __attribute__((aligned(16)));
 };
 
@@ -79,12 +86,12 @@ CV_FN bool cp_is_done(const cp_call &c) { return c.only_if_full && !c.held[c.buc
 struct cp_offsets {
     cm_i64 dense, table, index, number;
 };
-template <bool numbers, class I> CV_FN cp_offsets cp_offsets_of(const cp_call &c, I i)
+template <bool numbers, class I> CV_FN cp_offsets cp_offsets_in(const cp_call &c, I i, int dims)
 {
     cp_offsets o = {0, 0, 0, 0};
 
     CV_LOOP
-    for (int d = (int)c.ndim - 1; d >= 0; d--) {
+    for (int d = dims - 1; d >= 0; d--) {
         I next = d ? i / (I)c.size[d] : 0, k = i - next * (I)c.size[d];
         o.dense += (cm_i64)k * c.dense_step[d];
         o.table += (cm_i64)k * c.table_step[d];
@@ -94,6 +101,11 @@ template <bool numbers, class I> CV_FN cp_offsets cp_offsets_of(const cp_call &c
         i = next;
     }
     return o;
+}
+
+template <bool numbers, class I> CV_FN cp_offsets cp_offsets_of(const cp_call &c, I i)
+{
+    return cp_offsets_in<numbers>(c, i, (int)c.ndim);
 }
 
 CV_FN cm_i64 cp_index(const cp_call &c, cm_i64 offset)
@@ -482,6 +494,22 @@ CV_FN cp_cell *cp_part(const cp_call &c, cm_i64 k, bool first)
     return (cp_cell *)c.parts + (2 * (k / CP_BLOCK) + first) * c.columns * CP_LANES;
 }
 
+/* The offset of a bucket's destination in the table. */
+CV_FN cm_i64 cp_table_of(const cp_call &c, unsigned dest)
+{
+    if (!c.lined)
+        return dest * c.grain;
+    unsigned line = dest / (unsigned)c.extent;
+    cm_i64 offset = (dest - line * (unsigned)c.extent) * c.line_unit;
+    CV_LOOP
+    for (int d = (int)c.ldim - 1; d >= 0; d--) {
+        const unsigned next = line / (unsigned)c.lsize[d];
+        offset += (line - next * (unsigned)c.lsize[d]) * c.lstep[d];
+        line = next;
+    }
+    return offset;
+}
+
 CV_FN void cp_put(const cp_call &c, cp_key dest, cm_i64 table, cp_cell sum)
 {
     CP_ITEM *to = (CP_ITEM *)(c.table + (cm_i64)dest * c.grain + table);
@@ -667,12 +695,16 @@ CV_FN unsigned cp_rank_of(const cp_call &c, const cp_entry_of &e)
 {
     return e.line << c.shift | e.number;
 }
-CV_FN void cp_put_entry(const cp_call &c, cm_i64 to, const cp_entry_of &e)
+CV_FN cp_key cp_word_of(unsigned low, CP_ITEM x)
 {
     cp_key word = 0;
 
-    __builtin_memcpy(&word, &e.item, sizeof e.item);
-    c.keys[to] = word << 32 | e.line << c.shift | e.number;
+    __builtin_memcpy(&word, &x, sizeof x);
+    return word << 32 | low;
+}
+CV_FN void cp_put_entry(const cp_call &c, cm_i64 to, const cp_entry_of &e)
+{
+    c.keys[to] = cp_word_of(e.line << c.shift | e.number, e.item);
 }
 typedef cp_key cp_raw;
 CV_FN cp_raw cp_get_entry(const cp_call &c, cm_i64 from) { return c.keys[from]; }
@@ -826,6 +858,131 @@ CV_FN void cp_starts(int *start, int n)
     __syncthreads();
 }
 
+#if CP_PACKED
+/* The same for tiles whose entries have few buckets: they are put in order of their buckets in
+ * shared memory, so that neighbouring threads write neighbouring entries.  Rows of a tile are
+ * parts of rows in memory: entries of one line of destinations are far apart there. */
+enum { CP_STAGE_TURNS = 8, CP_STAGE = CP_WIDE * CP_STAGE_TURNS };
+
+/* A thread's entries of all turns have one column.  With CP_FLAT rows are one dim, so that the
+ * offsets of a turn are sums. */
+struct cp_staged {
+    unsigned row, column;
+    cp_offsets first;
+    bool inside;
+};
+CV_FN cp_offsets cp_stage_offsets(const cp_call &c, unsigned row, unsigned column)
+{
+    const int last = (int)c.ndim - 1;
+    const int dims = c.fast > 1 ? last : last + 1;
+    cp_offsets o = cp_offsets_in<true>(c, row, CP_FLAT ? 1 : dims);
+
+    if (c.fast > 1) {
+        o.dense += column * c.dense_step[last];
+        o.table += column * c.table_step[last];
+        o.index += column * c.index_step[last];
+        o.number += column * c.number_step[last];
+    }
+    return o;
+}
+CV_FN cp_staged cp_stage_begin(const cp_call &c)
+{
+    const unsigned tile = CK_BLOCK_(x) / c.groups, group = CK_BLOCK_(x) - tile * c.groups;
+    cp_staged s;
+
+    s.row = tile * (CP_STAGE >> c.wide) + (ck_x() >> c.wide);
+    s.column = (group << c.wide) + (ck_x() & ((1u << c.wide) - 1));
+    if (CP_FLAT)
+        s.first = cp_stage_offsets(c, s.row, s.column);
+    s.inside = s.column < (unsigned)c.fast;
+    return s;
+}
+/* The offsets of a turn's entry; false if there is none. */
+CV_FN bool cp_stage_at(const cp_call &c, const cp_staged &s, int turn, cp_offsets *o)
+{
+    const unsigned more = turn * (CP_WIDE >> c.wide);
+
+    if (!s.inside || s.row + more >= (unsigned)c.stage_rows)
+        return false;
+    if (CP_FLAT) {
+        o->dense = s.first.dense + more * c.dense_step[0];
+        o->table = (unsigned)s.first.table + more * (unsigned)c.table_step[0];
+        o->index = s.first.index + more * c.index_step[0];
+        o->number = (unsigned)s.first.number + more * (unsigned)c.number_step[0];
+    } else {
+        *o = cp_stage_offsets(c, s.row + more, s.column);
+    }
+    return true;
+}
+
+CK_KERNEL_OF(CK_AT_ONCE(CP_WIDE, 3), cp_stage, cp_call)
+{
+    cp_key *const word = (cp_key *)ck_dynamic;
+    int *const start = (int *)(word + CP_STAGE);
+    unsigned short *const of = (unsigned short *)(start + CP_BUCKETS + 1);
+    unsigned low[CP_STAGE_TURNS], slot[CP_STAGE_TURNS];
+    int taken[CP_BUCKETS / CP_WIDE];
+    CP_ITEM x[CP_STAGE_TURNS];
+    cm_i64 at[CP_STAGE_TURNS];
+    const cp_staged s = cp_stage_begin(call);
+    cp_offsets o;
+
+    for (int b = ck_x(); b < call.buckets; b += CP_WIDE)
+        start[b] = 0;
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++)
+        if (cp_stage_at(call, s, r, &o)) {
+            at[r] = cp_index(call, o.index);
+            x[r] = *cp_value(call, o.dense);
+        }
+    __syncthreads();
+    /* Buckets and slots have 16 bits, and no entry the bucket of all ones. */
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++) {
+        slot[r] = ~0u;
+        if (!cp_stage_at(call, s, r, &o))
+            continue;
+        const cm_i64 inside = at[r] < 0 && call.wraps ? at[r] + call.extent : at[r];
+        if (inside < 0 || inside >= call.extent) {
+            *call.late = call.number | ((cp_key)at[r] & 0xffffffffffffULL);
+            continue;
+        }
+        const unsigned dest = (unsigned)o.table + (unsigned)inside * (unsigned)call.unit;
+        const unsigned bucket = dest >> call.low;
+        low[r] = (dest & ((1u << call.low) - 1)) << call.shift | (unsigned)o.number;
+        slot[r] = bucket << 16 | (unsigned)CK_ATOMIC_ADD_(&start[bucket], 1);
+    }
+    cp_starts(start, call.buckets);
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++) {
+        if (slot[r] == ~0u)
+            continue;
+        const int place = start[slot[r] >> 16] + (slot[r] & 0xffff);
+        of[place] = (unsigned short)(slot[r] >> 16);
+        word[place] = cp_word_of(low[r], x[r]);
+    }
+    const int all = start[call.buckets];
+    CV_ALL
+    for (int k = 0; k < CP_BUCKETS / CP_WIDE; k++) {
+        const int b = k * CP_WIDE + ck_x(), from = b < call.buckets ? start[b] : 0;
+        const int n = b < call.buckets ? start[b + 1] - from : 0;
+        taken[k] = (n ? CK_ATOMIC_ADD_(&call.held[b], n) : 0) - from;
+    }
+    __syncthreads();
+    CV_ALL
+    for (int k = 0; k < CP_BUCKETS / CP_WIDE; k++)
+        start[k * CP_WIDE + ck_x()] = taken[k];
+    __syncthreads();
+    for (int k = ck_x(); k < all; k += CP_WIDE) {
+        const int place = start[of[k]] + k;
+        if (place < call.room)
+            call.keys[(cm_i64)of[k] * call.room + place] = word[k];
+        else
+            call.held[call.buckets] = 1;
+    }
+}
+#endif
+
 #define CP_MANY CP_WIDE, sizeof(CP_ITEM) > 4 ? 2 : 3
 
 /* The fold of up to a block of elements, whose places are in order. */
@@ -935,7 +1092,7 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
     for (int l = ck_x(); l < lines; l += CP_WIDE) {
         const int begin = start[l], count = start[l + 1] - begin;
         if (count)
-            cp_put(call, (cp_key)bucket << call.low | (cp_key)l, 0,
+            cp_put(call, 0, cp_table_of(call, (unsigned)bucket << call.low | (unsigned)l),
                    count > CP_BLOCK ? cp_many(element, order + begin, count)
                                     : cp_few(element, order + begin, count));
     }

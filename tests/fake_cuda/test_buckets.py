@@ -33,3 +33,12 @@ def test_many_entries_of_few_for_a_destination(how, dtype, spread):
         else:
             have, want = (p.scatter_reduce(dim, q, r, how) for p, q, r in ((a.cuda(), b.cuda(), c.cuda()), (a, b, c)))
         assert same(have.cpu(), want), dim
+
+
+# An index along a dim between others, and along the last one: tiles have parts of several dims, and columns that are not a multiple of theirs.
+@pytest.mark.parametrize("sizes, dim, n", [((5, 900, 31), 1, 300), ((3, 4, 11100), 2, 700), ((1 << 18,), 0, 1 << 16)], ids=str)
+def test_entries_of_lines(sizes, dim, n):
+    torch.manual_seed(8)
+    index, x = torch.randint(0, n, sizes), torch.rand(sizes)
+    to = torch.rand([n if d == dim else size for d, size in enumerate(sizes)])
+    assert same(to.cuda().scatter_add(dim, index.cuda(), x.cuda()).cpu(), to.scatter_add(dim, index, x))

@@ -39,14 +39,16 @@ typedef struct {
     int *held;
     int64_t number_step[PLACE_DIMS];
     int buckets, room, low, only_if_full;
-    int is32, wraps, shift, unused;
+    int is32, wraps, shift, lined;
+    int64_t ldim, lsize[PLACE_DIMS], lstep[PLACE_DIMS], line_unit;
+    int wide, groups, fast, stage_rows;
     _Alignas(16) char value[16];
 } place_call;
 
 /* --- texts --- */
 
 enum { READ, SET, OWN, KEYS };
-enum { FOLD_EACH, FOLD_LIST, FOLD_BLOCKS, FOLD_RUNS, SPLIT, BUCKET, SUM, CELLS };
+enum { FOLD_EACH, FOLD_LIST, FOLD_BLOCKS, FOLD_RUNS, SPLIT, STAGE, BUCKET, SUM, CELLS };
 /* As in emit/place.cuh; a block of threads has at least so many entries. */
 enum { PLACE_CELLS = 4096, CELLS_THREADS = 256, CELLS_ENTRIES = 4096, CELLS_BLOCKS = 1024 };
 enum { PLACE_READS = 2 /* CP_READS */ };
@@ -67,13 +69,13 @@ static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 
 static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"each",  "list",   "fold", "runs",
-                                       "split", "bucket", "sum",  "cells"};
+    static const char *const name[] = {"each",  "list",   "fold", "runs", "split",
+                                       "stage", "bucket", "sum",  "cells"};
 
     cr_text_printf(out, "#define CP_HOW %d\n#define CP_ITEM cm_%s\n#define CP_IN_ORDER %d\n",
                    k->a, cr_dtype_infos[k->b].suffix, k->c & 1);
     cr_text_printf(out, "#define CP_LANES %d\n#define CP_FLAT %d\n#define CP_BUCKETED %d\n",
-                   1 << k->d % 4, k->c >> 1 & 1, k->d / 4 == SPLIT || k->d / 4 == BUCKET);
+                   1 << k->d % 4, k->c >> 1 & 1, k->d / 4 >= SPLIT && k->d / 4 <= BUCKET);
     cr_text_printf(out, "#define CP_PACKED %d\n", k->c >> 2);
     if (k->d / 4 >= SUM)
         cr_text_put(out, "#define CP_ATOMIC\n");
@@ -460,6 +462,13 @@ static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, i
 enum { BUCKET_MOST = 4096, BUCKET_THREADS = 512, BUCKET_ROOM = 8192, SPLIT_THREADS = 1024 };
 enum { BUCKET_MANY = 4096, BUCKET_EACH = 32, BUCKET_LINES = 12, BUCKET_LEAST = 1 << 17 };
 enum { BUCKET_KEPT = 4 << 10 /* bytes that the kernel declares, at most */ };
+/* Entries of a tile, and the buckets that a tile may have, so that several neighbours of each
+ * are written at once. */
+enum {
+    STAGE_ENTRIES = 4096,
+    STAGE_BUCKETS = 512,
+    STAGE_BYTES = STAGE_ENTRIES * 10 + BUCKET_MOST * 4 + 4
+};
 
 /* Shared memory: elements, numbers, lines and order of entries, and where lines start. */
 static int bucket_bytes(const place_call *c)
@@ -467,9 +476,61 @@ static int bucket_bytes(const place_call *c)
     return c->room * ((int)c->item + 8) + ((1 << c->low) + 1) * 4;
 }
 
+/* True if no two positions have one place: each dim's step, in either direction, is beyond the
+ * dims of smaller steps. */
+static bool steps_differ(int n, const int64_t *size, const int64_t *step, int64_t item)
+{
+    uint64_t left = ((uint64_t)1 << n) - 1;
+
+    while (left) {
+        int64_t least = INT64_MAX;
+        int best = -1;
+        for (int d = 0; d < n; d++)
+            if (left >> d & 1 && (best < 0 || llabs(step[d]) < least)) {
+                best = d;
+                least = llabs(step[d]);
+            }
+        left &= ~((uint64_t)1 << best);
+        if (least < item)
+            return false;
+        item += (size[best] - 1) * least;
+    }
+    return true;
+}
+
+/* Where the index does not pick neighbours, destinations may be numbered along the lines from
+ * which it picks: then entries of one line have few buckets.  Returns how many destinations
+ * there are, or 0. */
+static int64_t bucket_lines(place_call *c)
+{
+    int64_t size[PLACE_DIMS + 1], step[PLACE_DIMS + 1], all = c->extent;
+    bool apart = false;
+    int n = 0;
+
+    if (c->numbered >= 0)
+        return 0;
+    for (int d = 0; d < c->ndim; d++) {
+        if (!c->table_step[d] || c->size[d] == 1)
+            continue;
+        c->lsize[n] = size[n] = c->size[d];
+        c->lstep[n] = step[n] = c->table_step[d];
+        apart = apart || step[n] < c->unit;
+        all *= size[n++];
+    }
+    c->ldim = n;
+    c->line_unit = size[n] = c->unit;
+    size[n] = c->extent;
+    step[n] = c->unit;
+    return apart && steps_differ(n + 1, size, step, c->item) ? all : 0;
+}
+
 /* Sets the buckets of `span` destinations; false where entries are sorted. */
 static bool bucket_shape(place_call *c, int device, const cr_indexed *x, int64_t span)
 {
+    int64_t lined = x->index ? bucket_lines(c) : 0;
+
+    c->lined = lined > 0;
+    span = lined ? lined : span;
     if (!x->index || c->columns != 1 || c->n < BUCKET_LEAST || c->n > INT32_MAX ||
         span > INT32_MAX || c->n / span >= BUCKET_EACH)
         return false;
@@ -483,15 +544,34 @@ static bool bucket_shape(place_call *c, int device, const cr_indexed *x, int64_t
            bucket_bytes(c) + BUCKET_KEPT <= cr_cuda_shared_most(device);
 }
 
+/* Destinations are counted along lines, whose numbers are row-major. */
+static void bucket_number_lines(place_call *c)
+{
+    int64_t step = c->extent;
+    int n = (int)c->ldim;
+
+    for (int d = (int)c->ndim - 1; d >= 0; d--) {
+        bool is_line = c->table_step[d] && c->size[d] > 1;
+        c->table_step[d] = is_line ? step : 0;
+        if (is_line)
+            step *= c->lsize[--n];
+    }
+    c->unit = 1;
+}
+
 /* Dims in the order of the index's memory, the fastest last; `number_step` keeps the order in
  * which entries are numbered.  Steps of destinations count them. */
 static void bucket_order(place_call *c)
 {
     int64_t step = 1;
 
-    c->unit /= c->grain;
-    for (int d = 0; d < c->ndim; d++)
-        c->table_step[d] /= c->grain;
+    if (c->lined)
+        bucket_number_lines(c);
+    else {
+        c->unit /= c->grain;
+        for (int d = 0; d < c->ndim; d++)
+            c->table_step[d] /= c->grain;
+    }
     for (int d = 0; d < c->numbered; d++)
         c->nstep[d] /= c->grain;
 
@@ -515,6 +595,35 @@ static bool bucket_packs(const place_call *c)
     return c->item <= 4 && c->shift + c->low <= 32;
 }
 
+/* Sets tiles of parts of the fastest dim, if entries of its elements are of different lines.  A
+ * part has the indices of as many bytes as memory reads at once. */
+static void bucket_tiles(place_call *c)
+{
+    int last = (int)c->ndim - 1;
+    bool parts = c->lined && last > 0 && c->table_step[last];
+
+    c->wide = parts ? c->is32 ? 3 : 2 : 0;
+    c->fast = parts ? (int)c->size[last] : 1;
+    c->groups = (c->fast + (1 << c->wide) - 1) >> c->wide;
+    c->stage_rows = (int)(c->n / c->fast);
+}
+
+/* Whether tiles have so few buckets that their entries are put in order first: `lines` is how
+ * many lines of destinations a tile has. */
+static bool bucket_stages(const place_call *c, int device)
+{
+    int last = (int)c->ndim - 1;
+    int64_t lines = c->lined ? 1 << c->wide : STAGE_ENTRIES / c->size[last] + 2;
+
+    if (STAGE_BYTES + BUCKET_KEPT > cr_cuda_shared_most(device) || !bucket_packs(c) ||
+        c->numbered >= 0 || (!c->lined && c->table_step[last]))
+        return false;
+    return lines * ((c->extent * (c->lined ? 1 : c->unit) >> c->low) + 2) <= STAGE_BUCKETS;
+}
+
+/* CP_FLAT of such tiles. */
+static bool bucket_is_flat(const place_call *c) { return c->ndim == (c->fast > 1 ? 2 : 1); }
+
 static const char *bucket_launch(int device, place_call *c, const cr_indexed *x, int kernel)
 {
     cr_cuda_grid g = {.grid = {(unsigned)c->buckets, 1}, .block = {BUCKET_THREADS, 1}};
@@ -523,11 +632,15 @@ static const char *bucket_launch(int device, place_call *c, const cr_indexed *x,
                       .part = CR_VEC_CUDA_PLACE,
                       .a = (int)x->how,
                       .b = x->dtype,
-                      .c = 4 * bucket_packs(c),
+                      .c = 4 * bucket_packs(c) + 2 * (kernel == STAGE && bucket_is_flat(c)),
                       .d = 4 * kernel};
     const char *error = cr_cuda_find(&g.function, &k);
 
-    if (kernel == SPLIT) {
+    if (kernel == STAGE) {
+        int64_t rows = STAGE_ENTRIES >> c->wide;
+        g.grid[0] = (unsigned)((c->stage_rows + rows - 1) / rows * c->groups);
+        g.shared = STAGE_BYTES;
+    } else if (kernel == SPLIT) {
         g.grid[0] = (unsigned)((c->n + BUCKET_ROOM - 1) / BUCKET_ROOM);
         g.block[0] = SPLIT_THREADS;
     } else
@@ -550,7 +663,8 @@ static const char *bucket_run(int device, const place_call *given, const cr_inde
     c.keys = room;
     c.elements = (char *)(c.keys + places);
     bucket_order(&c);
-    error = bucket_launch(device, &c, x, SPLIT);
+    bucket_tiles(&c);
+    error = bucket_launch(device, &c, x, bucket_stages(&c, device) ? STAGE : SPLIT);
     if (!error)
         error = bucket_launch(device, &c, x, BUCKET);
     cr_cuda_memory_release(device, room, block);
@@ -653,29 +767,6 @@ static const char *sum_integers(int device, const cr_indexed *x)
                : combine_launch(device, &c, x, SUM, c.n);
 }
 
-/* True if all positions have places of their own: each dim's step, in either direction, is
- * beyond the dims of smaller steps. */
-static bool places_differ(const place_call *c)
-{
-    int64_t reach = c->item;
-    uint64_t left = ((uint64_t)1 << c->ndim) - 1;
-
-    while (left) {
-        int64_t step = INT64_MAX;
-        int best = -1;
-        for (int d = 0; d < c->ndim; d++)
-            if (left >> d & 1 && (best < 0 || llabs(c->table_step[d]) < step)) {
-                best = d;
-                step = llabs(c->table_step[d]);
-            }
-        left &= ~((uint64_t)1 << best);
-        if (step < reach)
-            return false;
-        reach += (c->size[best] - 1) * step;
-    }
-    return true;
-}
-
 static const char *combine_each(int device, const cr_indexed *x)
 {
     place_call c;
@@ -684,8 +775,9 @@ static const char *combine_each(int device, const cr_indexed *x)
         return cr_command_declines;
     if (!c.n)
         return NULL;
-    return places_differ(&c) ? combine_launch(device, &c, x, FOLD_EACH, c.n)
-                             : combine_entries(device, x);
+    return steps_differ((int)c.ndim, c.size, c.table_step, c.item)
+               ? combine_launch(device, &c, x, FOLD_EACH, c.n)
+               : combine_entries(device, x);
 }
 
 /* Complex numbers have no order. */
