@@ -230,7 +230,9 @@ typedef enum {
     CR_FORMAT_RULE_COLUMNS,   /* the last two dims column by column, of the results named */
     CR_FORMAT_RULE_TRANSFORM, /* of an FFT over `dim`: these dims innermost, in self's order */
     CR_FORMAT_RULE_STACKED,   /* each position along `dim` as the tensors of the list */
-    CR_FORMAT_RULE_OPERANDS,  /* of a function: as of a body without the clause */
+    CR_FORMAT_RULE_PICKED, /* of indexing: self's order of dims and that of the list of indices
+                            */
+    CR_FORMAT_RULE_OPERANDS, /* of a function: as of a body without the clause */
     CR_FORMAT_RULE_LAST,
     CR_FORMAT_RULE_ROW_MAJOR
 } cr_format_rule;

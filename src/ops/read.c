@@ -428,8 +428,8 @@ static cr_status read_counts(lexer *x, cr_op *op)
 }
 
 /* `format channels_last TENSOR...`, `format images TENSOR...`, `format like TENSOR`,
- * `format columns RESULT...`, `format transform TENSOR`, `format operands`, and of a body
- * `format last TENSOR`, `format row_major` */
+ * `format columns RESULT...`, `format transform TENSOR`, `format picked TENSORS`, `format
+ * operands`, and of a body `format last TENSOR`, `format row_major` */
 static cr_status read_format(lexer *x, cr_op *op)
 {
     static const char *const names[] = {[CR_FORMAT_RULE_CHANNELS] = "channels_last",
@@ -438,6 +438,7 @@ static cr_status read_format(lexer *x, cr_op *op)
                                         [CR_FORMAT_RULE_COLUMNS] = "columns",
                                         [CR_FORMAT_RULE_TRANSFORM] = "transform",
                                         [CR_FORMAT_RULE_STACKED] = "stacked",
+                                        [CR_FORMAT_RULE_PICKED] = "picked",
                                         [CR_FORMAT_RULE_OPERANDS] = "operands",
                                         [CR_FORMAT_RULE_LAST] = "last",
                                         [CR_FORMAT_RULE_ROW_MAJOR] = "row_major"};
@@ -450,8 +451,9 @@ static cr_status read_format(lexer *x, cr_op *op)
     }
     if (!found)
         return lex_error(
-            x, "channels_last, images, like, columns, transform, stacked, operands, last or "
-               "row_major expected");
+            x,
+            "channels_last, images, like, columns, transform, stacked, picked, operands, last "
+            "or row_major expected");
     if (op->format.rule == CR_FORMAT_RULE_ROW_MAJOR ||
         op->format.rule == CR_FORMAT_RULE_OPERANDS)
         return CR_OK;

@@ -278,7 +278,9 @@ static bool transform_strides(int64_t *stride, const cr_op *op, const cr_value *
     bool to_real = cr_op_find_param(op, "last_dim_size") >= 0;
     bool from_real = cr_op_find_param(op, "onesided") >= 0;
 
-    if (!count || self->ndim != shape->ndim)
+    if (!count)
+        return cr_strides_like(stride, shape, self);
+    if (self->ndim != shape->ndim)
         return false;
     for (int i = 0; i < count; i++) {
         int d = (int)dims->ints[i];
@@ -295,10 +297,21 @@ static bool transform_strides(int64_t *stride, const cr_op *op, const cr_value *
     return true;
 }
 
-/* Strides of result k by the clause `format`; false: it is row-major. */
-static bool format_strides(int64_t *stride, const cr_op *op, int k, const cr_value *arg,
-                           const cr_shape *shape)
+/* Functions that write results of any strides: the result is not filled row-major and copied.
+ */
+static bool writes_any_strides(const cr_op *op)
 {
+    return op->format.rule == CR_FORMAT_RULE_COLUMNS ||
+           op->format.rule == CR_FORMAT_RULE_PICKED;
+}
+
+/* Strides of result k by the clause `format`; false: it is row-major.  `view`: the arguments as
+ * the function gets them. */
+static bool format_strides(int64_t *stride, const cr_op *op, int k, const cr_value *arg,
+                           const cr_value *view, const cr_shape *shape)
+{
+    if (op->format.rule == CR_FORMAT_RULE_PICKED)
+        return cr_picked_strides(stride, view[0].view, &view[CR_CTZ(op->format.params)]);
     if (op->format.rule == CR_FORMAT_RULE_COLUMNS)
         return op->format.params >> k & 1 && column_strides(stride, shape);
     if (op->format.rule == CR_FORMAT_RULE_TRANSFORM)
@@ -328,11 +341,12 @@ static bool format_strides(int64_t *stride, const cr_op *op, int k, const cr_val
 }
 
 static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_value *arg,
-                             cr_dtype compute, const cr_shape *shape, cr_device device,
+                             cr_dtype compute, const cr_shape *shape, const extern_call *c,
                              cr_frame *f)
 {
     int self = param_of_result(op, k);
     int64_t stride[CR_MAX_DIMS];
+    cr_device device = c->device;
     cr_dtype dtype;
 
     if (self >= 0) {
@@ -340,10 +354,10 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
         return CR_OK;
     }
     CR_TRY(cr_result_type(&dtype, op, k, compute, f));
-    bool own = op->format.rule == CR_FORMAT_RULE_COLUMNS ||
+    bool own = writes_any_strides(op) ||
                op->format.rule == CR_FORMAT_RULE_TRANSFORM; /* devices' kernels are row-major */
     if (op->format.rule && !(own && cr_has_bytes(device) && cr_remote_has_kernel(op, device)) &&
-        format_strides(stride, op, k, arg, &shape[k]))
+        format_strides(stride, op, k, arg, c->arg, &shape[k]))
         return cr_tensor_new_strided(out, dtype, device, shape[k].ndim, shape[k].size, stride);
     return cr_tensor_new(out, dtype, device, shape[k].ndim, shape[k].size);
 }
@@ -363,7 +377,7 @@ static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value
     if (!st && !(op->result_count == 1 && param_of_result(op, 0) >= 0))
         st = result_shapes(shape, op, c->arg, arg, device, f);
     for (int k = 0; !st && !into && k < op->result_count; k++)
-        st = make_result(&out[k], op, k, arg, compute, shape, device, f);
+        st = make_result(&out[k], op, k, arg, compute, shape, c, f);
     if (!st && into)
         out[0] = cr_keep(into);
     if (shape != &one)
@@ -523,7 +537,7 @@ static cr_status row_major_result(cr_tensor **made, extern_call *c, const cr_op 
 
     *made = out;
     if (!op->format.rule || out->contiguous || into || !cr_is_host(out->device) ||
-        op->format.rule == CR_FORMAT_RULE_COLUMNS)
+        writes_any_strides(op))
         return CR_OK;
     CR_TRY(cr_tensor_new(&t, (cr_dtype)out->dtype, out->device, out->ndim, out->size));
     *made = t;

@@ -246,7 +246,16 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 
 static bool forms_needs_grad(const cr_tensor *t) { return t->requires_grad; }
 
-/* Gives `out` the result's sizes and grows its storage when needed. */
+/* The strides that `out` gets when its sizes are not the result's: those of the result. */
+static void strides_to_fit(int64_t *stride, const cr_tensor *made)
+{
+    if (cr_is_dense(made))
+        memcpy(stride, made->stride, made->ndim * sizeof *stride);
+    else
+        cr_row_major_strides(stride, made->ndim, made->size);
+}
+
+/* Gives `out` the result's sizes and strides and grows its storage when needed. */
 static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
 {
     cr_geometry g = {.ndim = made->ndim, .offset = 0};
@@ -255,7 +264,7 @@ static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
     if (cr_has_sizes(out, made->ndim, made->size))
         return CR_OK;
     memcpy(g.size, made->size, made->ndim * sizeof *g.size);
-    cr_row_major_strides(g.stride, g.ndim, g.size);
+    strides_to_fit(g.stride, made);
     CR_TRY(cr_view_bytes(&need, (cr_dtype)out->dtype, out->offset, g.ndim, g.size, g.stride));
     if (out->storage->size < need)
         CR_TRY(cr_storage_resize(out->storage, need));
@@ -274,9 +283,21 @@ static cr_status call_on(const cr_op *op, cr_tensor *out, cr_value arg)
 /* The same by calls of operators: a recorder or a handler (__torch_dispatch__) gets them. */
 static cr_status deliver_by_calls(cr_tensor *made, cr_tensor *out)
 {
-    if (out->ndim != made->ndim ||
-        memcmp(out->size, made->size, made->ndim * sizeof *out->size))
+    int64_t stride[CR_MAX_DIMS];
+    cr_value result;
+
+    if (!cr_has_sizes(out, made->ndim, made->size)) {
         CR_TRY(call_on(cr_entry.resize_, out, cr_of_ints(made->size, made->ndim)));
+        strides_to_fit(stride, made);
+        if (memcmp(out->stride, stride, made->ndim * sizeof *stride)) {
+            CR_TRY(cr_call_given(&result, cr_entry.as_strided_,
+                                 (cr_value[]){cr_of_tensor(out),
+                                              cr_of_ints(made->size, made->ndim),
+                                              cr_of_ints(stride, made->ndim)},
+                                 3));
+            cr_drop_values(&result, 1);
+        }
+    }
     return call_on(cr_entry.copy_, out, cr_of_tensor(made));
 }
 

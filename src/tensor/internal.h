@@ -53,6 +53,8 @@ CR_MUST cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device devi
  * false: it is row-major. */
 bool cr_body_strides(int64_t *stride, const cr_shape *shape, const cr_op *op,
                      const cr_value *v);
+/* Strides of a result of indexing; false: it is row-major. */
+bool cr_picked_strides(int64_t *stride, const cr_view *self, const cr_value *indices);
 /* Strides without gaps in the order of the tensor's; false: these are row-major, or it has
  * other sizes. */
 bool cr_strides_like(int64_t *stride, const cr_shape *shape, const cr_tensor *t);

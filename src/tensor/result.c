@@ -1,4 +1,6 @@
 /* Sizes and strides of elementwise results. */
+#include "space/picked.h"
+#include "space/shape.h"
 #include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -79,7 +81,7 @@ static bool is_dense_alike(const cr_tensor *t, const cr_tensor *first)
 }
 
 /* The stride of an operand along a dim of the result; 0 when it is broadcast. */
-static int64_t operand_stride_along(const cr_shape *shape, const cr_tensor *t, int dim)
+static int64_t operand_stride_along(const cr_shape *shape, const cr_view *t, int dim)
 {
     int own = dim - (shape->ndim - t->ndim);
 
@@ -88,13 +90,11 @@ static int64_t operand_stride_along(const cr_shape *shape, const cr_tensor *t, i
 
 /* Compares two dims in the operands: 1 when the first has the larger stride, -1 when the second
  * has it, 0 when they do not decide. */
-static int slower(const cr_shape *shape, const cr_value *v, int n, int a, int b)
+static int slower(const cr_shape *shape, const cr_view *v, int n, int a, int b)
 {
     for (int i = 0; i < n; i++) {
-        if (v[i].tag != CR_TENSOR)
-            continue;
-        int64_t sa = operand_stride_along(shape, v[i].t, a),
-                sb = operand_stride_along(shape, v[i].t, b);
+        int64_t sa = operand_stride_along(shape, &v[i], a),
+                sb = operand_stride_along(shape, &v[i], b);
         if (sa == 0 || sb == 0)
             continue;
         if (sa != sb)
@@ -107,7 +107,7 @@ static int slower(const cr_shape *shape, const cr_value *v, int n, int a, int b)
 
 /* Sorts dims, given from the last on, by increasing stride.  A dim moves past undecided ones
  * and is exchanged with slower ones. */
-static void sort_operand_dims(int *order, int dims, const cr_shape *shape, const cr_value *v,
+static void sort_operand_dims(int *order, int dims, const cr_shape *shape, const cr_view *v,
                               int n)
 {
     for (int i = 1; i < dims; i++) {
@@ -128,7 +128,7 @@ static void sort_operand_dims(int *order, int dims, const cr_shape *shape, const
 
 /* Sorts the dims by the operands' strides.  Strides of dims of size 1 are undefined, so they
  * must not affect the order of the other dims. */
-static void order_operand_dims(int *order, const cr_shape *shape, const cr_value *v, int n)
+static void order_operand_dims(int *order, const cr_shape *shape, const cr_view *v, int n)
 {
     int longer[CR_MAX_DIMS], count = 0;
 
@@ -173,8 +173,7 @@ static bool all_row_major(const cr_value *v, int n)
     return true;
 }
 
-static void strides_by_operands(int64_t *stride, const cr_shape *shape, const cr_value *v,
-                                int n)
+static void strides_by_operands(int64_t *stride, const cr_shape *shape, const cr_view *v, int n)
 {
     int order[CR_MAX_DIMS];
     int64_t step = 1;
@@ -196,10 +195,63 @@ static bool result_strides(int64_t *stride, const cr_shape *shape, const cr_valu
     if (!number && shape->ndim == 4 && lie_alike(shape, v, n, operand_is_channels_last) &&
         !cr_format_strides(CR_FORMAT_CHANNELS_LAST, 4, shape->size, stride))
         return true;
-    if (!number && lie_alike(shape, v, n, is_dense_alike))
+    if (!number && lie_alike(shape, v, n, is_dense_alike)) {
         memcpy(stride, first_tensor(v)->stride, (size_t)shape->ndim * sizeof *stride);
-    else
-        strides_by_operands(stride, shape, v, n);
+        return true;
+    }
+    cr_view operand[CR_MAX_ARGS];
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        if (v[i].tag == CR_TENSOR)
+            operand[count++] = cr_view_of(v[i].t);
+    strides_by_operands(stride, shape, operand, count);
+    return true;
+}
+
+/* An operand with the sizes of an indexed result and these strides, which are copied to `full`.
+ */
+static cr_view along_result(const cr_index_plan *p, const int64_t *stride, int64_t *full)
+{
+    memcpy(full, stride, (size_t)p->result.ndim * sizeof *full);
+    return (cr_view){.size = p->result.size, .stride = full, .ndim = (uint8_t)p->result.ndim};
+}
+
+static bool index_is_row_major(const cr_value *v)
+{
+    return v->tag != CR_VIEW || cr_is_mask(v->view) ||
+           cr_is_row_major(v->view->ndim, v->view->size, v->view->stride);
+}
+
+/* torch's operands of indexing: self, whose indexed dims are broadcast, and the index tensors,
+ * where a mask is a vector. */
+bool cr_picked_strides(int64_t *stride, const cr_view *self, const cr_value *indices)
+{
+    int64_t full[CR_MAX_DIMS + 1][CR_MAX_DIMS], own[CR_MAX_DIMS];
+    cr_view operand[CR_MAX_DIMS + 1];
+    cr_index_plan p;
+    bool plain = cr_is_row_major(self->ndim, self->size, self->stride);
+    int from = 0;
+
+    for (uint32_t i = 0; plain && i < indices->len; i++)
+        plain = index_is_row_major(&indices->list[i]);
+    if (plain || cr_index_plan_make(&p, self, indices))
+        return false;
+    for (int d = 0; d < p.result.ndim; d++) {
+        bool picked = d >= p.at && d < p.at + p.picked.ndim;
+        while (!picked && p.by_index[from])
+            from++;
+        own[d] = picked ? 0 : self->stride[from++];
+    }
+    operand[0] = along_result(&p, own, full[0]);
+    for (int k = 0; k < p.count; k++) {
+        static const int64_t one = 1;
+        cr_view trues = {.size = &p.index[k].trues, .stride = &one, .ndim = 1};
+        memset(own, 0, (size_t)p.result.ndim * sizeof *own);
+        cr_broadcast_strides(own + p.at, p.index[k].trues < 0 ? p.index[k].view : &trues,
+                             p.picked.ndim, p.picked.size);
+        operand[k + 1] = along_result(&p, own, full[k + 1]);
+    }
+    strides_by_operands(stride, &p.result, operand, p.count + 1);
     return true;
 }
 

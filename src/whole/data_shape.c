@@ -281,6 +281,32 @@ cr_status cr_do_unique2(const cr_value *arg, cr_value *result)
                            (unique_call){true, arg[2].i, arg[3].i}, result);
 }
 
+/* Lays the slices along dim one after another in memory, each of them row-major. */
+static cr_status lay_out_slices(cr_value *v, int64_t dim)
+{
+    const cr_tensor *t = v->t;
+    int64_t stride[CR_MAX_DIMS], step = 1;
+    cr_tensor *laid;
+
+    for (int d = t->ndim - 1; d >= 0; d--) {
+        stride[d] = d == dim ? 0 : step;
+        step = d == dim ? step : cr_step_over(step, t->size[d]);
+    }
+    stride[dim] = step;
+    if (!t->numel || !memcmp(stride, t->stride, t->ndim * sizeof *stride))
+        return CR_OK;
+    CR_TRY(
+        cr_tensor_new_strided(&laid, (cr_dtype)t->dtype, t->device, t->ndim, t->size, stride));
+    cr_status st = cr_copy_tensor(laid, v->t);
+    if (st) {
+        cr_drop(laid);
+        return st;
+    }
+    cr_drop(v->t);
+    v->t = laid;
+    return CR_OK;
+}
+
 static cr_status unique_along(const cr_op *op, const cr_value *arg, int64_t dim, unique_call c,
                               cr_value *result)
 {
@@ -292,7 +318,11 @@ static cr_status unique_along(const cr_op *op, const cr_value *arg, int64_t dim,
             return cr_fail(CR_RUNTIME,
                            "There are 0 sized dimensions, and they aren't selected, so "
                            "unique cannot be applied");
-    return unique_anywhere(op, arg, self->ndim ? &dim : NULL, c, result);
+    CR_TRY(unique_anywhere(op, arg, self->ndim ? &dim : NULL, c, result));
+    cr_status st = self->ndim ? lay_out_slices(&result[0], dim) : CR_OK;
+    if (st)
+        cr_drop_values(result, 3);
+    return st;
 }
 
 /* (self, dim, sorted, return_inverse, return_counts): as in torch, the last two are not

@@ -13,7 +13,7 @@ with open(os.path.join(os.path.dirname(__file__), "..", "data", "out_overloads.t
 # Overloads of torch that have no counterpart here: those of overloads that the table lacks.
 MISSING = set("""
     _ctc_loss.Tensor_out _sparse_sum.dim_out _to_sparse.sparse_dim_out addmm.dtype_out baddbmm.dtype_out
-    bernoulli.Tensor_out bernoulli.float_out bmm.dtype_out complex.out dequantize.tensors_out fill.Tensor_out
+    bernoulli.Tensor_out bernoulli.float_out bmm.dtype_out dequantize.tensors_out fill.Tensor_out
     frexp.Tensor_out mm.dtype_out normal.out randint_like.Tensor_out randint_like.Tensor_generator_out range.out_
     std.out var.out
 """.split())

@@ -217,3 +217,75 @@ def test_positions_of_any_integers():
     rows, columns = torch.unravel_index(x, (100, 5))
     assert rows.dtype == columns.dtype == torch.int64 and torch.equal(rows * 5 + columns, x.long()) and rows.stride() == (6, 2)
     assert [v.item() for v in torch.unravel_index(torch.tensor(7), 10)] == [7]
+
+
+LAYOUTS = {"transposed": lambda: torch.arange(6.).reshape(2, 3).t(),
+           "channels_last": lambda: torch.arange(24.).reshape(2, 3, 2, 2).to(memory_format=torch.channels_last),
+           "reversed": lambda: torch.arange(24.).reshape(2, 3, 4).permute(2, 1, 0)}
+WRITTEN = {"add": lambda x, out: torch.add(x, x, out=out), "mul": lambda x, out: torch.mul(x, 2, out=out),
+           "where": lambda x, out: torch.where(x > 1, x, x, out=out), "lerp": lambda x, out: torch.lerp(x, x, 0.5, out=out),
+           "cat": lambda x, out: torch.cat([x], out=out), "sigmoid": lambda x, out: torch.sigmoid(x, out=out)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_tensors_given_as_out_get_strides_of_the_result(name, layout):
+    x, call = LAYOUTS[layout](), WRITTEN[name]
+    plain = call(x, None)
+    for given in (torch.empty(0), torch.empty(30)[:0]):
+        out = call(x, given)
+        assert out is given and out.stride() == plain.stride() and torch.equal(out, plain)
+    kept = call(x, torch.empty(x.shape))  # a tensor of these sizes keeps its strides
+    assert kept.is_contiguous() and torch.equal(kept, plain)
+    row_major = torch.sum(x, 0, out=torch.empty(0))
+    assert row_major.is_contiguous() and torch.equal(row_major, x.sum(0))
+    compiled = torch.compile(lambda x: call(x, torch.empty(0)))(x)
+    assert compiled.stride() == plain.stride() and torch.equal(compiled, plain)
+    assert name == "cat" or plain.stride() == x.stride()
+
+
+PICKED = {
+    "first": ("channels_last", lambda x: x[INDEX], (12, 1, 6, 3)), "third": ("channels_last", lambda x: x[:, :, INDEX], (12, 1, 3, 6)),
+    "last": ("channels_last", lambda x: x[..., INDEX], (12, 2, 6, 1)),
+    "matrix": ("channels_last", lambda x: x[torch.stack([INDEX, INDEX])], (24, 12, 1, 6, 3)),
+    "two": ("channels_last", lambda x: x[INDEX, :, INDEX], (6, 1, 3)),
+    "mask": ("channels_last", lambda x: x[torch.tensor([True, False])], (12, 1, 6, 3)),
+    "turned": ("transposed", lambda x: x[torch.tensor([[1, 0], [2, 2]]).t()], (2, 4, 1)),
+    "reversed": ("reversed", lambda x: x[:, :, INDEX], (2, 8, 1)),
+}
+
+
+@pytest.mark.parametrize("case", PICKED)
+def test_results_of_indexing_have_the_order_of_strides(case):
+    layout, pick, strides = PICKED[case]
+    x = LAYOUTS[layout]()
+    picked, compiled = pick(x), torch.compile(pick)(x)
+    assert picked.stride() == strides and torch.equal(picked, pick(x.contiguous()))
+    assert compiled.stride() == strides and torch.equal(compiled, picked)
+    x.requires_grad_()
+    assert torch.equal(torch.autograd.grad(pick(x).sum(), x)[0], torch.autograd.grad(pick(x.contiguous()).sum(), x)[0])
+
+
+@pytest.mark.parametrize("make", [torch.complex, torch.polar])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_complex_numbers_have_the_layout_of_their_parts(layout, make):
+    x = LAYOUTS[layout]()
+    for dtype in (torch.float32, torch.float64):
+        a, b = x.to(dtype).requires_grad_(), (x.to(dtype) / 3).requires_grad_()
+        z, plain = make(a, b), make(a.contiguous(), b.contiguous())
+        assert z.stride() == x.stride() and torch.allclose(z, plain) and z.dtype == plain.dtype
+        assert torch.allclose(make(a, b.detach()[..., :1]), make(a, b.detach()[..., :1].expand_as(b).contiguous()))
+    assert torch.autograd.gradcheck(make, (a, b))
+    x, out = x.detach(), torch.empty(0, dtype=torch.complex64)
+    assert torch.complex(x, x, out=out) is out and torch.equal(out, torch.complex(x, x))
+    with pytest.raises(RuntimeError, match="Expected object of scalar type ComplexFloat but got scalar type Float for argument 'out'"):
+        torch.complex(x, x, out=torch.empty(0))
+
+
+@pytest.mark.parametrize("of", [torch.unique, torch.unique_consecutive])
+def test_slices_of_unique_lie_one_after_another(of):
+    x = torch.arange(24).reshape(2, 3, 4)
+    for y in (x, x.permute(2, 0, 1), x.permute(2, 1, 0)):
+        for dim in range(3):
+            found = of(y, dim=dim)
+            assert found.movedim(dim, 0).is_contiguous() and torch.equal(found, y)
