@@ -202,9 +202,20 @@ static int sparse_call_layout(const cr_op *op, const cr_value *arg, cr_device *d
     return layout;
 }
 
+/* The entry that a program called: `all` of `_all`, which is a step of it alone. */
+static const cr_op *called_entry(const cr_op *op)
+{
+    const cr_op *whole = *op->name == '_' && !op->forms ? cr_ops_find(op->name + 1) : NULL;
+
+    return whole ? whole : op;
+}
+
 cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg)
 {
-    const char *overload = sparse_overload(op, arg), *dot;
+    const cr_op *called = called_entry(op);
+    const char *overload =
+        called->param_count == op->param_count ? sparse_overload(called, arg) : "default";
+    const char *dot;
     cr_device device;
     const char *kind = sparse_backends[sparse_call_layout(op, arg, &device)];
     cr_device_text where = cr_device_backend((cr_device_kind)device.kind);
@@ -219,7 +230,7 @@ cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg)
         "employee "
         "using PyTorch on mobile, please visit https://fburl.com/ptmfixes for possible "
         "resolutions. 'aten::%s%s%s' is only available for these backends: [CPU, CUDA, Meta].",
-        op->name, dot, overload, kind, where.text, op->name, dot, overload);
+        called->name, dot, overload, kind, where.text, called->name, dot, overload);
 }
 
 cr_status cr_sparse_refuse_batch(void)

@@ -19,7 +19,7 @@ def _mask_of(input, mask):
 
 def _dims_of(input, dim):
     """Returns the dims of a reduction, sorted."""
-    if dim is None or dim == ():
+    if dim is None or (not isinstance(dim, int) and not len(dim)):
         return list(range(input.dim()))
     dims = [dim] if isinstance(dim, int) else list(dim)
     ndim = max(input.dim(), 1)
@@ -33,8 +33,10 @@ def _dims_of(input, dim):
 
 
 def _filled(input, mask, value):
-    """Returns the input with `value` where the mask is False."""
-    return input if mask is None else _C.where(mask, input, value)
+    """Returns the input with `value`, or the value of a dtype that `value` finds, where the mask is False."""
+    if mask is None:
+        return input
+    return _C.where(mask, input, value(input.dtype) if callable(value) else value)
 
 
 def _sum_type(input, dtype):
@@ -76,32 +78,35 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The largest element; the lowest number of the dtype of no elements."""
     dtype, dims = dtype or input.dtype, _dims_of(input, dim)
-    x = _filled(input.to(dtype), _mask_of(input, mask), _lowest(dtype))
+    x = _filled(input.to(dtype), _mask_of(input, mask), _lowest)
     return _C.amax(x, dims, keepdim) if dims else x
 
 
 def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The smallest element; the highest number of the dtype of no elements."""
     dtype, dims = dtype or input.dtype, _dims_of(input, dim)
-    x = _filled(input.to(dtype), _mask_of(input, mask), _highest(dtype))
+    x = _filled(input.to(dtype), _mask_of(input, mask), _highest)
     return _C.amin(x, dims, keepdim) if dims else x
 
 
 def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The index of the largest element."""
     dtype = dtype or input.dtype
-    return _C.argmax(_filled(input.to(dtype), _mask_of(input, mask), _lowest(dtype)), dim, keepdim).to(dtype)
+    return _C.argmax(_filled(input.to(dtype), _mask_of(input, mask), _lowest), dim, keepdim).to(dtype)
 
 
 def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The index of the smallest element."""
     dtype = dtype or input.dtype
-    return _C.argmin(_filled(input.to(dtype), _mask_of(input, mask), _highest(dtype)), dim, keepdim).to(dtype)
+    return _C.argmin(_filled(input.to(dtype), _mask_of(input, mask), _highest), dim, keepdim).to(dtype)
 
 
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The mean; NaN of no elements."""
     dtype, dims = dtype or input.dtype, _dims_of(input, dim)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError("mean(): Could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+                         f"Got: {dtype}")
     total = sum(input, dims, keepdim=keepdim, dtype=dtype, mask=mask) if dims else _filled(
         input.to(dtype), _mask_of(input, mask), 0)
     return total / _counts(input, dims, keepdim, _mask_of(input, mask))
@@ -129,7 +134,7 @@ def _variance(input, dim, unbiased, keepdim, dtype, mask):
     count = count if keepdim or not dims else count.reshape(total.shape)
     if unbiased:
         count = (count - 1).clamp(min=0)
-    return total / count
+    return (total / count).to(dtype)
 
 
 def var(input, dim=None, unbiased=True, *, keepdim=False, dtype=None, mask=None):
@@ -152,7 +157,7 @@ def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The logarithm of the sum of exponentials; -inf of no elements."""
     dtype = dtype or input.dtype
-    return _C.logsumexp(_filled(input.to(dtype), _mask_of(input, mask), _lowest(dtype)), _dims_of(input, dim), keepdim)
+    return _C.logsumexp(_filled(input.to(dtype), _mask_of(input, mask), _lowest), _dims_of(input, dim), keepdim).to(dtype)
 
 
 # --- elementwise ---
@@ -172,19 +177,19 @@ def cumprod(input, dim, *, dtype=None, mask=None):
 def softmax(input, dim, *, dtype=None, mask=None):
     """softmax of the elements that the mask keeps."""
     dtype = dtype or input.dtype
-    return _C.softmax(_filled(input.to(dtype), _mask_of(input, mask), _lowest(dtype)), dim)
+    return _C.softmax(_filled(input.to(dtype), _mask_of(input, mask), _lowest), dim)
 
 
 def log_softmax(input, dim, *, dtype=None, mask=None):
     """log_softmax of the elements that the mask keeps."""
     dtype = dtype or input.dtype
-    return _C.log_softmax(_filled(input.to(dtype), _mask_of(input, mask), _lowest(dtype)), dim)
+    return _C.log_softmax(_filled(input.to(dtype), _mask_of(input, mask), _lowest), dim)
 
 
 def softmin(input, dim, *, dtype=None, mask=None):
     """softmax of the negatives of the elements that the mask keeps."""
     dtype = dtype or input.dtype
-    return _C.softmax(-_filled(input.to(dtype), _mask_of(input, mask), _highest(dtype)), dim)
+    return _C.softmax(-_filled(input.to(dtype), _mask_of(input, mask), _highest), dim)
 
 
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
