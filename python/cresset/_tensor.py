@@ -180,6 +180,8 @@ def apply_(self, callable):
 
 def map_(self, tensor, callable):
     """Replaces every element by callable(element, element of tensor); slow."""
+    if not isinstance(tensor, _C.Tensor):
+        raise TypeError(f"map_(): argument 'other' (position 1) must be Tensor, not {type(tensor).__name__}")
     _refuse_history("map_", self, tensor)
     other = tensor.detach().expand(self.shape).reshape(-1).tolist()
     flat = [callable(a, b) for a, b in zip(self.detach().reshape(-1).tolist(), other)]

@@ -59,6 +59,8 @@ def element_size(storage):
 
 
 def fill_(storage, value):
+    if not hasattr(value, "__index__"):
+        raise RuntimeError(f"fill_ expects int, but got {value.__class__.__name__}")
     assign(storage, slice(None), value)
     return storage
 
@@ -119,6 +121,8 @@ def pin_memory(storage, device="cuda"):
 
 
 def byteswap(storage, dtype):
+    if not isinstance(dtype, _C.dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {dtype.__class__}")
     size = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
     items = _as_tensor(storage)[:len(storage) // size * size].view(-1, size)
     items.copy_(items.flip(1))

@@ -69,6 +69,8 @@ class TypedStorage:
     """The elements of a storage with a dtype."""
 
     def __init__(self, size=0, *, wrap_storage=None, dtype=None, device=None):
+        if dtype is not None and not isinstance(dtype, _C.dtype):
+            raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
         if wrap_storage is None and not hasattr(size, "__index__"):  # a sequence of values
             wrap_storage = _C.tensor(size, dtype=self.dtype, device=device).untyped_storage()

@@ -1,4 +1,5 @@
 """Calls that no signature takes, and calls that the operators refuse: torch's classes and texts."""
+import numpy
 import pytest
 
 import cresset as torch
@@ -182,3 +183,46 @@ def test_all_overloads_are_listed(name, listed):
     with pytest.raises(TypeError, match="but expected one of:\n") as raised:
         getattr(torch, name)()
     assert str(raised.value).count("\n * ") == listed
+
+
+# Arguments of classes and functions that are no operators: (call, class, message).
+TOLD = [
+    (lambda: torch.ones(3)[2**63], ValueError, "Overflow when unpacking long long"),
+    (lambda: torch.ones(3).sum(2**63), ValueError, "Overflow when unpacking long long"),
+    (lambda: torch.topk(torch.ones(3), 2**63), ValueError, "Overflow when unpacking long long"),
+    (lambda: torch.finfo(3), TypeError, "finfo(): argument 'type' (position 1) must be torch.dtype, not int"),
+    (lambda: torch.iinfo("int8"), TypeError, "iinfo(): argument 'type' (position 1) must be torch.dtype, not str"),
+    (lambda: torch.device("cpu", "a"), TypeError, "device(): argument 'index' (position 2) must be int, not str"),
+    (lambda: torch.device("cpu", index=1.5), TypeError, "device(): argument 'index' must be int, not float"),
+    (lambda: torch.UntypedStorage(3)[1.5], TypeError, "can't index a torch.UntypedStorage with float"),
+    (lambda: torch.UntypedStorage(3).resize_(1.5), RuntimeError, "resize_ expects an int, but got float"),
+    (lambda: torch.UntypedStorage(3).fill_("a"), RuntimeError, "fill_ expects int, but got str"),
+    (lambda: torch.UntypedStorage(3).copy_(3), TypeError, "copy_(): argument 'src' (position 1) must be torch.Storage, not int"),
+    (lambda: torch.UntypedStorage(3).byteswap(3), RuntimeError, "expected torch.dtype, but got <class 'int'>"),
+    (lambda: torch.Tensor._make_subclass(3, torch.ones(2)), TypeError, "cls must be a type (got int)"),
+    (lambda: torch.Tensor._make_subclass(torch.Tensor, 3), TypeError,
+     "_make_subclass(): argument 'data' (position 2) must be Tensor, not int"),
+    (lambda: torch.Tensor._make_subclass(int, torch.ones(2)), TypeError,
+     "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. "
+     "Make sure your class inherits from Tensor."),
+    (lambda: torch.Generator().manual_seed("a"), RuntimeError, "manual_seed expected a long, but got str"),
+    (lambda: torch.Generator().manual_seed(1.5), RuntimeError, "manual_seed expected a long, but got float"),
+    (lambda: torch.Generator().set_state(3), TypeError, "expected a torch.ByteTensor, but got int"),
+    (lambda: torch.set_grad_enabled("a"), TypeError, "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not str"),
+    (lambda: torch._C._set_grad_enabled(1), TypeError, "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not int"),
+    (lambda: torch.Size((1, 2)) + [3], TypeError, "can only concatenate tuple (not list) to torch.Size"),
+    (lambda: torch.ones(2).map_(3, 4), TypeError, "map_(): argument 'other' (position 1) must be Tensor, not int"),
+    (lambda: torch.cartesian_prod(torch.ones(2, 2)), RuntimeError, "Expect a 1D vector, but got shape [2, 2]"),
+]
+
+
+@pytest.mark.parametrize("call, error, message", TOLD, ids=range(len(TOLD)))
+def test_classes_and_functions_refuse_as_torch(call, error, message):
+    with pytest.raises(error) as told:
+        call()
+    assert str(told.value) == message
+    assert torch.Generator().manual_seed(numpy.int64(3)).initial_seed() == 3
+    with torch.set_grad_enabled(numpy.bool_(False)):
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled() and torch.device("cpu", None) == torch.device("cpu")
+    assert (3,) + torch.Size((1, 2)) == torch.Size((3, 1, 2)) and torch.device("cpu", torch.tensor(0)).index == 0

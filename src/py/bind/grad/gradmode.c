@@ -1,6 +1,7 @@
 /* no_grad, enable_grad, set_grad_enabled, inference_mode: context managers that are also
  * decorators.  The mode itself is in cr_thread. */
 #include "py/bind/bind.h"
+#include <string.h>
 
 typedef enum { NO_GRAD, ENABLE_GRAD, SET_GRAD, INFERENCE } switch_kind;
 
@@ -124,14 +125,26 @@ static PyObject *enable_grad_new(PyTypeObject *type, PyObject *args, PyObject *k
     return plain_new(type, args, ENABLE_GRAD, true);
 }
 
+/* False with an exception: `mode` is no bool. */
+static bool is_grad_mode(PyObject *mode)
+{
+    if (PyBool_Check(mode) || !strncmp(Py_TYPE(mode)->tp_name, "numpy.bool", 10))
+        return true;
+    PyErr_Format(PyExc_TypeError,
+                 "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not %s",
+                 Py_TYPE(mode)->tp_name);
+    return false;
+}
+
 static PyObject *set_grad_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"mode", NULL};
-    int mode;
+    PyObject *mode;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "p:set_grad_enabled", names, &mode))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:set_grad_enabled", names, &mode) ||
+        !is_grad_mode(mode))
         return NULL;
-    return switch_new(type, SET_GRAD, mode != 0);
+    return switch_new(type, SET_GRAD, PyObject_IsTrue(mode) > 0);
 }
 
 static PyObject *inference_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -232,12 +245,10 @@ static PyObject *is_inference_mode_enabled(PyObject *m, PyObject *unused)
 
 static PyObject *set_grad_mode(PyObject *m, PyObject *x)
 {
-    int mode = PyObject_IsTrue(x);
-
     (void)m;
-    if (mode < 0)
+    if (!is_grad_mode(x))
         return NULL;
-    cr_thread.no_grad = !mode;
+    cr_thread.no_grad = PyObject_IsTrue(x) <= 0;
     Py_RETURN_NONE;
 }
 

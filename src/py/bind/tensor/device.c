@@ -75,10 +75,27 @@ static PyObject *bad_device(PyObject *args)
                         type, one ? why : "", type, one ? "!)" : "");
 }
 
+/* Reads the argument `index`.  False with an exception. */
+static bool read_index(PyObject *x, bool positional, int *index)
+{
+    int64_t i;
+
+    cr_py_fit fit = cr_py_int_from(x, &i);
+    if (fit == CR_PY_MISFIT)
+        PyErr_Format(PyExc_TypeError, "device(): argument 'index'%s must be int, not %s",
+                     positional ? " (position 2)" : "", Py_TYPE(x)->tp_name);
+    else if (fit == CR_PY_FITS && (i > INT_MAX || i < INT_MIN))
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+    if (PyErr_Occurred())
+        return false;
+    *index = (int)i;
+    return true;
+}
+
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *by_type[] = {"type", "index", NULL}, *whole[] = {"device", NULL};
-    PyObject *x = NULL;
+    PyObject *x = NULL, *at = NULL;
     int index = -1, kind, own;
 
     (void)type;
@@ -87,9 +104,11 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (kwargs && PyDict_GetItemString(kwargs, "device")) {
         if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:device", whole, &x))
             return NULL;
-    } else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:device", by_type, &x, &index)) {
+    } else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", by_type, &x, &at)) {
         return NULL;
     }
+    if (at && at != Py_None && !read_index(at, PyTuple_GET_SIZE(args) > 1, &index))
+        return NULL;
     int done = cr_py_device_from(x, &kind, &own);
     if (done < 0)
         return NULL;

@@ -279,12 +279,25 @@ static PyObject *info_new(PyTypeObject *type, cr_dtype t)
     return (PyObject *)self;
 }
 
+/* False with an exception: `x` is no dtype. */
+static bool is_info_dtype(const char *name, PyObject *x)
+{
+    if (cr_py_dtype_from(x) != CR_DTYPE_NONE)
+        return true;
+    PyErr_Format(PyExc_TypeError,
+                 "%s(): argument 'type' (position 1) must be torch.dtype, not %s", name,
+                 Py_TYPE(x)->tp_name);
+    return false;
+}
+
 static PyObject *finfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"type", NULL};
     PyObject *x = NULL;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:finfo", names, &x))
+        return NULL;
+    if (x && !is_info_dtype("finfo", x))
         return NULL;
     cr_dtype t = x ? cr_py_dtype_from(x) : cr_default_dtype();
     if (t == CR_DTYPE_NONE || !cr_dtype_is_inexact(t)) {
@@ -301,6 +314,8 @@ static PyObject *iinfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *x;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:iinfo", names, &x))
+        return NULL;
+    if (!is_info_dtype("iinfo", x))
         return NULL;
     cr_dtype t = cr_py_dtype_from(x);
     if (t == CR_DTYPE_NONE || cr_dtype_category(t) != CR_CAT_INT) {

@@ -120,6 +120,9 @@ static PyObject *generator_manual_seed(PyObject *self, PyObject *x)
 {
     uint64_t seed;
 
+    if (!PyIndex_Check(x) || PyBool_Check(x) || cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_RuntimeError, "manual_seed expected a long, but got %s",
+                            Py_TYPE(x)->tp_name);
     if (seed_from(x, &seed) < 0)
         return NULL;
     cr_status st = cr_generator_seed(generator_of_object(self), seed);
@@ -162,8 +165,11 @@ static PyObject *generator_get_state(PyObject *self, PyObject *unused)
 
 static PyObject *generator_set_state(PyObject *self, PyObject *x)
 {
-    if (!cr_py_is_tensor(x) || cr_py_tensor_of(x)->dtype != CR_U8 ||
-        !cr_is_host(cr_py_tensor_of(x)->device) || !cr_py_tensor_of(x)->contiguous)
+    if (!cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_TypeError, "expected a torch.ByteTensor, but got %s",
+                            Py_TYPE(x)->tp_name);
+    if (cr_py_tensor_of(x)->dtype != CR_U8 || !cr_is_host(cr_py_tensor_of(x)->device) ||
+        !cr_py_tensor_of(x)->contiguous)
         return PyErr_Format(PyExc_TypeError, "RNG state must be a torch.ByteTensor");
     const cr_tensor *t = cr_py_tensor_of(x);
     cr_py_note_read(t, "a generator's state");

@@ -571,10 +571,19 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p:_make_subclass", names, &cls, &data,
                                      &requires_grad))
         return NULL;
-    if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type) ||
-        !cr_py_is_tensor(data))
-        return PyErr_Format(PyExc_TypeError,
-                            "_make_subclass(): a class and a tensor are expected");
+    if (!PyType_Check(cls))
+        return PyErr_Format(PyExc_TypeError, "cls must be a type (got %s)",
+                            Py_TYPE(cls)->tp_name);
+    if (!cr_py_is_tensor(data))
+        return PyErr_Format(
+            PyExc_TypeError,
+            "_make_subclass(): argument 'data' (position 2) must be Tensor, not %s",
+            Py_TYPE(data)->tp_name);
+    if (!PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type))
+        return PyErr_Format(
+            PyExc_TypeError,
+            "Creating a Tensor subclass from a class that does not inherit from "
+            "Tensor is not possible. Make sure your class inherits from Tensor.");
     cr_status st = cr_tensor_alias(&t, cr_py_tensor_of(data));
     if (st)
         return cr_py_raise(st);

@@ -16,7 +16,7 @@ static cr_py_fit int_value(PyObject *x, int64_t *out)
 
     *out = PyLong_AsLongLongAndOverflow(x, &overflow);
     if (overflow) {
-        PyErr_SetString(PyExc_OverflowError, "int too big to convert");
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
         return CR_PY_RAISED;
     }
     return *out == -1 && PyErr_Occurred() ? CR_PY_RAISED : CR_PY_FITS;

@@ -92,8 +92,12 @@ static PyObject *size_subscript(PyObject *self, PyObject *index)
 
 static PyObject *size_concat(PyObject *a, PyObject *b)
 {
-    if (!PyTuple_Check(a) || !PyTuple_Check(b))
+    if (!PyTuple_Check(a))
         Py_RETURN_NOTIMPLEMENTED;
+    if (!PyTuple_Check(b))
+        return PyErr_Format(PyExc_TypeError,
+                            "can only concatenate tuple (not %s) to torch.Size",
+                            Py_TYPE(b)->tp_name);
     return from_tuple(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
 }
 

@@ -172,8 +172,11 @@ static PyObject *storage_resize(PyObject *self, PyObject *x)
     cr_py_fit fit = cr_py_int_from(x, &size);
     if (fit == CR_PY_RAISED)
         return NULL;
-    if (fit == CR_PY_MISFIT || size < 0)
-        return PyErr_Format(PyExc_TypeError, "resize_ expects a size, but got %R", x);
+    if (fit == CR_PY_MISFIT)
+        return PyErr_Format(PyExc_RuntimeError, "resize_ expects an int, but got %s",
+                            Py_TYPE(x)->tp_name);
+    if (size < 0)
+        return PyErr_Format(PyExc_RuntimeError, "a storage cannot have %R bytes", x);
     cr_status st = cr_storage_resize(cr_py_storage_of(self), (size_t)size);
     return st ? cr_py_raise(st) : Py_NewRef(self);
 }
@@ -197,8 +200,10 @@ static PyObject *storage_copy_in(PyObject *self, PyObject *x)
     cr_storage *to = cr_py_storage_of(self);
 
     if (!Py_IS_TYPE(x, &cr_py_storage_type))
-        return PyErr_Format(PyExc_TypeError, "a storage is expected, not %s",
-                            Py_TYPE(x)->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "copy_(): argument 'src' (position 1) must be torch.Storage, not %s",
+            Py_TYPE(x)->tp_name);
     cr_storage *from = cr_py_storage_of(x);
     if (from->size != to->size)
         return PyErr_Format(PyExc_RuntimeError,
@@ -262,6 +267,9 @@ static PyObject *storage_part(PyObject *self, Py_ssize_t start, Py_ssize_t size)
 
 static PyObject *storage_subscript(PyObject *self, PyObject *index)
 {
+    if (!PySlice_Check(index) && !PyIndex_Check(index))
+        return PyErr_Format(PyExc_TypeError, "can't index a torch.UntypedStorage with %s",
+                            Py_TYPE(index)->tp_name);
     Py_ssize_t start, stop, step, size = storage_length(self);
 
     if (PySlice_Check(index)) {
