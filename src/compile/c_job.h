@@ -6,6 +6,11 @@
 #include "compile/c_text.h"
 #include "compile/products.h"
 
+/* Commands order[at] to order[at + n]; more than one: they are a chain (c_chain.c). */
+typedef struct {
+    size_t at, n;
+} cr_c_group;
+
 typedef struct {
     cr_session *s;
     const cr_plan *p;
@@ -21,7 +26,10 @@ typedef struct {
     uint32_t moves[16];         /* by dtype written: bit for each dtype read, of the helpers */
     uint32_t adds, reads, sets; /* bits for dtypes, as the following */
     uint32_t products, batches, convolutions, spreads, weighs, resamples;
-    bool maxima, averages;
+    bool maxima, averages, launches;
+    CR_VEC(size_t) order; /* numbers of commands, as the file computes them */
+    CR_VEC(cr_c_group) group;
+    int *slot; /* by buffer: its number among those that only a chain uses; 0: it is none */
 } cr_c_job;
 
 /* The address of an array in `body`: a pointer to unsigned char. */
@@ -45,6 +53,23 @@ void cr_c_print_commands(cr_c_job *j);
 /* Prints the file around the commands. */
 void cr_c_print_file(cr_c_job *j, cr_text *out);
 void cr_c_job_drop(cr_c_job *j);
+
+/* Parts of a command in `body`: bytes, numbers among the operands of a launch, and the name of
+ * the function that moves elements. */
+void cr_c_bytes(cr_text *out, const char *name, const void *bytes, size_t n);
+void cr_c_numbers(cr_c_job *j, const cr_launch *l);
+void cr_c_move_name(cr_c_job *j, int to, int from);
+/* The number of the function of a launch's kernel. */
+size_t cr_c_kernel_number(cr_c_job *j, const cr_launch *l);
+
+/* --- c_chain.c --- */
+
+/* Finds the order of the commands, and chains among them. */
+void cr_c_order(cr_c_job *j);
+/* Finds buffers that only one chain uses; they have memory for a part of their elements. */
+void cr_c_own_buffers(cr_c_job *j);
+/* Prints a chain. */
+void cr_c_chain(cr_c_job *j, const cr_c_group *g);
 
 /* --- c_object.c --- */
 

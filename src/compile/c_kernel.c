@@ -2,6 +2,7 @@
 #include "compile/c_text.h"
 #include "loop/nest.h"
 #include "num/convert.h"
+#include "num/order.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@ typedef struct {
     int operands, depth;
     int64_t columns; /* how many, where the text is for this number; otherwise 0 */
     bool one_row;    /* strides along rows do not matter */
+    bool blocks;     /* columns are folded PANEL at a time */
     bool *done;      /* by expression id: its value is in scope */
     bool *start;     /* the same before the loops */
     uint32_t *line;  /* by expression id: the reduction whose array has its values, plus 1 */
@@ -545,6 +547,160 @@ static void put_definition(kernel_job *k, const cr_def *def)
         close_loop(k);
 }
 
+/* --- folds of columns --- */
+
+enum { PANEL = 16 };
+
+static bool has_reduction(const cr_expr *e)
+{
+    bool found = e->kind == CR_EXPR_REDUCE;
+
+    for (int i = 0; i < e->count && !found; i++)
+        found = has_reduction(e->args[i]);
+    return found;
+}
+
+/* Whether a reduction folds columns in order, and may fold a few of them at a time. */
+static bool folds_columns(const kernel_job *k, const cr_expr *e)
+{
+    return e->kind == CR_EXPR_REDUCE && !cr_expr_keeps_index(e) &&
+           cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype) &&
+           !cr_expr_lies_along(e->args[0], e->axis.index) && !has_reduction(e->args[0]) &&
+           cr_same_name(e->axis.extent, k->nest->row.extent);
+}
+
+static bool folds_only_columns(const kernel_job *k, const cr_expr *e)
+{
+    if (e->kind == CR_EXPR_REDUCE || e->kind == CR_EXPR_INDEX_OF)
+        return folds_columns(k, e);
+    for (int i = 0; i < e->count; i++)
+        if (!folds_only_columns(k, e->args[i]))
+            return false;
+    return true;
+}
+
+/* Whether a program of columns is printed for blocks of them: its launch has up to one part of
+ * order P's rows, and no result shares memory with what other columns read. */
+static bool has_blocks(const kernel_job *k, const cr_launch *l, bool apart)
+{
+    bool blocks = k->nest->kind == CR_NEST_COLUMNS && apart && l->size[1] &&
+                  (l->stride[0] || l->size[0] <= CR_FOLD_COLUMN);
+
+    for (size_t i = 0; i < k->l->defs.len && blocks; i++) {
+        const cr_def *def = k->l->defs.at[i];
+        blocks = def->target->role == CR_BUFFER_OUTPUT && def->axes == 1 &&
+                 folds_only_columns(k, def->value);
+    }
+    return blocks;
+}
+
+/* A loop over `n` columns from `at` on. */
+static void open_panel(kernel_job *k, const char *j, int64_t n)
+{
+    indent(k);
+    cr_text_printf(k->out, "for (int64_t %s = at; %s < at + %lld; %s++) {\n", j, j,
+                   (long long)n, j);
+    k->depth++;
+}
+
+static void put_line_of(kernel_job *k, const char *text)
+{
+    indent(k);
+    cr_text_put(k->out, text);
+    cr_text_char(k->out, '\n');
+}
+
+/* Folds `n` columns from `at` on: e has the results. */
+static void put_panel(kernel_job *k, const cr_expr *e, const char *j, int64_t n)
+{
+    const char *i = e->axis.index->name, *type = value_type(k, e),
+               *fn = cr_fn_infos[e->fn].name, *t = suffix_of((cr_dtype)e->dtype);
+    bool *was = cr_session_copy(k->s, k->done, k->l->nodes + 1);
+    char name[64];
+
+    snprintf(name, sizeof name, "cv_columns_%s_%s", fn, t);
+    if (!cr_c_need(k->words, name))
+        kernel_refuse(k, "such a reduction");
+    indent(k);
+    cr_text_printf(k->out, "%s e%u[8][%d], a%u[4][%d];\n", type, e->id, PANEL, e->id, PANEL);
+    put_line_of(k, "for (int64_t block = 0; 64 * block < R; block++) {");
+    k->depth++;
+    indent(k);
+    cr_text_printf(k->out, "cv_open_%s_%s(a%u);\n", fn, t, e->id);
+    indent(k);
+    cr_text_printf(k->out,
+                   "for (int64_t %s = 64 * block; %s < R && %s < 64 * block + 64; %s++) {\n", i,
+                   i, i, i);
+    k->depth++;
+    open_panel(k, j, n);
+    declare(k, e->args[0]);
+    indent(k);
+    cr_text_printf(k->out, "a%u[%s %% 4][%s - at] = a%u[%s %% 4][%s - at] %s ", e->id, i, j,
+                   e->id, i, j, !strcmp(fn, "add") ? "+" : "*");
+    put_name(k, e->args[0]);
+    cr_text_put(k->out, ";\n");
+    close_loop(k);
+    close_loop(k);
+    indent(k);
+    cr_text_printf(k->out, "cv_close_%s_%s(a%u, e%u[block]);\n", fn, t, e->id, e->id);
+    close_loop(k);
+    indent(k);
+    cr_text_printf(k->out, "cv_columns_%s_%s(e%u, (R + 63) / 64);\n", fn, t, e->id);
+    memcpy(k->done, was, k->l->nodes + 1);
+}
+
+/* The values of a definition in `n` columns from `at` on. */
+static void put_columns(kernel_job *k, const cr_def *def, const expr_list *folds, int64_t n)
+{
+    const cr_sym *index[CR_LOOP_DIMS] = {def->axis[0].index};
+    const char *j = index[0]->name;
+    bool *was = cr_session_copy(k->s, k->done, k->l->nodes + 1);
+
+    for (size_t i = 0; i < folds->len; i++)
+        put_panel(k, folds->at[i], j, n);
+    open_panel(k, j, n);
+    for (size_t i = 0; i < folds->len; i++) {
+        const cr_expr *e = folds->at[i];
+        indent(k);
+        cr_text_printf(k->out, "const %s r%u = e%u[0][%s - at];\n", value_type(k, e), e->id,
+                       e->id, j);
+        k->done[e->id] = true;
+    }
+    declare(k, def->value);
+    indent(k);
+    put_place(k, def->target, index, "");
+    cr_text_printf(k->out, " = (%s)", cr_c_type((cr_dtype)def->target->dtype));
+    put_name(k, def->value);
+    cr_text_put(k->out, ";\n");
+    close_loop(k);
+    memcpy(k->done, was, k->l->nodes + 1);
+}
+
+static void put_blocks(kernel_job *k, const cr_def *def)
+{
+    int64_t whole = k->columns / PANEL * PANEL;
+    expr_list folds = {0};
+
+    memcpy(k->done, k->start, k->l->nodes + 1);
+    find_reductions(k, &folds, def->value);
+    if (whole) {
+        indent(k);
+        cr_text_printf(k->out, "for (int64_t at = 0; at < %lld; at += %d) {\n",
+                       (long long)whole, PANEL);
+        k->depth++;
+        put_columns(k, def, &folds, PANEL);
+        close_loop(k);
+    }
+    if (k->columns == whole)
+        return;
+    put_line_of(k, "{");
+    k->depth++;
+    indent(k);
+    cr_text_printf(k->out, "const int64_t at = %lld;\n", (long long)whole);
+    put_columns(k, def, &folds, k->columns - whole);
+    close_loop(k);
+}
+
 static void put_extent(kernel_job *k, const cr_axis *a, const char *of)
 {
     if (a->extent && a->extent->kind == CR_SYM_NAME && strcmp(a->extent->name, of))
@@ -572,7 +728,7 @@ static void put_body(kernel_job *k)
     k->start = cr_session_copy(k->s, k->done, k->l->nodes + 1);
     for (size_t i = 0; i < k->l->defs.len; i++)
         if (is_output(k->l->defs.at[i]))
-            put_definition(k, k->l->defs.at[i]);
+            (k->blocks ? put_blocks : put_definition)(k, k->l->defs.at[i]);
 }
 
 /* Whether the values of columns depend on other columns, or on their own number. */
@@ -611,6 +767,22 @@ static int64_t fixed_columns(const kernel_job *k, const cr_launch *l, bool split
     return folds && n <= LINE ? n : 0;
 }
 
+int cr_c_line_outputs(cr_session *s, const cr_launch *l)
+{
+    const cr_plan_kernel *source = l->code;
+    cr_loop *loop = cr_loop_parse(s, source->program);
+    cr_buffer *operand[MOST_OPERANDS];
+    int n = cr_loop_operands(loop, operand, MOST_OPERANDS), outputs = 0;
+
+    for (int i = 0; i < n; i++)
+        outputs += operand[i]->role == CR_BUFFER_OUTPUT;
+    cr_loop_fuse(loop);
+    for (size_t i = 0; i < loop->defs.len; i++)
+        if (!is_by_itself(loop->defs.at[i]->value))
+            return 0;
+    return cr_nest_schedule(loop)->kind == CR_NEST_ROWS ? outputs : 0;
+}
+
 static void note_forms(const kernel_job *k, cr_c_printed *of)
 {
     of->outputs = 0;
@@ -643,8 +815,11 @@ void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, cr_c_printed *of,
     k.done = CR_NEW_N(s, bool, k.l->nodes + 1);
     k.line = CR_NEW_N(s, uint32_t, k.l->nodes + 1);
     note_forms(&k, of);
-    k.columns =
-        of->columns_vary || of->columns ? 0 : fixed_columns(&k, l, of->varies && of->splits);
+    if (!of->columns_vary && !of->columns)
+        k.columns = fixed_columns(&k, l, of->varies && of->splits);
+    k.blocks = !of->columns_vary && has_blocks(&k, l, of->apart);
+    k.columns = k.blocks ? l->size[1] : k.columns;
+    of->blocks = k.blocks;
     of->fixed = k.columns;
     cr_text_printf(out,
                    "/* %s */\nstatic void %s(unsigned char *const *p, int64_t R, int64_t %s, "

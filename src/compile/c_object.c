@@ -151,7 +151,7 @@ static void place_region(object_job *o, const polynomial *bytes, int degree, pol
         for (int d = 0; d < 3 && unit[b] >= 0; d++)
             unit[b] += c[d] > 0 ? c[d] : 0;
     }
-    int64_t all = cr_plan_places(o->s, p, unit, CR_C_ALIGNMENT, place);
+    int64_t all = cr_plan_places(o->s, p, NULL, unit, CR_C_ALIGNMENT, place);
     for (size_t b = 0; b < p->buffer.len; b++)
         if (unit[b] >= 0) {
             offset[b] = *total;
@@ -469,8 +469,10 @@ static void make_object(cr_session *s, void *context)
         o->job[k].p = o->probe[k].plan;
     }
     place_all(o);
-    for (int k = 0; k < o->probes; k++)
+    for (int k = 0; k < o->probes; k++) {
+        cr_c_order(&o->job[k]);
         cr_c_print_commands(&o->job[k]);
+    }
     bound_scratch(o);
     for (int k = 0; k < o->probes; k++)
         cr_c_print_file(&o->job[k], &o->text[k]);

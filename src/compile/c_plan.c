@@ -3,6 +3,7 @@
 #include "compile/places.h"
 #include "loop/loop.h"
 #include "num/convert.h"
+#include "num/order.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -25,12 +26,19 @@ static const char *type_of(const cr_c_job *j, int dtype)
 static void place_buffers(cr_c_job *j)
 {
     size_t n = j->p->buffer.len;
-    int64_t *bytes = CR_NEW_N(j->s, int64_t, n + 1);
+    int64_t *bytes = CR_NEW_N(j->s, int64_t, n + 1),
+            *time = CR_NEW_N(j->s, int64_t, j->p->command.len + 1);
 
     j->offset = CR_NEW_N(j->s, int64_t, n + 1);
+    cr_c_order(j);
+    cr_c_own_buffers(j);
     for (size_t b = 0; b < n; b++)
-        bytes[b] = j->p->buffer.at[b].input ? -1 : (int64_t)j->p->buffer.at[b].bytes;
-    j->bytes = cr_plan_places(j->s, j->p, bytes, CR_C_ALIGNMENT, j->offset);
+        bytes[b] =
+            j->p->buffer.at[b].input || j->slot[b] ? -1 : (int64_t)j->p->buffer.at[b].bytes;
+    for (size_t i = 0; i < j->group.len; i++)
+        for (size_t k = 0; k < j->group.at[i].n; k++)
+            time[j->order.at[j->group.at[i].at + k]] = (int64_t)i;
+    j->bytes = cr_plan_places(j->s, j->p, time, bytes, CR_C_ALIGNMENT, j->offset);
 }
 
 int cr_c_input_number(const cr_c_job *j, size_t buffer)
@@ -77,7 +85,7 @@ void cr_c_integers(cr_text *out, const char *name, const int64_t *at, int64_t n,
     cr_text_put(out, n ? "};\n" : "0};\n");
 }
 
-static void put_bytes(cr_text *out, const char *name, const void *bytes, size_t n)
+void cr_c_bytes(cr_text *out, const char *name, const void *bytes, size_t n)
 {
     cr_text_printf(out, "        static const unsigned char %s[] = {", name);
     for (size_t i = 0; i < n; i++)
@@ -126,6 +134,7 @@ static bool is_printed(const cr_c_printed *k, const cr_launch *l)
 
     return !strcmp(a->program, b->program) && k->of->operands == l->operands &&
            (!k->fixed || k->fixed == l->size[1]) && k->apart == is_apart(l, k->outputs) &&
+           (!k->blocks || l->stride[0] || l->size[0] <= CR_FOLD_COLUMN) &&
            (k->of->size[0] == 1) == (l->size[0] == 1) && has_strides(k->of, l);
 }
 
@@ -142,7 +151,7 @@ static int count_outputs(cr_c_job *j, const cr_launch *l)
     return outputs;
 }
 
-static size_t kernel_number(cr_c_job *j, const cr_launch *l)
+size_t cr_c_kernel_number(cr_c_job *j, const cr_launch *l)
 {
     char symbol[32];
     cr_c_printed new = {.of = l, .varies = j->how->threads, .columns_vary = j->how->varies};
@@ -157,7 +166,7 @@ static size_t kernel_number(cr_c_job *j, const cr_launch *l)
     return j->kernel.len - 1;
 }
 
-static void put_operands(cr_c_job *j, const cr_launch *l, int outputs)
+void cr_c_numbers(cr_c_job *j, const cr_launch *l)
 {
     char name[32];
 
@@ -168,6 +177,11 @@ static void put_operands(cr_c_job *j, const cr_launch *l, int outputs)
             snprintf(name, sizeof name, "n%d", k);
             cr_c_integers(&j->body, name, number, 2, 1);
         }
+}
+
+static void put_operands(cr_c_job *j, const cr_launch *l, int outputs)
+{
+    cr_c_numbers(j, l);
     cr_text_put(&j->body, "        unsigned char *p[32];\n\n");
     for (int k = 0; k < l->operands; k++) {
         cr_text_printf(&j->body, "        p[%d] = ", k);
@@ -181,11 +195,12 @@ static void put_operands(cr_c_job *j, const cr_launch *l, int outputs)
 
 static void put_kernel(cr_c_job *j, const cr_launch *l)
 {
-    size_t k = kernel_number(j, l);
+    size_t k = cr_c_kernel_number(j, l);
     const cr_c_printed *of = &j->kernel.at[k];
     bool parts = of->columns && l->stride[0];
     char shared[32] = "scratch";
 
+    j->launches = true;
     if (j->how->threads)
         snprintf(shared, sizeof shared, "%d, team, %s",
                  of->splits && !l->outer && l->size[0] == 1, j->how->object ? "varying" : "0");
@@ -193,7 +208,7 @@ static void put_kernel(cr_c_job *j, const cr_launch *l)
     cr_c_integers(&j->body, "s", l->stride, 2 * l->operands, 1);
     cr_c_integers(&j->body, "size", l->outer_size, l->outer, 1);
     cr_c_integers(&j->body, "step", l->outer_stride, (int64_t)l->outer * l->operands, 1);
-    put_bytes(&j->body, "q", l->param, l->param_bytes);
+    cr_c_bytes(&j->body, "q", l->param, l->param_bytes);
     put_operands(j, l, of->outputs);
     cr_text_printf(
         &j->body,
@@ -218,15 +233,19 @@ static void put_steps(cr_c_job *j, const char *name, const cr_array *a, const cr
     cr_c_integers(&j->body, name, step, to->ndim, 1);
 }
 
-static void put_move_call(cr_c_job *j, int to, int from, int ndim)
+void cr_c_move_name(cr_c_job *j, int to, int from)
 {
     type_of(j, to);
     type_of(j, from);
     j->moves[to] |= 1u << from;
-    cr_text_printf(&j->body,
-                   j->how->threads ? "        cv_move(team, cv_move_%s_%s, %d, size, "
-                                   : "        cv_move_%s_%s(%d, size, ",
-                   cr_dtype_name((cr_dtype)to), cr_dtype_name((cr_dtype)from), ndim);
+    cr_text_printf(&j->body, "        %scv_move_%s_%s", j->how->threads ? "cv_move(team, " : "",
+                   cr_dtype_name((cr_dtype)to), cr_dtype_name((cr_dtype)from));
+}
+
+static void put_move_call(cr_c_job *j, int to, int from, int ndim)
+{
+    cr_c_move_name(j, to, from);
+    cr_text_printf(&j->body, j->how->threads ? ", %d, size, " : "(%d, size, ", ndim);
 }
 
 static void put_move(cr_c_job *j, const cr_array *to, const cr_array *from)
@@ -260,7 +279,7 @@ static void put_copy(cr_c_job *j, const cr_plan_copy *c)
     if (!c->to)
         refuse(j, "a copy to the host");
     if (!c->from)
-        put_bytes(&j->body, "bytes", c->bytes, c->n);
+        cr_c_bytes(&j->body, "bytes", c->bytes, c->n);
     cr_text_put(&j->body, "        memcpy(");
     cr_c_address(j, c->to, true);
     cr_text_put(&j->body, c->from ? ", " : ", bytes");
@@ -307,12 +326,17 @@ static void put_indexed(cr_c_job *j, const cr_indexed *c)
         int64_t count = 1;
         for (int d = 0; d < c->ndim; d++)
             count *= c->size[d];
-        cr_c_scratch(j, 5 * count);
+        cr_c_scratch(j, 6 * count);
         (void)!cr_c_need(&j->words, c->dtype == CR_F64 ? "cv_fold_column_add_f64"
                                                        : "cv_fold_column_add_f32");
+        (void)!cr_c_need(&j->words,
+                         c->dtype == CR_F64 ? "cv_columns_add_f64" : "cv_columns_add_f32");
     }
     cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", names[c->how],
-                   cr_dtype_name((cr_dtype)c->dtype), c->ndim);
+                   !adds                ? cr_dtype_name((cr_dtype)c->dtype)
+                   : c->dtype == CR_F64 ? "f64"
+                                        : "f32",
+                   c->ndim);
     if (c->dense)
         cr_c_address(j, c->dense, reads);
     else
@@ -617,62 +641,8 @@ static const char sort_text[] =
     "}\n\n";
 
 static const char gather_text[] =
-    "/* 1 where an index is out of range.  scratch: a place and a distance, twice, and a value "
-    "for each element. */\n"
-    "static int cv_gather_%1$s(int ndim, const int64_t *size, const unsigned char *dense, "
-    "const int64_t *ds,\n"
-    "    unsigned char *table, const int64_t *ts, const unsigned char *index, const int64_t "
-    "*xs, int is32,\n"
-    "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
-    "{\n"
-    "    const unsigned char *t = table, *d = dense, *x = index;\n"
-    "    int64_t at[64] = {0}, *items = scratch, *ends, place, least = INT64_MAX, most = "
-    "INT64_MIN, n = 0, from, to;\n"
-    "    %2$s *found;\n\n"
-    "    if (cv_is_empty(ndim, size))\n        return 0;\n"
-    "    do {\n"
-    "        place = cv_place(x, is32, wraps, unit, extent);\n"
-    "        if (place < 0)\n            return 1;\n"
-    "        place = (t + place - table) / (int64_t)sizeof(%2$s);\n"
-    "        least = place < least ? place : least;\n"
-    "        most = place > most ? place : most;\n"
-    "        items[2 * n] = place;\n"
-    "        items[2 * n + 1] = d - dense;\n"
-    "        n++;\n"
-    "    } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
-    "    found = (%2$s *)(void *)(items + 4 * n);\n"
-    "    if (most - least < 2 * n) { /* counts elements of each place, then collects these */\n"
-    "        ends = items + 2 * n;\n"
-    "        memset(ends, 0, (size_t)(most - least + 1) * sizeof *ends);\n"
-    "        for (from = 0; from < n; from++)\n"
-    "            ends[items[2 * from] - least]++;\n"
-    "        for (place = 0, from = 0; place <= most - least; place++) {\n"
-    "            to = ends[place];\n"
-    "            ends[place] = from;\n"
-    "            from += to;\n"
-    "        }\n"
-    "        for (from = 0; from < n; from++)\n"
-    "            found[ends[items[2 * from] - least]++] = *(const %2$s *)(const void *)(dense "
-    "+ "
-    "items[2 * from + 1]);\n"
-    "        for (place = 0, from = 0; place <= most - least; place++, from = to) {\n"
-    "            to = ends[place];\n"
-    "            if (to > from)\n"
-    "                ((%2$s *)(void *)table)[place + least] += %4$s;\n"
-    "        }\n"
-    "        return 0;\n"
-    "    }\n"
-    "    for (from = 0; from < n && least < 0; from++)\n"
-    "        items[2 * from] -= least;\n"
-    "    least = least < 0 ? least : 0;\n"
-    "    cv_sort(items, items + 2 * n, n, most - least);\n"
-    "    for (from = 0; from < n; from = to) {\n"
-    "        for (to = from; to < n && items[2 * to] == items[2 * from]; to++)\n"
-    "            found[to - from] = *(const %2$s *)(const void *)(dense + items[2 * to + 1]);\n"
-    "        ((%2$s *)(void *)table)[items[2 * from] + least] += %3$s;\n"
-    "    }\n"
-    "    return 0;\n"
-    "}\n\n";
+#include "c_gather_text.inc"
+    ;
 
 /* %1: name, %2: further parameters, %3: start, %4: step, %5: end.  Places of a row whose
  * windows follow each other are computed together. */
@@ -752,25 +722,20 @@ static void put_places(const cr_c_job *j, cr_text *out)
     if (j->adds)
         cr_text_put(out, sort_text);
     for (int t = 0; t < 16; t++) {
-        const char *const with[] = {cr_dtype_name((cr_dtype)t), cr_c_type((cr_dtype)t),
-                                    t == CR_F64 ? "cv_fold_column_add_f64(found, to - from)"
-                                                : "cv_fold_column_add_f32(found, to - from)",
-                                    t == CR_F64
-                                        ? "cv_fold_column_add_f64(found + from, to - from)"
-                                        : "cv_fold_column_add_f32(found + from, to - from)"};
+        const char *const with[] = {cr_dtype_name((cr_dtype)t), cr_c_type((cr_dtype)t)};
         if (j->reads >> t & 1)
             fill_in(out, read_text, with);
         if (j->sets >> t & 1)
             fill_in(out, set_text, with);
         if (j->adds >> t & 1)
-            fill_in(out, gather_text, with);
+            cr_c_typed(out, gather_text, t);
     }
 }
 
 static void put_helpers(const cr_c_job *j, cr_text *out)
 {
     cr_text_put(out, j->how->threads ? team_text : "");
-    if (j->kernel.len)
+    if (j->launches)
         cr_text_put(out, j->how->threads ? team_launch_text : launch_text);
     put_moves(j, out);
     put_places(j, out);
@@ -1119,8 +1084,11 @@ void cr_c_print_commands(cr_c_job *j)
     if (j->p->of_values)
         refuse(j, "commands that depend on elements");
     cr_c_pack_weights(j);
-    for (size_t i = 0; i < j->p->command.len; i++)
-        put_command(j, j->p->command.at[i]);
+    for (size_t i = 0; i < j->group.len; i++)
+        if (j->group.at[i].n > 1)
+            cr_c_chain(j, &j->group.at[i]);
+        else
+            put_command(j, j->p->command.at[j->order.at[j->group.at[i].at]]);
     for (size_t i = 0; i < j->p->output.len; i++)
         put_output(j, (int)i, &j->p->output.at[i]);
 }

@@ -1,6 +1,7 @@
 /* Plans as C99 files: transposed convolutions, gradients of weights, and resampling. */
 #include "compile/c_job.h"
 #include "kern/cpu/plane/upsample.h"
+#include "rt/format.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -50,7 +51,8 @@ static void put_spread(cr_c_job *j, const cr_library *c, const cr_convolution *v
 {
     const char *t = suffix(j, c, v->out);
     const int64_t *n = v->number;
-    int64_t at = CR_C_PANEL + 64 * n[0] * n[4] * n[5];
+    int64_t at =
+        n[0] < RT_MANY_CHANNELS ? CR_C_PANEL + 64 * n[0] * n[4] * n[5] : rt_turned_spread(n);
 
     j->products |= 1u << v->x->dtype;
     j->spreads |= 1u << v->x->dtype;
@@ -84,7 +86,9 @@ static void put_weigh(cr_c_job *j, const cr_library *c, const cr_convolution *v)
     j->products |= 1u << v->x->dtype;
     j->weighs |= 1u << v->x->dtype;
     cr_c_geometry(j, v, 0);
-    cr_c_scratch(j, CR_C_PANEL + n[0] * n[4] * n[5] + cr_c_image(n) + 1);
+    cr_c_scratch(j, n[0] < RT_MANY_CHANNELS
+                        ? CR_C_PANEL + n[0] * n[4] * n[5] + cr_c_image(n) + 1
+                        : rt_turned_weigh(n));
     cr_text_printf(&j->body, "        cv_weigh_%s(&c, ", t);
     cr_c_pointer(j, v->w->data, v->x->dtype, true);
     cr_text_put(&j->body, ", ");

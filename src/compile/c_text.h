@@ -76,10 +76,10 @@ void cr_c_literal(cr_text *out, cr_dtype t, const void *element);
  * of its operands, the first ones; varies: it has a further argument, the size that varies;
  * columns: it folds columns; splits: its columns do not depend on each other, nor on their
  * numbers; fixed: it is for this number of columns, 0: for any; columns_vary: it must be for
- * any. */
+ * any; blocks: it is for up to 512 rows, and folds some columns at a time. */
 typedef struct {
     const cr_launch *of;
-    bool apart, varies, columns, splits, columns_vary;
+    bool apart, varies, columns, splits, columns_vary, blocks;
     int outputs;
     int64_t fixed;
 } cr_c_printed;
@@ -88,5 +88,9 @@ typedef struct {
  * Finds outputs, columns, splits and fixed.  Scratch has max(rows, columns) elements. */
 void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, cr_c_printed *k,
                  const char *symbol);
+
+/* The number of results of a kernel whose columns depend neither on each other nor on their
+ * numbers; 0: they do. */
+int cr_c_line_outputs(cr_session *s, const cr_launch *l);
 
 #endif

@@ -4,7 +4,7 @@
 
 typedef struct {
     const cr_plan *p;
-    int64_t *first, *last, now; /* commands between which each buffer is used */
+    int64_t *first, *last, now; /* times between which each buffer is used */
 } uses;
 
 static void note_use(void *context, const char *address)
@@ -13,16 +13,17 @@ static void note_use(void *context, const char *address)
     size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
 
     if (b < u->p->buffer.len) {
-        if (u->first[b] < 0)
+        if (u->first[b] < 0 || u->first[b] > u->now)
             u->first[b] = u->now;
-        u->last[b] = u->now;
+        if (u->last[b] < u->now)
+            u->last[b] = u->now;
     }
 }
 
-static void find_uses(uses *u)
+static void find_uses(uses *u, const int64_t *time)
 {
     for (size_t i = 0; i < u->p->command.len; i++) {
-        u->now = (int64_t)i;
+        u->now = time ? time[i] : (int64_t)i;
         cr_command_each_address(u->p->command.at[i], note_use, u);
     }
     u->now = (int64_t)u->p->command.len;
@@ -56,8 +57,8 @@ static int64_t lowest_place(const uses *u, const int64_t *bytes, int alignment,
     return at;
 }
 
-int64_t cr_plan_places(cr_session *s, const cr_plan *p, const int64_t *bytes, int alignment,
-                       int64_t *offset)
+int64_t cr_plan_places(cr_session *s, const cr_plan *p, const int64_t *time,
+                       const int64_t *bytes, int alignment, int64_t *offset)
 {
     size_t n = p->buffer.len;
     uses u = {p, CR_NEW_N(s, int64_t, n + 1), CR_NEW_N(s, int64_t, n + 1), 0};
@@ -65,7 +66,7 @@ int64_t cr_plan_places(cr_session *s, const cr_plan *p, const int64_t *bytes, in
 
     for (size_t b = 0; b < n; b++)
         u.first[b] = -1;
-    find_uses(&u);
+    find_uses(&u, time);
     for (size_t b = 0; b < n; b++) {
         offset[b] = bytes[b] < 0 ? -1 : lowest_place(&u, bytes, alignment, offset, b);
         if (bytes[b] >= 0 && offset[b] + bytes[b] > total)

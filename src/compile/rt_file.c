@@ -392,8 +392,9 @@ static void put_convolution(cr_rt_job *j, const cr_convolution *c)
             weighs ? cr_rt_address(j, c->w->data, true) : dense_address(j, c->w, &used),
         [RT_CONVOLVE_BIAS] = c->bias ? dense_address(j, c->bias, &used) : 0,
         [RT_CONVOLVE_SCRATCH] =
-            cr_rt_scratch(j, spreads ? rt_spread_scratch(item, c->number)
-                                     : rt_convolution_scratch(item, c->number)),
+            cr_rt_scratch(j, spreads  ? rt_spread_scratch(item, c->number)
+                             : weighs ? rt_weigh_scratch(item, c->number)
+                                      : rt_convolution_scratch(item, c->number)),
     };
     push_all(j, &w, head, RT_CONVOLVE_NUMBERS, 1);
     push_all(j, &w, c->number, RT_CONVOLUTION_NUMBERS, 1);
@@ -552,7 +553,7 @@ static void make_file(cr_session *s, void *context)
     int64_t *bytes = CR_NEW_N(s, int64_t, j->p->buffer.len + 1);
     for (size_t b = 0; b < j->p->buffer.len; b++)
         bytes[b] = j->p->buffer.at[b].input ? -1 : (int64_t)j->p->buffer.at[b].bytes;
-    j->bytes = cr_plan_places(s, j->p, bytes, 16, j->offset);
+    j->bytes = cr_plan_places(s, j->p, NULL, bytes, 16, j->offset);
     add_inputs(j, &arrays);
     for (size_t i = 0; i < j->p->command.len; i++)
         put_command(j, j->p->command.at[i]);

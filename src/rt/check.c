@@ -405,8 +405,9 @@ static int check_convolution(check_file *f, const int64_t *c, int64_t n, int kin
             check_block(f, c[RT_CONVOLVE_BIAS], spreads ? channels : results, item, 0)) &&
            check_that(f, cost >= 0) &&
            check_scratch(f, c[RT_CONVOLVE_SCRATCH],
-                         spreads ? rt_spread_scratch(item, g)
-                                 : rt_convolution_scratch(item, g));
+                         spreads  ? rt_spread_scratch(item, g)
+                         : weighs ? rt_weigh_scratch(item, g)
+                                  : rt_convolution_scratch(item, g));
 }
 
 /* --- kernels --- */

@@ -223,10 +223,39 @@ static inline int64_t rt_convolution_scratch(int item, const int64_t *number)
     return RT_PRODUCT_SCRATCH_BYTES + 8 * depth + (image + 24 * depth) * item;
 }
 
+/* From so many channels of a group on, gradients of convolutions have channels as columns of
+ * products: panels of up to RT_COLUMNS (CV_MANY_CHANNELS and CV_WIDTH in file/matrix.inc). */
+enum { RT_MANY_CHANNELS = 8, RT_COLUMNS = 32 };
+
+/* Elements of the weights of a group, and of an image without padding. */
+static inline int64_t rt_turned_spread(const int64_t *number)
+{
+    return ((number[0] + RT_COLUMNS - 1) / RT_COLUMNS * number[1] * number[4] * number[5] +
+            number[2] * number[3]) *
+           RT_COLUMNS;
+}
+
+/* Elements of a panel of the weight, and of a padded image. */
+static inline int64_t rt_turned_weigh(const int64_t *number)
+{
+    return (number[1] * number[4] * number[5] +
+            (number[2] + 2 * number[8]) * (number[3] + 2 * number[9])) *
+           RT_COLUMNS;
+}
+
 /* The same of a transposed convolution: a panel, and 64 places of each element of a window. */
 static inline int64_t rt_spread_scratch(int item, const int64_t *number)
 {
-    return RT_PRODUCT_SCRATCH_BYTES + 64 * number[0] * number[4] * number[5] * item;
+    return number[0] < RT_MANY_CHANNELS
+               ? RT_PRODUCT_SCRATCH_BYTES + 64 * number[0] * number[4] * number[5] * item
+               : rt_turned_spread(number) * item;
+}
+
+/* The same of a weight's gradient. */
+static inline int64_t rt_weigh_scratch(int item, const int64_t *number)
+{
+    return number[0] < RT_MANY_CHANNELS ? rt_convolution_scratch(item, number)
+                                        : rt_turned_weigh(number) * item;
 }
 
 static inline int64_t rt_sum(const int64_t *word, int64_t n)

@@ -192,6 +192,21 @@ class Pictures(nn.Module):
         return [f(x) for f in self.of] + [self.deep(y), self.of[0](z[:, :, :, ::2])]
 
 
+class ManyTransposed(nn.Module):
+    """Transposed convolutions to many channels: columns of their products are channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.w, self.g = nn.Parameter(torch.randn(6, 41, 3, 3)), nn.Parameter(torch.randn(6, 9, 2, 3))
+        self.bias = nn.Parameter(torch.randn(41))
+
+    def forward(self, x):
+        w, y = self.w, x[..., :7]
+        return (F.conv_transpose2d(x, w, self.bias), F.conv_transpose2d(x, w, None, 2, 1, 1), F.conv_transpose2d(y, w, self.bias, (1, 3), (2, 0), (0, 2), 1, (2, 1)),
+                F.conv_transpose2d(y, self.g, self.bias[:27], 2, groups=3), F.conv_transpose2d(y, w[:, :16]), F.conv_transpose2d(y.mT, w[:, :17], None, 2),
+                F.conv_transpose2d(y.contiguous(memory_format=torch.channels_last), w[:, :33], None, 1, 1), F.conv_transpose2d(y[:0], w))
+
+
 class Transposed(nn.Module):
     """Transposed convolutions: groups, strides, padding, dilation, output padding, one dim, and a layout."""
 
@@ -257,6 +272,44 @@ class Adds(nn.Module):
         return torch.zeros(self.places, 2).index_add(0, i, x), torch.zeros(2, 2).index_add(0, (i > 300).long(), x)
 
 
+class Rows(nn.Module):
+    """Sums at places of whole rows, of parts whose places are apart, and of more elements than a block of a column has."""
+
+    def forward(self, i, x, y):
+        wide = torch.zeros(9, 33).index_add(0, i, x)
+        apart = torch.zeros(3, 40, 50).scatter_add(2, (y > 0).long() + i[:20].abs(), y)
+        return (wide, torch.zeros(700, 33).index_add(0, i * 80, x), torch.zeros(2, 33).index_add(0, i.clamp(max=1), x), apart,
+                torch.zeros(3, 40, 50).scatter_add(1, i[None, :20, None].expand(3, 20, 20), y[:, :20, :20].contiguous()),
+                torch.ones(33, 9).index_add(1, i, x.t()), torch.zeros(2).index_add(0, i.clamp(max=1), x[:, 0]),
+                torch.zeros(9, 33, dtype=torch.float64).index_add(0, i, x.double()))
+
+
+class Columns(nn.Module):
+    """Sums and products of columns."""
+
+    def forward(self, x):
+        y = x.double()
+        return (x.sum(0), (x * x + 1).sum(0), x.prod(0), x.mean(0), (x - x.sum(0)).sum(0), y.sum(0), y.prod(0), x.sum(0) * x.prod(0), x[:, None].sum(0),
+                x[None].expand(2, *x.shape).sum(1), x.t().sum(1))
+
+
+class Chains(nn.Module):
+    """Elementwise calls that pass on many elements: of one length, with numbers of tensors between them, with writes, and views of one buffer."""
+
+    def forward(self, x, y):
+        a = x * 2 + y
+        n = y[0] * 3
+        b = (a.abs() + n).sqrt() / (a * a + 1)
+        c = b.clone()
+        c.mul_(0.5).addcmul_(a, b).add_(n * n)
+        whole = torch.cat([x, y])
+        whole[:5000].add_(y)
+        whole[1:5001].mul_(2)
+        whole[3000:8000].add_(x)
+        whole[:1].add_(whole[1:2])
+        return b, c, c[0] - n, whole, (c > 0) & (a < n), torch.zeros(5000) + n, c.double().lerp(a.double(), 0.25), c.flip(0) + c
+
+
 class Bounds(nn.Module):
     """Numbers whose bits are those of the least integer."""
 
@@ -278,6 +331,10 @@ MODELS = {
     "means": (lambda: Means(3), lambda: (torch.randn(50, 3),), False),
     "sums": (Sums, lambda: (torch.tensor([1, 1, 3, 1, 0, 3]), torch.randn(6, 3), torch.tensor([2.7])), False),
     "sums of many": (lambda: Adds(700), lambda: (torch.randint(0, 700, (3000,)), torch.randn(3000, 2)), False),
+    "sums of rows": (Rows, lambda: (torch.randint(0, 9, (1200,)), torch.randn(1200, 33), torch.randn(3, 40, 20)), False),
+    **{f"columns of {n} x {m}": (Columns, (lambda n, m: lambda: (torch.randn(n, m) * 1.1,))(n, m), False)
+       for n, m in ((1, 1), (5, 1), (63, 17), (64, 16), (70, 50), (512, 3), (513, 33), (1500, 20), (0, 5))},
+    "chains": (Chains, lambda: (torch.randn(5000), torch.randn(5000)), False),
     "bounds": (Bounds, lambda: (torch.tensor([-0.0, 1, 2]),), False),
     "embedding": (lambda: nn.Embedding(7, 3), lambda: (torch.tensor([1, 2, 0, 6]),), False),
     "norms": (lambda: nn.Sequential(nn.LayerNorm(8), nn.Softmax(-1), nn.RMSNorm(8)), lambda: (torch.randn(3, 5, 8),), False),
@@ -291,6 +348,7 @@ MODELS = {
     "windows": (Windows, lambda: (torch.randn(2, 25000),), True),
     "lines": (Lines, lambda: (torch.randn(5, 1025) * 1.1,), False),
     "transposed convolutions": (Transposed, lambda: (torch.randn(2, 6, 5, 70),), True),
+    "transposed convolutions to many channels": (ManyTransposed, lambda: (torch.randn(2, 6, 5, 70),), True),
     "resampled": (Resampled, lambda: (torch.randn(2, 3, 6, 9),), False),
     "convolutions of float64": (lambda: Convolutions().double(), lambda: (torch.randn(2, 6, 9, 24).double(),), True),
     "perceptron": (lambda: nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4), nn.Softmax(-1)),
@@ -360,11 +418,11 @@ def test_fused_products_have_one_result(tmp_path):
     class Both(nn.Module):
         def __init__(self):
             super().__init__()
-            self.linear, self.turned = nn.Linear(37, 20), nn.ConvTranspose2d(6, 5, 2, 2)
+            self.linear, self.turned, self.many = nn.Linear(37, 20), nn.ConvTranspose2d(6, 5, 2, 2), nn.ConvTranspose2d(6, 41, 3, 2, 1)
             self.ways = nn.ModuleList([nn.Conv2d(6, 20, 3, padding=1), nn.Conv2d(6, 3, 3, 2), nn.Conv2d(6, 12, 3, groups=6), nn.Conv2d(6, 16, (6, 21))])
 
         def forward(self, x, y):
-            return self.linear(x), self.turned(y), *(f(y) for f in self.ways)
+            return self.linear(x), self.turned(y), self.many(y), *(f(y) for f in self.ways)
 
     torch.manual_seed(0)
     module, args = Both(), (torch.randn(5, 37), torch.randn(1, 6, 9, 24))
@@ -414,7 +472,7 @@ STEPS = """#include <stdio.h>
 #include <stdint.h>
 #include <stddef.h>
 %(head)s
-static double memory[%(states)d + 2][32768];
+static double memory[%(states)d + 2][65536];
 int main(void)
 {
     unsigned char *work = (unsigned char *)memory[%(states)d], out[4096];
@@ -518,7 +576,21 @@ class Convolved(nn.Module):
         return self.out(x.mean((2, 3)))
 
 
+class Channels(nn.Module):
+    """Convolutions of many channels whose weights and images have gradients: strides, padding, dilation, groups, and rows of many places."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Conv2d(1, 9, 3, padding=1), nn.Conv2d(9, 41, 3, (2, 1), 1), nn.Conv2d(41, 16, (2, 3), (1, 3), (1, 2), (1, 2))
+        self.d, self.out = nn.Conv2d(16, 6, 2, 2, groups=2), nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = torch.tanh(self.b(torch.tanh(self.a(x))))
+        return self.out(self.d(torch.tanh(self.c(x))).mean((2, 3)))
+
+
 TRAINED = {
+    "channels": (Channels, lambda: torch.randn(5, 1, 3, 70)),
     "convolutions": (Convolved, lambda: torch.randn(5, 2, 12, 12)),
     "strides": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3, 2, 1), nn.Tanh(), nn.ConvTranspose2d(4, 2, 3, 2, groups=2), nn.Flatten(), nn.Linear(98, 3)),
                 lambda: torch.randn(5, 2, 6, 6)),
