@@ -22,6 +22,9 @@ typedef struct {
     CR_VEC(cr_c_printed) kernel;
     int64_t *offset; /* of buffers in the caller's memory; -1: an input */
     int64_t bytes;
+    int64_t *widened; /* of inputs in halves, whose floats each call makes; 0: not needed */
+    int half;         /* the dtype of inputs in halves, or 0 */
+    bool half_reads;
     int64_t scratch, own;       /* elements of 8 bytes: of a call, and of each of its threads */
     uint32_t moves[16];         /* by dtype written: bit for each dtype read, of the helpers */
     uint32_t adds, reads, sets; /* bits for dtypes, as the following */
@@ -45,6 +48,10 @@ void cr_c_scratch(cr_c_job *j, int64_t elements);
 void cr_c_own_scratch(cr_c_job *j, int64_t elements);
 /* The number among the inputs of a buffer that is one. */
 int cr_c_input_number(const cr_c_job *j, size_t buffer);
+/* The input in halves that an address is in; NULL: it is in none. */
+const cr_c_input *cr_c_half(const cr_c_job *j, const char *address);
+/* A pointer to the half at an address, in `body`. */
+void cr_c_half_pointer(cr_c_job *j, const char *address);
 
 /* Buffers are aligned to so many bytes in the caller's memory. */
 enum { CR_C_ALIGNMENT = 64 };

@@ -50,6 +50,35 @@ int cr_c_input_number(const cr_c_job *j, size_t buffer)
     return k;
 }
 
+const cr_c_input *cr_c_half(const cr_c_job *j, const char *address)
+{
+    size_t b = cr_plan_buffer_of(address);
+
+    if (!address || b >= j->p->buffer.len || !j->p->buffer.at[b].input)
+        return NULL;
+    int k = cr_c_input_number(j, b);
+    return k < j->inputs && j->input[k].half ? &j->input[k] : NULL;
+}
+
+void cr_c_half_pointer(cr_c_job *j, const char *address)
+{
+    const cr_c_input *in = cr_c_half(j, address);
+
+    cr_text_printf(&j->body, "(const uint16_t *)(const void *)%s + %lld", in->name,
+                   (long long)(cr_plan_offset_of(address) / (int64_t)sizeof(float)));
+}
+
+/* Where the floats of an input in halves are in the caller's memory. */
+static int64_t widened_at(cr_c_job *j, int k)
+{
+    if (!j->widened[k]) {
+        j->bytes = (j->bytes + CR_C_ALIGNMENT - 1) / CR_C_ALIGNMENT * CR_C_ALIGNMENT;
+        j->widened[k] = 1 + j->bytes;
+        j->bytes += (int64_t)sizeof(float) * cr_c_weight_count(&j->input[k]);
+    }
+    return j->widened[k] - 1;
+}
+
 /* The address of an array as text: a pointer to unsigned char. */
 void cr_c_address(cr_c_job *j, const char *address, bool written)
 {
@@ -71,6 +100,10 @@ void cr_c_address(cr_c_job *j, const char *address, bool written)
         refuse(j, "another number of inputs");
     if (written && !j->input[k].state)
         refuse(j, "a write to an argument or a parameter");
+    if (j->input[k].half) {
+        cr_text_printf(&j->body, "w + %lld", (long long)(widened_at(j, k) + at));
+        return;
+    }
     cr_text_printf(&j->body, "(unsigned char *)%s + %lld", j->input[k].name, (long long)at);
 }
 
@@ -312,12 +345,16 @@ static void put_indexed(cr_c_job *j, const cr_indexed *c)
         [CR_COMBINE_SET] = "set", [CR_COMBINE_ADD] = "gather", [CR_COMBINE_READ] = "read"};
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)c->dtype), none[64] = {0}, element[2];
     bool reads = c->how == CR_COMBINE_READ, adds = c->how == CR_COMBINE_ADD;
+    bool half = reads && c->dense && c->dtype == CR_F32 && cr_c_half(j, c->table);
 
     check_indexed(j, c);
-    *(adds ? &j->adds : reads ? &j->reads : &j->sets) |= 1u << c->dtype;
+    if (half)
+        j->half_reads = true;
+    else
+        *(adds ? &j->adds : reads ? &j->reads : &j->sets) |= 1u << c->dtype;
     cr_c_integers(&j->body, "size", c->size, c->ndim, 1);
     cr_c_integers(&j->body, "ds", c->dense ? c->dense_stride : none, c->ndim, item);
-    cr_c_integers(&j->body, "ts", c->table_stride, c->ndim, item);
+    cr_c_integers(&j->body, "ts", c->table_stride, c->ndim, half ? 2 : item);
     cr_c_integers(&j->body, "xs", c->index_stride, c->ndim, c->is32 ? 4 : 8);
     memcpy(element, c->item, sizeof element);
     if (!c->dense)
@@ -333,7 +370,8 @@ static void put_indexed(cr_c_job *j, const cr_indexed *c)
                          c->dtype == CR_F64 ? "cv_columns_add_f64" : "cv_columns_add_f32");
     }
     cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", names[c->how],
-                   !adds                ? cr_dtype_name((cr_dtype)c->dtype)
+                   half                 ? "half"
+                   : !adds              ? cr_dtype_name((cr_dtype)c->dtype)
                    : c->dtype == CR_F64 ? "f64"
                                         : "f32",
                    c->ndim);
@@ -341,12 +379,16 @@ static void put_indexed(cr_c_job *j, const cr_indexed *c)
         cr_c_address(j, c->dense, reads);
     else
         cr_text_put(&j->body, "(const unsigned char *)element");
-    cr_text_put(&j->body, ", ds, ");
-    cr_c_address(j, c->table, !reads);
-    cr_text_put(&j->body, ", ts, ");
+    cr_text_put(&j->body, half ? ", ds, (const unsigned char *)(" : ", ds, ");
+    if (half)
+        cr_c_half_pointer(j, c->table);
+    else
+        cr_c_address(j, c->table, !reads);
+    cr_text_put(&j->body, half ? "), ts, " : ", ts, ");
     cr_c_address(j, c->index, false);
     cr_text_printf(&j->body, ", xs, %d, %d, %lld, %lld, scratch))\n            return 1;\n",
-                   c->is32, c->wraps, (long long)c->unit, (long long)c->extent);
+                   c->is32, c->wraps, (long long)(half ? c->unit / 2 : c->unit),
+                   (long long)c->extent);
 }
 
 /* --- windows --- */
@@ -576,8 +618,9 @@ static const char read_text[] =
     "    do {\n"
     "        place = cv_place(index, is32, wraps, unit, extent);\n"
     "        if (place < 0)\n            return 1;\n"
-    "        *(%2$s *)(void *)(dense + (to - dense)) = *(const %2$s *)(const void *)(table + "
-    "place);\n"
+    "        *(%2$s *)(void *)(dense + (to - dense)) = %6$s(*(const %5$s *)(const void "
+    "*)(table "
+    "+ place));\n"
     "    } while (cv_next(ndim, size, at, &to, ds, &table, ts, &index, xs));\n"
     "    return 0;\n"
     "}\n\n";
@@ -717,12 +760,20 @@ static void put_moves(const cr_c_job *j, cr_text *out)
 
 static void put_places(const cr_c_job *j, cr_text *out)
 {
-    if (j->reads | j->adds | j->sets)
+    if (j->reads | j->adds | j->sets || j->half_reads)
         cr_text_put(out, place_text);
+    if (j->half_reads)
+        fill_in(out, read_text,
+                (const char *const[]){"half", "float", "", "", "uint16_t", "cv_widened"});
     if (j->adds)
         cr_text_put(out, sort_text);
     for (int t = 0; t < 16; t++) {
-        const char *const with[] = {cr_dtype_name((cr_dtype)t), cr_c_type((cr_dtype)t)};
+        const char *const with[] = {cr_dtype_name((cr_dtype)t),
+                                    cr_c_type((cr_dtype)t),
+                                    "",
+                                    "",
+                                    cr_c_type((cr_dtype)t),
+                                    ""};
         if (j->reads >> t & 1)
             fill_in(out, read_text, with);
         if (j->sets >> t & 1)
@@ -732,8 +783,44 @@ static void put_places(const cr_c_job *j, cr_text *out)
     }
 }
 
+static const char f16_text[] =
+    "/* The float of a weight, which is a float16. */\n"
+    "static inline float cv_widened(uint16_t h)\n"
+    "{\n"
+    "    uint32_t bits = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;\n"
+    "    float x;\n\n"
+    "    memcpy(&x, &bits, sizeof x);\n"
+    "    x *= 0x1p112f;\n"
+    "    memcpy(&bits, &x, sizeof x);\n"
+    "    bits |= ((h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | sign;\n"
+    "    memcpy(&x, &bits, sizeof x);\n"
+    "    return x;\n"
+    "}\n\n";
+
+static const char bf16_text[] = "/* The float of a weight, which is a bfloat16. */\n"
+                                "static inline float cv_widened(uint16_t h)\n"
+                                "{\n"
+                                "    uint32_t bits = (uint32_t)h << 16;\n"
+                                "    float x;\n\n"
+                                "    memcpy(&x, &bits, sizeof x);\n"
+                                "    return x;\n"
+                                "}\n\n";
+
+static const char widen_text[] =
+    "#define CV_WIDENS_f32 /* products read them */\n\n"
+    "static inline void cv_widen(int64_t n, float *to, const uint16_t *from)\n"
+    "{\n"
+    "    int64_t k;\n\n"
+    "    for (k = 0; k < n; k++)\n"
+    "        to[k] = cv_widened(from[k]);\n"
+    "}\n\n";
+
 static void put_helpers(const cr_c_job *j, cr_text *out)
 {
+    if (j->half) {
+        cr_text_put(out, j->half == CR_F16 ? f16_text : bf16_text);
+        cr_text_put(out, widen_text);
+    }
     cr_text_put(out, j->how->threads ? team_text : "");
     if (j->launches)
         cr_text_put(out, j->how->threads ? team_launch_text : launch_text);
@@ -775,11 +862,17 @@ static void put_helpers(const cr_c_job *j, cr_text *out)
 
 /* --- the function --- */
 
+/* The dtype of a weight's elements in the file. */
+static cr_dtype dtype_there(const cr_c_input *in)
+{
+    return (cr_dtype)(in->half ? in->half : in->dtype);
+}
+
 /* The elements of a weight in the file, in order: of the panels, or as they are; `zero` where a
  * panel has no column. */
 static const void *weight_at(const cr_c_input *in, int64_t i, const void *zero)
 {
-    int64_t item = (int64_t)cr_dtype_size((cr_dtype)in->dtype);
+    int64_t item = (int64_t)cr_dtype_size(dtype_there(in));
 
     if (in->panel) {
         int64_t p = in->panel, column = i / (p * in->depth) * p + i % p, k = i / p % in->depth;
@@ -790,7 +883,7 @@ static const void *weight_at(const cr_c_input *in, int64_t i, const void *zero)
     return (const char *)in->values + i * item;
 }
 
-static int64_t weight_count(const cr_c_input *in)
+int64_t cr_c_weight_count(const cr_c_input *in)
 {
     int64_t p = in->panel;
 
@@ -800,13 +893,25 @@ static int64_t weight_count(const cr_c_input *in)
 void cr_c_weight_bytes(cr_text *out, const cr_c_input *in)
 {
     static const char zero[64];
-    size_t item = cr_dtype_size((cr_dtype)in->dtype), start = out->len;
+    size_t item = cr_dtype_size(dtype_there(in)), start = out->len;
 
     if (!in->panel)
         cr_text_put_n(out, in->values, (size_t)in->count * item);
-    for (int64_t i = 0; i < weight_count(in) && in->panel; i++)
+    for (int64_t i = 0; i < cr_c_weight_count(in) && in->panel; i++)
         cr_text_put_n(out, weight_at(in, i, zero), item);
     cr_text_put_n(out, zero, (16 - (out->len - start) % 16) % 16);
+}
+
+static void put_element(cr_text *out, const cr_c_input *in, const void *element)
+{
+    uint16_t half;
+
+    if (in->half) {
+        memcpy(&half, element, sizeof half);
+        cr_text_printf(out, "%u", (unsigned)half);
+    } else {
+        cr_c_literal(out, (cr_dtype)in->dtype, element);
+    }
 }
 
 static void put_weights(const cr_c_job *j, cr_text *out)
@@ -817,11 +922,12 @@ static void put_weights(const cr_c_job *j, cr_text *out)
         const cr_c_input *in = &j->input[k];
         if (!in->values || in->from_file)
             continue;
-        cr_text_printf(out, "static const %s %s%s[] = {", type_of(j, in->dtype),
-                       in->state ? "first_" : "", in->name);
-        for (int64_t i = 0; i < weight_count(in); i++) {
-            cr_text_put(out, !i ? "" : i % 8 ? ", " : ",\n    ");
-            cr_c_literal(out, (cr_dtype)in->dtype, weight_at(in, i, zero));
+        cr_text_printf(out, "static const %s %s%s[] = {",
+                       in->half ? "uint16_t" : type_of(j, in->dtype), in->state ? "first_" : "",
+                       in->name);
+        for (int64_t i = 0; i < cr_c_weight_count(in); i++) {
+            cr_text_put(out, !i ? "" : i % (in->half ? 16 : 8) ? ", " : ",\n    ");
+            put_element(out, in, weight_at(in, i, zero));
         }
         cr_text_put(out, in->count ? "};\n" : "0};\n");
     }
@@ -830,7 +936,7 @@ static void put_weights(const cr_c_job *j, cr_text *out)
 
 int64_t cr_c_weight_span(const cr_c_input *in)
 {
-    return (weight_count(in) * (int64_t)cr_dtype_size((cr_dtype)in->dtype) + 15) / 16 * 16;
+    return (cr_c_weight_count(in) * (int64_t)cr_dtype_size(dtype_there(in)) + 15) / 16 * 16;
 }
 
 static bool is_argument(const cr_c_input *in) { return in->state || !in->values; }
@@ -964,6 +1070,13 @@ static void put_head(const cr_c_job *j, cr_text *out, const char *name)
     cr_text_put(out, j->how->object ? "    (void)varying;\n    (void)weights;\n" : "");
     for (int k = 0; k < j->inputs; k++)
         cr_text_printf(out, "    (void)%s;\n", j->input[k].name);
+    for (int k = 0; k < j->inputs; k++)
+        if (j->widened[k])
+            cr_text_printf(out,
+                           "    cv_widen(%lld, (float *)(void *)(w + %lld), (const uint16_t "
+                           "*)(const void *)%s);\n",
+                           (long long)cr_c_weight_count(&j->input[k]),
+                           (long long)(j->widened[k] - 1), j->input[k].name);
 }
 
 /* Results are copied to arguments in row-major order. */
@@ -1083,6 +1196,10 @@ void cr_c_print_commands(cr_c_job *j)
 {
     if (j->p->of_values)
         refuse(j, "commands that depend on elements");
+    j->widened = CR_NEW_N(j->s, int64_t, (size_t)j->inputs + 1);
+    memset(j->widened, 0, ((size_t)j->inputs + 1) * sizeof *j->widened);
+    for (int k = 0; k < j->inputs; k++)
+        j->half = j->input[k].half ? j->input[k].half : j->half;
     cr_c_pack_weights(j);
     for (size_t i = 0; i < j->group.len; i++)
         if (j->group.at[i].n > 1)

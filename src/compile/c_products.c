@@ -208,9 +208,10 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
     const char *t = suffix(j, c, a), *memory = j->how->threads ? "team" : "scratch";
     matrix w;
     bool packed = find_matrix(j, &w, c) && w.of == b && is_packed(j, &w);
+    bool halves = a->dtype == CR_F32 && (packed || !p->batch) && cr_c_half(j, b->data);
 
     j->products |= 1u << a->dtype;
-    cr_c_own_scratch(j, packed ? 0 : CR_C_PANEL);
+    cr_c_own_scratch(j, packed && !halves ? 0 : CR_C_PANEL);
     if (p->batch) {
         j->batches |= 1u << a->dtype;
         put_batches(j, p, t);
@@ -222,8 +223,17 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
     cr_c_pointer(j, out->data, a->dtype, true);
     cr_text_put(&j->body, ";\n        x.a = ");
     cr_c_pointer(j, a->data, a->dtype, false);
+    if (j->half)
+        cr_text_put(&j->body, ";\n        x.half = ");
+    if (halves)
+        cr_c_half_pointer(j, b->data);
+    else if (j->half)
+        cr_text_put(&j->body, "NULL");
     cr_text_put(&j->body, ";\n        x.b = ");
-    cr_c_pointer(j, b->data, a->dtype, false);
+    if (halves)
+        cr_text_put(&j->body, "NULL");
+    else
+        cr_c_pointer(j, b->data, a->dtype, false);
     cr_text_put(&j->body, ";\n        x.bias = ");
     if (bias)
         cr_c_pointer(j, bias->data, a->dtype, false);
@@ -289,7 +299,9 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
 {
     const cr_array *x = of->x, *w = of->w, *bias = of->bias;
     const char *t = suffix(j, c, x);
-    int64_t at, items = 1;
+    int64_t at, items = 1, room;
+    const cr_c_input *half =
+        cr_array_is_dense(w) && !cr_plan_offset_of(w->data) ? cr_c_half(j, w->data) : NULL;
     matrix m;
 
     j->products |= 1u << x->dtype;
@@ -298,20 +310,28 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
     at = scratch_of(j, of);
     for (int d = 0; d < w->ndim; d++)
         items *= w->size[d];
-    cr_c_scratch(j, at);
+    room = half ? (cr_c_weight_count(half) + 1) / 2 : items;
+    cr_c_scratch(j, at + (half ? room : 0));
     if (!cr_array_is_dense(w))
         cr_c_dense(j, w, at);
     if (bias && !cr_array_is_dense(bias))
-        cr_c_dense(j, bias, at + items);
+        cr_c_dense(j, bias, at + room);
+    if (half)
+        cr_text_printf(&j->body,
+                       "        float *floats = (float *)(void *)((unsigned char *)scratch + "
+                       "%lld);\n\n        cv_widen(%lld, floats, (const uint16_t *)(const "
+                       "void *)%s);\n",
+                       (long long)(8 * at), (long long)cr_c_weight_count(half), half->name);
     cr_text_printf(&j->body, "        cv_convolve%s_%s(&c, ", j->how->threads ? "_all" : "", t);
     cr_c_pointer(j, c->result[0].data, x->dtype, true);
     cr_text_put(&j->body, ", ");
     cr_c_pointer(j, x->data, x->dtype, false);
-    cr_text_put(&j->body, ", ");
-    cr_c_dense_pointer(j, w, at);
-    cr_text_put(&j->body, ", ");
+    cr_text_put(&j->body, half ? ", floats, " : ", ");
+    if (!half)
+        cr_c_dense_pointer(j, w, at);
+    cr_text_put(&j->body, half ? "" : ", ");
     if (bias)
-        cr_c_dense_pointer(j, bias, at + items);
+        cr_c_dense_pointer(j, bias, at + room);
     else
         cr_text_put(&j->body, "NULL");
     cr_text_put(&j->body, j->how->threads ? ", scratch, team);\n" : ", scratch);\n");

@@ -19,6 +19,7 @@ typedef struct {
     const void *values; /* or NULL */
     bool from_file;     /* it is read from the argument `weights` */
     bool state;         /* an argument that the function may write */
+    int half; /* CR_F16 or CR_BF16: the file has the values, of a float32 input, in it; or 0 */
     /* Found by cr_c_file: if not 0, the file has the values as panels of so many of the
      * `columns` of a matrix, whose elements are `deep` apart along the rows and `wide` along
      * the columns. */
@@ -56,6 +57,8 @@ CR_MUST cr_status cr_c_object(cr_session *s, cr_text *out, const cr_c_probe *pro
 /* The bytes of an input in the file of weights, which are a multiple of 16. */
 void cr_c_weight_bytes(cr_text *out, const cr_c_input *in);
 int64_t cr_c_weight_span(const cr_c_input *in);
+/* Elements in the file, with those that fill panels. */
+int64_t cr_c_weight_count(const cr_c_input *in);
 
 /* --- parts --- */
 

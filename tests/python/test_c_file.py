@@ -1,4 +1,5 @@
 """to_c(): the C99 file of a program, compiled by gcc without a warning and run beside the program."""
+import copy
 import os
 import random
 import re
@@ -758,6 +759,101 @@ def test_what_nothing_reads_is_not_computed():
     assert "/* _softmax */" in text and "/* log */" not in text
 
 
+# --- parameters in halves ---
+
+class Halves(nn.Module):
+    """Parameters that products, convolutions, kernels and lookups read, also the same one, and one that is a part of a sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.e, self.a, self.n = nn.Embedding(20, 24), nn.Linear(24, 70), nn.LayerNorm(70)
+        self.b, self.tied = nn.Linear(70, 18, bias=False), nn.Linear(24, 20, bias=False)
+        self.tied.weight = self.e.weight
+        self.w = nn.Parameter(torch.randn(3, 24, 9))
+        self.c, self.d, self.t = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 18, 3, stride=2), nn.ConvTranspose2d(18, 4, 2, 2)
+        self.register_buffer("k", torch.tensor([1e-9, 1e9]))
+
+    def forward(self, i, x):
+        h = self.e(i)
+        y = self.b(self.n(self.a(h)))
+        return y, self.tied(h) * self.k[0], torch.matmul(h, self.w), self.t(self.d(F.relu(self.c(x))))
+
+
+def rounded(module, dtype):
+    """A module with the parameters' values in a half dtype."""
+    other = copy.deepcopy(module)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.copy_(p.to(dtype).float())
+    return other
+
+
+def in_parts(text):
+    """A file that takes threads, with functions that compute three parts one after another."""
+    text = text.replace("model_run(", "run_parts(").replace("model_work_bytes(", "parts_bytes(")
+    parameters = re.search(r"^int run_parts\(([^{;]*), const model_threads \*threads\);", text, re.M)[1]
+    arguments = ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))
+    return text + f"""
+static void each(void *context, void (*part)(void *argument, int k), void *argument, int parts)
+{{
+    int k;
+
+    (void)context;
+    for (k = 0; k < parts; k++)
+        part(argument, k);
+}}
+size_t model_work_bytes(void);
+size_t model_work_bytes(void) {{ return parts_bytes(3); }}
+int model_run({parameters});
+int model_run({parameters})
+{{
+    static const model_threads threads = {{NULL, 3, each}};
+
+    return run_parts({arguments}, &threads);
+}}
+"""
+
+
+@pytest.mark.parametrize("dtype, threads", [(torch.float16, False), (torch.bfloat16, False), (torch.float16, True)])
+def test_halves_give_the_bits_of_rounded_parameters(dtype, threads, tmp_path):
+    torch.manual_seed(3)
+    module, args = Halves(), (torch.randint(0, 20, (1, 11)), torch.randn(1, 3, 9, 9))
+    with torch.no_grad():
+        module.a.weight[:4, 0] = torch.tensor([6e-8, -1e-7, 65504.0 if dtype == torch.float16 else 3e38, -0.0])
+        module.a.weight[4, 1] = float("inf")
+    want = rounded(module, dtype)(*args)
+    found, sizes = [], []
+    for k, (m, d) in enumerate([(module, dtype), (rounded(module, dtype), None)]):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        text = to_c(export(m, args), folder / "file.c", dtype=d, weights="file", threads=threads)
+        text = in_parts(text) if threads else text
+        (folder / "file.c.weights").rename(folder / "weights")
+        sizes.append((folder / "weights").stat().st_size)
+        for compiler in COMPILERS[:1] if threads else COMPILERS:
+            rc, got = run_file(folder, text, args, want, compiler, [] if k else SANITIZED, sizes[-1])
+            assert rc == 0
+            found.append(got)
+    assert sizes[0] < 0.53 * sizes[1]
+    assert all(equal_bits(a, b) for got in found for a, b in zip(got, found[-1]))
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4, equal_nan=True) for a, b in zip(found[0], want))
+
+
+def test_halves_in_the_file_and_what_they_cannot_hold():
+    module = nn.Linear(3, 2)
+    text = to_c(export(module, (torch.zeros(4, 3),)), dtype=torch.bfloat16)
+    assert "static const uint16_t w_p_weight[] = {" in text and "static const float w_" not in text
+    with torch.no_grad():
+        module.weight[1, 2] = 7e4
+    to_c(export(module, (torch.zeros(4, 3),)), dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="the parameter weight has 70000, which torch.float16 cannot hold"):
+        to_c(export(module, (torch.zeros(4, 3),)), dtype=torch.float16)
+    with pytest.raises(ValueError, match="dtype=torch.float16 is for parameters that the program only reads, and training writes them"):
+        to_c(export(module, (torch.zeros(4, 3),)), dtype=torch.float16, training=True)
+    doubles = to_c(export(nn.Linear(3, 2).double(), (torch.zeros(4, 3, dtype=torch.float64),)), dtype=torch.float16)
+    assert "static const uint16_t" not in doubles and "static const double w_p_weight[]" in doubles
+
+
 def test_bad_arguments():
     program = export(nn.Identity(), (torch.zeros(2),))
     with pytest.raises(ValueError, match="weights is 'array' or 'file', not 'both'"):
@@ -769,12 +865,11 @@ def test_bad_arguments():
             to_c(wrong)
     with pytest.raises(TypeError, match="training is True, or a function of the parameters that returns an optimizer, not 3"):
         to_c(program, training=3)
-    with pytest.raises(ValueError, match="dtype is None or torch.float64, not 'float64'"):
-        to_c(program, dtype="float64")
+    for wrong in ("float64", torch.float32, torch.int8, torch.zeros(2)):
+        with pytest.raises(ValueError, match="dtype is None, torch.float16, torch.bfloat16 or torch.float64, not"):
+            to_c(program, dtype=wrong)
     with pytest.raises(ValueError, match="'a b' is no name of C"):
         to_c(program, name="a b")
-    with pytest.raises(ValueError, match="dtype is None or torch.float64, not torch.float16"):
-        to_c(program, dtype=torch.float16)
     with pytest.raises(ValueError, match="first result is the loss"):
         to_c(export(nn.Linear(2, 2), (torch.zeros(3, 2),)), training=True)
     with pytest.raises(ValueError, match="training with LBFGS has no C99 form"):

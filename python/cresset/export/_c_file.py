@@ -1,8 +1,10 @@
 """to_c(): an exported program as one C99 file."""
+import errno
+import os
 import re
 from contextlib import contextmanager
 
-from .. import Tensor, _C, enable_grad, float64, no_grad, ops, optim, zeros_like
+from .. import Tensor, _C, bfloat16, enable_grad, float16, float32, float64, no_grad, ops, optim, zeros_like
 from ..autograd import grad
 from ..fx import Interpreter
 from ..utils._pytree import tree_flatten
@@ -60,13 +62,31 @@ def _inputs(program, dtype):
     return inputs
 
 
-def _check(program, weights, name, dtype):
-    if weights not in ("array", "file"):
+_HALVES = (float16, bfloat16)
+
+
+def _check(program, weights, name, dtype, halves=()):
+    if not isinstance(weights, str) or weights not in ("array", "file"):
         raise ValueError(f"to_c: weights is 'array' or 'file', not {weights!r}")
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ValueError(f"to_c: {name!r} is no name of C")
-    if dtype not in (None, float64):
-        raise ValueError(f"to_c: dtype is None or torch.float64, not {dtype!r}")
+    if not any(dtype is known for known in (None, float64, *halves)):
+        known = ", ".join(["None", *(str(half) for half in halves)])
+        raise ValueError(f"to_c: dtype is {known} or torch.float64, not {dtype!r}")
+
+
+def _checked_path(path):
+    """Where the file is written, whose folder is there; None: nowhere."""
+    if path is None:
+        return None
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"to_c: the path is a str or os.PathLike, not {type(path).__name__}")
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return path
 
 
 class _Interpreter(Interpreter):
@@ -198,12 +218,21 @@ def _kind(x, written, weights):
     return (f"state_{x.name}", f"state {weights}") if written else (f"w_{x.name}", weights)
 
 
+def _half_of(x, dtype):
+    """A parameter in a half dtype."""
+    half = x.value.detach().to(dtype)
+    if (half.isinf() & ~x.value.isinf()).any():
+        raise ValueError(f"to_c: the parameter {x.target} has {x.value.abs().max().item():g}, which {dtype} cannot hold")
+    return half
+
+
 def to_c(program, path=None, *, weights="array", dtype=None, training=False, threads=False, name="model"):
     """Writes an exported program as one C99 file, and returns its text.
 
         weights   "array": parameters, buffers and constants stand in the file; "file": they are in PATH.weights, whose bytes
                   the caller gives to NAME_run
-        dtype     float64: numbers of floating point are doubles, or None
+        dtype     float64: numbers of floating point are doubles; float16 or bfloat16: the file has parameters of float32 in this
+                  dtype, rounded, and computes with their float32 values; or None
         training  the file computes a step of training: the program's first result is the loss, and parameters that require
                   gradients are updated by Adam, or by the Adam, AdamW or SGD that training(parameters) returns
         threads   NAME_run takes threads of its caller (struct NAME_threads), which share the work; results do not depend on them
@@ -220,15 +249,24 @@ def to_c(program, path=None, *, weights="array", dtype=None, training=False, thr
         >>> "int layer_run(const float *in_input, float *out0, void *work)" in torch.export.to_c(program, name="layer")
         True
     """
-    _check(program, weights, name, dtype)
+    _check(program, weights, name, dtype, _HALVES)
+    path = _checked_path(path)
+    if not isinstance(threads, bool):
+        raise TypeError(f"to_c: threads is True or False, not {threads!r}; the caller of NAME_run says how many")
+    if training and dtype in _HALVES:
+        raise ValueError(f"to_c: dtype={dtype} is for parameters that the program only reads, and training writes them")
     if weights == "file" and path is None:
         raise ValueError("to_c: weights='file' needs a path, beside which the file of weights stands")
-    inputs = _inputs(program, dtype)
+    inputs = _inputs(program, None if dtype in _HALVES else dtype)
     first = {id(x): x.value.clone() for x in inputs if x.is_tensor}
     graph, ordered, written = _recorded(program, inputs, training)
     _check_memory(ordered, written)
     given = [first[id(x)] if id(x) in first else x.value.new_zeros(x.value.shape) for x in ordered]
-    text, data, _ = _C._c_file(graph, given, tuple(_kind(x, w, weights) for x, w in zip(ordered, written)), name, threads)
+    kinds = [_kind(x, w, weights) for x, w in zip(ordered, written)]
+    for k, (x, w) in enumerate(zip(ordered, written)):
+        if dtype in _HALVES and x.kind == "parameter" and not w and x.value.dtype == float32:
+            kinds[k] += (_half_of(x, dtype),)
+    text, data, _ = _C._c_file(graph, given, tuple(kinds), name, threads)
     if path is not None:
         with open(path, "w") as file:
             file.write(text)

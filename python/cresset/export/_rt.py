@@ -1,5 +1,5 @@
 """to_rt(): an exported program as a file for the runtime (include/cresset_rt.h)."""
-from ._c_file import _check, _check_memory, _inputs, _recorded, errors_name
+from ._c_file import _check, _check_memory, _checked_path, _inputs, _recorded, errors_name
 
 
 def _kind(x, written):
@@ -27,6 +27,7 @@ def to_rt(program, path=None, *, dtype=None, training=False):
     """
     with errors_name("to_rt"):
         _check(program, "array", "model", dtype)
+        path = _checked_path(path)
         inputs = _inputs(program, dtype)
         first = {id(x): x.value.clone() for x in inputs if x.is_tensor}
         graph, ordered, written = _recorded(program, inputs, training)

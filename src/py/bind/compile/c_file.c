@@ -60,18 +60,24 @@ static bool make_plan(recorded *r)
 
 bool cr_py_c_input(cr_c_input *out, cr_tensor *t, PyObject *given)
 {
+    PyObject *halves = NULL;
     const char *kind;
     char *at;
 
-    if (!PyArg_ParseTuple(given, "ss", &out->name, &kind))
+    if (!PyArg_ParseTuple(given, "ss|O", &out->name, &kind, &halves))
         return false;
+    if (halves) { /* of a float32 input */
+        t = cr_py_is_tensor(halves) ? cr_py_tensor_of(halves) : t;
+        out->half = t->dtype;
+        CR_ASSERT(t->dtype == CR_F16 || t->dtype == CR_BF16);
+    }
     if (!t->contiguous || !cr_is_host(t->device)) {
         PyErr_SetString(PyExc_ValueError,
                         "inputs of a C file are contiguous tensors on the host");
         return false;
     }
     cr_status st = cr_reach(&at, t);
-    out->dtype = t->dtype;
+    out->dtype = halves ? CR_F32 : t->dtype;
     out->count = t->numel;
     bool argument = !strcmp(kind, "argument") || !strcmp(kind, "written");
     out->state = !strcmp(kind, "written") || !strncmp(kind, "state ", 6);
@@ -277,8 +283,9 @@ static PyMethodDef functions[] = {
     {"_c_file", c_file, METH_VARARGS,
      "_c_file(graph, inputs, kinds, name, threads) -> (text, weights, places): the calls as "
      "one "
-     "C99 file\n(compile/c_text.h).  kinds: of each input (name, kind), 'argument', 'written', "
-     "'array', 'file',\n'state array' or 'state file'."},
+     "C99 file\n(compile/c_text.h).  kinds: of each input (name, kind),, and of an input of "
+     "float32 whose values the\nfile has as halves these; 'argument', 'written', 'array', "
+     "'file', 'state array' or 'state file'."},
     {"_aot_file", aot_file, METH_VARARGS,
      "_aot_file([(graph, inputs, size)], kinds, symbol, least, most) -> (text, weights, "
      "places): "
