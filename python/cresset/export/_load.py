@@ -11,6 +11,7 @@ import math
 import operator
 import os
 import warnings
+import zipfile
 
 import cresset
 
@@ -582,6 +583,12 @@ def load(f, *, extra_files=None, expected_opset_version=None):
         f = os.fspath(f)
         if not f.endswith(".pt2"):
             warnings.warn(f"Expect archive file to be a file ending in .pt2, or is a buffer. Instead got {{{f}}}", stacklevel=2)
+        with open(f, "rb"):  # its errors name the file
+            pass
+    elif not hasattr(f, "tell"):
+        raise AttributeError(f"{type(f).__name__!r} object has no attribute 'tell'")
+    if not zipfile.is_zipfile(f):
+        raise zipfile.BadZipFile("File is not a zip file")
     reader = PyTorchFileReader(f)
     _check_version(reader.get_beside("version"))
     if not reader.has_record("models/model.json"):

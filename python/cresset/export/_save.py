@@ -302,6 +302,13 @@ def _check_path(f, extra_files):
             warnings.warn(f"Expect archive file to be a file ending in .pt2, or is a buffer. Instead got {{{f}}}", stacklevel=3)
     if extra_files is not None and not isinstance(extra_files, dict):
         raise TypeError(f"extra_files must be a dict, got {type(extra_files)}")
+    for name, content in (extra_files or {}).items():
+        if not isinstance(name, str) or not isinstance(content, (str, bytes)):
+            raise AssertionError(f"Expected string but got {type(content if isinstance(name, str) else name)}")
+    if isinstance(f, str) and not os.path.isdir(os.path.dirname(f) or "."):
+        raise RuntimeError(f"Parent directory {os.path.dirname(f)} does not exist.")
+    if not isinstance(f, str) and not hasattr(f, "write"):
+        raise AttributeError(f"{type(f).__name__!r} object has no attribute 'write'")
     return f
 
 

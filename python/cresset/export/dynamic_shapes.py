@@ -60,7 +60,7 @@ class Dim:
 
     def __init__(self, name, *, min=None, max=None):
         low, high = 0 if min is None else min, INFINITY if max is None else max
-        if high <= low:
+        if not high > low:
             raise AssertionError(f"Cannot create Dim with inconsistent min={min}, max={max}")
         if not name.isidentifier():
             raise AssertionError(f"Dim name must be a valid identifier, got {name}")
@@ -179,10 +179,11 @@ def _refuse_shape(shape, path, why="(expected either a list/tuple of dimensions,
     raise UserError(f"Unexpected input tensor shape {shape} specified at `{path}` {why}\n{_LINK}")
 
 
-def _check_dim(i, dim, path):
+def _check_dim(i, dim, path, shape):
     if not (dim is None or isinstance(dim, (int, Dim, _DimHint))):
-        raise UserError(f"Unexpected dimension mapped to index {i} in input tensor shape specified at `{path}[{i}]` (expected None, "
-                        f"an int, a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC, but got {dim!r} instead)\n{_LINK}")
+        where, gap = (f"mapped to index {i}", "  ") if isinstance(shape, dict) else (f"#{i}", " ")  # torch's text has two spaces
+        raise UserError(f"Unexpected dimension {where} in input tensor shape {shape} specified at `{path}` (expected None, an int, a Dim, "
+                        f"Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC,{gap}but got {dim!r} instead)\n{_LINK}")
 
 
 def _shape_items(shape, tensor, path):
@@ -193,18 +194,20 @@ def _shape_items(shape, tensor, path):
         items = list(shape.items())
         for i, dim in items:
             if type(i) is not int:
-                _refuse_shape(shape, path)
-            _check_dim(i, dim, path)
+                raise TypeError(f"list indices must be integers or slices, not {type(i).__name__}")
+            if not -tensor.dim() <= i < tensor.dim():
+                raise IndexError(f"`{path}` has the dim {i}, but the tensor has {tensor.dim()} dims")
+            _check_dim(i, dim, path, shape)
     elif isinstance(shape, (list, tuple)):
         items = list(enumerate(shape))
         for i, dim in items:
-            _check_dim(i, dim, path)
+            _check_dim(i, dim, path, shape)
         if len(shape) != tensor.dim():
             raise UserError(f"Expected dynamic shape spec {shape} specified at `{path}` to have the same length as the actual tensor "
                             f"shape {tensor.shape} (expected {tensor.dim()}, but got {len(shape)} instead)\n{_LINK}")
     else:
         _refuse_shape(shape, path)
-    return [(i % tensor.dim() if -tensor.dim() <= i < 0 else i, dim) for i, dim in items if i < tensor.dim()]
+    return [(i % tensor.dim(), dim) for i, dim in items]
 
 
 def _mismatch(what):
@@ -305,7 +308,7 @@ def dim_specs(mod, args, kwargs, leaves, dynamic_shapes):
         by_tensor.setdefault(id(leaf.value), []).append(leaf)
     for x, shape, path in _entries(named, dynamic_shapes):
         if not isinstance(x, Tensor):
-            if isinstance(shape, Dim) or isinstance(shape, _DimHint) and shape.type is _DimHintType.DYNAMIC:
+            if isinstance(shape, (Dim, dict, list, tuple)) or isinstance(shape, _DimHint) and shape.type is _DimHintType.DYNAMIC:
                 raise UserError(f"Cannot associate shape {shape} specified at `{path}` to non-tensor type {type(x)} at `inputs"
                                 f"{path.removeprefix('dynamic_shapes')}` (expected None)\n{_LINK}")
             continue

@@ -1,5 +1,6 @@
 """torch.onnx.export()."""
 import copy
+import os
 import warnings
 
 from .. import Tensor, bfloat16, nn
@@ -156,6 +157,15 @@ def export(model, args=(), f=None, *, kwargs=None, verbose=None, input_names=Non
         raise NotImplementedError("torch.onnx.export: dump_exported_program is not supported; torch.export.save writes the program")
     if not dynamo and f is None:
         raise ValueError("torch.onnx.export: f is needed with dynamo=False")
+    if not isinstance(args, (Tensor, tuple, list)):
+        raise TypeError(f"torch.onnx.export: args is a tuple of the example's arguments, not {type(args).__name__}")
+    for what, names in (("input_names", input_names), ("output_names", output_names)):
+        if not isinstance(names, (list, tuple, type(None))):
+            raise TypeError(f"torch.onnx.export: {what} is a list of str, not {names!r}")
+    if not isinstance(dynamic_axes, (dict, type(None))):
+        raise TypeError(f"torch.onnx.export: dynamic_axes is a dict, not {type(dynamic_axes).__name__}")
+    if f is not None and not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
+        raise TypeError(f"torch.onnx.export: f is a path or an open binary file, not {type(f).__name__}")
     args = (args,) if isinstance(args, Tensor) else tuple(args)
     if args and isinstance(args[-1], dict) and kwargs is None and not dynamo:
         args, kwargs = args[:-1], args[-1]

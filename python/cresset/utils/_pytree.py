@@ -147,8 +147,10 @@ def _deregister_pytree_node(cls):
 
 def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
     """Makes a dataclass a container of its fields, except those that are named to be dropped."""
-    from dataclasses import fields
+    from dataclasses import fields, is_dataclass
     dropped = set(drop_field_names or ())
+    if field_names is None and not is_dataclass(cls):
+        raise ValueError(f"field_names must be specified with a list of all fields used to initialize {cls}, as it is not a dataclass.")
     if field_names is None:
         names = [f.name for f in fields(cls) if f.init and f.name not in dropped]
     else:

@@ -1,7 +1,9 @@
 """Loading packages of aoti_compile_and_package()."""
+import io
 import json
 import os
 import tempfile
+import zipfile
 
 from ... import _C, Tensor, no_grad, strided
 from ...export.exported_program import in_order
@@ -97,9 +99,22 @@ def load_package(path, model_name="model", run_single_threaded=False, num_runner
         raise RuntimeError(f"the package has no model {model_name!r}; packages of this library have the model 'model'")
     if device_index != -1:
         raise RuntimeError("packages are compiled for the processor: device_index must be -1")
+    if not isinstance(path, (str, os.PathLike)) and not hasattr(path, "tell"):
+        raise AttributeError(f"{type(path).__name__!r} object has no attribute 'tell'")
     if hasattr(path, "read"):
+        content = path.read()
+        if not zipfile.is_zipfile(io.BytesIO(content)):
+            raise RuntimeError("Failed to initialize zip archive: not a ZIP archive")
         with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
-            file.write(path.read())
+            file.write(content)
             file.flush()
-            return AOTICompiledModel(_C.AotModel(file.name, int(run_single_threaded)))
-    return AOTICompiledModel(_C.AotModel(os.fspath(path), int(run_single_threaded)))
+            return load_package(file.name, model_name, run_single_threaded, num_runners, device_index)
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        raise RuntimeError(f"Failed to find a generated cpp file or so file for model 'model' in the directory.\n{path} is a folder; a "
+                           "package is a file")
+    if not os.access(path, os.R_OK):
+        raise RuntimeError(f"Failed to initialize zip archive: file open failed: {path}")
+    if not zipfile.is_zipfile(path):
+        raise RuntimeError(f"Failed to initialize zip archive: {path} is not a ZIP archive")
+    return AOTICompiledModel(_C.AotModel(path, int(run_single_threaded)))
