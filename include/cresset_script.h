@@ -8,9 +8,19 @@
  *     cr_ivalue_free(y);
  *     cr_script_drop(net);
  *
- * A program is an archive that torch.jit.save wrote, torch's or this package's.  It runs
- * without Python, with the operators that eager code uses, and is recorded for backward as they
- * are.
+ * A program is an archive that torch.jit.save or torch.export.save wrote, torch's or this
+ * package's.  It runs without Python, with the operators that eager code uses, and is recorded
+ * for backward as they are.
+ *
+ * An exported program (.pt2) is a module with the method `forward`, whose arguments are the
+ * tensors that the program takes, in order.  It compares their dtypes and sizes with those of
+ * the program.  Parameters and buffers are attributes of the module with the names of the
+ * graph's inputs, behind v_.  The attribute `signature` is a text of lines:
+ *
+ *     input NAME DTYPE SIZE,SIZE...     a size is a number, or an expression of symbols
+ *     output NAME DTYPE SIZE,SIZE...
+ *     size NAME LEAST MOST HINT         a symbol, its bounds (MOST -1: none), and its value in
+ *                                       the example (-1: unknown)
  *
  * Arguments are borrowed and results are owned by the caller, who gives values back with
  * cr_ivalue_free.  Results do not change on failure.  A NULL program, value or string fails

@@ -4,6 +4,7 @@
 #include "nn/nn.h"
 #include "script/archive.h"
 #include "script/execute.h"
+#include "script/exported.h"
 #include <string.h>
 
 #define cr_view cr_view_operator /* `cr_view` is a type here and an operator in the header */
@@ -211,7 +212,9 @@ static cr_status script_read(cr_script **out, cr_source *source)
     cr_ivalue v;
 
     CR_TRY(cr_init()); /* without operators, sources of archives mean other things */
-    CR_TRY(cr_sarchive_read(&v, source, NULL));
+    CR_TRY(cr_sexported_read(&v, source));
+    if (v.kind == CR_IV_NONE)
+        CR_TRY(cr_sarchive_read(&v, source, NULL));
     if (v.kind != CR_IV_OBJECT) {
         cr_ivalue_drop(v);
         return cr_fail(CR_RUNTIME, "the archive holds no module");

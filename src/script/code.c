@@ -113,7 +113,7 @@ static void code_scan_block(coder *c, const cr_sblock *b)
 
 /* --- names --- */
 
-static bool code_is_reserved(const char *name)
+bool cr_scode_is_reserved(const char *name)
 {
     static const char *const words[] = {"_",
                                         "as",
@@ -175,7 +175,7 @@ static const char *code_name(coder *c, const char *candidate)
 {
     const char *name = candidate;
 
-    while (code_is_reserved(name) || cr_map_get(&c->used, name, strlen(name))) {
+    while (cr_scode_is_reserved(name) || cr_map_get(&c->used, name, strlen(name))) {
         uintptr_t next = (uintptr_t)cr_map_get(&c->next, name, strlen(name));
         cr_session_check(c->s, cr_map_set(&c->next, name, strlen(name), (void *)(next + 1)));
         name = cr_session_printf(c->s, "%s%u", candidate, (unsigned)next);

@@ -17,6 +17,9 @@ typedef struct {
 /* Appends the text of a compiled function, "def NAME(...". `how` may be NULL. */
 CR_MUST cr_status cr_scode_function(cr_text *out, const cr_sfunction *f, const cr_scode *how);
 
+/* Whether no variable has this name. */
+bool cr_scode_is_reserved(const char *name);
+
 /* Appends a constant as source text.  `how` has `tensors`. */
 void cr_scode_constant(cr_text *out, const cr_sconstant *c, const cr_scode *how);
 

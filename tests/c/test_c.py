@@ -8,6 +8,8 @@ import re
 import socket
 import subprocess
 import sys
+import zipfile
+from random import Random
 from typing import Dict, List
 
 import pytest
@@ -628,3 +630,198 @@ def test_cresset_run_runs_an_archive(tmp_path):
     bad = run(tmp_path / "in.safetensors", tmp_path / "in.safetensors")
     assert bad.returncode == 1 and bad.stderr.startswith("cresset-run: ")
     assert run().returncode == 2
+
+
+# --- exported programs ---
+
+class Mixed(nn.Module):
+    """Products, lookups, several results, numbers of sizes, a written buffer, and a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.line, self.table = nn.Linear(16, 8), nn.Embedding(5, 16)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x, i, scale: float = 2.0):
+        self.count.add_(1)
+        top, where = torch.max(x, 1)
+        y = torch.cat([x[i], self.table(i)]).softmax(-1)
+        left, right = x.split([6, 10], 1)
+        return (torch.relu(self.line(x)).view(x.shape[0], -1) * scale + self.count, top.to(torch.float64), where, y,
+                left[:, :, None], right.sum() * float("inf"), x.shape[0] * 2)
+
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: torch.sin(x), (x,))
+
+
+class Modes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(3, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.line(x)
+        return self.line(y) + torch.full((3,), -1e300, dtype=torch.float64).float()
+
+
+def cresset_run(*args):
+    return subprocess.run([os.path.join(INSTALLED, "bin", "cresset-run"), *map(str, args)], capture_output=True, text=True)
+
+
+def run_exported(path, folder, args, *options):
+    """The tensors that cresset-run writes for these arguments."""
+    save_file({str(k): x for k, x in enumerate(args)}, str(folder / "in.safetensors"))
+    done = cresset_run(path, folder / "in.safetensors", "-o", folder / "out.safetensors", *options)
+    assert done.returncode == 0, done.stderr
+    found = load_file(str(folder / "out.safetensors"))
+    return [found[k] for k in sorted(found, key=int)]
+
+
+@pytest.mark.parametrize("module, args, shapes", [
+    (Mixed(), (torch.randn(4, 16), torch.tensor([0, 3])), {"x": {0: torch.export.Dim("batch", max=64)}, "i": None, "scale": None}),
+    (Branches(), (torch.ones(3),), None),
+    (Branches(), (-torch.ones(3),), None),
+    (Modes().eval(), (torch.randn(2, 3),), None),
+    (nn.LSTM(4, 6), (torch.randn(5, 1, 4),), None),
+    (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), (torch.randn(2, 5, 8),), None),
+    (nn.Sequential(nn.Conv2d(1, 4, 3, padding="same"), nn.BatchNorm2d(4), nn.Hardswish(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+                   nn.Linear(16, 3)).eval(), (torch.randn(2, 1, 7, 7),), None),
+])
+def test_cresset_run_gives_the_bits_of_exported_programs(module, args, shapes, tmp_path):
+    given = (*args, 2.0) if isinstance(module, Mixed) else args
+    program = torch.export.export(module, given, dynamic_shapes=shapes)
+    torch.export.save(program, tmp_path / "model.pt2")
+    for k in range(2):
+        want = [x for x in torch.utils._pytree.tree_leaves(program.module()(*given)) if isinstance(x, torch.Tensor)]
+        if k or not isinstance(module, Mixed):
+            got = run_exported(tmp_path / "model.pt2", tmp_path, args, *(["-n", "2"] if isinstance(module, Mixed) else []))
+            assert len(got) == len(want)
+            assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(got, want))
+
+
+def test_cresset_run_checks_what_an_exported_program_takes(tmp_path):
+    dim = torch.export.Dim("batch", min=3, max=64)
+    torch.export.save(torch.export.export(nn.Linear(2, 3), (torch.zeros(4, 2),), dynamic_shapes=({0: dim},)), tmp_path / "m.pt2")
+    shown = cresset_run(tmp_path / "m.pt2").stdout
+    name = re.search(r"^input input float32 (\w+),2$", shown, re.M)[1]
+    assert f"output linear float32 {name},3\n" in shown and f"size {name} 3 64 4\n" in shown
+    for x, words in [(torch.zeros(2, 2), "input input: the size of dim 0 must be at least 3"),
+                     (torch.zeros(65, 2), "input input: the size of dim 0 must be at most 64"),
+                     (torch.zeros(4, 3), "input input: the size of dim 1 must be 2"),
+                     (torch.zeros(4), "input input: the number of dims must be 2"),
+                     (torch.zeros(4, 2, dtype=torch.float64), "input input: the dtype must be float32")]:
+        save_file({"input": x}, str(tmp_path / "in.safetensors"))
+        bad = cresset_run(tmp_path / "m.pt2", tmp_path / "in.safetensors")
+        assert bad.returncode == 1 and words in bad.stderr, bad.stderr
+    assert run_exported(tmp_path / "m.pt2", tmp_path, (torch.zeros(64, 2),))[0].shape == (64, 3)
+
+
+def test_cresset_run_draws_arguments_and_reads_and_writes_npy(tmp_path):
+    np = pytest.importorskip("numpy")
+    module = nn.Linear(2, 3)
+    torch.export.save(torch.export.export(module, (torch.zeros(4, 2),), dynamic_shapes=({0: torch.export.Dim("b")},)), tmp_path / "m.pt2")
+    name = re.search(r"^size (\w+)", cresset_run(tmp_path / "m.pt2").stdout, re.M)[1]
+    done = cresset_run(tmp_path / "m.pt2", "-r", 7, "-s", f"{name}=6", "-o", tmp_path / "out.npy", "-n", 3)
+    assert done.returncode == 0 and "3 calls: least " in done.stderr, done.stderr
+    torch.manual_seed(7)
+    x = torch.randn(6, 2)
+    assert np.array_equal(np.load(tmp_path / "out.npy"), module(x).detach().numpy())
+    np.save(tmp_path / "x.npy", x.numpy())
+    again = cresset_run(tmp_path / "m.pt2", tmp_path / "x.npy", "-o", tmp_path / "again.npy")
+    assert again.returncode == 0 and (tmp_path / "again.npy").read_bytes() == (tmp_path / "out.npy").read_bytes()
+    np.save(tmp_path / "x.npy", np.asfortranarray(x.numpy()))
+    assert "no array in row-major order" in cresset_run(tmp_path / "m.pt2", tmp_path / "x.npy").stderr
+
+
+def test_cresset_run_runs_compiled_packages(tmp_path):
+    module, x = nn.Linear(2, 3), torch.randn(5, 2)
+    program = torch.export.export(module, (torch.zeros(4, 2),), dynamic_shapes=({0: torch.export.Dim("b", max=9)},))
+    torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "m.pt2"))
+    assert "input input float32 " in cresset_run(tmp_path / "m.pt2").stdout
+    save_file({"input": x}, str(tmp_path / "in.safetensors"))
+    done = cresset_run(tmp_path / "m.pt2", tmp_path / "in.safetensors", "-o", tmp_path / "out.safetensors")
+    assert done.returncode == 0, done.stderr
+    want = torch._inductor.aoti_load_package(str(tmp_path / "m.pt2"))(x)
+    assert torch.equal(next(iter(load_file(str(tmp_path / "out.safetensors")).values())), want)
+    assert len(cresset_run(tmp_path / "m.pt2", "-r", 1, "-s", "b=7").stdout.splitlines()) == 7  # a row each
+    save_file({"input": x.double()}, str(tmp_path / "in.safetensors"))
+    assert "must have the dtype float32" in cresset_run(tmp_path / "m.pt2", tmp_path / "in.safetensors").stderr
+
+
+def test_cresset_run_refuses_damaged_and_hostile_exported_programs(tmp_path):
+    torch.export.save(torch.export.export(nn.Linear(2, 3), (torch.zeros(4, 2),)), tmp_path / "m.pt2")
+    records = {}
+    with zipfile.ZipFile(tmp_path / "m.pt2") as archive:
+        for name in archive.namelist():
+            records[name] = archive.read(name)
+    model, config = "m/models/model.json", "m/data/weights/model_weights_config.json"
+
+    def run(**changed):
+        with zipfile.ZipFile(tmp_path / "bad.pt2", "w", zipfile.ZIP_STORED) as archive:
+            for name, content in records.items():
+                key = {model: "model", config: "config"}.get(name)
+                if key not in changed or changed[key] is not None:
+                    archive.writestr(name, changed.get(key, content))
+        done = cresset_run(tmp_path / "bad.pt2", "-r", 1)
+        assert done.returncode == 1 and done.stdout == "" and done.stderr.startswith("cresset-run: "), done
+        return done.stderr
+
+    def edit(name, old, new):
+        assert old in records[name], records[name]
+        return records[name].replace(old, new)
+    assert "is no JSON text: a bracket is missing" in run(model=records[model][:-2])
+    assert "schema version 9" in run(model=edit(model, b'"major": 8', b'"major": 9'))
+    assert "there is no operator aten.no_such_one" in run(model=edit(model, b"aten.linear.", b"aten.no_such_one."))
+    assert "has no form without Python" in run(model=edit(model, b"torch.ops.aten.linear.default", b"os.system"))
+    assert "a value has no name" in run(model=edit(model, b'{"as_tensor": {"name": "linear"}}', b'{"as_tensor": {"name": "x = 1\\n  "}}'))
+    assert "an unknown dtype" in run(config=edit(config, b'"dtype": 7', b'"dtype": 99'))
+    assert "no tensor 'weight'" in run(config=edit(config, b'"weight"', b'"heavy"'))
+    assert "storage" in run(config=edit(config, b'"sizes": [{"as_int": 3}, {"as_int": 2}]', b'"sizes": [{"as_int": 3}, {"as_int": 2000000}]'))
+    assert "the sizes of a tensor" in run(config=edit(config, b'"sizes": [{"as_int": 3}, {"as_int": 2}]', b'"sizes": [{"as_float": 3.5}, {"as_int": 2}]'))
+    random = Random(0)
+    for name in (model, config):
+        for _ in range(60):
+            text = bytearray(records[name])
+            for _ in range(random.randrange(1, 4)):
+                text[random.randrange(len(text))] = random.choice(b'0129{}[],:"-aez')
+            with zipfile.ZipFile(tmp_path / "bad.pt2", "w", zipfile.ZIP_STORED) as archive:
+                for other, content in records.items():
+                    archive.writestr(other, bytes(text) if other == name else content)
+            assert cresset_run(tmp_path / "bad.pt2", "-r", 1).returncode in (0, 1)
+
+
+# --- programs that C built ---
+
+def test_a_network_that_c_built_becomes_c_and_a_file_of_the_runtime(run_c, tmp_path):
+    run_c(os.path.join(EXAMPLES, "export.c"), tmp_path)
+    want = torch.frombuffer(bytearray((tmp_path / "out").read_bytes()), dtype=torch.float32)
+    main = """#include <stdio.h>
+#include <stdlib.h>
+size_t net_work_bytes(void), net_half_work_bytes(void);
+int net_run(const float *in, float *out, void *work), net_half_run(const float *in, float *out, void *work);
+int main(void)
+{
+    static float in[128], out[20];
+    void *work = malloc(net_work_bytes() + net_half_work_bytes());
+    if (fread(in, 4, 128, stdin) != 128 || net_run(in, out, work) || fwrite(out, 4, 20, stdout) != 20)
+        return 1;
+    return net_half_run(in, out, work) || fwrite(out, 4, 20, stdout) != 20;
+}
+"""
+    (tmp_path / "main.c").write_text(main)
+    subprocess.run(["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-ffp-contract=off", "main.c", "net.c", "net_half.c",
+                    "-lm", "-o", "main"], cwd=tmp_path, check=True)
+    done = subprocess.run(["./main"], cwd=tmp_path, input=(tmp_path / "in").read_bytes(), capture_output=True, check=True)
+    found = torch.frombuffer(bytearray(done.stdout), dtype=torch.float32)
+    assert torch.allclose(found[:20], want, rtol=1e-5, atol=1e-6)
+    assert torch.allclose(found[20:], want, rtol=1e-2, atol=1e-2) and not torch.equal(found[:20], found[20:])
+    assert "static const uint16_t w_" in (tmp_path / "net_half.c").read_text()
+
+    sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
+    from rt_library import Program, build
+    program = Program(build(tmp_path / "rt"), (tmp_path / "net.rt").read_bytes())
+    x = torch.frombuffer(bytearray((tmp_path / "in").read_bytes()), dtype=torch.float32).view(2, 1, 8, 8)
+    assert torch.equal(program(x)[0].view(-1), found[:20])
