@@ -43,11 +43,7 @@ static void place_buffers(cr_c_job *j)
 
 int cr_c_input_number(const cr_c_job *j, size_t buffer)
 {
-    int k = 0;
-
-    for (size_t b = 0; b < buffer; b++)
-        k += j->p->buffer.at[b].input;
-    return k;
+    return j->p->buffer.at[buffer].number;
 }
 
 const cr_c_input *cr_c_half(const cr_c_job *j, const char *address)

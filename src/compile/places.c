@@ -86,14 +86,10 @@ static void count_use(void *context, const char *address)
 {
     input_uses *u = context;
     size_t b = address ? cr_plan_buffer_of(address) : SIZE_MAX;
-    int k = 0;
 
-    if (b >= u->p->buffer.len || !u->p->buffer.at[b].input)
-        return;
-    for (size_t i = 0; i < b; i++)
-        k += u->p->buffer.at[i].input;
-    if (k < u->inputs)
-        u->count[k]++;
+    if (b < u->p->buffer.len && u->p->buffer.at[b].input &&
+        u->p->buffer.at[b].number < u->inputs)
+        u->count[u->p->buffer.at[b].number]++;
 }
 
 void cr_plan_input_uses(const cr_plan *p, int *count, int inputs)

@@ -51,10 +51,8 @@ int64_t cr_rt_scratch(cr_rt_job *j, int64_t bytes)
 
 static int input_number(const cr_rt_job *j, size_t buffer)
 {
-    int k = 0;
+    int k = j->p->buffer.at[buffer].number;
 
-    for (size_t b = 0; b < buffer; b++)
-        k += j->p->buffer.at[b].input;
     if (k >= j->inputs)
         file_refuse(j, "another number of inputs");
     return k;

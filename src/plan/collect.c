@@ -10,6 +10,7 @@
 typedef struct {
     cr_plan *plan;
     cr_plan_run run; /* executes what the host reads */
+    int inputs;
 } collection;
 
 static CR_THREAD collection *now; /* NULL: nothing */
@@ -306,11 +307,15 @@ cr_device cr_collect_device(void) { return (cr_device){.kind = CR_LAZY}; }
 cr_status cr_collect_input(const char *address, const void *bytes, size_t n)
 {
     const cr_executor *by = now->run.by;
+    int number = now->inputs++;
+    cr_plan_buffer *b;
     char *at;
 
-    if (!n)
+    if (!n) /* it has no buffer */
         return CR_OK;
-    now->plan->buffer.at[cr_plan_buffer_of(address)].input = true;
+    b = &now->plan->buffer.at[cr_plan_buffer_of(address)];
+    b->input = true;
+    b->number = number;
     CR_TRY(cr_plan_place(&at, &now->run, address));
     return cr_device_status(by->ops->copy_in(by->index, at, bytes, n));
 }

@@ -29,7 +29,8 @@ cr_status cr_plan_add_buffer(size_t *out, cr_plan *p, size_t bytes, bool input)
 {
     CR_TRY(cr_vec_reserve(&p->buffer, 1));
     *out = p->buffer.len;
-    cr_vec_put(&p->buffer, ((cr_plan_buffer){bytes, input, p->command.len}));
+    cr_vec_put(&p->buffer,
+               ((cr_plan_buffer){.bytes = bytes, .input = input, .before = p->command.len}));
     return CR_OK;
 }
 

@@ -81,6 +81,7 @@ struct cr_command {
 typedef struct {
     size_t bytes;
     bool input;    /* filled by the caller of a run */
+    int number;    /* of an input: among all inputs, also those without elements */
     size_t before; /* the number of commands when it was made */
 } cr_plan_buffer;
 

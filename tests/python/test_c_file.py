@@ -311,6 +311,17 @@ class Chains(nn.Module):
         return b, c, c[0] - n, whole, (c > 0) & (a < n), torch.zeros(5000) + n, c.double().lerp(a.double(), 0.25), c.flip(0) + c
 
 
+class Nothing(nn.Module):
+    """A parameter and inputs behind an input without elements, which also is that of transposed convolutions to many channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, nothing, x, w):
+        return x * 2, x @ self.w, x.sum(0), F.conv_transpose2d(nothing, w), nothing + 1
+
+
 class Bounds(nn.Module):
     """Numbers whose bits are those of the least integer."""
 
@@ -336,6 +347,7 @@ MODELS = {
     **{f"columns of {n} x {m}": (Columns, (lambda n, m: lambda: (torch.randn(n, m) * 1.1,))(n, m), False)
        for n, m in ((1, 1), (5, 1), (63, 17), (64, 16), (70, 50), (512, 3), (513, 33), (1500, 20), (0, 5))},
     "chains": (Chains, lambda: (torch.randn(5000), torch.randn(5000)), False),
+    "an input without elements": (Nothing, lambda: (torch.randn(0, 3, 4, 5), torch.randn(5, 4), torch.randn(3, 9, 2, 2)), True),
     "bounds": (Bounds, lambda: (torch.tensor([-0.0, 1, 2]),), False),
     "embedding": (lambda: nn.Embedding(7, 3), lambda: (torch.tensor([1, 2, 0, 6]),), False),
     "norms": (lambda: nn.Sequential(nn.LayerNorm(8), nn.Softmax(-1), nn.RMSNorm(8)), lambda: (torch.randn(3, 5, 8),), False),
