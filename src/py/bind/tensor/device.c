@@ -86,6 +86,8 @@ static bool read_index(PyObject *x, bool positional, int *index)
                      positional ? " (position 2)" : "", Py_TYPE(x)->tp_name);
     else if (fit == CR_PY_FITS && (i > INT_MAX || i < INT_MIN))
         PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+    else if (fit == CR_PY_FITS && i < 0)
+        PyErr_SetString(PyExc_RuntimeError, "Device index must not be negative");
     if (PyErr_Occurred())
         return false;
     *index = (int)i;
@@ -114,8 +116,6 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     if (!done)
         return bad_device(args);
-    if (index < -1)
-        return PyErr_Format(PyExc_RuntimeError, "Device index must not be negative");
     if (index >= 0 && own >= 0)
         return PyErr_Format(
             PyExc_RuntimeError,
