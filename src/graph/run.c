@@ -102,6 +102,14 @@ static cr_status call_fakes(const cr_gnode *n, cr_value *arg, cr_value *result)
     return st;
 }
 
+/* True when the call converts a tensor, or makes one like it, on the host.  On another device
+ * the result is wanted there, so the tensor need not be read. */
+static bool converts_to_host(const cr_gnode *n, const cr_value *device)
+{
+    return n->arg[0].tag == CR_TENSOR && device->tag == CR_DEVICE_VAL &&
+           cr_packed_kind(device->i) == CR_CPU;
+}
+
 static cr_status machine_call(machine *m, const cr_gnode *n)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
@@ -111,7 +119,7 @@ static cr_status machine_call(machine *m, const cr_gnode *n)
     for (int i = 0; !st && i < n->arg_count; i++) {
         st = machine_arg(&arg[i], m, &n->arg[i], &room);
         if (!cr_is_host(m->device) && n->op->param[i].type == CR_T_DEVICE &&
-            arg[i].tag == CR_NONE)
+            (arg[i].tag == CR_NONE || converts_to_host(n, &arg[i])))
             arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_packed_device(m->device)};
     }
     if (cr_recorder_active()) /* sets the nodes' sources for a recording of this run */

@@ -89,7 +89,15 @@ class Keyed(nn.Module):
         return [x * scale + pair[0], (pair[1] - x).sum(1)], x if shift is None else x + shift
 
 
+class Kinds(nn.Module):
+    """Conversions that name a device, too, which programs of type_as and to(other) do."""
+
+    def forward(self, x, k):
+        return k.type_as(x) * x, x.to(k), x.to(x.device, torch.float64) / 3
+
+
 MODELS = {
+    "kinds": (Kinds, lambda n: (torch.randn(n, 4) * 9, torch.arange(4 * n).view(n, 4))),
     "perceptron": (lambda: nn.Sequential(nn.Linear(8, 40), nn.GELU(), nn.LayerNorm(40), nn.Linear(40, 4), nn.Softmax(-1)), lambda n: (torch.randn(n, 8),)),
     "picture": (Picture, lambda n: (torch.randn(n, 3, 12, 20),)),
     "deep": (Deep, lambda n: (torch.randn(n, 3, 14, 14),)),

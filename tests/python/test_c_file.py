@@ -330,6 +330,13 @@ class Bounds(nn.Module):
                 torch.full((3,), 2**63 - 1) - x.long(), torch.full((3,), -2**31 - 1) + x.long())
 
 
+class Kinds(nn.Module):
+    """Conversions that name a device, too, which programs of type_as and to(other) do."""
+
+    def forward(self, x, k):
+        return k.type_as(x) * x, x.to(k), k.to("cpu", torch.float64) / 3, torch.zeros_like(x, device="cpu") + k, x.to(x.device, torch.int32)
+
+
 def lstm():
     return First(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True))
 
@@ -350,6 +357,7 @@ MODELS = {
     "an input without elements": (Nothing, lambda: (torch.randn(0, 3, 4, 5), torch.randn(5, 4), torch.randn(3, 9, 2, 2)), True),
     "bounds": (Bounds, lambda: (torch.tensor([-0.0, 1, 2]),), False),
     "embedding": (lambda: nn.Embedding(7, 3), lambda: (torch.tensor([1, 2, 0, 6]),), False),
+    "kinds": (Kinds, lambda: (torch.randn(4, 3) * 9, torch.arange(12).view(4, 3)), False),
     "norms": (lambda: nn.Sequential(nn.LayerNorm(8), nn.Softmax(-1), nn.RMSNorm(8)), lambda: (torch.randn(3, 5, 8),), False),
     "turned": (lambda: nn.Flatten(), lambda: (torch.randn(3, 5, 8),), False),
     "pools": (Pools, lambda: (torch.randn(2, 3, 7, 9),), False),
