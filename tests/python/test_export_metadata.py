@@ -115,6 +115,25 @@ def test_constants_have_all_their_names_and_no_gradient():
     assert torch.equal(deserialize(serialize(program)).module()(x), Outer()(x))
 
 
+def test_a_submodule_whose_name_is_self():
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.add_module("self", torch.nn.Linear(3, 3))
+            self.output = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.output(self.get_submodule("self")(x)) + x
+
+    module, x = torch.nn.Sequential(Attention(), torch.nn.ReLU()), torch.randn(2, 3)
+    made = unflatten(export(module, (x,)))
+    assert torch.equal(made(x), module(x)) and "self" in [n.name for n in getattr(made, "0").graph.nodes]
+    graph = torch.fx.Graph()
+    inner = graph.call_module("self", (graph.placeholder("x"),))
+    graph.output(graph.call_module("output", (inner,)))
+    assert torch.equal(torch.fx.GraphModule(module[0], graph)(x), module[0].output(module[0].get_submodule("self")(x)))
+
+
 def test_hooks_of_state_dict_do_not_rename_the_state():
     def rename(module, state, prefix, metadata):
         for name in list(state):

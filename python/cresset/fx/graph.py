@@ -880,6 +880,7 @@ class Graph:
                     additional_meta=None):
         """Returns the text of the function.  `root_module` is the name of its module."""
         namespace = _Namespace()
+        namespace.create_name(root_module.partition(".")[0], None)  # a node of this name, as of a submodule `self`, gets another
         with self._named_by(lambda node: namespace.create_name(node.name, node)):
             return self._codegen._gen_python_code(
                 self.nodes, root_module, namespace, verbose=verbose,
