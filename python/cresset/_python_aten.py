@@ -44,6 +44,17 @@ def _constrain(size, *, min=None, max=None):
     sym_constrain_range_for_size(size, min=min, max=max)
 
 
+def _to(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, copy=False, memory_format=None):
+    if layout is not None and layout != self.layout:
+        raise RuntimeError("to(options) doesn't support converting to a different layout, but got self.layout being "
+                           f"{_layout_text(self.layout)} and options.layout set as {_layout_text(layout)}")
+    return self.to(self.device if device is None else device, self.dtype if dtype is None else dtype, non_blocking, copy, memory_format=memory_format)
+
+
+def _layout_text(layout):
+    return str(layout).removeprefix("torch.").replace("_", " ").title().replace(" ", "").replace("SparseCoo", "Sparse")
+
+
 # {name: [(overload and schema, function)]}
 _SCHEMAS = {
     "_assert_async": [("(Tensor self) -> ()", _assert_async), (".msg(Tensor self, str assert_msg) -> ()", _assert_async_msg)],
@@ -68,7 +79,9 @@ _SCHEMAS = {
            (".device(Tensor self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor",
             lambda self, device, dtype, non_blocking, copy, memory_format: self.to(device, dtype, non_blocking, copy, memory_format=memory_format)),
            (".other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor",
-            lambda self, other, non_blocking, copy, memory_format: self.to(other, non_blocking, copy, memory_format=memory_format))],
+            lambda self, other, non_blocking, copy, memory_format: self.to(other, non_blocking, copy, memory_format=memory_format)),
+           (".dtype_layout(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, "
+            "bool copy=False, MemoryFormat? memory_format=None) -> Tensor", _to)],
 }
 
 

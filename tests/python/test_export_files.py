@@ -226,3 +226,22 @@ def test_files_of_the_older_format_are_refused(version, message, tmp_path):
         archive.writestr("version", version)
     with pytest.raises(RuntimeError, match=message):
         load(path)
+
+
+def test_to_with_a_layout():
+    """torch writes x.to(device) as this overload."""
+    class Moves(torch.nn.Module):
+        def forward(self, x):
+            to = torch.ops.aten.to.dtype_layout
+            return (to(x, dtype=torch.float32, layout=torch.strided, device=torch.device("cpu")) * 2, to(x, dtype=torch.float64, layout=torch.strided),
+                    to(x, dtype=torch.float32, copy=True))
+
+    x, file = torch.randn(3), io.BytesIO()
+    save(export(Moves(), (x,)), file)
+    file.seek(0)
+    got = load(file).module()(x)
+    assert [y.dtype for y in got] == [torch.float32, torch.float64, torch.float32]
+    assert torch.equal(got[0], x * 2) and torch.equal(got[1], x.double()) and torch.equal(got[2], x) and got[2].data_ptr() != x.data_ptr()
+    assert torch.ops.aten.to.dtype_layout(x) is x
+    with pytest.raises(RuntimeError, match="doesn't support converting to a different layout, but got self.layout being Strided and options.layout set as Sparse"):
+        torch.ops.aten.to.dtype_layout(x, layout=torch.sparse_coo)
