@@ -142,7 +142,7 @@ static cr_tensor *find_cast(const cr_tensor *t, cr_dtype to)
 
 static cr_status autocast_convert(cr_tensor **out, cr_tensor *t, cr_dtype to)
 {
-    bool keep, was = cr_autocast_converts;
+    bool keep, was = cr_thread.converts;
 
     if (t->dtype == to) {
         *out = cr_keep(t);
@@ -151,9 +151,9 @@ static cr_status autocast_convert(cr_tensor **out, cr_tensor *t, cr_dtype to)
     keep = worth_keeping(t, to);
     if (keep && (*out = find_cast(t, to)))
         return CR_OK;
-    cr_autocast_converts = true;
+    cr_thread.converts = true;
     cr_status st = cr_call_cast(out, t, to);
-    cr_autocast_converts = was;
+    cr_thread.converts = was;
     CR_TRY(st);
     return keep ? keep_cast(t, *out) : CR_OK;
 }

@@ -471,7 +471,7 @@ static void record_results(cr_session *s, void *context)
     bool symbolic = r->g->numbers.list.len && cr_gnode_sizes_vary(node);
     node->source = r->source;
     node->no_grad = writes_unseen(c);
-    node->autocast = cr_autocast_converts;
+    node->autocast = cr_thread.converts;
     node->same = symbolic && cr_op_gives_back(c->op, c->arg, c->result);
     for (int k = 0; k < n; k++) {
         node->result[k]->symbolic = symbolic ? UINT64_MAX : 0;

@@ -8,7 +8,4 @@
  * other calls on.  NULL until the stage is there. */
 extern bool (*cr_autocast_takes)(const cr_op *op, const cr_value *arg);
 
-/* True in a thread while autocast's stage converts an argument. */
-extern CR_THREAD bool cr_autocast_converts;
-
 #endif

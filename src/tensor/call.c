@@ -10,7 +10,6 @@ CR_THREAD cr_thread_state cr_thread;
 cr_stage_fn cr_stage_fns[CR_STAGE_COUNT];
 
 bool (*cr_autocast_takes)(const cr_op *op, const cr_value *arg);
-CR_THREAD bool cr_autocast_converts;
 
 static inline uint32_t list_stages(const cr_value *v)
 {

@@ -331,10 +331,11 @@ typedef struct {
     uint32_t include, exclude; /* stage bits of the thread */
     bool no_grad, inference;   /* grad mode, kept here so that a call reads one cache line */
     bool warn_always;
-    bool fakes;   /* factories make fakes, while graphs are replayed to find types */
-    bool derives; /* the calls are those of a derivative: their indices were checked before */
-    bool pulls;   /* forward mode takes products with cotangents, whose values nothing reads */
-    bool pushes;  /* backward differentiates such a product by these cotangents */
+    bool fakes;    /* factories make fakes, while graphs are replayed to find types */
+    bool derives;  /* the calls are those of a derivative: their indices were checked before */
+    bool pulls;    /* forward mode takes products with cotangents, whose values nothing reads */
+    bool pushes;   /* backward differentiates such a product by these cotangents */
+    bool converts; /* autocast's stage converts an argument */
     cr_device device; /* where factories make tensors when the call names no device */
 } cr_thread_state;
 extern CR_THREAD cr_thread_state cr_thread;

@@ -183,27 +183,40 @@ static PyObject *state_of(PyObject *self, const autocast_state *s)
     return out;
 }
 
-/* Called with the context that opens, and with None where one has closed. */
-static CR_THREAD PyObject *watcher;
+/* The thread's watcher is called with the context that opens, and with None where one has
+ * closed. It is in the thread's dictionary, because storage of threads is scarce
+ * (test_environment.py). */
+static const char WATCHER[] = "cresset.autocast_watcher";
+
+/* A new reference, or NULL. */
+static PyObject *watcher_now(void)
+{
+    PyObject *all = PyThreadState_GetDict();
+
+    return all ? Py_XNewRef(PyDict_GetItemString(all, WATCHER)) : NULL;
+}
 
 /* A watcher's error is that of the block. */
 static bool watcher_told(PyObject *context)
 {
-    PyObject *f = watcher ? Py_NewRef(watcher) : NULL;
-    PyObject *out = f ? PyObject_CallOneArg(f, context) : NULL;
+    PyObject *f = watcher_now();
+    PyObject *out = f && f != Py_None ? PyObject_CallOneArg(f, context) : Py_NewRef(Py_None);
 
     Py_XDECREF(f);
     Py_XDECREF(out);
-    return !f || out;
+    return out != NULL;
 }
 
 /* Sets the watcher of the thread, or None.  Returns the one before. */
 static PyObject *watch(PyObject *m, PyObject *f)
 {
-    PyObject *was = watcher;
+    PyObject *was = watcher_now(), *all = PyThreadState_GetDict();
 
     (void)m;
-    watcher = f == Py_None ? NULL : Py_NewRef(f);
+    if (!all || PyDict_SetItemString(all, WATCHER, f)) {
+        Py_XDECREF(was);
+        return all ? NULL : PyErr_NoMemory();
+    }
     return was ? was : Py_NewRef(Py_None);
 }
 
