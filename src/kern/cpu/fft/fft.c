@@ -14,7 +14,7 @@ enum { LONG_LINE = 64 };
 #else
 enum { LONG_LINE = 4096 }; /* longer lines are transformed as matrices */
 #endif
-enum { COLUMNS = 16, SPARE_BYTES = 1 << 26 };
+enum { COLUMNS = 16, SPARE_BYTES = 1 << 26, SPARE_HEAD = 64 };
 /* An element number that no array has; sums with it do not overflow. */
 static const int64_t NO_END = INT64_MAX / 2;
 
@@ -288,7 +288,6 @@ void cr_fft_plan_drop(cr_fft_plan *p)
     cr_aligned_free(p->chirp);
     cr_aligned_free(p->filter);
     cr_aligned_free(p->turn);
-    cr_aligned_free(p->spare);
     cr_free(p);
 }
 
@@ -342,7 +341,7 @@ static void lines_range(void *context, int64_t begin, int64_t end)
         cr_fft_side from = w->from, to = w->to;
         from.first += at * from.across;
         to.first += at * to.across;
-        if (w->plan->inner)
+        if (w->plan->inner) /* plans with large factors are asked for no conjugates */
             fft_loops(w->plan)->bluestein(w->plan, &from, &to, count, w->scale, scratch);
         else
             fft_loops(w->plan)->lines(w->plan, &from, &to, count, w->conjugate, w->scale,
@@ -394,26 +393,48 @@ static cr_status chirp_line(const cr_fft_plan *p, void *data, int64_t step, doub
     return matrix_line(inner, &back, &to, true, scale, room);
 }
 
-static cr_status long_line(cr_fft_plan *p, void *data, int64_t step, double scale)
+/* Scratch memory of the last long line, for the next one: new memory of this size costs as much
+ * as a pass.  It begins with its size. */
+static size_t *_Atomic spare;
+
+static void *take_scratch(size_t bytes)
+{
+    size_t *block = atomic_exchange(&spare, NULL);
+
+    if (!block || *block < bytes) {
+        cr_aligned_free(block);
+        block = cr_aligned_alloc(bytes + SPARE_HEAD);
+        if (block)
+            *block = bytes;
+    }
+    return block ? (char *)block + SPARE_HEAD : NULL;
+}
+
+static void give_scratch(void *room)
+{
+    size_t *block = (size_t *)((char *)room - SPARE_HEAD), *none = NULL;
+
+    if (*block > SPARE_BYTES || !atomic_compare_exchange_strong(&spare, &none, block))
+        cr_aligned_free(block);
+}
+
+static cr_status long_line(const cr_fft_plan *p, void *data, int64_t step, double scale)
 {
     size_t bytes = (size_t)(p->inner ? 2 * p->inner->n : p->n) * cr_dtype_size(p->t);
     cr_fft_side from = {data, step, 0, 1, 1, p->real ? p->take : NO_END, NULL};
     cr_fft_side to = {data, step, 0, 1, 1, p->real ? p->give : NO_END, NULL};
-    void *room = atomic_exchange(&p->spare, NULL), *none = NULL;
+    void *room = take_scratch(bytes);
     cr_status st;
 
-    if (!room)
-        room = cr_aligned_alloc(bytes);
     CR_NEED(room);
     st = p->inner ? chirp_line(p, data, step, scale, room)
                   : matrix_line(p, &from, &to, false, scale, room);
-    if (bytes > SPARE_BYTES || !atomic_compare_exchange_strong(&p->spare, &none, room))
-        cr_aligned_free(room);
+    give_scratch(room);
     return st;
 }
 
-cr_status cr_fft_lines(cr_fft_plan *p, void *data, int64_t step, int64_t next, int64_t lines,
-                       double scale, void *scratch)
+cr_status cr_fft_lines(const cr_fft_plan *p, void *data, int64_t step, int64_t next,
+                       int64_t lines, double scale, void *scratch)
 {
     cr_fft_side from = {data, 1, 0, step, lines > 1 ? next : 1, p->real ? p->take : NO_END,
                         NULL};
@@ -483,24 +504,24 @@ static void cache_plan(cr_fft_plan *p)
     pthread_mutex_unlock(&lock);
 }
 
-cr_status cr_fft_plan_get(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward)
+static cr_status plan_get(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward, bool real)
 {
-    *out = find_kept(t, n, forward, false);
+    *out = find_kept(t, n, forward, real);
     if (*out)
         return CR_OK;
-    CR_TRY(cr_fft_plan_new(out, t, n, forward));
+    CR_TRY(real ? real_new(out, t, n, forward) : cr_fft_plan_new(out, t, n, forward));
     cache_plan(*out);
     return CR_OK;
 }
 
+cr_status cr_fft_plan_get(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward)
+{
+    return plan_get(out, t, n, forward, false);
+}
+
 cr_status cr_fft_real_get(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward)
 {
-    *out = find_kept(t, n, forward, true);
-    if (*out)
-        return CR_OK;
-    CR_TRY(real_new(out, t, n, forward));
-    cache_plan(*out);
-    return CR_OK;
+    return plan_get(out, t, n, forward, true);
 }
 
 void cr_fft_plan_release(cr_fft_plan *p)

@@ -33,7 +33,7 @@ size_t cr_fft_scratch(const cr_fft_plan *p, int64_t lines);
  * is data[i * step + k * next]; steps count complex elements.  A real plan transforms one line
  * with step 1, and does not read elements from n / 2 + 1 on (backward) or does not give them
  * (forward).  Fails with CR_MEMORY. */
-CR_MUST cr_status cr_fft_lines(cr_fft_plan *p, void *data, int64_t step, int64_t next,
+CR_MUST cr_status cr_fft_lines(const cr_fft_plan *p, void *data, int64_t step, int64_t next,
                                int64_t lines, double scale, void *scratch);
 
 #endif

@@ -31,8 +31,7 @@ struct cr_fft_plan {
     void *chirp, *filter; /* [n] and [inner->n] complex; the filter is conjugated */
     /* A real line of even length as a complex one of half the length */
     cr_fft_plan *half;
-    void *turn;          /* [half->n + 1] complex */
-    void *_Atomic spare; /* scratch memory of the last long line, or NULL */
+    void *turn; /* [half->n + 1] complex */
 };
 
 /* Where elements of lines are.  Element i of line k has the number first + i * along + k *
