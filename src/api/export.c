@@ -331,16 +331,6 @@ static cr_status export_check(const cr_exported *e, const char *path, const char
                                e ? "path" : "program");
 }
 
-static bool export_is_name(const char *name)
-{
-    if (!isalpha((unsigned char)*name) && *name != '_')
-        return false;
-    for (; *name; name++)
-        if (!isalnum((unsigned char)*name) && *name != '_')
-            return false;
-    return true;
-}
-
 cr_status cr_export_to_c(const cr_exported *e, const char *path,
                          const cr_export_options *options)
 {
@@ -348,7 +338,7 @@ cr_status cr_export_to_c(const cr_exported *e, const char *path,
     const cr_export_options *o = options ? options : &none;
 
     CR_TRY(export_check(e, path, "to_c"));
-    if (o->name && !export_is_name(o->name))
+    if (o->name && !cr_is_identifier(o->name))
         return cr_fail(CR_VALUE, "to_c: '%.100s' is no name of C", o->name);
     if (o->dtype && o->dtype != CR_F16 && o->dtype != CR_BF16)
         return cr_fail(CR_VALUE, "to_c: dtype is 0, CR_F16 or CR_BF16, not %s",

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/text.h"
 #include "base/memory.h"
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -98,6 +99,16 @@ cr_status cr_read_open_file(char **out, size_t *len, int fd, const char *path)
 done:
     cr_text_drop(&t);
     return st;
+}
+
+bool cr_is_identifier(const char *s)
+{
+    if (!isalpha((unsigned char)*s) && *s != '_')
+        return false;
+    for (; *s; s++)
+        if (!isalnum((unsigned char)*s) && *s != '_')
+            return false;
+    return true;
 }
 
 cr_status cr_read_file(char **out, size_t *len, const char *path)

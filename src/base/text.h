@@ -24,6 +24,9 @@ CR_MUST cr_status cr_text_status(const cr_text *t);
 const char *cr_text_str(const cr_text *t);
 void cr_text_drop(cr_text *t);
 
+/* True for letters, digits and underscores that do not begin with a digit. */
+bool cr_is_identifier(const char *s);
+
 /* Reads a whole file as a NUL-terminated string, which the caller owns.  *len does not count
  * the NUL.  Fails with CR_IO. */
 CR_MUST cr_status cr_read_file(char **out, size_t *len, const char *path);

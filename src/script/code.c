@@ -184,16 +184,6 @@ static const char *code_name(coder *c, const char *candidate)
     return name;
 }
 
-static bool code_is_identifier(const char *name)
-{
-    if (!isalpha((unsigned char)*name) && *name != '_')
-        return false;
-    for (; *name; name++)
-        if (!isalnum((unsigned char)*name) && *name != '_')
-            return false;
-    return true;
-}
-
 static const char *code_name_of(coder *c, const cr_svalue *v)
 {
     char *name;
@@ -436,7 +426,7 @@ static void code_get_attribute(const coder *c, cr_text *out, const cr_snode *n)
 {
     cr_sconstant name = {.type = CR_STYPE_OF(STR)};
 
-    if (code_is_identifier(n->name)) {
+    if (cr_is_identifier(n->name)) {
         cr_text_printf(out, "%s.%s", code_of(c, n->input[0]), n->name);
         return;
     }
@@ -586,7 +576,7 @@ static bool code_special(const coder *c, cr_text *out, const cr_snode *n)
     }
     if (!strcmp(name, "aten::__getitem__")) {
         const char *of = code_of(c, n->input[0]);
-        cr_text_printf(out, code_is_identifier(of) ? "%s[%s]" : "(%s)[%s]", of,
+        cr_text_printf(out, cr_is_identifier(of) ? "%s[%s]" : "(%s)[%s]", of,
                        code_of(c, n->input[1]));
         return true;
     }

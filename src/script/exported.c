@@ -41,15 +41,7 @@ static cr_status malformed(const char *what)
 
 /* --- names --- */
 
-static bool is_name(const char *s)
-{
-    if (!s || !(isalpha((unsigned char)*s) || *s == '_'))
-        return false;
-    for (; *s; s++)
-        if (!isalnum((unsigned char)*s) && *s != '_')
-            return false;
-    return true;
-}
+static bool is_name(const char *s) { return s && cr_is_identifier(s); }
 
 static cr_status name_in(const char **out, const cr_json *v, const char *key)
 {
