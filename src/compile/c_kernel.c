@@ -525,6 +525,17 @@ static void declare_single(kernel_job *k, const cr_expr *e)
         declare(k, e);
 }
 
+/* The value of the definition, stored at the place `index`. */
+static void put_result(kernel_job *k, const cr_def *def, const cr_sym *const *index)
+{
+    declare(k, def->value);
+    indent(k);
+    put_place(k, def->target, index, "");
+    cr_text_printf(k->out, " = (%s)", cr_c_type((cr_dtype)def->target->dtype));
+    put_name(k, def->value);
+    cr_text_put(k->out, ";\n");
+}
+
 static void put_definition(kernel_job *k, const cr_def *def)
 {
     const cr_sym *index[CR_LOOP_DIMS] = {0};
@@ -537,12 +548,7 @@ static void put_definition(kernel_job *k, const cr_def *def)
         index[a] = def->axis[a].index;
     }
     put_reductions(k, def, def->axes);
-    declare(k, def->value);
-    indent(k);
-    put_place(k, def->target, index, "");
-    cr_text_printf(k->out, " = (%s)", cr_c_type((cr_dtype)def->target->dtype));
-    put_name(k, def->value);
-    cr_text_put(k->out, ";\n");
+    put_result(k, def, index);
     for (int a = 0; a < def->axes; a++)
         close_loop(k);
 }
@@ -666,12 +672,7 @@ static void put_columns(kernel_job *k, const cr_def *def, const expr_list *folds
                        e->id, j);
         k->done[e->id] = true;
     }
-    declare(k, def->value);
-    indent(k);
-    put_place(k, def->target, index, "");
-    cr_text_printf(k->out, " = (%s)", cr_c_type((cr_dtype)def->target->dtype));
-    put_name(k, def->value);
-    cr_text_put(k->out, ";\n");
+    put_result(k, def, index);
     close_loop(k);
     memcpy(k->done, was, k->l->nodes + 1);
 }
