@@ -176,7 +176,7 @@ test-calls: $(B)/fuzz/calls_fuzz
 
 # COUNT mutated exported programs, and compiled models, which run under asan and ubsan.
 FILE_PROGRAMS = $(B)/file_programs
-.PHONY: file_programs test-pt2-fuzz test-object-fuzz
+.PHONY: file_programs test-pt2-fuzz test-object-fuzz test-exported-fuzz
 file_programs: pkg
 	@$(RUN_PY) tests/files/programs.py $(FILE_PROGRAMS)
 test-pt2-fuzz: file_programs
@@ -187,6 +187,11 @@ $(B)/object_fuzz: tests/files/object_fuzz.c $(AOT_SRC)
 	$(Q)$(CC) $(CSTD) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -Isrc -Iinclude $^ -o $@ $(LIBS)
 test-object-fuzz: $(B)/object_fuzz file_programs
 	@ASAN_OPTIONS=detect_leaks=0 $< $(or $(COUNT),100000) $(or $(SEED),1) $(FILE_PROGRAMS)/*.aot
+# The same of exported programs that C reads.  test-asan gives a library with sanitizers.
+$(B)/exported_fuzz: tests/files/exported_fuzz.c $(B)/libcresset.a
+	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS)
+test-exported-fuzz: $(B)/exported_fuzz file_programs
+	@$< $(or $(COUNT),20000) $(or $(SEED),1) $(FILE_PROGRAMS)/*.pt2
 
 # Runs random graphs on every tier, and with CR_ORACLE through the interpreter.  SEED repeats a
 # run.  test-graphs-hour runs for an hour from a new seed, in processes of ten minutes, because a
@@ -241,8 +246,9 @@ test-flavour-python: pkg $(B)/crc
 # of the matrix libraries, and Python keeps objects until its end.  The data loader's processes
 # are excluded: a child forked from a process with threads hangs in the sanitizer's allocator.
 # A hostile pickle makes Python request gigabytes; the allocator answers NULL, as malloc does.
-test-asan:
-	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' -j$(JOBS) tests-build pkg fuzz-build
+test-asan: file_programs
+	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' -j$(JOBS) tests-build pkg fuzz-build $(B)/asan/exported_fuzz
+	ASAN_OPTIONS=$(ASAN_STACK) $(B)/asan/exported_fuzz 20000 1 $(FILE_PROGRAMS)/*.pt2
 	ASAN_OPTIONS=detect_leaks=1:$(ASAN_STACK) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' test-flavour-c test-fuzz
 	ASAN_OPTIONS=$(ASAN_STACK) $(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' CALLS=200 test-calls
