@@ -1,5 +1,6 @@
 """Options and checks of all tests."""
 import os
+import signal
 
 import comparisons
 import pytest
@@ -17,6 +18,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # A shell starts a command in the background with interrupts ignored, and so would the programs that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "records(reason): records or times calls itself; not run with CR_DEFER=1")
     config.addinivalue_line("markers", "deferred_calls(n): calls of a compiled function that are deferred before one is "
                                        "recorded")
