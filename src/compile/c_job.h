@@ -29,7 +29,7 @@ typedef struct {
     uint32_t moves[16];         /* by dtype written: bit for each dtype read, of the helpers */
     uint32_t adds, reads, sets; /* bits for dtypes, as the following */
     uint32_t products, batches, convolutions, spreads, weighs, resamples;
-    bool maxima, averages, launches;
+    bool maxima, averages, launches, calls_library;
     CR_VEC(size_t) order; /* numbers of commands, as the file computes them */
     CR_VEC(cr_c_group) group;
     int *slot; /* by buffer: its number among those that only a chain uses; 0: it is none */

@@ -426,7 +426,7 @@ static int64_t weight_bytes(const object_job *o)
 
 static void put_description(const object_job *o)
 {
-    bool starts = count_of(o, is_state) > 0;
+    bool starts = count_of(o, is_state) > 0, calls = o->job[0].calls_library;
 
     put_arrays(o);
     if (starts) {
@@ -443,16 +443,18 @@ static void put_description(const object_job *o)
     put_call(o, false);
     cr_text_put(o->out,
                 "#if defined(__GNUC__)\n__attribute__((visibility(\"default\")))\n#endif\n"
-                "const cr_object_model cresset_aot_model = {CR_OBJECT_VERSION, ");
+                "const cr_object_model cresset_aot_model = {");
+    cr_text_put(o->out, calls ? "2, " : "1, ");
     cr_text_printf(o->out, o->range->symbol ? "\"%s\", " : "0, ", o->range->symbol);
     cr_c_literal(o->out, CR_I64, &o->range->least);
     cr_text_put(o->out, ", ");
     cr_c_literal(o->out, CR_I64, &o->range->most);
     cr_text_printf(o->out,
                    ", %d, %zu, %d, inputs, outputs, states, %lld, model_work_bytes, %s, "
-                   "object_run};\n",
+                   "object_run, %s};\n",
                    count_of(o, is_given), o->probe[0].plan->output.len, count_of(o, is_state),
-                   (long long)weight_bytes(o), starts ? "object_start" : "0");
+                   (long long)weight_bytes(o), starts ? "object_start" : "0",
+                   calls ? "&cv_libraries" : "0");
 }
 
 static void make_object(cr_session *s, void *context)
@@ -481,7 +483,7 @@ static void make_object(cr_session *s, void *context)
 }
 
 cr_status cr_c_object(cr_session *s, cr_text *out, const cr_c_probe *probe, int probes,
-                      const cr_c_range *range, cr_c_input *input, int inputs)
+                      const cr_c_range *range, bool libraries, cr_c_input *input, int inputs)
 {
     object_job o = {.s = s,
                     .probe = probe,
@@ -489,7 +491,7 @@ cr_status cr_c_object(cr_session *s, cr_text *out, const cr_c_probe *probe, int 
                     .range = range,
                     .input = input,
                     .inputs = inputs,
-                    .how = {"model", true, true, range->symbol != NULL},
+                    .how = {"model", true, true, range->symbol != NULL, libraries},
                     .out = out};
     cr_c_job job[MOST_PROBES];
     cr_status st;

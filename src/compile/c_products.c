@@ -11,6 +11,9 @@ static const char matrix_text[] =
 static const char fused_text[] =
 #include "c_fused_text.inc"
     ;
+static const char library_text[] =
+#include "c_library_text.inc"
+    ;
 static const char convolve_text[] =
 #include "c_convolve_text.inc"
     ;
@@ -87,9 +90,10 @@ static bool find_matrix(const cr_c_job *j, matrix *out, const cr_library *c)
         const char *entry;
         int arg;
     } right[] = {{"mm", 1}, {"matmul", 1}, {"addmm", 2}};
+    bool called = j->how->libraries && c->result[0].dtype == CR_F32; /* it has no panels */
 
     *out = (matrix){0};
-    if (c->args > 1 && !strcmp(c->entry, "linear")) {
+    if (!called && c->args > 1 && !strcmp(c->entry, "linear")) {
         const cr_array *w = &c->arg[1].array;
         if (w->ndim == 2)
             *out = (matrix){w, 16, w->size[1], w->size[0], w->stride[1], w->stride[0]};
@@ -103,7 +107,7 @@ static bool find_matrix(const cr_c_job *j, matrix *out, const cr_library *c)
                             1,
                             w->stride[0]};
     }
-    for (size_t i = 0; i < CR_LEN(right); i++)
+    for (size_t i = 0; i < CR_LEN(right) && !called; i++)
         if (c->args > right[i].arg && !strcmp(c->entry, right[i].entry)) {
             const cr_array *w = &c->arg[right[i].arg].array;
             if (w->ndim == 2)
@@ -211,6 +215,7 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
     bool halves = a->dtype == CR_F32 && (packed || !p->batch) && cr_c_half(j, b->data);
 
     j->products |= 1u << a->dtype;
+    j->calls_library = j->calls_library || (j->how->libraries && a->dtype == CR_F32);
     cr_c_own_scratch(j, packed && !halves ? 0 : CR_C_PANEL);
     if (p->batch) {
         j->batches |= 1u << a->dtype;
@@ -413,6 +418,8 @@ void cr_c_print_products(const cr_c_job *j, cr_text *out)
         cr_text_put(out, fused_text);
         cr_text_put(out, "#endif\n");
     }
+    if (j->calls_library)
+        cr_text_put(out, library_text);
     for (size_t i = 0; i < CR_LEN(dtypes); i++) {
         uint32_t bit = 1u << dtypes[i];
         bool team = j->how->threads;

@@ -28,10 +28,11 @@ typedef struct {
 
 /* threads: the function takes threads of its caller, which share the commands.  object: it is
  * that of an AOT object, which has threads, products with fused multiply-adds where the
- * processor has them, and an argument for a size that varies.  varies: there is such a size. */
+ * processor has them, and an argument for a size that varies.  varies: there is such a size.
+ * libraries: products of float32 of an object call the library that loads it. */
 typedef struct {
     const char *name;
-    bool threads, object, varies;
+    bool threads, object, varies, libraries;
 } cr_c_how;
 
 /* The file of a plan whose inputs are `input`, in order; the session has its working memory.
@@ -51,9 +52,11 @@ typedef struct {
     int64_t least, most;
 } cr_c_range;
 /* The file of an AOT object for all sizes in a range: that of each probe, in which numbers that
- * differ are polynomials of the size.  CR_VALUE where the files differ in more than that. */
+ * differ are polynomials of the size.  libraries: as of cr_c_how.  CR_VALUE where the files
+ * differ in more than that. */
 CR_MUST cr_status cr_c_object(cr_session *s, cr_text *out, const cr_c_probe *probe, int probes,
-                              const cr_c_range *range, cr_c_input *input, int inputs);
+                              const cr_c_range *range, bool libraries, cr_c_input *input,
+                              int inputs);
 /* The bytes of an input in the file of weights, which are a multiple of 16. */
 void cr_c_weight_bytes(cr_text *out, const cr_c_input *in);
 int64_t cr_c_weight_span(const cr_c_input *in);

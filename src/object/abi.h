@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CR_OBJECT_VERSION 1
+/* Version 2 has the member `libraries`; models that call no library are of version 1. */
+#define CR_OBJECT_VERSION 2
 
 /* Threads of the caller: run() calls part(argument, k) for each k below `parts`. */
 typedef struct cr_object_threads {
@@ -21,6 +22,15 @@ typedef struct {
     const int64_t *size;
 } cr_object_array;
 
+/* Functions of libraries, set before run() is called. */
+typedef struct {
+    /* c[m, n] = op(a) op(b) of float32, as dnnl_sgemm of oneDNN: ta and tb are 'N', or 'T'
+     * where the matrix in memory is the transposed one; rows in memory are lda, ldb and ldc
+     * elements apart.  Not 0 if it failed. */
+    int (*sgemm)(char ta, char tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                 const float *b, int64_t ldb, float *c, int64_t ldc);
+} cr_object_libraries;
+
 typedef struct {
     int64_t version;
     const char *symbol; /* the name of n, which is between `least` and `most`; NULL: none */
@@ -33,6 +43,7 @@ typedef struct {
     void (*start)(const void *weights, void *const *state); /* or NULL */
     int (*run)(int64_t n, const void *weights, void *const *input, void *const *state,
                void *const *output, void *work, const cr_object_threads *threads);
+    cr_object_libraries *libraries; /* version 2: of the model, which calls them; or NULL */
 } cr_object_model;
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/workers.h"
 #include "io/zip.h"
+#include "object/library.h"
 #include "object/model.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -122,9 +123,11 @@ static cr_status load_code(cr_aot *m, const char *path)
     if (!m->library)
         return cr_fail(CR_RUNTIME, "%s cannot be loaded: %s", path, dlerror());
     m->model = dlsym(m->library, "cresset_aot_model");
-    if (!m->model || m->model->version != CR_OBJECT_VERSION)
+    if (!m->model || m->model->version < 1 || m->model->version > CR_OBJECT_VERSION)
         return cr_fail(CR_RUNTIME, "%s was compiled by another version of this library", path);
-    return CR_OK;
+    return m->model->version >= 2 && m->model->libraries
+               ? cr_object_library(m->model->libraries, path)
+               : CR_OK;
 }
 
 /* --- states --- */

@@ -41,9 +41,10 @@ def main(folder):
             program = export(make().eval(), args, dynamic_shapes=sizes if varies else None)
             path = os.path.join(folder, name + ("_varying" if varies else ""))
             save(program, path + ".pt2")
-            if name in MODELS:
-                os.replace(torch._inductor.aoti_compile_and_package(program, package_path=path + ".model.pt2",
-                                                                    inductor_configs={"aot_inductor.isa": "base"}), path + ".aot")
+            for libraries in (False, True) if name in MODELS else ():
+                settings = {"aot_inductor.isa": "base", "aot_inductor.libraries": libraries}
+                os.replace(torch._inductor.aoti_compile_and_package(program, package_path=path + ".model.pt2", inductor_configs=settings),
+                           path + ("_library" if libraries else "") + ".aot")
 
 
 if __name__ == "__main__":

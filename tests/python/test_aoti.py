@@ -4,11 +4,13 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import zipfile
 
 import cresset as torch
 import pytest
 from cresset import nn
+from cresset._inductor import _aoti
 from cresset.export import Dim, export
 
 F = nn.functional
@@ -324,6 +326,151 @@ def test_what_has_no_form_is_refused(tmp_path):
     a, b = Dim("a", min=2), Dim("b", min=2)
     with pytest.raises(ValueError, match="at most one size"):
         loaded(tmp_path, nn.ReLU(), (torch.randn(4, 5),), dynamic_shapes=({0: a, 1: b},))
+
+
+# --- libraries ---
+
+LIBRARIES = {"aot_inductor.libraries": True}
+has_dnnl = pytest.mark.skipif(torch.backends.mkldnn.is_available() is False, reason="no oneDNN")
+
+# A library with the functions that models call: it counts products, and its sums are in double.
+STAND_IN = r"""
+#include <stdint.h>
+#include <stdio.h>
+int omp_get_max_threads(void) { return 4; }
+void omp_set_num_threads(int n) { (void)n; }
+int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+               float beta, float *c, int64_t ldc)
+{
+    if (lda < (ta == 'N' ? k : m) || ldb < (tb == 'N' ? n : k) || ldc < n)
+        return 1;
+    printf("%c%c %d %d %d\n", ta, tb, (int)m, (int)n, (int)k);
+    fflush(stdout);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (int64_t q = 0; q < k; q++)
+                sum += (double)(ta == 'N' ? a[i * lda + q] : a[q * lda + i]) * (tb == 'N' ? b[q * ldb + j] : b[j * ldb + q]);
+            c[i * ldc + j] = alpha * (float)sum + (beta ? beta * c[i * ldc + j] : 0);
+        }
+    return 0;
+}
+"""
+
+
+class Products(nn.Module):
+    """Products of matrices that are whole, transposed, a part of another one, broadcast, and repeated."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 20)
+
+    def forward(self, x, y):
+        return (self.layer(x), x @ x.mT, x.mT @ x, x[:, 1:4] @ x[:, 2:].mT, x[::2] @ y[0], x.double() @ x.double().mT, torch.bmm(y, y.mT),
+                x.unsqueeze(0).expand(2, -1, -1) @ y, x[:, :1] @ x[:1], x[0] @ y[0])
+
+
+PRODUCTS = (torch.randn(7, 5), torch.randn(2, 5, 5))
+
+
+@has_dnnl
+@pytest.mark.parametrize("name", ["deep", "words", "products"])
+def test_products_of_a_library(name, tmp_path):
+    make, arguments = MODELS.get(name, (Products, lambda n: PRODUCTS))
+    module, args = make().eval(), arguments(3)
+    model, before = loaded(tmp_path, module, args, configs=LIBRARIES), torch.get_num_threads()
+    found = []
+    try:
+        for n in (1, 2, 3):
+            torch.set_num_threads(n)
+            check(model, module, *args)
+            found.append(torch.utils._pytree.tree_flatten(model(*args))[0])
+    finally:
+        torch.set_num_threads(before)
+    assert all(a is b is None or a.equal(b) for more in found[1:] for a, b in zip(found[0], more))
+
+
+@has_dnnl
+@pytest.mark.parametrize("name", ["perceptron", "words"])
+def test_products_of_a_library_in_a_batch_of_any_size(name, tmp_path):
+    make, arguments = MODELS[name]
+    module = make().eval()
+    model = loaded(tmp_path, module, arguments(4), dynamic_shapes=({0: Dim("batch", max=300)},), configs=LIBRARIES)
+    for n in (1, 2, 7, 300):
+        check(model, module, *arguments(n))
+
+
+@has_dnnl
+def test_constants_of_a_library_can_be_replaced(tmp_path):
+    first, second = (nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(20, 3)) for _ in range(2))
+    model, x = loaded(tmp_path, first, (torch.randn(4, 6),), configs=LIBRARIES), torch.randn(4, 6)
+    model.load_constants(dict(second.state_dict()), check_full_update=True)
+    check(model, second, x)
+
+
+def with_library(folder, source, *models):
+    """Loads models in a process whose libdnnl.so.2 is this source, and runs them; the text, or the error."""
+    os.makedirs(folder / "lib", exist_ok=True)
+    (folder / "lib" / "dnnl.c").write_text(source)
+    subprocess.run(["gcc", "-shared", "-fPIC", "dnnl.c", "-o", "libdnnl.so.2"], cwd=folder / "lib", check=True)
+    code = """
+import sys
+import cresset as torch
+torch.set_num_threads(1)
+x = torch.arange(35.0).view(7, 5).sin()
+for path in sys.argv[1:]:
+    try:
+        model = torch._inductor.aoti_load_package(path)
+    except RuntimeError as e:
+        print(e)
+        continue
+    with torch.no_grad():
+        print(*(round(float(r.double().abs().sum()), 3) for r in model(x, torch.ones(2, 5, 5))))
+"""
+    ran = subprocess.run([sys.executable, "-c", code, *map(str, models)], env=dict(os.environ, LD_LIBRARY_PATH=str(folder / "lib")),
+                         capture_output=True, text=True, check=True)
+    return ran.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """Paths of the same model that calls libraries, and that calls none."""
+    folder = tmp_path_factory.mktemp("packages")
+    program, paths = export(Products().eval(), PRODUCTS), [folder / "with.pt2", folder / "without.pt2"]
+    for path, configs in zip(paths, (LIBRARIES, {})):
+        compile_and_package(program, package_path=path, inductor_configs=configs)
+    return paths
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
+def test_each_product_of_float32_calls_the_library(tmp_path, packages):
+    *calls, found, other = with_library(tmp_path, STAND_IN, *packages)
+    assert found == other
+    assert sorted(calls) == sorted(["NT 7 20 5", "NT 7 7 5", "TN 5 5 7", "NT 7 7 3", "NN 4 5 5", *2 * ["NT 5 5 5"], *2 * ["NN 7 5 5"], "NN 7 5 1",
+                                    "NN 1 5 5"])
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
+def test_a_missing_library_is_an_error(tmp_path, packages):
+    """Only of models that call it."""
+    text, _ = with_library(tmp_path, "int dnnl_other;", *packages)
+    assert text == f"{packages[0]} cannot be loaded: it calls oneDNN, and the system has no libdnnl.so.2 with dnnl_sgemm and OpenMP"
+
+
+def test_versions_of_packages(tmp_path, monkeypatch):
+    """Packages that call no library are of the first version, which older loaders read; later ones are refused."""
+    compiled, version, head = _aoti._compiled, [None], "cresset_aot_model = {"
+
+    def of_version(text, *more):
+        assert head + "1, " in text
+        return compiled(text.replace(head + "1", head + version[0]), *more)
+
+    monkeypatch.setattr(_aoti, "_compiled", of_version)
+    for version[0], module, configs in (("1", nn.ReLU(), LIBRARIES), ("2", nn.ReLU(), {})):
+        check(loaded(tmp_path, module, (torch.randn(2, 3),), configs=configs), module, torch.randn(2, 3))
+    for version[0] in ("0", "3"):
+        with pytest.raises(RuntimeError, match="model.pt2 was compiled by another version of this library"):
+            loaded(tmp_path, nn.ReLU(), (torch.randn(2, 3),))
 
 
 PROGRAM = r"""

@@ -184,7 +184,7 @@ def _printed(program, settings):
             _check_memory(ordered, written)
             kept, kinds = ordered, tuple(_kind(x, w, "file") for x, w in zip(ordered, written))
         probes.append((graph, [first.get(id(x), x.value) for x in ordered], n))
-    text, weights, places = _C._aot_file(probes, kinds, symbol, low, high)
+    text, weights, places = _C._aot_file(probes, kinds, symbol, low, high, settings.libraries)
     flat = [i for i, x in enumerate(example) if isinstance(x, Tensor)]
     spec = {"in_spec": treespec_dumps(program.call_spec.in_spec, 1), "out_spec": treespec_dumps(program.call_spec.out_spec, 1),
             "inputs": flat, "written": [k for k, (_, kind) in enumerate(kinds) if kind == "written"],

@@ -36,6 +36,7 @@ class aot_inductor:
     metadata = {}  # {str: str} that AOTICompiledModel.get_metadata() returns
     isa = None  # this package's: "base", "avx2" or "avx512"; None: that of this process
     compiler = None  # this package's: the C compiler; None: CR_CC, gcc, clang or cc
+    libraries = False  # this package's: true: products of float32 call oneDNN, which must be there when the package is loaded
     fold_norms = True  # this package's: true: batch norms after convolutions become a part of their weights
 
 

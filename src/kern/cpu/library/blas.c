@@ -1,8 +1,8 @@
 /* Finds a BLAS: first OpenBLAS, then the library that the system's alternatives name. */
 #include "kern/cpu/library/blas.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/parallel.h"
-#include "kern/cpu/library/library.h"
 #include <pthread.h>
 
 static cr_blas_table table;

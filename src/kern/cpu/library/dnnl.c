@@ -5,12 +5,12 @@
  * another thread evicts.  A key that oneDNN refuses is kept as well, because asking costs about
  * a millisecond. */
 #include "kern/cpu/library/dnnl.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/workers.h"
-#include "kern/cpu/library/library.h"
 #include "kern/cpu/pack.h"
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* LAPACK: loading, scratch memory, copies of matrices to and from column-major order. */
 #include "kern/cpu/library/lapack.h"
+#include "base/library.h"
 #include "device/device.h"
 #include "kern/cpu/library/blas.h"
-#include "kern/cpu/library/library.h"
 #include "kern/cpu/pack.h"
 #include "kern/cpu/walk.h"
 #include <pthread.h>

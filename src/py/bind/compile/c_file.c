@@ -176,7 +176,7 @@ enum { MOST_PROBES = 8 };
 typedef struct {
     recorded r[MOST_PROBES];
     cr_c_probe probe[MOST_PROBES];
-    int probes;
+    int probes, libraries;
     cr_c_range range;
 } object_job;
 
@@ -209,8 +209,8 @@ static PyObject *print_object(object_job *j, PyObject *kinds)
     PyObject *out = NULL;
 
     if (with) {
-        cr_status st = cr_c_object(&s, &text, j->probe, j->probes, &j->range, with,
-                                   j->r[0].g->input_count);
+        cr_status st = cr_c_object(&s, &text, j->probe, j->probes, &j->range, j->libraries,
+                                   with, j->r[0].g->input_count);
         out = st ? cr_py_raise(st) : file_and_weights(&text, with, j->r[0].g->input_count);
     }
     cr_session_drop(&s);
@@ -219,7 +219,7 @@ static PyObject *print_object(object_job *j, PyObject *kinds)
     return out;
 }
 
-/* _aot_file(probes, kinds, symbol, least, most) */
+/* _aot_file(probes, kinds, symbol, least, most, libraries) */
 static PyObject *aot_file(PyObject *module, PyObject *args)
 {
     object_job *j = PyMem_Calloc(1, sizeof *j);
@@ -229,8 +229,8 @@ static PyObject *aot_file(PyObject *module, PyObject *args)
     (void)module;
     if (!j)
         return PyErr_NoMemory();
-    if (PyArg_ParseTuple(args, "O!O!zLL:_aot_file", &PyList_Type, &probes, &PyTuple_Type,
-                         &kinds, &j->range.symbol, &least, &most)) {
+    if (PyArg_ParseTuple(args, "O!O!zLLp:_aot_file", &PyList_Type, &probes, &PyTuple_Type,
+                         &kinds, &j->range.symbol, &least, &most, &j->libraries)) {
         j->range.least = least;
         j->range.most = most;
         if (!PyList_GET_SIZE(probes) || PyList_GET_SIZE(probes) > MOST_PROBES)

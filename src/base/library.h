@@ -2,8 +2,8 @@
  *
  * Importing Cresset must not load forty megabytes of BLAS, so the functions are looked up when
  * an operator needs them for the first time. */
-#ifndef CR_KERN_LIBRARY_H
-#define CR_KERN_LIBRARY_H
+#ifndef CR_BASE_LIBRARY_H
+#define CR_BASE_LIBRARY_H
 
 #include "base/error.h"
 

@@ -1,5 +1,5 @@
 /* Loading system libraries. */
-#include "kern/cpu/library/library.h"
+#include "base/library.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/object.h"
