@@ -40,7 +40,7 @@ typedef enum {
 
 typedef struct {
     cr_loops_text text;
-    const char *name;
+    const char *name; /* of the function without its type; it lasts as long as the program */
     cr_range_fn f32, f64; /* the host's */
     size_t job;           /* bytes */
 } cr_loops;

@@ -4,10 +4,11 @@
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
 #include "kern/cuda/sort.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOPS_ROOM = 3072 };
+enum { LOOPS_ROOM = 3072, LOOPS_KNOWN = 256 };
 
 /* cl_call of emit/loops_run.cuh */
 typedef struct {
@@ -15,15 +16,35 @@ typedef struct {
     char job[LOOPS_ROOM];
 } loops_call;
 
-/* The numbers b and c of a cr_cuda_text are the address of the cr_loops. */
-static const cr_loops *loops_of(const cr_cuda_text *k)
+/* The loops that were run, each once: b of a cr_cuda_text is a place of this list.  (Addresses
+ * do not name loops, because a caller may have its cr_loops on the stack.) */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cr_loops known[LOOPS_KNOWN];
+static int known_count;
+
+static bool loops_are_same(const cr_loops *a, const cr_loops *b)
 {
-    return (const cr_loops *)((uintptr_t)(unsigned)k->b << 32 | (unsigned)k->c);
+    return a->text == b->text && a->job == b->job &&
+           (a->name == b->name || !strcmp(a->name, b->name));
+}
+
+/* The number of a loop, or LOOPS_KNOWN where the list is full. */
+static int loops_number(const cr_loops *l)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&lock);
+    while (n < known_count && !loops_are_same(&known[n], l))
+        n++;
+    if (n == known_count && n < LOOPS_KNOWN)
+        known[known_count++] = *l;
+    pthread_mutex_unlock(&lock);
+    return n;
 }
 
 static void loops_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    const cr_loops *l = loops_of(k);
+    const cr_loops *l = &known[k->b];
 
     cr_text_printf(out, "#define CL_REAL %s\n#define CL_DOUBLE %d\n#define CL_FN cl_%s\n",
                    k->a == CR_F32 ? "float" : "double", k->a != CR_F32, l->name);
@@ -38,11 +59,12 @@ static const char *loops_run(int index, const cr_loops *l, cr_dtype t, int64_t n
                       .device = index,
                       .part = CR_VEC_CUDA_LOOPS + (int)l->text,
                       .a = (int)t,
-                      .b = (int)((uintptr_t)l >> 32),
-                      .c = (int)(uintptr_t)l};
+                      .b = loops_number(l)};
     loops_call c = {.n = n};
     void *function;
 
+    if (k.b == LOOPS_KNOWN)
+        return "CUDA: more kinds of loops than the list has places for";
     if (l->job > sizeof c.job)
         return "CUDA: a job of a loop is longer than an argument";
     memcpy(c.job, job, l->job);
