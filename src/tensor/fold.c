@@ -304,20 +304,54 @@ static bool is_reduced(const cr_space *s, int d, uint64_t mask)
     return mask >> s->dim[d].number & 1;
 }
 
-/* The dims of `t` by decreasing stride.  Reduced neighbours without gaps between them are
- * merged; the others keep their numbers. */
-static void find_dims(cr_space *s, const cr_tensor *t, uint64_t mask)
+/* The dims of `t`, with these strides, by decreasing stride.  Reduced neighbours without gaps
+ * between them are merged; the others keep their numbers. */
+static void find_dims(cr_space *s, const cr_tensor *t, const int64_t *stride, uint64_t mask)
 {
     uint64_t apart = 0;
 
     cr_space_start(s, 1);
     for (int d = 0; d < t->ndim; d++)
-        *cr_space_add(s, t->size[d], d) = t->stride[d];
+        *cr_space_add(s, t->size[d], d) = stride[d];
     cr_space_order(s);
     for (int d = 1; d < s->ndim; d++)
         if (!is_reduced(s, d - 1, mask) || !is_reduced(s, d, mask))
             apart |= (uint64_t)1 << d;
     cr_space_merge(s, apart);
+}
+
+/* True if `t` is folded in the order of a copy of it, whose elements are dense.  An expanded
+ * tensor may have its dims in another order, and in a part of a tensor neighbours are not
+ * merged. */
+static bool folds_like_copy(const cr_tensor *t, uint64_t mask)
+{
+    int64_t stride[CR_MAX_DIMS];
+    cr_space mine, copied;
+    bool same;
+
+    if (cr_is_dense(t))
+        return true;
+    cr_like_strides(t->ndim, t->size, t->stride, stride);
+    find_dims(&mine, t, t->stride, mask);
+    find_dims(&copied, t, stride, mask);
+    same = mine.ndim == copied.ndim;
+    for (int d = 0; same && d < mine.ndim; d++)
+        same = mine.dim[d].number == copied.dim[d].number &&
+               mine.dim[d].size == copied.dim[d].size;
+    return same;
+}
+
+/* The elements that kernels fold.  Where a device's kernels read halves in place, the order of
+ * sums is that of the host, which converts them first. */
+static cr_status fold_input(cr_tensor **out, const folding *f, cr_tensor *self, uint64_t mask)
+{
+    if (cr_is_host(self->device) && !cr_is_lazy(self) && converted(f, self)) {
+        *out = cr_keep(self); /* the order of integers does not matter */
+        return CR_OK;
+    }
+    bool in_place = self->dtype == f->compute || folds_like_copy(self, mask);
+    return in_place ? cr_cast_for_kernel(out, self, f->compute)
+                    : cr_cast_plain(out, self, f->compute);
 }
 
 /* The geometry of the dims.  If none is reduced, the last one is a reduced dim of one element,
@@ -491,13 +525,10 @@ static cr_status fold_into(cr_tensor **out, const fold_shape *shape, const cr_op
               ? CR_OK
               : cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op->name,
                         cr_dtype_infos[x->compute].legacy));
-    if (cr_is_host(self->device) && !cr_is_lazy(self) && converted(&f, self))
-        input = cr_keep(self); /* the order of integers does not matter */
-    else
-        CR_GO(cr_cast_for_kernel(&input, self, f.compute));
+    CR_GO(fold_input(&input, &f, self, x->mask));
     cr_start_params(&params, self->device);
     cr_fill_params(&params, op, arg, f.compute);
-    find_dims(&s, input, x->mask);
+    find_dims(&s, input, input->stride, x->mask);
     CR_GO(fold_all(&folded, &f, input, &s, x->mask, params.slot));
     view_back(&g, folded, &s, x->mask, shape);
     st = fold_result(out, folded, &g, shape, x);

@@ -1,0 +1,41 @@
+"""Folds of halves in any layout on the stand-in of tests/fake_cuda: the host's bits.
+
+The host converts halves before it folds them, a device reads them in place; the order of the sums is the same."""
+import itertools
+import random
+
+import pytest
+
+import cresset as torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+# Strides of zero (expanded), smaller than what is inside (overlapping), and with gaps.
+LAYOUTS = [((40, 30), (0, 1)), ((40, 30), (1, 0)), ((40, 30), (0, 0)), ((40, 30), (1, 1)), ((40, 30), (33, 1)), ((40, 30), (2, 80)),
+           ((3, 40, 30), (0, 30, 1)), ((3, 40, 30), (1, 0, 3)), ((3, 40, 30), (1300, 31, 1)), ((3, 40, 30), (1, 3, 0)),
+           ((40, 1, 30), (0, 7, 1)), ((600, 3), (0, 1)), ((3, 600), (1, 0)), ((9000, 2), (2, 0))]
+
+
+def drawn(count):
+    """Random layouts of up to four dims."""
+    draw = random.Random(5)
+    for _ in range(count):
+        size = [draw.choice((1, 2, 3, 5, 8, 17, 40)) for _ in range(draw.randint(2, 4))]
+        while torch.Size(size).numel() > 20000:
+            size[size.index(max(size))] //= 2
+        yield tuple(size), tuple(draw.choice((0, 0, 1, 2, 3, 7, n, 3 * n, 17)) for n in size)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_of_halves_in_any_layout(dtype):
+    differ, sums = [], 0
+    for size, stride in LAYOUTS + list(drawn(40)):
+        torch.manual_seed(len(size))
+        x = torch.randn(1 + sum((n - 1) * s for n, s in zip(size, stride))).to(dtype)
+        there = x.cuda().as_strided(size, stride)
+        for k in range(1, len(size) + 1):
+            for dim in itertools.combinations(range(len(size)), k):
+                sums += 1
+                if not torch.equal(there.sum(dim, dtype=torch.float32).cpu(), x.as_strided(size, stride).sum(dim, dtype=torch.float32)):
+                    differ.append((size, stride, dim))
+    assert not differ, f"{len(differ)} of {sums}: {differ[:8]}"
