@@ -439,10 +439,10 @@ void cr_recorder_literal(cr_tensor *t);
 /* Called when a graph cannot represent the program's action (it read an element): finishing
  * then fails with CR_RUNTIME and this text. */
 void cr_recorder_refuse(const char *why);
-/* Makes the recorder call ends(context, why) in such a case, and where the size of a result
- * depends on values, instead of failing.  It stops the recorder, and may start another one.
- * The recorder must outlive the call that ended its graph. */
-typedef void (*cr_recorder_end)(void *context, const char *why);
+/* Makes the recorder call ends(context, why, of_size) in such a case, and, with of_size, where
+ * the size of a result depends on values, instead of failing.  It stops the recorder, and may
+ * start another one. The recorder must outlive the call that ended its graph. */
+typedef void (*cr_recorder_end)(void *context, const char *why, bool of_size);
 void cr_recorder_ends(cr_recorder *r, cr_recorder_end ends, void *context);
 /* Number of results of recorded calls that are alive and have a peer; out[i], if not NULL,
  * borrowed. */

@@ -571,13 +571,15 @@ int cr_recorder_kept(const cr_recorder *r, const cr_tensor *t)
     return count_taken(r, bytes_key(t), t->storage);
 }
 
-void cr_recorder_refuse(const char *why)
+static void refuse(const char *why, bool of_size)
 {
     if (active && active->ends)
-        active->ends(active->ends_context, why);
+        active->ends(active->ends_context, why, of_size);
     else if (active && !active->failed)
         note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
 }
+
+void cr_recorder_refuse(const char *why) { refuse(why, false); }
 
 bool cr_recorder_has_parts(void) { return active && active->parts; }
 
@@ -1133,7 +1135,7 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
     if (of_values && active) {
         char why[CR_SCRATCH_BYTES];
         snprintf(why, sizeof why, "%s: the size of the result depends on the values", op->name);
-        cr_recorder_refuse(why);
+        refuse(why, true);
         if (active != c.r)
             return CR_OK;
     }

@@ -151,10 +151,19 @@ def test_one_graph():
     for _ in range(3):
         f(torch.ones(2))
     assert len(backend.graphs) == 1
-    for g, why in ((branches, "branching"), (reads, r"item\(\)"), (breaks, "graph_break"), (selects, "depends on the values")):
+    for g, why in ((branches, "branching"), (reads, r"tolist\(\)"), (breaks, "graph_break")):
         for _ in range(2):
             with pytest.raises(Unsupported, match=f"{g.__name__} cannot be one graph: .*{why}"):
                 torch.compile(g, backend=Backend(), fullgraph=True)(torch.ones(4, 4))
+
+
+def test_values_and_sizes_of_one_graph_end_a_part():
+    for g in (selects, lambda x: (x + 1) * x.sum().item(), lambda x: x[x > 0] * 2):
+        backend, x = Backend(), torch.randn(4, 4)
+        compiled = torch.compile(g, backend=backend, fullgraph=True)
+        for _ in range(4):
+            assert torch.equal(compiled(x), g(x))
+        assert len(backend.graphs) == 2
 
 
 def test_errors_come_out():

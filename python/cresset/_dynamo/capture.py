@@ -57,10 +57,12 @@ class Compiler:
         self.fn, self.backend, self.backend_name = fn, backend, backend_name
         self.fullgraph, self.dynamic, self.settings = fullgraph, dynamic, settings
         self.given_name = self.limit = None
+        self.one_part = False  # under fullgraph, reads of values are errors even where torch's graph has them
         self.of_tensors = None  # the same function of tensors, compiled, once it was called with NumPy's arrays
         self.attempts = self.deferred = 0  # calls recorded in vain; calls deferred before the first recording
         self.refusal, self.said_limit = None, False
         self.place = None  # the instruction that the refusal is about, a places.Place
+        self.held = {None: False}  # by (part, code, instruction): whether one graph has the value that is read there
         self.flushes = {}  # by (code, instruction, whether only a call needed it): the first flush inside of a call
         self.records = []  # (Walk, CompiledEntry)
         self.parts, self.alike = {}, Counter()  # of calls that another backend compiles in parts (parts.py)
@@ -179,11 +181,11 @@ class Compiler:
 
     def note_flushes(self, flushes):
         """Notes the flushes inside of a deferred call: [(calls, needed value, code, instruction, whether only a
-        call needed it, whether breaks are errors)].  Others are errors under fullgraph=True."""
+        call needed it, whether breaks are errors, what one graph has of it)].  Others are errors under fullgraph=True."""
         from . import places
-        for calls, why, code, at, by_call, error in flushes:
-            error = (error or self.fullgraph) and not by_call
+        for calls, why, code, at, by_call, error, part in flushes:
             place = code and places.Place(code, at)
+            error = (error or self.fullgraph and not self.holds(part, place)) and not by_call
             if (code, at, by_call) not in self.flushes and len(self.flushes) < 64:
                 self.flushes[code, at, by_call] = calls, why, place
                 counters["graph_break"][why] += not error and not by_call
@@ -192,6 +194,16 @@ class Compiler:
                 counters["unimplemented"][why] += 1
                 where = f"\n  at {place}" if place else ""
                 raise Unsupported(f"{self.name} cannot be one graph: {_NEEDS.format(why)}{where}")
+
+    def holds(self, part, place):
+        """Whether a function of one graph may read a value (one_graph.holds)."""
+        if self.one_part:
+            return False
+        key = (part, place.code, place.at) if part and place else None
+        if key not in self.held:
+            from . import one_graph
+            self.held[key] = one_graph.holds(part, place)
+        return self.held[key]
 
     def fixes_sizes(self, compiled, args, kwargs):
         """Whether the call fits no recording because of its sizes, and a backward pass fixed sizes that vary.
@@ -271,10 +283,10 @@ class Compiler:
             compiled._entries.clear()
 
     @staticmethod
-    def at(frame):
-        """The instruction of a frame, for an error."""
+    def place_of(frame):
+        """The instruction of a frame, or None."""
         from .places import Place
-        return f"\n  at {Place(frame.f_code, frame.f_lasti // 2)}" if frame else ""
+        return frame and Place(frame.f_code, frame.f_lasti // 2)
 
 
 def is_traced():
@@ -982,4 +994,5 @@ def reset():
         compiler.by_string, compiler.imported, compiler.ran = set(), set(), None
         compiler.library_names, compiler.plain_only = set(), False
         compiler.flushes.clear()
+        compiler.held = {None: False}
         compiler.unread = None

@@ -23,7 +23,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=Non
     operators are one program.  Where all that the code reads is known, later calls run one program without
     the code while these objects are unchanged.  With model=None it is a decorator.
 
-        fullgraph  True: an error when the code needs a value in the middle of a call
+        fullgraph  True: an error when the code branches on a tensor's elements or writes them as a text
         dynamic    True: sizes are symbols from the first call on; False: never; None: when they change
         backend    "inductor" (this package's programs; the default), "eager", "aot_eager", or a
                    callable with the arguments GraphModule and example inputs

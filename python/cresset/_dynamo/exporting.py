@@ -33,6 +33,7 @@ def export(f, *extra_args, aten_graph=False, tracing_mode="symbolic", assume_sta
             return module.forward
         target = getattr(getattr(f, "_compiled_forward", f), "_torchdynamo_orig_callable", f)
         compiled = compile_function(target, keep, "export", True, symbolic)
+        compiled._compiler.one_part = True
         for _ in range(3):  # the first call may make state that later calls read
             out = compiled(*args, **kwargs)
             if kept:

@@ -39,6 +39,7 @@ class Parts:
         self.named = []  # (name, tensor): inputs that a part may have
         self.recorder, self.recorders = None, []
         self.count, self.why, self.error = 0, None, None
+        self.resumed = False  # the part begins inside of a call that made a result of unknown size
 
     def follow(self, recorder):
         """Takes over a recorder, whose graph ends where a value is needed."""
@@ -59,17 +60,18 @@ class Parts:
         self.follow(recorder)
         recorder.start()
 
-    def end(self, why):
-        """Ends a part in the middle of the call."""
+    def end(self, why, part):
+        """Ends a part in the middle of the call.  part: what one graph has of the value that is read."""
         self.why = self.why or why
         if why in _SILENT:
             return
-        if self.compiler.fullgraph:
-            self.refuse(why, self.compiler.at(_user_frame()))
-        else:
+        place = self.compiler.place_of(_user_frame()) if self.compiler.fullgraph else None
+        if not self.compiler.fullgraph:
             counters["graph_break"][why] += 1
+        elif not self.compiler.holds(part, place):
+            self.refuse(why, f"\n  at {place}" if place else "")
         made = self.close()
-        self.inputs = {}
+        self.inputs, self.resumed = {}, part == "size"
         made += [t for t in (r() for r in self.made) if t is not None]
         if self.error is None:
             self.start(made)
@@ -84,7 +86,7 @@ class Parts:
                 self.give(made)
         except RuntimeError as why:
             _C._log("capture", 1, f"{self.compiler.name}: a part has no graph: {why}")
-            if self.compiler.fullgraph:
+            if self.compiler.fullgraph and not self.resumed:
                 self.refuse(why)
         except Exception as why:
             self.error = self.error or why

@@ -39,7 +39,7 @@ def step_unsupported(msg=""):
 
 class error_on_graph_break:
     """A context manager and a decorator: whether a value that the code of a compiled function needs in the
-    middle of a call is an error.  With fullgraph=True it always is."""
+    middle of a call is an error.  With fullgraph=True branches on values are."""
 
     def __init__(self, error_on_graph_break):
         self.value, self.before = error_on_graph_break, []

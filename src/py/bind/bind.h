@@ -181,8 +181,6 @@ cr_storage *cr_py_storage_of(PyObject *x);
 
 /* --- recordings (compiled.c) --- */
 
-/* Call before Python reads the elements of `t`.  A recording in progress is then refused,
- * because its graph would depend on these values. */
 /* While a function is traced: a use of a tensor that the trace cannot record ("bool", "len")
  * warns; -1 with an exception. */
 int cr_py_note_untraced(const char *use);
@@ -190,10 +188,14 @@ int cr_py_note_untraced(const char *use);
 bool cr_py_is_tracing(void);
 extern PyObject *cr_py_trace_call;
 PyObject *cr_py_set_trace_hooks(PyObject *module, PyObject *args);
-void cr_py_note_read(const cr_tensor *t, const char *by);
-/* `by` of a call between ranks: it needs elements, but neither sizes nor Python code depend on
- * them. */
-extern const char cr_py_call_between_ranks[];
+typedef enum {
+#define CR_READ(name, text, part) CR_READ_##name,
+#include "py/bind/reads.def"
+#undef CR_READ
+} cr_py_read;
+/* Call before Python reads the elements of `t`.  A recording in progress is then refused,
+ * because its graph would depend on these values. */
+void cr_py_note_read(const cr_tensor *t, cr_py_read by);
 /* A call whose effect is outside of tensors is made: a recording of it gives no graph. */
 void cr_py_note_outside(void);
 /* Symbols of a recording (symbol.c).  cr_py_symbol_scalar encodes a symbol as an argument

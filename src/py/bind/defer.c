@@ -13,22 +13,54 @@
 #include <stdio.h>
 #include <string.h>
 
-const char cr_py_call_between_ranks[] = "a call of torch.distributed";
+#define CR_READ(name, text, part) [CR_READ_##name] = text,
+static const char *const read_text[] = {
+#include "py/bind/reads.def"
+};
+#undef CR_READ
+#define CR_READ(name, text, part) [CR_READ_##name] = CR_PY_PART_##part,
+static const cr_py_part read_part[] = {
+#include "py/bind/reads.def"
+};
+#undef CR_READ
+static CR_THREAD cr_py_part part_read; /* while a recorder is told of a read */
 
-void cr_py_note_read(const cr_tensor *t, const char *by)
+void cr_py_note_read(const cr_tensor *t, cr_py_read by)
 {
     char why[256];
 
-    cr_defer_reason = by;
+    cr_defer_reason = read_text[by];
     if (CR_LIKELY(!cr_recorder_active()) || t->number)
         return;
     snprintf(why, sizeof why,
              "the value of a tensor is read (%s); what the program does next may depend on it",
-             by);
+             read_text[by]);
+    part_read = read_part[by];
     cr_recorder_refuse(why);
+    part_read = CR_PY_PART_BREAK;
 }
 
-void cr_py_note_outside(void) { cr_recorder_refuse(cr_py_call_between_ranks); }
+cr_py_part cr_py_part_read(void) { return part_read; }
+
+void cr_py_note_outside(void) { cr_recorder_refuse(read_text[CR_READ_RANKS]); }
+
+/* What one graph can have of a value that made deferred calls run. */
+static cr_py_part part_of(const char *why, const cr_op *op)
+{
+    if (op)
+        return op->words & CR_WORD_SIZED_BY_VALUES ? CR_PY_PART_SIZE : CR_PY_PART_BREAK;
+    for (size_t i = 0; i < CR_LEN(read_text); i++)
+        if (read_text[i] == why)
+            return read_part[i];
+    return CR_PY_PART_BREAK;
+}
+
+const char *cr_py_part_name(cr_py_part part)
+{
+    static const char *const name[] = {NULL, "value", "truth", "size"};
+
+    return name[part];
+}
 
 /* --- the report --- */
 enum { KEPT = 1000 };
@@ -131,8 +163,11 @@ static void defer_report(size_t count, const char *why, const cr_op *op)
 {
     PyObject *type, *value, *trace;
     bool by_call = op ? !(op->words & CR_WORD_SIZED_BY_VALUES)
-                      : why == cr_py_call_between_ranks || why == cr_defer_written;
-    cr_py_flush e = {.calls = count, .error = breaks_are_errors, .by_call = by_call};
+                      : why == read_text[CR_READ_RANKS] || why == cr_defer_written;
+    cr_py_flush e = {.calls = count,
+                     .error = breaks_are_errors,
+                     .by_call = by_call,
+                     .part = part_of(why, op)};
 
     if (!events && !watching && !cr_log_wants("capture", 1))
         return;
@@ -191,10 +226,10 @@ PyObject *cr_py_flushes_list(const cr_py_flushes *f)
     for (int i = 0; list && i < f->count; i++) {
         const cr_py_flush *e = &f->flush[i];
         cr_py_put_item(&list, i,
-                       Py_BuildValue("(nOOiOO)", (Py_ssize_t)e->calls, e->why,
+                       Py_BuildValue("(nOOiOOz)", (Py_ssize_t)e->calls, e->why,
                                      e->code ? (PyObject *)e->code : Py_None, e->at,
                                      e->by_call ? Py_True : Py_False,
-                                     e->error ? Py_True : Py_False));
+                                     e->error ? Py_True : Py_False, cr_py_part_name(e->part)));
     }
     return list;
 }

@@ -48,10 +48,9 @@ plain = torch._dynamo.disable(lambda x: x * 2)
 
 
 @pytest.mark.parametrize("f, needed", [
-    (lambda x: x + 1 if x.sum() > 0 else x - 1, "data-dependent branching"), (lambda x: x * x.sum().item(), r"item\(\)"),
-    (lambda x: x + len((x + 1).tolist()), r"tolist\(\)"), (lambda x: x[x > 0], "index"),
-    (lambda x: x + torch.nonzero(x * 2).shape[0], "nonzero"), (lambda x: x + len(str(x + 1)), "a text"),
-    (lambda x: x + (x + 1).numpy().sum(), "numpy"), (lambda x: (torch._dynamo.graph_break(), x)[1], "graph_break"),
+    (lambda x: x + 1 if x.sum() > 0 else x - 1, "data-dependent branching"),
+    (lambda x: x * 2 if x.sum().item() > 0 else x, r"item\(\)"),
+    (lambda x: x + len((x + 1).tolist()), r"tolist\(\)"), (lambda x: x + len(str(x + 1)), "a text"), (lambda x: (torch._dynamo.graph_break(), x)[1], "graph_break"),
     (lambda x: plain(x + 1), "is disabled")])
 def test_a_value_in_the_middle_is_an_error_of_one_graph(f, needed):
     x = torch.randn(5)
@@ -100,7 +99,8 @@ def test_a_value_is_an_error_after_any_number_of_flushes_by_calls(calls, inner):
     def f(x):
         for _ in range(calls):
             x = x + torch.linalg.svdvals(x + 1).sum()
-        return x * x.sum().item()
+        n = x.sum().item()
+        return x * 2 if n > 0 else x
     x, g = torch.randn(3, 3), torch.compile(f) if inner else f
     compiled = torch.compile(lambda x: g(x), fullgraph=True)
     for _ in range(3):
@@ -244,7 +244,7 @@ def test_a_function_of_one_graph_gets_the_elements_of_arguments_that_wait():
         found = [compiled(torch.arange(3.) + 2) for _ in range(4)]
     assert all(torch.equal(y, f(plain)) for y in found)
     with pytest.raises(Unsupported, match=r"item\(\)"), torch.lazy():
-        torch.compile(lambda x: x * (x + 1).sum().item(), fullgraph=True)(torch.ones(2) + 1)
+        torch.compile(lambda x: x if (x + 1).sum().item() > 0 else -x, fullgraph=True)(torch.ones(2) + 1)
 
 
 def test_results_of_another_thread_are_no_break():

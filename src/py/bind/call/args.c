@@ -119,7 +119,7 @@ static cr_py_fit scalar_of_tensor(PyObject *x, cr_scalar *out)
     t = cr_py_tensor_of(x);
     if (t->ndim || t->requires_grad || !cr_has_bytes(t->device))
         return CR_PY_MISFIT;
-    cr_py_note_read(t, "a number is wanted");
+    cr_py_note_read(t, CR_READ_NUMBER);
     cr_status st = cr_tensor_item(out, t);
     if (!st)
         return CR_PY_FITS;

@@ -252,7 +252,7 @@ static int buffer_of(PyObject *x, cr_buffer *out, common *c, bool written)
         return -1;
     }
     cr_tensor *t = cr_py_tensor_of(x);
-    cr_py_note_read(t, cr_py_call_between_ranks);
+    cr_py_note_read(t, CR_READ_RANKS);
     if (PyErr_Occurred())
         return -1;
     if (same_device(c, t) < 0)

@@ -55,6 +55,19 @@ bool cr_py_in_strict_call(void);
 int cr_py_defer_break(PyObject *why);
 
 /* --- flushes inside of a call (py/bind/defer.c) --- */
+/* What one graph can have of a value that Python reads (py/bind/reads.def), or of the size of a
+ * result that depends on values. */
+typedef enum {
+    CR_PY_PART_BREAK,
+    CR_PY_PART_VALUE,
+    CR_PY_PART_TRUTH,
+    CR_PY_PART_SIZE
+} cr_py_part;
+/* "value", "truth", "size"; NULL: a break. */
+const char *cr_py_part_name(cr_py_part part);
+/* That of the read of which a recorder is told; a break outside of cr_py_note_read. */
+cr_py_part cr_py_part_read(void);
+
 typedef struct {
     PyCodeObject *code; /* of the program that needed a value; NULL: unknown */
     int at, line;       /* the instruction, and its line */
@@ -62,6 +75,7 @@ typedef struct {
     PyObject *why;
     bool error;   /* error_on_graph_break(True) */
     bool by_call; /* a call needed elements that no size and no Python code depends on */
+    cr_py_part part;
 } cr_py_flush;
 
 enum { CR_PY_FLUSHES = 8 };
@@ -76,8 +90,8 @@ typedef struct cr_py_flushes {
 void cr_py_flushes_begin(cr_py_flushes *f);
 void cr_py_flushes_end(cr_py_flushes *f);
 void cr_py_flushes_drop(cr_py_flushes *f);
-/* [(calls, needed value, code or None, instruction, by_call, error)]; NULL with an
- * exception. */
+/* [(calls, needed value, code or None, instruction, by_call, error, name of the part)]; NULL
+ * with an exception. */
 PyObject *cr_py_flushes_list(const cr_py_flushes *f);
 
 #endif

@@ -11,6 +11,7 @@
 #include "py/bind/bind.h"
 #include "py/bind/compile/c_file.h"
 #include "py/bind/compile/compiled.h"
+#include "py/bind/compile/deferred.h"
 #include "py/bind/compile/onnx.h"
 #include "py/bind/compile/where.h"
 #include "tensor/defer.h"
@@ -1295,13 +1296,15 @@ static PyObject *recorder_sparse(PyObject *x, PyObject *unused)
     return out;
 }
 
-static void recorder_graph_ends(void *context, const char *why)
+static void recorder_graph_ends(void *context, const char *why, bool of_size)
 {
+    cr_py_part part = of_size ? CR_PY_PART_SIZE : cr_py_part_read();
     PyGILState_STATE lock = PyGILState_Ensure();
     PyObject *type, *value, *trace;
 
     PyErr_Fetch(&type, &value, &trace);
-    PyObject *out = PyObject_CallFunction(((recorder_object *)context)->ends, "s", why);
+    PyObject *out = PyObject_CallFunction(((recorder_object *)context)->ends, "sz", why,
+                                          cr_py_part_name(part));
     if (!out)
         PyErr_WriteUnraisable(((recorder_object *)context)->ends);
     Py_XDECREF(out);
@@ -1508,9 +1511,8 @@ static PyMethodDef recorder_methods[] = {
      "foreign() -> tensors that the calls read and that are neither inputs nor results of the "
      "calls."},
     {"ends", recorder_ends, METH_O,
-     "ends(function): calls function(why), which stops the recorder, where no graph can "
-     "represent "
-     "what the program does.  The recorder must live until the call returns."},
+     "ends(function): calls function(why, part), which stops the recorder, where no graph can "
+     "represent what the program does.  The recorder must live until the call returns."},
     {"made", recorder_made, METH_NOARGS,
      "made() -> results of recorded calls that the program can still use."},
     {"sole", recorder_sole, METH_O,

@@ -47,7 +47,7 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
                             (long long)t->numel);
     if (cr_py_note_untraced("item") < 0)
         return NULL;
-    cr_py_note_read(t, "item()");
+    cr_py_note_read(t, CR_READ_ITEM);
     bool dispatched = cr_goes_to_python(t);
     char *at;
     cr_status st = cr_reach(&at, t);
@@ -88,7 +88,8 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
     (void)unused;
     if (cr_py_note_untraced("tolist") < 0)
         return NULL;
-    cr_py_note_read(t, "tolist()");
+    cr_py_note_read(t,
+                    cr_dtype_category(t->dtype) > CR_CAT_INT ? CR_READ_FLOATS : CR_READ_TOLIST);
     if (t->layout)
         return PyErr_Format(PyExc_RuntimeError,
                             "Cannot access data pointer of Tensor that doesn't "
@@ -152,7 +153,7 @@ static bool only_element(PyObject *self, cr_scalar *out)
                         "only one element tensors can be converted to Python scalars");
         return false;
     }
-    cr_py_note_read(t, "a conversion to a number");
+    cr_py_note_read(t, CR_READ_CONVERSION);
     cr_status st = convert_item(out, t);
     if (st)
         cr_py_raise(st);
@@ -239,7 +240,7 @@ static int tensor_bool(PyObject *self)
     }
     if (cr_py_note_untraced("bool") < 0)
         return -1;
-    cr_py_note_read(t, "data-dependent branching, such as `if x.sum() > 0`");
+    cr_py_note_read(t, CR_READ_BRANCH);
     cr_status st = convert_item(&s, t);
     if (st)
         return cr_py_raise_int(st);

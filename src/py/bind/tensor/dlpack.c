@@ -147,7 +147,7 @@ static PyObject *export(cr_tensor *t, bool versioned)
 
     if (!e)
         return PyErr_NoMemory();
-    cr_py_note_read(t, "DLPack");
+    cr_py_note_read(t, CR_READ_DLPACK);
     cr_status st = cr_reach_to_write(&data, t);
     if (st) {
         PyMem_RawFree(e);

@@ -172,7 +172,7 @@ static PyObject *generator_set_state(PyObject *self, PyObject *x)
         !cr_py_tensor_of(x)->contiguous)
         return PyErr_Format(PyExc_TypeError, "RNG state must be a torch.ByteTensor");
     const cr_tensor *t = cr_py_tensor_of(x);
-    cr_py_note_read(t, "a generator's state");
+    cr_py_note_read(t, CR_READ_GENERATOR);
     char *bytes;
     cr_status st = cr_reach(&bytes, t);
     if (!st)

@@ -234,7 +234,7 @@ static int index_take_tensor(walk *w, cr_tensor *t)
     if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT ||
         !cr_has_bytes(t->device))
         return index_collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
-    cr_py_note_read(t, "an index");
+    cr_py_note_read(t, CR_READ_INDEX);
     cr_status st = cr_tensor_item(&s, t);
     if (st)
         return cr_py_raise_int(st);

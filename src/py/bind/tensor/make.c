@@ -163,7 +163,7 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
                             "only one element tensors can be converted to Python scalars");
             return -1;
         }
-        cr_py_note_read(cr_py_tensor_of(x), "tensor()");
+        cr_py_note_read(cr_py_tensor_of(x), CR_READ_TENSOR);
         st = cr_tensor_item(&s, cr_py_tensor_of(x));
     } else {
         cr_py_fit fit = cr_py_scalar_from(x, &s);

@@ -73,9 +73,8 @@ FACT(is_conj, PyBool_FromLong(SELF->conj))
 FACT(is_neg, PyBool_FromLong(SELF->neg))
 FACT(dim, PyLong_FromLong(SELF->ndim))
 FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
-FACT(storage_offset,
-     (cr_recorder_is_whole() ? (void)0 : cr_py_note_read(SELF, "storage_offset()"),
-      PyLong_FromLongLong(SELF->offset)))
+FACT(storage_offset, (cr_recorder_is_whole() ? (void)0 : cr_py_note_read(SELF, CR_READ_OFFSET),
+                      PyLong_FromLongLong(SELF->offset)))
 FACT(is_floating_point, PyBool_FromLong(cr_dtype_is_float((cr_dtype)SELF->dtype)))
 FACT(is_complex, PyBool_FromLong(cr_dtype_is_complex((cr_dtype)SELF->dtype)))
 FACT(is_signed, PyBool_FromLong(cr_dtype_is_signed((cr_dtype)SELF->dtype)))
@@ -95,7 +94,7 @@ static PyObject *tensor_data_ptr(PyObject *self, PyObject *unused)
         return PyErr_Format(PyExc_RuntimeError,
                             "Cannot access data pointer of Tensor that doesn't "
                             "have storage");
-    cr_py_note_read(SELF, "data_ptr()");
+    cr_py_note_read(SELF, CR_READ_DATA_PTR);
     char *at;
     cr_status st = cr_reach_to_write(&at, SELF);
     if (st)
@@ -110,7 +109,7 @@ static PyObject *tensor_untyped_storage(PyObject *self, PyObject *unused)
     if (cr_is_sparse(SELF))
         return PyErr_Format(PyExc_NotImplementedError, "Cannot access storage of %s",
                             cr_is_coo(SELF) ? "SparseTensorImpl" : "SparseCsrTensorImpl");
-    cr_py_note_read(SELF, "untyped_storage()");
+    cr_py_note_read(SELF, CR_READ_STORAGE);
     return cr_py_storage_object(SELF->storage);
 }
 

@@ -370,7 +370,7 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
     Py_ssize_t item = (Py_ssize_t)cr_dtype_size((cr_dtype)t->dtype), *both;
 
     view->obj = NULL;
-    cr_py_note_read(t, "a buffer");
+    cr_py_note_read(t, CR_READ_BUFFER);
     if (cr_requires_grad(t) || cr_is_lazy(t) || t->layout || !format ||
         ((!cr_has_elements(t) || !cr_is_host(t->device)) && t->numel) ||
         (!t->contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES)) {
@@ -496,7 +496,7 @@ static PyObject *tensor_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     if (cr_py_note_untraced("numpy") < 0)
         return NULL;
-    cr_py_note_read(cr_py_tensor_of(self), "numpy()");
+    cr_py_note_read(cr_py_tensor_of(self), CR_READ_NUMPY);
     if (!force)
         return exportable(cr_py_tensor_of(self)) ? make_array(cr_py_tensor_of(self)) : NULL;
     plain = PyObject_CallMethod(self, "detach", NULL);
@@ -514,7 +514,7 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
     static char *names[] = {"dtype", "copy", NULL};
     PyObject *dtype = Py_None, *copy = Py_None, *array, *out;
 
-    cr_py_note_read(cr_py_tensor_of(self), "__array__()");
+    cr_py_note_read(cr_py_tensor_of(self), CR_READ_ARRAY);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy) ||
         !exportable(cr_py_tensor_of(self)))
         return NULL;

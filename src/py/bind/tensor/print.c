@@ -17,7 +17,7 @@ static PyObject *tensor_elements(PyObject *m, PyObject *args)
         return NULL;
     if (!cr_py_is_tensor(tensor))
         return PyErr_Format(PyExc_TypeError, "expected a tensor");
-    cr_py_note_read(cr_py_tensor_of(tensor), "a text of a tensor");
+    cr_py_note_read(cr_py_tensor_of(tensor), CR_READ_TEXT);
     if (PyErr_Occurred())
         return NULL;
     o.edge_items = edge < 0 ? 0 : edge;

@@ -212,7 +212,7 @@ GETTER(version)
 
     (void)unused;
     if (!cr_recorder_is_whole()) /* a fake tensor counts its changes, too */
-        cr_py_note_read(SELF, "_version");
+        cr_py_note_read(SELF, CR_READ_VERSION);
     cr_status st = cr_version(&version, SELF);
     return st ? cr_py_raise(st) : PyLong_FromUnsignedLong(version);
 }
@@ -224,7 +224,7 @@ GETTER(changes)
     const cr_storage *s = SELF->storage;
 
     (void)unused;
-    cr_py_note_read(SELF, "_changes");
+    cr_py_note_read(SELF, CR_READ_CHANGES);
     if (!s || !cr_storage_is_watched(s))
         Py_RETURN_NONE;
     return Py_BuildValue("IIK", s->version, atomic_load(&s->hidden),

@@ -90,7 +90,7 @@ static cr_py_fit int_of_tensor(const cr_tensor *t, int64_t *out)
 
     if (t->numel != 1 || cr_dtype_category(t->dtype) > CR_CAT_INT)
         return CR_PY_MISFIT;
-    cr_py_note_read(t, "an integer is wanted");
+    cr_py_note_read(t, CR_READ_INTEGER);
     cr_status st = cr_tensor_item(&s, t);
     if (st) {
         cr_py_raise(st);
