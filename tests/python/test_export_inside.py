@@ -195,13 +195,24 @@ def test_branches_inside_of_branches(dynamic):
 def test_branches_leave_no_operators():
     for _ in range(3):
         export(Nested(), (torch.ones(3, 2),))
-    assert [name for name in dir(torch.ops.cresset_export) if name.startswith("cond")] == ["cond"]
+    assert [name for name in dir(torch.ops.cresset_export) if name.startswith("call")] == ["call"]
     from cresset.export import _control
     import gc
     gc.collect()
     assert not _control._sites and len(_control._kept) == 1
 
 
-def test_branches_are_not_decomposed():
-    with pytest.raises(RuntimeError, match="run_decompositions: the program has a torch.cond"):
-        export(Nested(), (torch.ones(3, 2),)).run_decompositions()
+def test_branches_are_decomposed():
+    module, x = Nested(), torch.randn(3, 2)
+    assert equal(export(module, (x,)).run_decompositions().module()(x), module(x))
+    sines = {torch.ops.aten.sin.default: lambda x: x + torch.tensor(3.0), torch.ops.aten.cos.default: lambda x: x * torch.tensor(2.0)}
+    program = export(Function(lambda x: torch.cond(x.sum() > 0, lambda x: (x * 2).add_(1).sin(), lambda x: x.cos().exp_(), (x,))), (x,))
+    found = program.run_decompositions(sines)
+    names = [str(n.target) for m in found.graph_module.modules() if hasattr(m, "graph") for n in m.graph.nodes if n.op == "call_function"]
+    assert "aten.exp.default" in names and not {"aten.add_.Tensor", "aten.exp_.default", "aten.sin.default", "aten.cos.default"} & {*names}
+    for y in (x.abs(), -x.abs()):
+        assert equal(again(found).module()(y), y * 2 + 1 + 3 if y.sum() > 0 else (y * 2).exp())
+    varies = export(Function(lambda x: torch.cond(x.sum() > 0, lambda x: (x * 2).add_(1), lambda x: x.cos(), (x,))), (x,),
+                    dynamic_shapes=({0: Dim.DYNAMIC},))
+    with pytest.raises(RuntimeError, match="run_decompositions: the program writes to tensors and has sizes that vary"):
+        varies.run_decompositions()

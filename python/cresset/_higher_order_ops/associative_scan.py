@@ -1,6 +1,7 @@
 """Inclusive scans by any associative function, in a logarithmic number of calls."""
 from .. import Tensor, cat, movedim, narrow, strided, vmap
 from ..utils._pytree import tree_flatten, tree_unflatten
+from . import checked
 from .scan import dim_of
 
 __all__ = ["associative_scan"]
@@ -71,10 +72,12 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
     """
     leaves, spec = tree_flatten(xs)
     _check(combine_fn, leaves, dim, reverse, combine_mode)
-    dim = dim_of(leaves, dim, ValueError)
-    if any(x.size(dim) != leaves[0].size(dim) for x in leaves):
-        raise ValueError("All xs tensors must have the same size along the scanned dimension")
-    function = vmap(combine_fn) if combine_mode == "generic" else combine_fn
+    with checked.unrecorded():
+        dim = dim_of(leaves, dim, ValueError)
+        if any(x.size(dim) != leaves[0].size(dim) for x in leaves):
+            raise ValueError("All xs tensors must have the same size along the scanned dimension")
+    traced = checked.tracing() is not None
+    function = vmap(combine_fn) if combine_mode == "generic" and not traced else combine_fn
 
     def combine(a, b):
         found, _ = tree_flatten(function(tree_unflatten(a, spec), tree_unflatten(b, spec)))
@@ -83,7 +86,13 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
                                f"of the pytree of the input: {len(found)} and {len(leaves)}")
         return found
 
-    leaves = [movedim(x, dim, 0) for x in leaves]
+    leaves = [movedim(x, dim, 0) for x in leaves] if dim else leaves
     turn = (lambda x: x.flip(0)) if reverse else lambda x: x
-    done = [turn(x) for x in _scan(combine, [turn(x) for x in leaves], 0)]
-    return tree_unflatten([movedim(x, 0, dim) for x in done], spec)
+    leaves = [turn(x) for x in leaves]
+    if traced:
+        from ..export._control import trace_associative_scan
+        found = trace_associative_scan(checked.tracing(), combine, leaves)
+    else:
+        found = _scan(combine, leaves, 0)
+    done = [turn(x) for x in found]
+    return tree_unflatten([movedim(x, 0, dim) for x in done] if dim else done, spec)

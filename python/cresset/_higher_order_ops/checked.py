@@ -3,6 +3,7 @@
 Such a function may be one graph for all its calls, so it must not write its inputs, nor return aliases
 of them or of one another.
 """
+import contextlib
 import threading
 
 from .. import Tensor, _C
@@ -22,6 +23,11 @@ def set_tracing(trace):
     """Sets what tracing() returns, and returns what it returned."""
     before, _thread.trace = tracing(), trace
     return before
+
+
+def unrecorded():
+    """Inside, checks of sizes are no conditions of the call that is traced: the operator's node checks them at each call."""
+    return contextlib.nullcontext() if tracing() is None else tracing().values.paused()
 
 
 def refuse(operator, what, explanation, hint):

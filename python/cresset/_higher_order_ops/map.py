@@ -33,6 +33,18 @@ def _stacked(parts):
     return stack(parts)
 
 
+def _traced(f, leaves, spec, args):
+    from ..export._control import trace_scan
+    specs = []
+
+    def step(carry, slices, *args):
+        found, spec_out = tree_flatten(f(tree_unflatten(slices, spec), *args))
+        specs.append(spec_out)
+        return [], found
+    _, stacked = trace_scan(checked.tracing(), "map_impl", _NAME, step, [], leaves, args)
+    return tree_unflatten(stacked, specs[-1])
+
+
 def map(f, xs, *args):  # noqa: A001
     """Returns the stacked results of f(x, *args) for the slices x of `xs` along the first dim.
 
@@ -45,7 +57,10 @@ def map(f, xs, *args):  # noqa: A001
         tensor([30., 30.])
     """
     leaves, spec = tree_flatten(xs)
-    _check(f, leaves)
+    with checked.unrecorded():
+        _check(f, leaves)
+    if checked.tracing() is not None:
+        return _traced(f, leaves, spec, args)
     rows, spec_out = [], None
     for i in range(leaves[0].size(0)):
         out = checked.call(_NAME, f, (tree_unflatten([x.select(0, i) for x in leaves], spec), *args))

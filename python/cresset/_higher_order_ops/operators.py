@@ -8,7 +8,8 @@ class HigherOrderOperator:
 
     guarded_by_identity = True
 
-    def __init__(self, name, function):
+    def __init__(self, name, function, lists=0):
+        self.lists = lists  # how many lists follow the graphs; others of its arguments are tuples
         self.__name__ = self.__qualname__ = self._name = name
         self.__module__ = "torch.ops.higher_order"
         self.namespace, self._function = "higher_order", function
@@ -35,9 +36,49 @@ def _cond(pred, true_graph, false_graph, operands):
     return tuple((true_graph if pred else false_graph)(*operands))
 
 
+def _while_loop(cond_graph, body_graph, carried, additional):
+    carried = tuple(carried)
+    while cond_graph(*carried, *additional):
+        carried = tuple(body_graph(*carried, *additional))
+    return carried
+
+
+def _length(operator, xs):
+    """The size along the first dim, which all tensors have."""
+    if any(x.size(0) != xs[0].size(0) or not x.size(0) for x in xs):
+        raise RuntimeError(f"torch.ops.higher_order.{operator}: the tensors must have one size along the first dim, which is not 0, but "
+                           f"their sizes are {[x.shape for x in xs]}")
+    return xs[0].size(0)
+
+
+def _scan(graph, init, xs, additional):
+    from .. import stack
+    carry, rows = list(init), []
+    for i in range(_length("scan", xs)):
+        out = graph(*carry, *(x.select(0, i) for x in xs), *additional)
+        carry = list(out[:len(init)])
+        rows.append(out[len(init):])
+    return (*carry, *map(stack, zip(*rows)))
+
+
+def _associative_scan(graph, xs, additional):
+    from .associative_scan import associative_scan
+    return tuple(associative_scan(lambda a, b: list(graph(*a, *b, *additional)), list(xs), 0, combine_mode="generic"))
+
+
+def associative_scan_by_rows(graph, xs, additional):
+    """The same with a call of the graph for each pair of rows, for recordings, which have no batches of vmap."""
+    from .. import stack
+    from .associative_scan import associative_scan
+
+    def combine(a, b):
+        return [*map(stack, zip(*(graph(*(x.select(0, i) for x in (*a, *b)), *additional) for i in range(len(a[0])))))]
+    return tuple(associative_scan(combine, list(xs), 0))
+
+
 def _map(graph, mapped, operands):
     from .. import stack
-    rows = [graph(*(x.select(0, i) for x in mapped), *operands) for i in range(len(mapped[0]))]
+    rows = [graph(*(x.select(0, i) for x in mapped), *operands) for i in range(_length("map_impl", mapped))]
     return tuple(map(stack, zip(*rows)))
 
 
@@ -57,10 +98,10 @@ def _call_delegate(lowered, *operands):
     return lowered(*operands)
 
 
-_OPERATORS = {name: HigherOrderOperator(name, function) for name, function in (
-    ("cond", _cond), ("map_impl", _map), ("wrap_with_set_grad_enabled", _wrap_with_set_grad_enabled),
-    ("wrap_with_autocast", _wrap_with_autocast),
-    ("executorch_call_delegate", _call_delegate))}
+_OPERATORS = {name: HigherOrderOperator(name, *rest) for name, *rest in (
+    ("cond", _cond), ("while_loop", _while_loop), ("scan", _scan, 2), ("associative_scan", _associative_scan, 1),
+    ("map_impl", _map, 2), ("wrap_with_set_grad_enabled", _wrap_with_set_grad_enabled),
+    ("wrap_with_autocast", _wrap_with_autocast), ("executorch_call_delegate", _call_delegate))}
 
 
 def find(name):

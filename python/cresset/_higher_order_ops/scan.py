@@ -41,15 +41,32 @@ def _steps(combine_fn, carry, spec_init, leaves, spec_xs):
     outputs, spec_out = [], None
     for i in range(leaves[0].size(0)):
         step = tree_unflatten([x.select(0, i) for x in leaves], spec_xs)
-        result = checked.call(_NAME, combine_fn, (tree_unflatten(carry, spec_init), step))
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise RuntimeError(f"combine_fn must return a carry and an output, but got {type(result)}")
-        found, _ = tree_flatten(result[0])
+        found, out, spec_out = _parts(checked.call(_NAME, combine_fn, (tree_unflatten(carry, spec_init), step)))
         checked.check_same("init", carry, "carry", found)
         carry = found
-        out, spec_out = tree_flatten(result[1])
         outputs.append(out)
     return carry, outputs, spec_out
+
+
+def _parts(result):
+    """The leaves of a step's carry and of its output, and the output's tree."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise RuntimeError(f"combine_fn must return a carry and an output, but got {type(result)}")
+    return tree_flatten(result[0])[0], *tree_flatten(result[1])
+
+
+def _traced(combine_fn, carry, spec_init, leaves, spec_xs):
+    from ..export._control import trace_scan
+    specs = []
+
+    def step(carry, slices):
+        found, out, spec_out = _parts(combine_fn(tree_unflatten(carry, spec_init), tree_unflatten(slices, spec_xs)))
+        if len(found) != len(carry):
+            checked.check_same("init", carry, "carry", found)
+        specs.append(spec_out)
+        return found, out
+    carry, stacked = trace_scan(checked.tracing(), "scan", _NAME, step, carry, leaves)
+    return carry, stacked, specs[-1]
 
 
 def scan(combine_fn, init, xs, *, dim=0, reverse=False):
@@ -70,19 +87,27 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     if not leaves:
         return init, []
     _check(combine_fn, carry, leaves, dim, reverse)
-    dim = dim_of(leaves, dim, RuntimeError)
-    leaves = [movedim(x, dim, 0) for x in leaves]
-    if any(x.size(0) != leaves[0].size(0) for x in leaves):
-        raise RuntimeError(f"All xs leaves must have one size along the scanned dim, but got {[x.size(0) for x in leaves]}")
+    with checked.unrecorded():
+        dim = dim_of(leaves, dim, RuntimeError)
+        if any(x.size(dim) != leaves[0].size(dim) for x in leaves):
+            raise RuntimeError(f"All xs leaves must have one size along the scanned dim, but got {[x.size(dim) for x in leaves]}")
+    leaves = [movedim(x, dim, 0) for x in leaves] if dim else leaves
     if reverse:
         leaves = [flip(x, [0]) for x in leaves]
-    carry, outputs, spec_out = _steps(combine_fn, carry, spec_init, leaves, spec_xs)
-    stacked = [_stacked(parts, dim, reverse) for parts in zip(*outputs)]
+    if checked.tracing() is not None:
+        carry, stacked, spec_out = _traced(combine_fn, carry, spec_init, leaves, spec_xs)
+        stacked = [_in_place(x.flip(0) if reverse else x, dim) for x in stacked]
+    else:
+        carry, outputs, spec_out = _steps(combine_fn, carry, spec_init, leaves, spec_xs)
+        stacked = [_stacked(parts, dim, reverse) for parts in zip(*outputs)]
     return tree_unflatten(carry, spec_init), tree_unflatten(stacked, spec_out)
 
 
 def _stacked(parts, dim, reverse):
     if not isinstance(parts[0], Tensor):
         return parts[0]
-    out = stack(parts[::-1] if reverse else parts)
-    return movedim(out, 0, dim) if 0 < dim < out.dim() else out
+    return _in_place(stack(parts[::-1] if reverse else parts), dim)
+
+
+def _in_place(stacked, dim):
+    return movedim(stacked, 0, dim) if 0 < dim < stacked.dim() else stacked

@@ -61,6 +61,9 @@ def while_loop(cond_fn, body_fn, carried_inputs):
     """
     leaves, spec = tree_flatten(carried_inputs)
     _check(cond_fn, body_fn, carried_inputs, leaves)
+    if checked.tracing() is not None and all(isinstance(x, Tensor) for x in leaves):
+        from ..export._control import trace_loop
+        return trace_loop(checked.tracing(), _NAME, cond_fn, body_fn, leaves, spec)
     while True:
         carried = tree_unflatten(leaves, spec)
         pred = _condition(cond_fn, carried)

@@ -13,7 +13,7 @@ import tempfile
 from .. import _C, Tensor, no_grad, zeros
 from .._size_expr import Expr
 from ..export._c_file import _check_memory, _Input, _kind, _recorded, errors_name
-from ..export.exported_program import ExportedProgram
+from ..export.exported_program import ExportedProgram, refuse_values
 from ..export.graph_signature import ConstantArgument, InputKind, OutputKind
 from ..utils._pytree import tree_flatten, treespec_dumps
 from . import config
@@ -48,7 +48,7 @@ def _symbol(program):
     for name in found:
         bounds = next((b for s, b in program.range_constraints.items() if str(s) == name), None)
         low, high = (int(bounds.lower), bounds.upper) if bounds else (2, 2**62)
-        high = int(high) if high < 2**31 else 2**62
+        high = int(high) if high is not None and high < 2**31 else 2**62
         return name, max(low, 1), high
     return None, 0, 0
 
@@ -171,6 +171,7 @@ def _package(program):
 
 def _printed(program, settings):
     """The C file, the weights, and what the package says of the program to Python."""
+    refuse_values(program, "aoti_compile_and_package")
     example = tree_flatten(program.example_inputs)[0]
     symbol, low, high = _symbol(program)
     probes, kinds = [], None

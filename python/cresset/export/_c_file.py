@@ -5,10 +5,11 @@ import re
 from contextlib import contextmanager
 
 from .. import Tensor, _C, bfloat16, enable_grad, float16, float32, float64, no_grad, ops, optim, zeros_like
+from .._higher_order_ops.operators import associative_scan_by_rows
 from ..autograd import grad
 from ..fx import Interpreter
 from ..utils._pytree import tree_flatten
-from .exported_program import ExportedProgram, refuse_parts
+from .exported_program import ExportedProgram, refuse_parts, refuse_values
 from .graph_signature import ConstantArgument, InputKind, OutputKind
 
 
@@ -89,19 +90,21 @@ def _checked_path(path):
     return path
 
 
-class _Interpreter(Interpreter):
+class SizesInterpreter(Interpreter):
     """Runs a graph; sizes are numbers and no calls."""
 
     def call_function(self, target, args, kwargs):
         if target is ops.aten.sym_size.int:
             return args[0].shape[args[1]]
+        if target is ops.higher_order.associative_scan:
+            return associative_scan_by_rows(*args)
         return super().call_function(target, args, kwargs)
 
 
 def _run(program, inputs, graph_module=None):
     """The results of the program that are tensors; what it changes is written to the inputs.  graph_module: another one of
     the same program."""
-    out = _Interpreter(graph_module or program.graph_module).run(*(x.value for x in inputs))
+    out = SizesInterpreter(graph_module or program.graph_module).run(*(x.value for x in inputs))
     by_target, results = {x.target: x for x in inputs}, []
     for value, spec in zip(out, program.graph_signature.output_specs):
         if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION):
@@ -183,6 +186,7 @@ class _Training:
 def _recorded(program, inputs, training, graph_module=None):
     """The graph of a call, its inputs, and whether each is written."""
     refuse_parts(program, "to_c")
+    refuse_values(program, "to_c", fixed=True)
     train = _Training(training, inputs) if training else None
     ordered = sorted((x for x in inputs + (train.inputs if train else []) if x.is_tensor), key=lambda x: x.kind != "argument")
     recorder, versions = _C.Recorder(parts=bool(train)), [x.value._version for x in ordered]

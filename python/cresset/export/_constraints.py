@@ -214,9 +214,9 @@ class Constraints:
         for _, op, *rest in recorded.nodes():
             site = self.values.trace.sites.get(rest[1]["site"]) if op == _control.OPERATOR else None
             if site is not None:
-                at = {id(x): name for x, (name,) in zip(site.tensors, rest[1]["operands"])}
-                for branch in site.branches:
-                    self._check_branch(branch, {name: sized.get(at[id(x)]) for x, name in zip(branch.tensors, branch.recorded.inputs)})
+                at = site.sizes([sized.get(name) for name, in rest[1]["operands"]])
+                for function in site.functions:
+                    self._check_branch(function, {name: at[id(x)] for x, name in zip(function.tensors, function.recorded.inputs)})
 
     def _check_branch(self, branch, operands):
         """operands: {input of the branch: its sizes outside}."""

@@ -3,6 +3,9 @@
 The graph is run again on fake tensors; functions of a table replace operators.  The recording is made functional
 (src/graph/functional.c): new contents of buffers and arguments become outputs.
 """
+import itertools
+import re
+
 import cresset
 
 from .. import Tensor, _C
@@ -10,23 +13,26 @@ from .._library.operators import composites
 from .._subclasses.fake_tensor import FakeTensorMode
 from ..fx import GraphModule, Interpreter
 from ..utils._pytree import tree_leaves
+from . import _control
 from ._decompositions import ALWAYS
 from ._fakes import make_fake
-from ._graph import GraphBuilder, NumberOutput
+from ._graph import GraphBuilder, NumberOutput, number_expressions
 from ._sources import kept_meta
 from .exported_program import ExportedProgram, refuse_parts
 from .graph_signature import (ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
                               TensorArgument)
 
 aten = cresset.ops.aten
+_FUNCTIONS = tuple(getattr(cresset.ops.higher_order, name) for name in ("cond", "while_loop", "scan", "map_impl", "associative_scan"))
 
 
 class _Again(Interpreter):
     """Runs a graph with functions of a table, and tells the recorder which node runs."""
 
-    def __init__(self, module, table, recorder):
+    def __init__(self, module, table, recorder, mode, varies):
         super().__init__(module)
-        self.table, self.recorder, self.order = table, recorder, []
+        self.table, self.recorder, self.mode, self.varies = table, recorder, mode, varies
+        self.order, self.sites = [], {}
 
     def run_node(self, n):
         self.recorder.at(str(len(self.order)))
@@ -42,20 +48,124 @@ class _Again(Interpreter):
         if target is cresset.ops.higher_order.wrap_with_autocast:
             *settings, module = args[:5]
             return self._inner(cresset.autocast(*settings), module, args[5:])
+        if target in _FUNCTIONS:
+            return self._site(target, args)
         out = self.table[target](*args, **kwargs) if target in self.table else NotImplemented
         return super().call_function(target, args, kwargs) if out is NotImplemented else out
 
     def _inner(self, mode, module, operands):
         """Runs a subgraph in a mode."""
-        inner = _Again(module, self.table, self.recorder)
-        inner.order = self.order
+        inner = _Again(module, self.table, self.recorder, self.mode, self.varies)
+        inner.order, inner.sites = self.order, self.sites
         with mode:
             return inner.run(*operands)
+
+    def _site(self, target, args):
+        """Records a call of an operator that takes functions, whose graphs are decomposed."""
+        graphs = [re.sub(r"_[0-9]+$", "", n.target) for n in self.order[-1].args if getattr(n, "op", "") == "get_attr"]
+        self.recorder.stop()
+        try:
+            parts = [_Part(x, self) for x in args if isinstance(x, GraphModule)]
+            site = _Site(target, graphs, args, parts)
+            for x in site.more:
+                self.mode.from_tensor(x)  # the mode reads whether it knows the storage
+        finally:
+            self.recorder.start()
+        self.sites[site.number] = site
+        return site.call([x.clone() for x in site.more])
 
     def meta(self, text):
         """The metadata of the node that ran, for the nodes that replace it."""
         node = self.order[int(text)]
         return kept_meta(node)
+
+
+class _Part:
+    """A graph inside of a program, recorded again.  extra: (name, tensor) of the constants that the table's functions made."""
+
+    def __init__(self, module, outer):
+        self.nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.varies, self.values = outer.varies, [_example(outer.mode, n.meta["val"]) for n in self.nodes]
+        recorder = _C.Recorder(whole=True)
+        for x in self.values:
+            recorder.input(x)
+            mask = sum(1 << d for d, n in enumerate(x.shape) if n > 1) if self.varies else 0
+            if mask:
+                recorder.dynamic(x, mask)
+        self.interpreter, self.mode = _Again(module, outer.table, recorder, outer.mode, self.varies), outer.mode
+        recorder.start()
+        try:
+            out = self.interpreter.run(*self.values)
+        finally:
+            recorder.stop()
+        self.single, self.results = not isinstance(out, (tuple, list)), tree_leaves(out)
+        self.graph = _functional(recorder.finish(self.results), self.varies, recorder.sparse())
+        self.extra = [(names[0], rest[0]) for names, op, *rest in self.graph.nodes() if op is None]
+
+    def module(self, more):
+        """The graph with functional operators; more: tensors that it takes besides."""
+        builder = GraphBuilder(self.graph, self.mode, self.interpreter, {}, {})
+        builder.sites = self.interpreter.sites
+        if self.varies:  # nothing is known of the sizes of operands
+            builder.sized, builder.exprs = {}, number_expressions(builder.numbers, {}, {})
+        taken = {n.name for n in self.nodes}
+        names = itertools.filterfalse(taken.__contains__, (f"constant_{k}" for k in itertools.count()))
+        known = {id(x): name for name, x in self.extra}
+        for name, x, value in [*zip((n.name for n in self.nodes), self.values, self.graph.inputs),
+                               *((name, x, known.get(id(x))) for name, x in zip(names, more))]:
+            builder.placeholder(name, InputSpec(InputKind.USER_INPUT, TensorArgument(""), None), x, value)
+        builder.nodes()
+        builder.output(self.results, self.graph.outputs, self.single)
+        builder.graph.eliminate_dead_code()
+        return GraphModule(builder.modules, builder.graph)
+
+
+class _Site(_control.Site):
+    """A call of an operator that takes functions.  args: its arguments, with graph modules; parts: a _Part for each of them."""
+
+    def __init__(self, target, graphs, args, parts):
+        self.name, self.graphs, self.args = target.name(), graphs, args
+        self.given = [x for x in tree_leaves(args) if isinstance(x, Tensor)]
+        self.more = list({id(x): x for part in parts for _, x in part.extra}.values())
+        self.done = [part.module(self.more) for part in parts]
+        self.enroll(self.done)
+
+    def operands(self):
+        return [*self.given, *self.more]
+
+    def modules(self, trace, names, wraps):
+        return self.done
+
+    def call(self, more):
+        """Records the call; more: copies of the constants, which the recording makes of constants of its own."""
+        self.more = more
+        return super().call()
+
+    def arguments(self, graphs, nodes):
+        graphs, nodes = iter(graphs), iter(nodes)
+        args = [next(graphs) if isinstance(x, GraphModule) else next(nodes) if isinstance(x, Tensor) else type(x)(next(nodes) for _ in x)
+                for x in self.args]
+        return (*args[:-1], type(args[-1])([*args[-1], *nodes]))
+
+
+def _functional(graph, varies, sparse):
+    """A recording without writes."""
+    if not graph.writes:
+        return graph
+    if sparse:
+        raise RuntimeError("run_decompositions: the program has sparse tensors and writes to tensors; export it without the writes")
+    if varies:
+        raise RuntimeError("run_decompositions: the program writes to tensors and has sizes that vary; export it with sizes "
+                           "that do not, or without the writes")
+    return graph.apply("functional")
+
+
+def _example(mode, val):
+    """A fake of the sizes of the example."""
+    if val.layout != cresset.strided:
+        return mode.again(val)
+    sizes, strides = ([int(n) for n in numbers] for numbers in (val.shape, val.stride()))
+    return make_fake(mode, (val.dtype, sizes, strides, val.device, val.requires_grad))
 
 
 class _Recording:
@@ -73,11 +183,7 @@ class _Recording:
 
     def _fake(self, node):
         val, mask = node.meta["val"], 0
-        if val.layout == cresset.strided:
-            sizes, strides = ([int(n) for n in numbers] for numbers in (val.shape, val.stride()))
-            made = make_fake(self.mode, (val.dtype, sizes, strides, val.device, val.requires_grad))
-        else:
-            made = self.mode.again(val)
+        made = _example(self.mode, val)
         self.places[node] = len(self.places)
         self.recorder.input(made)
         for dim, n in enumerate(val.shape):
@@ -91,7 +197,7 @@ class _Recording:
         return made
 
     def _run(self, table):
-        self.interpreter = _Again(self.program.graph_module, table, self.recorder)
+        self.interpreter = _Again(self.program.graph_module, table, self.recorder, self.mode, bool(self.sizes))
         self.recorder.start()
         try:
             with self.mode:
@@ -99,16 +205,9 @@ class _Recording:
             self.results = [NumberOutput(_C._symbol_of(x)) if type(x) is _C.Symbol else x for x in tree_leaves(out)]
         finally:
             self.recorder.stop()
-        self.graph = self.recorder.finish([x for x in self.results if isinstance(x, Tensor)])
+        graph = self.recorder.finish([x for x in self.results if isinstance(x, Tensor)])
         self.sparse = {name: self.mode.as_fake(x) for name, x in self.recorder.sparse().items()}
-        if self.graph.writes:
-            if self.sparse:
-                raise RuntimeError("run_decompositions: the program has sparse tensors and writes to tensors; export it without the "
-                                   "writes")
-            if self.sizes:
-                raise RuntimeError("run_decompositions: the program writes to tensors and has sizes that vary; export it with sizes "
-                                   "that do not, or without the writes")
-            self.graph = self.graph.apply("functional")
+        self.graph = _functional(graph, bool(self.sizes), self.sparse)
 
     def expressions(self):
         """{number of the recording: Expr} for sizes of inputs."""
@@ -194,15 +293,13 @@ def _refuse_elements(program):
 
 def decomposed(program, table):
     """The program, run again with the functions of a table."""
-    if any(n.target is cresset.ops.higher_order.cond for m in program.graph_module.modules() if hasattr(m, "graph") for n in m.graph.nodes):
-        raise RuntimeError("run_decompositions: the program has a torch.cond, whose branches cannot be replaced")
     refuse_parts(program, "run_decompositions")
     _refuse_elements(program)
     recording = _Recording(program, {**ALWAYS, **(table.materialize() if isinstance(table, CustomDecompTable) else table)})
     copies, _ = _split_copies(recording.graph)
     builder = _Builder(recording.graph, recording.mode, recording.interpreter, recording.expressions(), recording.hints,
                        sparse=recording.sparse)
-    builder.copies, builder.nodes_of = copies, {}
+    builder.copies, builder.nodes_of, builder.sites = copies, {}, recording.interpreter.sites
     _constants(recording, builder)
     _inputs(recording, builder)
     builder.size_nodes([(k, builder.nodes_of[node], dim) for k, (node, dim, _) in
@@ -211,7 +308,7 @@ def decomposed(program, table):
     nodes, mutations = _mutations(recording, builder, copies)
     old = [s for s in program.graph_signature.output_specs if s.kind != OutputKind.USER_OUTPUT]
     outputs = _finish(builder, recording, nodes, mutations, len(old), program)
-    module = GraphModule({}, builder.graph, "GraphModule")
+    module = GraphModule(builder.modules, builder.graph, "GraphModule")
     if "custom" in program.graph_module.meta:
         module.meta["custom"] = program.graph_module.meta["custom"]
     return ExportedProgram(module, builder.graph, ExportGraphSignature(builder.specs, outputs), dict(program.state_dict),

@@ -153,7 +153,7 @@ class GraphBuilder:
         self.sized = value_sizes(recorded, sizes or {}, hints, bounds, facts)
         self.exprs = number_expressions(self.numbers, sizes or {}, self.sized)
         self.number_nodes, self.size_of = {}, {}  # index of a number -> fx node or number; Expr -> fx node
-        self.literals, self.modules, self.trace = set(), {}, None
+        self.literals, self.modules, self.trace, self.sites = set(), {}, None, {}
         self.as_called = False  # whether conversions are calls of `to`; else of `_to_copy`, as in decomposed programs
         self.casts = ()  # values that conversions of autocast blocks made, which are no nodes
         self.hints = hints or {}  # symbol -> value in the example inputs
@@ -283,10 +283,11 @@ class GraphBuilder:
             from ._unbacked import OPERATOR, add_values
             if op == OPERATOR:
                 return add_values(self, self.trace.values.sites[arguments["site"]], names, arguments, source)
-        if self.trace is not None and self.trace.sites:
-            from ._control import OPERATOR, add_site
+        if arguments.get("site") is not None:
+            from ._control import OPERATOR
             if op == OPERATOR:
-                return add_site(self, self.trace.sites[arguments["site"]], names, arguments, source, self.trace)
+                sites = self.sites if self.trace is None else self.trace.sites
+                return sites[arguments["site"]].add(self, names, arguments, source, self.trace)
         if names and names[0] in self.casts and self.sources.in_autocast(source):
             self.env[names[0]] = self.value(arguments["self"])
             return
@@ -387,8 +388,9 @@ class GraphBuilder:
 
     # --- outputs ---
 
-    def output(self, leaves, values):
-        """Ends the graph.  leaves: the results; values: the recorded names of those that are tensors, in order."""
+    def output(self, leaves, values, single=False):
+        """Ends the graph.  leaves: the results; values: the recorded names of those that are tensors, in order.  single: the
+        graph returns its result, not a tuple of results."""
         values, args, specs = iter(values), [], []
         for x in leaves:
             node = self.env[next(values)] if isinstance(x, cresset.Tensor) else \
@@ -398,7 +400,7 @@ class GraphBuilder:
             arg = ConstantArgument("", node) if not named else \
                 TensorArgument(node.name) if isinstance(x, cresset.Tensor) else _number_argument(node)
             specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg, None))
-        self.graph.output(tuple(args))
+        self.graph.output(args[0] if single else tuple(args))
         return specs
 
 

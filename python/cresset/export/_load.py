@@ -284,7 +284,7 @@ class _GraphReader:
         for given in _get(x, "inputs", list):
             name, kind = _get(given, "name", str), given.get("kind")
             value = self.argument(_get(given, "arg", dict))
-            value = tuple(value) if isinstance(value, list) and schema is None else value
+            value = tuple(value) if isinstance(value, list) and schema is None and len(args) > getattr(target, "lists", 0) else value
             if kind == 2 or kind is None and name in keyword:
                 kwargs[name] = value
             else:
@@ -320,7 +320,8 @@ class _GraphReader:
         self.placeholders()
         for x in _get(self.found, "nodes", list):
             self.call(x)
-        self.graph.output(tuple(self.argument(x) for x in _get(self.found, "outputs", list)))
+        outputs = tuple(self.argument(x) for x in _get(self.found, "outputs", list))
+        self.graph.output(outputs[0] if self.found.get("is_single_tensor_return") is True and len(outputs) == 1 else outputs)
         self.graph.lint()
         return GraphModule(self.modules, self.graph, name)
 

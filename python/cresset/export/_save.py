@@ -178,7 +178,7 @@ def _is_item(node):
 
 def graph_json(module, signature=None, nested=False):
     """A graph, and the graphs inside of it."""
-    inputs, nodes, outputs, tensors, numbers, floats, truths = [], [], [], {}, {}, {}, {}
+    inputs, nodes, outputs, tensors, numbers, floats, truths, single = [], [], [], {}, {}, {}, {}, False
     constants = {s.arg.name: s.arg for s in signature.input_specs if isinstance(s.arg, ConstantArgument)} if signature else {}
     for node in module.graph.nodes:
         val = node.meta.get("val")
@@ -191,7 +191,8 @@ def graph_json(module, signature=None, nested=False):
         if node.op == "placeholder":
             inputs.append(_scalar(constants[node.name].value) if node.name in constants else _node(node))
         elif node.op == "output":
-            outputs = [_argument(x, "", module) for x in node.args[0]]
+            single = not isinstance(node.args[0], (list, tuple))
+            outputs = [_argument(x, "", module) for x in ([node.args[0]] if single else node.args[0])]
         elif node.op == "call_function":
             if _is_number_node(node):
                 if _number_kind(node) == "as_sym_float":
@@ -204,11 +205,11 @@ def graph_json(module, signature=None, nested=False):
                     numbers[node.name] = _size(val)
             if _is_item(node):
                 continue
-            single = {"is_hop_single_tensor_return": False if getattr(node.target, "namespace", "") == "higher_order" else None}
+            whole = False if getattr(node.target, "namespace", "") == "higher_order" else None
             nodes.append({"target": target_name(node.target), "inputs": _named_inputs(node, module), "outputs": _outputs(node),
-                          "metadata": _metadata(node), **single, "name": node.name})
+                          "metadata": _metadata(node), "is_hop_single_tensor_return": whole, "name": node.name})
     return {"inputs": inputs, "outputs": outputs, "nodes": nodes, "tensor_values": tensors, "sym_int_values": numbers,
-            "sym_bool_values": truths, "is_single_tensor_return": False, "custom_obj_values": {}, "sym_float_values": floats}
+            "sym_bool_values": truths, "is_single_tensor_return": single, "custom_obj_values": {}, "sym_float_values": floats}
 
 
 # --- the signature ---

@@ -153,8 +153,8 @@ class Trace:
         everything = [x.value for x in self.leaves], list(mod.parameters()), list(mod.buffers())
         self.mode = detect_fake_mode(everything) or FakeTensorMode(allow_non_fake_inputs=True, export=True)
         self.recorder = _C.Recorder(whole=True)
-        self.running = self.recorder   # that of the branch of torch.cond whose function runs
-        self.sites = {}                # number -> CondSite
+        self.running = self.recorder   # that of the function inside of the program that runs
+        self.sites = {}                # number -> the call of an operator that takes functions
         self.modes_in_branches = set() # the grad modes of calls in branches
         self.values = Values(self, {} if examples is None else examples)
         self.known, self.kept = {}, []  # id of a fake -> its number among the recording's inputs

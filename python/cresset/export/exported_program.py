@@ -71,6 +71,27 @@ def refuse_parts(program, what):
                              "program; give the program as it was before to_backend()")
 
 
+def refuse_values(program, what, fixed=False):
+    """Raises if the program calls functions by values (torch.cond, while_loop) or, unless sizes are those of the example
+    (`fixed`), as often as a size that varies says (scan, map, associative_scan)."""
+    varies = not fixed and any(hasattr(n, "node") for node in program.graph.nodes if node.op == "placeholder"
+                               for n in getattr(node.meta.get("val"), "shape", ()))
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if hasattr(module, "graph") else ():
+            name = str(node.target) if getattr(node.target, "namespace", "") == "higher_order" else ""
+            if name in ("cond", "while_loop"):
+                raise ValueError(f"{what}: torch.{name} of the program calls a function by a value")
+            if varies and name in ("scan", "map_impl", "associative_scan") and not _is_fixed(node, program):
+                raise ValueError(f"{what}: {name} of the program has as many steps as a size that varies")
+
+
+def _is_fixed(node, program):
+    """Whether the number of a scan's steps is known: not in functions, of whose operands the sizes are not known."""
+    lists = [x for x in node.args if isinstance(x, (list, tuple))]
+    xs = lists[1] if str(node.target) == "scan" else lists[0]
+    return node.graph is program.graph and not any(hasattr(x.meta["val"].shape[0], "node") for x in xs)
+
+
 def in_order(spec, args, kwargs):
     """(args, kwargs) in the order of a spec; raises ValueError if they have another structure."""
     wanted = spec.child(1).context

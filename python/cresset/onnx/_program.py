@@ -14,7 +14,7 @@ from .. import Tensor, _C
 from .._size_expr import Expr
 from ..export._decompose import _Recording
 from ..export._graph import samples_of
-from ..export.exported_program import in_order
+from ..export.exported_program import in_order, refuse_values
 from ..export.graph_signature import InputKind, OutputKind
 from ..utils._pytree import tree_leaves
 from ..version import cresset as _version
@@ -50,20 +50,13 @@ class _Recorded(_Recording):
     """The program's graph, recorded with the place in the program of each call."""
 
     def _run(self, table):
-        from ..fx import Interpreter
+        from ..export._c_file import SizesInterpreter
         recorder = self.recorder
 
-        class Again(Interpreter):
+        class Again(SizesInterpreter):
             def run_node(self, n):
                 recorder.at(_source(n))
                 return None if n.op == "call_function" and _is_check(n) else super().run_node(n)
-
-            def call_function(self, target, args, kwargs):
-                if target is cresset.ops.aten.sym_size.int:
-                    return args[0].shape[args[1]]
-                if target is cresset.ops.higher_order.cond:
-                    raise OnnxExporterError("torch.onnx.export: torch.cond has no form in ONNX here")
-                return super().call_function(target, args, kwargs)
         recorder.start()
         try:
             with self.mode, cresset.no_grad():
@@ -99,6 +92,10 @@ class ONNXProgram:
         for what, names in (("an input", input_names), ("a result", output_names)):
             for name in names or ():
                 check_name(name, what)
+        try:
+            refuse_values(exported_program, "torch.onnx.export")
+        except ValueError as error:
+            raise OnnxExporterError(str(error)) from None
         self._dim_names = dict(dim_names or {})  # symbol -> name
         self._weights = dict(exported_program.state_dict)
         self._record(list(input_names or ()), list(output_names or ()))
