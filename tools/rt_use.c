@@ -8,7 +8,8 @@
 /* Uses by the numbers of ops.def, and of other parts. */
 typedef struct {
     bool operation[2][128]; /* of float32 and integers; of float64 */
-    bool fold[2], product[2], convolve[2], spread[2], weigh[2], place, place_add, windows;
+    bool fold[2], product[2], convolve[2], spread[2], weigh[2], place, place_fold,
+        place_combine, windows, scan;
 } uses;
 
 static void note_kernel(uses *u, const int64_t *c)
@@ -26,7 +27,19 @@ static void note_kernel(uses *u, const int64_t *c)
             u->operation[wide][operation] = true;
         if (operation == RT_FOLD)
             u->fold[wide] = true;
+        u->scan |= operation == RT_SCAN;
     }
+}
+
+static void note_place(uses *u, const int64_t *c)
+{
+    int64_t how = c[RT_PLACE_HOW], dtype = c[RT_PLACE_DTYPE];
+
+    if ((how == RT_PLACE_ADD || how == RT_PLACE_MUL) &&
+        (dtype == CR_RT_F32 || dtype == CR_RT_F64))
+        u->place_fold = true;
+    else if (how > RT_PLACE_SET)
+        u->place_combine = true;
 }
 
 static void note_command(uses *u, const int64_t *c)
@@ -41,7 +54,7 @@ static void note_command(uses *u, const int64_t *c)
     case RT_WINDOWS: u->windows = true; break;
     case RT_PLACE:
         u->place = true;
-        u->place_add |= c[1 + RT_PLACE_HOW] == RT_PLACE_ADD;
+        note_place(u, c + 1);
         break;
     case RT_KERNEL: note_kernel(u, c + 1); break;
     default: break;
@@ -97,7 +110,9 @@ int main(int argc, char **argv)
     print("weigh_f32", u.weigh[0]);
     print("weigh_f64", u.weigh[1]);
     print("place", u.place);
-    print("place_add", u.place_add);
+    print("place_fold", u.place_fold);
+    print("place_combine", u.place_combine);
+    print("scan", u.scan);
     print("windows", u.windows);
     return 0;
 }

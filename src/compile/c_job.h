@@ -25,9 +25,10 @@ typedef struct {
     int64_t *widened; /* of inputs in halves, whose floats each call makes; 0: not needed */
     int half;         /* the dtype of inputs in halves, or 0 */
     bool half_reads;
-    int64_t scratch, own;       /* elements of 8 bytes: of a call, and of each of its threads */
-    uint32_t moves[16];         /* by dtype written: bit for each dtype read, of the helpers */
-    uint32_t adds, reads, sets; /* bits for dtypes, as the following */
+    int64_t scratch, own; /* elements of 8 bytes: of a call, and of each of its threads */
+    uint32_t moves[16];   /* by dtype written: bit for each dtype read, of the helpers */
+    uint32_t combines[CR_COMBINE_COUNT]; /* bits for dtypes, as the following */
+    uint32_t adds, multiplies;           /* in the order of columns */
     uint32_t products, batches, convolutions, spreads, weighs, resamples;
     bool maxima, averages, launches, calls_library;
     CR_VEC(size_t) order; /* numbers of commands, as the file computes them */
@@ -52,6 +53,9 @@ int cr_c_input_number(const cr_c_job *j, size_t buffer);
 const cr_c_input *cr_c_half(const cr_c_job *j, const char *address);
 /* A pointer to the half at an address, in `body`. */
 void cr_c_half_pointer(cr_c_job *j, const char *address);
+
+/* Adds a text; %1$s is replaced by the first text of `with`, %2$s by the second, and so on. */
+void cr_c_fill_in(cr_text *out, const char *text, const char *const *with);
 
 /* Buffers are aligned to so many bytes in the caller's memory. */
 enum { CR_C_ALIGNMENT = 64 };
@@ -82,6 +86,13 @@ void cr_c_chain(cr_c_job *j, const cr_c_group *g);
 
 /* Types at the head of an AOT object's file. */
 extern const char cr_c_object_types[];
+
+/* --- c_places.c --- */
+
+/* Prints a command on elements at computed places, and the functions that such commands need.
+ */
+void cr_c_indexed(cr_c_job *j, const cr_indexed *c);
+void cr_c_print_places(const cr_c_job *j, cr_text *out);
 
 /* --- c_products.c --- */
 

@@ -283,13 +283,105 @@ static void put_number(kernel_job *k, const cr_expr *e)
                 !k->nest->one_row && cr_same_name(n, k->nest->row.index) ? " + first)" : ")");
 }
 
+/* --- scans --- */
+
+static void put_line_of(kernel_job *k, const char *text)
+{
+    indent(k);
+    cr_text_put(k->out, text);
+    cr_text_char(k->out, '\n');
+}
+
+/* Whether a sum or a product has running values in double precision, in runs. */
+static bool scan_has_runs(const cr_expr *e)
+{
+    return !cr_fn_keeps_index((cr_fn)e->fn) && cr_dtype_is_float((cr_dtype)e->dtype);
+}
+
+/* Declares what a scan keeps from one element to the next: s, and t, the place of an extreme.
+ */
+static void open_scan(kernel_job *k, const cr_expr *e)
+{
+    const char *fn = cr_fn_infos[e->fn].name;
+
+    indent(k);
+    if (scan_has_runs(e)) {
+        if (!cr_c_need(k->words, !strcmp(fn, "add") ? "cv_scan_add" : "cv_scan_mul"))
+            kernel_refuse(k, "such a scan");
+        cr_text_printf(k->out, "cv_scan s%u;\n", e->id);
+        indent(k);
+        cr_text_printf(k->out, "s%u.count = 0;\n", e->id);
+        return;
+    }
+    cr_text_printf(k->out, "%s s%u = %d;\n", value_type(k, e), e->id, !strcmp(fn, "mul"));
+    if (!cr_fn_keeps_index((cr_fn)e->fn))
+        return;
+    indent(k);
+    cr_text_printf(k->out, "int64_t t%u = -1;\n", e->id);
+}
+
+/* An extreme and its place: the element is the extreme unless the one so far is beyond it. */
+static void put_running_extreme(kernel_job *k, const cr_expr *e, const char *type)
+{
+    const char *x = !strcmp(cr_fn_infos[e->fn].name, "above") ? ">" : "<";
+    unsigned s = e->id, v = e->args[0]->id;
+
+    indent(k);
+    if (cr_dtype_is_float((cr_dtype)e->dtype))
+        cr_text_printf(k->out, "if (t%u < 0 || v%u != v%u || !(s%u %s v%u || s%u != s%u)) {\n",
+                       s, v, v, s, x, v, s, s);
+    else
+        cr_text_printf(k->out, "if (t%u < 0 || !(s%u %s v%u)) {\n", s, s, x, v);
+    indent(k);
+    cr_text_printf(k->out, "    s%u = v%u;\n", s, v);
+    indent(k);
+    cr_text_printf(k->out, "    t%u = %s;\n", s, e->axis.index->name);
+    put_line_of(k, "}");
+    indent(k);
+    cr_text_printf(k->out, "const %s v%u = s%u;\n", type, s, s);
+    indent(k);
+    cr_text_printf(k->out, "const int64_t x%u = t%u;\n", s, s);
+    indent(k);
+    cr_text_printf(k->out, "(void)v%u;\n", s);
+    indent(k);
+    cr_text_printf(k->out, "(void)x%u;\n", s);
+}
+
+/* The scan's value after its operand's. */
+static void put_scan(kernel_job *k, const cr_expr *e)
+{
+    const char *type = value_type(k, e), *fn = cr_fn_infos[e->fn].name;
+    unsigned s = e->id, v = e->args[0]->id;
+
+    if (cr_fn_keeps_index((cr_fn)e->fn)) {
+        put_running_extreme(k, e, type);
+        return;
+    }
+    indent(k);
+    if (scan_has_runs(e)) {
+        cr_text_printf(k->out, "const %s v%u = (%s)cv_scan_%s(&s%u, v%u);\n", type, s, type, fn,
+                       s, v);
+        return;
+    }
+    cr_text_printf(k->out, "const %s v%u = s%u = (%s)((uint64_t)s%u %s (uint64_t)v%u);\n", type,
+                   s, s, type, s, !strcmp(fn, "add") ? "+" : "*", v);
+}
+
 /* Declares the values that an expression is made of, in order. */
 static void declare(kernel_job *k, const cr_expr *e)
 {
+    if (cr_expr_is_scan_index(e))
+        declare(k, e->args[0]);
     if (k->done[e->id] || e->kind == CR_EXPR_REDUCE || e->kind == CR_EXPR_INDEX_OF)
         return;
-    if (e->kind == CR_EXPR_SCAN || cr_expr_is_indexed(e))
-        kernel_refuse(k, e->kind == CR_EXPR_SCAN ? "a scan" : "a computed index");
+    if (cr_expr_is_indexed(e))
+        kernel_refuse(k, "a computed index");
+    if (e->kind == CR_EXPR_SCAN) {
+        declare(k, e->args[0]);
+        k->done[e->id] = true;
+        put_scan(k, e);
+        return;
+    }
     if (k->line[e->id]) {
         k->done[e->id] = true;
         indent(k);
@@ -536,12 +628,77 @@ static void put_result(kernel_job *k, const cr_def *def, const cr_sym *const *in
     cr_text_put(k->out, ";\n");
 }
 
+/* The scans in an expression, inner ones first. */
+static void find_scans(kernel_job *k, expr_list *found, const cr_expr *e)
+{
+    for (int i = 0; i < e->count; i++)
+        find_scans(k, found, e->args[i]);
+    for (size_t i = 0; i < found->len; i++)
+        if (found->at[i] == e)
+            return;
+    if (e->kind == CR_EXPR_SCAN)
+        CR_PUSH(k->s, found, e);
+}
+
+/* A loop along the axis of scans, in their direction. */
+static void open_scans(kernel_job *k, const expr_list *scans, const cr_axis *a)
+{
+    for (size_t i = 0; i < scans->len; i++)
+        open_scan(k, scans->at[i]);
+    if (!scans->at[0]->back) {
+        open_loop(k, a);
+        return;
+    }
+    indent(k);
+    cr_text_put(k->out, "for (int64_t left = ");
+    cr_sym_print(k->out, a->extent);
+    cr_text_put(k->out, "; left > 0; left--) {\n");
+    k->depth++;
+    indent(k);
+    cr_text_printf(k->out, "const int64_t %s = left - 1;\n", a->index->name);
+}
+
+/* A definition with scans: the last loop is along their axis. */
+static void put_scanned(kernel_job *k, const cr_def *def, const expr_list *scans)
+{
+    const cr_sym *index[CR_LOOP_DIMS] = {0};
+    expr_list folds = {0};
+    int along = -1;
+
+    for (int a = 0; a < def->axes; a++) {
+        index[a] = def->axis[a].index;
+        along = cr_same_name(index[a], scans->at[0]->axis.index) ? a : along;
+    }
+    for (size_t i = 0; i < scans->len; i++)
+        if (along < 0 || !cr_same_name(scans->at[i]->axis.index, index[along]) ||
+            scans->at[i]->back != scans->at[0]->back)
+            kernel_refuse(k, "scans along several axes");
+    find_reductions(k, &folds, def->value);
+    if (folds.len && along != def->axes - 1)
+        kernel_refuse(k, "a scan of rows with folds");
+    for (int a = 0; a < def->axes; a++) {
+        put_reductions(k, def, a);
+        if (a != along)
+            open_loop(k, &def->axis[a]);
+    }
+    open_scans(k, scans, &def->axis[along]);
+    put_result(k, def, index);
+    for (int a = 0; a < def->axes; a++)
+        close_loop(k);
+}
+
 static void put_definition(kernel_job *k, const cr_def *def)
 {
     const cr_sym *index[CR_LOOP_DIMS] = {0};
+    expr_list scans = {0};
 
     memcpy(k->done, k->start, k->l->nodes + 1);
     memset(k->line, 0, (k->l->nodes + 1) * sizeof *k->line);
+    find_scans(k, &scans, def->value);
+    if (scans.len) {
+        put_scanned(k, def, &scans);
+        return;
+    }
     for (int a = 0; a < def->axes; a++) {
         put_reductions(k, def, a);
         open_loop(k, &def->axis[a]);
@@ -607,13 +764,6 @@ static void open_panel(kernel_job *k, const char *j, int64_t n)
     cr_text_printf(k->out, "for (int64_t %s = at; %s < at + %lld; %s++) {\n", j, j,
                    (long long)n, j);
     k->depth++;
-}
-
-static void put_line_of(kernel_job *k, const char *text)
-{
-    indent(k);
-    cr_text_put(k->out, text);
-    cr_text_char(k->out, '\n');
 }
 
 /* Folds `n` columns from `at` on: e has the results. */
@@ -790,6 +940,7 @@ static void note_forms(const kernel_job *k, cr_c_printed *of)
     for (int i = 0; i < k->operands; i++)
         of->outputs += k->operand[i]->role == CR_BUFFER_OUTPUT;
     of->columns = k->nest->kind == CR_NEST_COLUMNS;
+    of->whole = k->nest->scans.count && k->nest->scans_rows;
     of->splits = true;
     for (size_t i = 0; i < k->l->defs.len; i++)
         of->splits = of->splits && is_by_itself(k->l->defs.at[i]->value);

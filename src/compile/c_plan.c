@@ -244,7 +244,10 @@ static void put_kernel(cr_c_job *j, const cr_launch *l)
         "        cv_launch(kernel_%zu, p, %d, %d, s, %d, size, step, %lld, %lld, %d, "
         "q, %s);\n",
         k, l->operands, of->outputs, l->outer, (long long)l->size[0], (long long)l->size[1],
-        parts, shared);
+        parts                          ? 1
+        : j->how->threads && of->whole ? 2
+                                       : 0,
+        shared);
 }
 
 /* --- copies --- */
@@ -315,76 +318,6 @@ static void put_copy(cr_c_job *j, const cr_plan_copy *c)
     if (c->from)
         cr_c_address(j, c->from, false);
     cr_text_printf(&j->body, ", %zu);\n", c->n);
-}
-
-/* --- elements at computed places --- */
-
-static void check_indexed(const cr_c_job *j, const cr_indexed *c)
-{
-    const char *how = cr_combine_names[c->how];
-    bool adds = c->how == CR_COMBINE_ADD;
-
-    if (c->numbered || !c->index)
-        cr_bail(j->s, CR_VALUE, "to_c: %s at computed places has no C99 form without an index",
-                how);
-    if (!adds && c->how != CR_COMBINE_READ && c->how != CR_COMBINE_SET)
-        cr_bail(j->s, CR_VALUE, "to_c: %s at computed places has no C99 form", how);
-    if (adds && c->dtype != CR_F32 && c->dtype != CR_F64)
-        cr_bail(j->s, CR_VALUE, "to_c: sums of %s at computed places have no C99 form",
-                cr_dtype_name((cr_dtype)c->dtype));
-    (void)type_of(j, c->dtype);
-}
-
-static void put_indexed(cr_c_job *j, const cr_indexed *c)
-{
-    static const char *const names[] = {
-        [CR_COMBINE_SET] = "set", [CR_COMBINE_ADD] = "gather", [CR_COMBINE_READ] = "read"};
-    int64_t item = (int64_t)cr_dtype_size((cr_dtype)c->dtype), none[64] = {0}, element[2];
-    bool reads = c->how == CR_COMBINE_READ, adds = c->how == CR_COMBINE_ADD;
-    bool half = reads && c->dense && c->dtype == CR_F32 && cr_c_half(j, c->table);
-
-    check_indexed(j, c);
-    if (half)
-        j->half_reads = true;
-    else
-        *(adds ? &j->adds : reads ? &j->reads : &j->sets) |= 1u << c->dtype;
-    cr_c_integers(&j->body, "size", c->size, c->ndim, 1);
-    cr_c_integers(&j->body, "ds", c->dense ? c->dense_stride : none, c->ndim, item);
-    cr_c_integers(&j->body, "ts", c->table_stride, c->ndim, half ? 2 : item);
-    cr_c_integers(&j->body, "xs", c->index_stride, c->ndim, c->is32 ? 4 : 8);
-    memcpy(element, c->item, sizeof element);
-    if (!c->dense)
-        cr_c_integers(&j->body, "element", element, 2, 1);
-    if (adds) {
-        int64_t count = 1;
-        for (int d = 0; d < c->ndim; d++)
-            count *= c->size[d];
-        cr_c_scratch(j, 6 * count);
-        (void)!cr_c_need(&j->words, c->dtype == CR_F64 ? "cv_fold_column_add_f64"
-                                                       : "cv_fold_column_add_f32");
-        (void)!cr_c_need(&j->words,
-                         c->dtype == CR_F64 ? "cv_columns_add_f64" : "cv_columns_add_f32");
-    }
-    cr_text_printf(&j->body, "        if (cv_%s_%s(%d, size, ", names[c->how],
-                   half                 ? "half"
-                   : !adds              ? cr_dtype_name((cr_dtype)c->dtype)
-                   : c->dtype == CR_F64 ? "f64"
-                                        : "f32",
-                   c->ndim);
-    if (c->dense)
-        cr_c_address(j, c->dense, reads);
-    else
-        cr_text_put(&j->body, "(const unsigned char *)element");
-    cr_text_put(&j->body, half ? ", ds, (const unsigned char *)(" : ", ds, ");
-    if (half)
-        cr_c_half_pointer(j, c->table);
-    else
-        cr_c_address(j, c->table, !reads);
-    cr_text_put(&j->body, half ? "), ts, " : ", ts, ");
-    cr_c_address(j, c->index, false);
-    cr_text_printf(&j->body, ", xs, %d, %d, %lld, %lld, scratch))\n            return 1;\n",
-                   c->is32, c->wraps, (long long)(half ? c->unit / 2 : c->unit),
-                   (long long)c->extent);
 }
 
 /* --- windows --- */
@@ -474,7 +407,7 @@ static void put_command(cr_c_job *j, const cr_command *c)
     case CR_COMMAND_FILL: put_fill(j, &c->fill); break;
     case CR_COMMAND_COPY: put_copy(j, &c->copy); break;
     case CR_COMMAND_INDEXED:
-    case CR_COMMAND_COMBINE: put_indexed(j, &c->indexed); break;
+    case CR_COMMAND_COMBINE: cr_c_indexed(j, &c->indexed); break;
     case CR_COMMAND_WINDOWS: put_windows(j, &c->windows); break;
     case CR_COMMAND_LIBRARY: cr_c_library(j, &c->library); break;
     case CR_COMMAND_WAIT: break;
@@ -565,124 +498,6 @@ static const char move_text[] =
     "    }\n"
     "}\n\n";
 
-static const char place_text[] =
-    "/* The distance of an index; -1 out of range. */\n"
-    "static int64_t cv_place(const unsigned char *index, int is32, int wraps, int64_t unit, "
-    "int64_t extent)\n"
-    "{\n"
-    "    int64_t at = is32 ? *(const int32_t *)(const void *)index : *(const int64_t *)(const "
-    "void *)index;\n\n"
-    "    at += at < 0 && wraps ? extent : 0;\n"
-    "    return at < 0 || at >= extent ? -1 : at * unit;\n"
-    "}\n\n"
-    "/* The addresses at an index of all dims, in row-major order; false after the last one. "
-    "*/\n"
-    "static int cv_next(int ndim, const int64_t *size, int64_t *at, const unsigned char **a, "
-    "const int64_t *as,\n"
-    "    const unsigned char **b, const int64_t *bs, const unsigned char **c, const int64_t "
-    "*cs)\n"
-    "{\n"
-    "    int d;\n\n"
-    "    for (d = ndim - 1; d >= 0; d--) {\n"
-    "        *a += as[d];\n        *b += bs[d];\n        *c += cs[d];\n"
-    "        if (++at[d] < size[d])\n            return 1;\n"
-    "        *a -= size[d] * as[d];\n        *b -= size[d] * bs[d];\n        *c -= size[d] * "
-    "cs[d];\n"
-    "        at[d] = 0;\n"
-    "    }\n"
-    "    return 0;\n"
-    "}\n\n"
-    "static int cv_is_empty(int ndim, const int64_t *size)\n"
-    "{\n"
-    "    int d;\n\n"
-    "    for (d = 0; d < ndim; d++)\n        if (size[d] == 0)\n            return 1;\n"
-    "    return 0;\n"
-    "}\n\n";
-
-static const char read_text[] =
-    "/* 1 where an index is out of range. */\n"
-    "static int cv_read_%1$s(int ndim, const int64_t *size, unsigned char *dense, const "
-    "int64_t *ds,\n"
-    "    const unsigned char *table, const int64_t *ts, const unsigned char *index, const "
-    "int64_t *xs, int is32,\n"
-    "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
-    "{\n"
-    "    const unsigned char *to = dense;\n"
-    "    int64_t at[64] = {0}, place;\n\n"
-    "    (void)scratch;\n"
-    "    if (cv_is_empty(ndim, size))\n        return 0;\n"
-    "    do {\n"
-    "        place = cv_place(index, is32, wraps, unit, extent);\n"
-    "        if (place < 0)\n            return 1;\n"
-    "        *(%2$s *)(void *)(dense + (to - dense)) = %6$s(*(const %5$s *)(const void "
-    "*)(table "
-    "+ place));\n"
-    "    } while (cv_next(ndim, size, at, &to, ds, &table, ts, &index, xs));\n"
-    "    return 0;\n"
-    "}\n\n";
-
-static const char set_text[] =
-    "/* 1 where an index is out of range; nothing is written then. */\n"
-    "static int cv_set_%1$s(int ndim, const int64_t *size, const unsigned char *dense, const "
-    "int64_t *ds,\n"
-    "    unsigned char *table, const int64_t *ts, const unsigned char *index, const int64_t "
-    "*xs, int is32,\n"
-    "    int wraps, int64_t unit, int64_t extent, void *scratch)\n"
-    "{\n"
-    "    int64_t at[64] = {0}, place;\n"
-    "    int writes;\n\n"
-    "    (void)scratch;\n"
-    "    if (cv_is_empty(ndim, size))\n        return 0;\n"
-    "    for (writes = 0; writes < 2; writes++) {\n"
-    "        const unsigned char *t = table, *d = dense, *x = index;\n\n"
-    "        do {\n"
-    "            place = cv_place(x, is32, wraps, unit, extent);\n"
-    "            if (place < 0)\n                return 1;\n"
-    "            if (writes)\n"
-    "                *(%2$s *)(void *)(table + (t - table) + place) = *(const %2$s *)(const "
-    "void "
-    "*)d;\n"
-    "        } while (cv_next(ndim, size, at, &t, ts, &d, ds, &x, xs));\n"
-    "    }\n"
-    "    return 0;\n"
-    "}\n\n";
-
-/* Elements are sorted by their place; those of a place are folded in order as a column, and
- * added to it. */
-static const char sort_text[] =
-    "/* Sorts n items, pairs of a place and a distance, by place; equal ones stay in order.  "
-    "The "
-    "result is in `items`;\n"
-    " * `other` has the same size.  No place is above `most`. */\n"
-    "static void cv_sort(int64_t *items, int64_t *other, int64_t n, int64_t most)\n"
-    "{\n"
-    "    int64_t start[256], k, to, sum, *was = items, *now = other;\n"
-    "    int shift;\n\n"
-    "    for (shift = 0; shift < 63 && most >> shift; shift += 8) {\n"
-    "        memset(start, 0, sizeof start);\n"
-    "        for (k = 0; k < n; k++)\n"
-    "            start[was[2 * k] >> shift & 255]++;\n"
-    "        for (k = 0, sum = 0; k < 256; k++) {\n"
-    "            to = start[k];\n"
-    "            start[k] = sum;\n"
-    "            sum += to;\n"
-    "        }\n"
-    "        for (k = 0; k < n; k++) {\n"
-    "            to = start[was[2 * k] >> shift & 255]++;\n"
-    "            now[2 * to] = was[2 * k];\n"
-    "            now[2 * to + 1] = was[2 * k + 1];\n"
-    "        }\n"
-    "        was = now;\n"
-    "        now = was == items ? other : items;\n"
-    "    }\n"
-    "    if (was != items)\n"
-    "        memcpy(items, was, (size_t)(2 * n) * sizeof *items);\n"
-    "}\n\n";
-
-static const char gather_text[] =
-#include "c_gather_text.inc"
-    ;
-
 /* %1: name, %2: further parameters, %3: start, %4: step, %5: end.  Places of a row whose
  * windows follow each other are computed together. */
 static const char window_text[] =
@@ -729,8 +544,7 @@ static const char window_text[] =
 
 /* --- helpers --- */
 
-/* Adds a text; %1$s is replaced by the first text of `with`, %2$s by the second, and so on. */
-static void fill_in(cr_text *out, const char *text, const char *const *with)
+void cr_c_fill_in(cr_text *out, const char *text, const char *const *with)
 {
     for (; *text; text++) {
         if (text[0] == '%' && text[1] >= '1' && text[1] <= '9') {
@@ -747,36 +561,11 @@ static void put_moves(const cr_c_job *j, cr_text *out)
     for (int to = 0; to < 16; to++)
         for (int from = 0; from < 16; from++)
             if (j->moves[to] >> from & 1)
-                fill_in(out, move_text,
-                        (const char *const[]){
-                            cr_dtype_name((cr_dtype)to), cr_c_type((cr_dtype)to),
-                            cr_dtype_name((cr_dtype)from), cr_c_type((cr_dtype)from),
-                            to == CR_BOOL ? " != 0" : ""});
-}
-
-static void put_places(const cr_c_job *j, cr_text *out)
-{
-    if (j->reads | j->adds | j->sets || j->half_reads)
-        cr_text_put(out, place_text);
-    if (j->half_reads)
-        fill_in(out, read_text,
-                (const char *const[]){"half", "float", "", "", "uint16_t", "cv_widened"});
-    if (j->adds)
-        cr_text_put(out, sort_text);
-    for (int t = 0; t < 16; t++) {
-        const char *const with[] = {cr_dtype_name((cr_dtype)t),
-                                    cr_c_type((cr_dtype)t),
-                                    "",
-                                    "",
-                                    cr_c_type((cr_dtype)t),
-                                    ""};
-        if (j->reads >> t & 1)
-            fill_in(out, read_text, with);
-        if (j->sets >> t & 1)
-            fill_in(out, set_text, with);
-        if (j->adds >> t & 1)
-            cr_c_typed(out, gather_text, t);
-    }
+                cr_c_fill_in(out, move_text,
+                             (const char *const[]){
+                                 cr_dtype_name((cr_dtype)to), cr_c_type((cr_dtype)to),
+                                 cr_dtype_name((cr_dtype)from), cr_c_type((cr_dtype)from),
+                                 to == CR_BOOL ? " != 0" : ""});
 }
 
 static const char f16_text[] =
@@ -821,9 +610,9 @@ static void put_helpers(const cr_c_job *j, cr_text *out)
     if (j->launches)
         cr_text_put(out, j->how->threads ? team_launch_text : launch_text);
     put_moves(j, out);
-    put_places(j, out);
+    cr_c_print_places(j, out);
     if (j->maxima)
-        fill_in(
+        cr_c_fill_in(
             out, window_text,
             (const char *const[]){
                 "maxima", "int64_t *which, ",
@@ -843,16 +632,17 @@ static void put_helpers(const cr_c_job *j, cr_text *out)
                 "                        which[at + u] = any ? where[u] : -1;",
                 ""});
     if (j->averages)
-        fill_in(out, window_text,
-                (const char *const[]){
-                    "sums", "", "float sum[64] = {0};\n                    int any = 0;\n",
-                    "for (u = 0; u < n; u++)\n"
-                    "                                                sum[u] += plane[at + u * "
-                    "next];",
-                    "to[at + u] = any && divisor ? sum[u] / (float)((double)divisor * f0[a] * "
-                    "f1[b] * f2[c + u]) : sum[u];",
-                    ",\n    const double *f0, const double *f1, const double *f2, int64_t "
-                    "divisor"});
+        cr_c_fill_in(
+            out, window_text,
+            (const char *const[]){
+                "sums", "", "float sum[64] = {0};\n                    int any = 0;\n",
+                "for (u = 0; u < n; u++)\n"
+                "                                                sum[u] += plane[at + u * "
+                "next];",
+                "to[at + u] = any && divisor ? sum[u] / (float)((double)divisor * f0[a] * "
+                "f1[b] * f2[c + u]) : sum[u];",
+                ",\n    const double *f0, const double *f1, const double *f2, int64_t "
+                "divisor"});
     cr_c_print_products(j, out);
 }
 

@@ -81,11 +81,12 @@ void cr_c_literal(cr_text *out, cr_dtype t, const void *element);
 /* A kernel in the file.  apart: its results share no memory with its other operands; outputs:
  * of its operands, the first ones; varies: it has a further argument, the size that varies;
  * columns: it folds columns; splits: its columns do not depend on each other, nor on their
- * numbers; fixed: it is for this number of columns, 0: for any; columns_vary: it must be for
- * any; blocks: it is for up to 512 rows, and folds some columns at a time. */
+ * numbers; whole: its rows depend on each other; fixed: it is for this number of columns, 0:
+ * for any; columns_vary: it must be for any; blocks: it is for up to 512 rows, and folds some
+ * columns at a time. */
 typedef struct {
     const cr_launch *of;
-    bool apart, varies, columns, splits, columns_vary, blocks;
+    bool apart, varies, columns, splits, whole, columns_vary, blocks;
     int outputs;
     int64_t fixed;
 } cr_c_printed;

@@ -1,9 +1,11 @@
 /* Plans as files of the runtime: commands as words, and the parts around them. */
 #include "compile/rt_file.h"
+#include "compile/indexed.h"
 #include "compile/places.h"
 #include "compile/products.h"
 #include "num/convert.h"
 #include "rt/format.h"
+#include "space/space.h"
 #include <string.h>
 
 CR_NORETURN static void file_refuse(const cr_rt_job *j, const char *what)
@@ -173,49 +175,50 @@ static void put_copy(cr_rt_job *j, const cr_plan_copy *c)
 
 /* --- elements at computed places --- */
 
-static int how_of(const cr_rt_job *j, const cr_indexed *c)
-{
-    bool adds = c->how == CR_COMBINE_ADD;
-
-    if (c->numbered || !c->index || c->ndim > RT_MOST_DIMS)
-        file_refuse(j, "elements at computed places without an index");
-    if (adds && c->dtype != CR_F32 && c->dtype != CR_F64)
-        file_refuse(j, "sums of integers at computed places");
-    if (!adds && c->how != CR_COMBINE_READ && c->how != CR_COMBINE_SET)
-        cr_bail(j->s, CR_VALUE, "to_rt: the runtime lacks %s at computed places",
-                cr_combine_names[c->how]);
-    return adds ? RT_PLACE_ADD : c->how == CR_COMBINE_READ ? RT_PLACE_READ : RT_PLACE_SET;
-}
-
 static void put_indexed(cr_rt_job *j, const cr_indexed *c)
 {
-    int64_t item = (int64_t)cr_dtype_size((cr_dtype)c->dtype), count = 1;
-    int how = how_of(j, c);
+    static const int hows[CR_COMBINE_COUNT] = {
+        [CR_COMBINE_READ] = RT_PLACE_READ,    [CR_COMBINE_SET] = RT_PLACE_SET,
+        [CR_COMBINE_ADD] = RT_PLACE_ADD,      [CR_COMBINE_MUL] = RT_PLACE_MUL,
+        [CR_COMBINE_MIN] = RT_PLACE_MIN,      [CR_COMBINE_MAX] = RT_PLACE_MAX,
+        [CR_COMBINE_DIVIDE] = RT_PLACE_DIVIDE};
+    const cr_indexed_numbers p = cr_indexed_numbers_of(c);
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)c->dtype), used = 0, none[2] = {0},
+            count = cr_numel(c->ndim, c->size), table;
+    bool reads = c->how == CR_COMBINE_READ;
     cr_rt_words w = {0};
 
-    for (int d = 0; d < c->ndim; d++)
-        count *= c->size[d];
+    if (p.lacks || c->ndim > RT_MOST_DIMS)
+        cr_bail(j->s, CR_VALUE, "to_rt: the runtime lacks %s at computed places %s",
+                cr_combine_names[c->how], p.lacks ? p.lacks : "of more than 16 dims");
     if (!count)
         return;
+    if (p.copies) {
+        cr_array of = cr_indexed_table(c);
+        table = dense_address(j, &of, &used);
+    } else {
+        table = cr_rt_address(j, c->table, !reads);
+    }
     const int64_t head[RT_PLACE_WORDS] = {
-        [RT_PLACE_HOW] = how,
+        [RT_PLACE_HOW] = hows[c->how],
         [RT_PLACE_DTYPE] = dtype_of(j, c->dtype),
-        [RT_PLACE_DENSE] = c->dense ? cr_rt_address(j, c->dense, how == RT_PLACE_READ)
+        [RT_PLACE_DENSE] = c->dense ? cr_rt_address(j, c->dense, reads)
                                     : cr_rt_data(j, c->item, sizeof c->item),
-        [RT_PLACE_TABLE] = cr_rt_address(j, c->table, how != RT_PLACE_READ),
-        [RT_PLACE_INDEX] = cr_rt_address(j, c->index, false),
-        [RT_PLACE_IS32] = c->is32,
-        [RT_PLACE_WRAPS] = c->wraps,
-        [RT_PLACE_UNIT] = c->unit,
-        [RT_PLACE_EXTENT] = c->extent,
-        [RT_PLACE_SCRATCH] = cr_rt_scratch(j, how == RT_PLACE_ADD ? 40 * count : 0),
+        [RT_PLACE_TABLE] = table,
+        [RT_PLACE_INDEX] =
+            c->index ? cr_rt_address(j, c->index, false) : cr_rt_data(j, none, sizeof none),
+        [RT_PLACE_IS32] = p.is32,
+        [RT_PLACE_WRAPS] = p.wraps,
+        [RT_PLACE_UNIT] = p.unit,
+        [RT_PLACE_EXTENT] = p.extent,
+        [RT_PLACE_SCRATCH] = cr_rt_scratch(j, p.ordered ? 40 * count : 0),
         [RT_PLACE_NDIM] = c->ndim,
     };
     push_all(j, &w, head, RT_PLACE_WORDS, 1);
     push_all(j, &w, c->size, c->ndim, 1);
-    push_all(j, &w, c->dense ? c->dense_stride : NULL, c->ndim, item);
+    push_all(j, &w, c->dense ? c->dense_stride : NULL, c->ndim, p.dense_item);
     push_all(j, &w, c->table_stride, c->ndim, item);
-    push_all(j, &w, c->index_stride, c->ndim, c->is32 ? 4 : 8);
+    push_all(j, &w, c->index ? c->index_stride : NULL, c->ndim, p.index_item);
     cr_rt_command(j, RT_PLACE, &w);
 }
 

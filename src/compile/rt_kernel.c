@@ -28,6 +28,7 @@ typedef struct {
     int operands, outputs, registers, depth;
     bool wide;
     kept *narrow, *all, *index; /* by expression: in lane 0; in all lanes; of extremes */
+    int *scan;                  /* by expression: the register of what a scan keeps */
     size_t start[DEPTHS];       /* the FOR of each open loop */
     cr_rt_words constants, code;
 } kernel_job;
@@ -254,6 +255,24 @@ static int emit_call(kernel_job *k, const cr_expr *e)
     return d;
 }
 
+/* The scan's values; its places have another register. */
+static int emit_scan(kernel_job *k, const cr_expr *e)
+{
+    bool extreme = cr_fn_keeps_index((cr_fn)e->fn);
+    int a = value_of(k, e->args[0]), d = new_register(k), place = d,
+        number = e->fn == CR_FN_add     ? RT_SCAN_ADD
+                 : e->fn == CR_FN_mul   ? RT_SCAN_MUL
+                 : e->fn == CR_FN_above ? RT_SCAN_ABOVE
+                                        : RT_SCAN_BELOW;
+
+    if (extreme) {
+        place = new_register(k);
+        k->index[e->id] = (kept){place + 1, k->depth};
+    }
+    emit(k, RT_SCAN, e->dtype, d, a, k->scan[e->id], place, number);
+    return d;
+}
+
 static int emit_value(kernel_job *k, const cr_expr *e)
 {
     switch ((cr_expr_kind)e->kind) {
@@ -265,7 +284,7 @@ static int emit_value(kernel_job *k, const cr_expr *e)
         if (!cr_expr_is_indexed(e))
             return emit_load(k, e);
         kernel_refuse(k, "a computed index");
-    case CR_EXPR_SCAN: kernel_refuse(k, "a scan");
+    case CR_EXPR_SCAN: return emit_scan(k, e);
     default: kernel_refuse(k, "a fold inside of a loop of lanes");
     }
 }
@@ -275,7 +294,10 @@ static int value_of(kernel_job *k, const cr_expr *e)
 {
     kept *map = k->wide ? k->all : k->narrow;
 
-    if (e->kind == CR_EXPR_INDEX_OF && !k->wide && k->index[e->args[0]->id].at)
+    if (cr_expr_is_scan_index(e))
+        (void)value_of(k, e->args[0]);
+    if (e->kind == CR_EXPR_INDEX_OF && (!k->wide || cr_expr_is_scan_index(e)) &&
+        k->index[e->args[0]->id].at)
         return k->index[e->args[0]->id].at - 1;
     if (!map[e->id].at)
         map[e->id] = (kept){emit_value(k, e) + 1, k->depth};
@@ -292,10 +314,19 @@ static void spread(kernel_job *k, const cr_expr *e)
     k->all[e->id] = (kept){d + 1, k->depth};
 }
 
+static bool has_scan(const cr_expr *e)
+{
+    bool found = e->kind == CR_EXPR_SCAN;
+
+    for (int i = 0; i < e->count && !found; i++)
+        found = has_scan(e->args[i]);
+    return found;
+}
+
 /* Spreads the largest parts of a value that do not depend on an axis, before its loop. */
 static void prepare(kernel_job *k, const cr_expr *e, const cr_sym *axis)
 {
-    if (!cr_expr_uses_axis(e, axis)) {
+    if (!cr_expr_uses_axis(e, axis) && !has_scan(e)) {
         spread(k, e);
         return;
     }
@@ -406,12 +437,61 @@ static void put_store(kernel_job *k, const cr_def *def)
     emit(k, RT_STORE, dtype, 0, v, 0, 0, operand_number(k, def->target));
 }
 
+static void find_scans(kernel_job *k, const cr_expr *e, const cr_expr **first)
+{
+    for (int i = 0; i < e->count; i++)
+        find_scans(k, e->args[i], first);
+    if (e->kind == CR_EXPR_REDUCE)
+        kernel_refuse(k, "a scan beside a fold");
+    if (e->kind != CR_EXPR_SCAN)
+        return;
+    *first = *first ? *first : e;
+    if (e->back || !cr_same_name((*first)->axis.index, e->axis.index))
+        kernel_refuse(k, e->back ? "a scan from the end" : "scans along several axes");
+}
+
+/* Registers of what the scans of a value keep, at their start. */
+static void start_scans(kernel_job *k, const cr_expr *e)
+{
+    for (int i = 0; i < e->count; i++)
+        start_scans(k, e->args[i]);
+    if (e->kind == CR_EXPR_SCAN)
+        k->scan[e->id] = emit_constant(k, CR_I64, 0);
+}
+
+/* A definition with scans: the last loop is along their axis. */
+static void put_scanned(kernel_job *k, const cr_def *def)
+{
+    const cr_expr *first = NULL;
+    const cr_axis *along = NULL;
+
+    find_scans(k, def->value, &first);
+    prepare_free(k, def->value);
+    for (int a = 0; a < def->axes; a++)
+        if (cr_same_name(def->axis[a].index, first->axis.index))
+            along = &def->axis[a];
+        else
+            open_loop(k, axis_of(k, def->axis[a].extent), false);
+    if (!along)
+        kernel_refuse(k, "a scan along no axis");
+    start_scans(k, def->value);
+    prepare(k, def->value, along->index);
+    open_loop(k, axis_of(k, along->extent), true);
+    put_store(k, def);
+    for (int a = 0; a < def->axes; a++)
+        close_loop(k);
+}
+
 static void put_definition(kernel_job *k, const cr_def *def)
 {
     bool wide = def->axes && !has_reduction_at(def, def->value, def->axes);
 
     for (size_t i = 0; i <= k->l->nodes; i++)
         k->narrow[i].at = k->all[i].at = k->index[i].at = 0;
+    if (has_scan(def->value)) {
+        put_scanned(k, def);
+        return;
+    }
     if (wide)
         prepare_free(k, def->value);
     for (int a = 0; a < def->axes; a++) {
@@ -445,6 +525,7 @@ static int registers_of(int operation)
     case RT_REDUCE:
     case RT_BEYOND: return 7;
     case RT_SELECT: return 15;
+    case RT_SCAN: return 15;
     case RT_FOR: return 0;
     }
     for (size_t i = 0; i < CR_LEN(operations); i++)
@@ -663,6 +744,7 @@ void cr_rt_kernel(cr_rt_job *j, const cr_launch *l)
     k.narrow = CR_NEW_N(j->s, kept, k.l->nodes + 1);
     k.all = CR_NEW_N(j->s, kept, k.l->nodes + 1);
     k.index = CR_NEW_N(j->s, kept, k.l->nodes + 1);
+    k.scan = CR_NEW_N(j->s, int, k.l->nodes + 1);
     for (size_t i = 0; i < k.l->defs.len; i++)
         if (k.l->defs.at[i]->target->role == CR_BUFFER_OUTPUT)
             put_definition(&k, k.l->defs.at[i]);

@@ -354,7 +354,7 @@ static void divide_place(cr_dtype t, const meeting *m)
 
     if (by < 2)
         return;
-    int64_t quotient = x.i / by;
+    int64_t quotient = x.i / by - (x.i % by != 0 && x.i < 0);
     x = number_over(t, x, (double)by);
     x.i = quotient;
     number_store(t, m->table, x);

@@ -221,6 +221,15 @@ TEST(elements_are_read_and_combined_at_computed_places)
         &in, sums, sizeof sums);
 }
 
+TEST(integers_are_divided_downwards)
+{
+    int64_t in[2][3] = {{-7, 7, -7}, {2, 2, 1}}, quotients[3] = {-4, 3, -7};
+
+    gives("plan {\n %0 = input 48\n %1 = buffer 24\n MOVE %1:int64[3] = %0:int64[3]\n"
+          " COMBINE divide int64[3] table %1 by [1] dense %0+24 by [1]\n}\n",
+          in, quotients, sizeof quotients);
+}
+
 TEST(an_index_out_of_range_is_the_commands_error)
 {
     static const cr_executor by = {.ops = &cr_oracle_ops};

@@ -179,13 +179,15 @@ static int check_move(check_file *f, const int64_t *c, int64_t n)
     return check_access(f, c[RT_MOVE_TO], &to, 1) && check_access(f, c[RT_MOVE_FROM], &from, 0);
 }
 
-static int check_place_add(check_file *f, const int64_t *c, int64_t count)
+static int check_place_how(check_file *f, const int64_t *c, int64_t count)
 {
-    int64_t dtype = c[RT_PLACE_DTYPE];
+    int64_t dtype = c[RT_PLACE_DTYPE], how = c[RT_PLACE_HOW];
 
-    return check_that(f, dtype == CR_RT_F32 || dtype == CR_RT_F64) &&
-           check_has(f, RT_USE(place_add)) &&
-           check_scratch(f, c[RT_PLACE_SCRATCH], check_times(count, 40));
+    if ((how == RT_PLACE_ADD || how == RT_PLACE_MUL) &&
+        (dtype == CR_RT_F32 || dtype == CR_RT_F64))
+        return check_has(f, RT_USE(place_fold)) &&
+               check_scratch(f, c[RT_PLACE_SCRATCH], check_times(count, 40));
+    return how <= RT_PLACE_SET || check_has(f, RT_USE(place_combine));
 }
 
 static int check_place(check_file *f, const int64_t *c, int64_t n)
@@ -196,11 +198,13 @@ static int check_place(check_file *f, const int64_t *c, int64_t n)
     int reads;
 
     if (!check_that(f, check_number(ndim, 0, RT_MOST_DIMS) && n == RT_PLACE_WORDS + 4 * ndim &&
-                           check_number(c[RT_PLACE_HOW], 0, RT_PLACE_ADD)) ||
+                           check_number(c[RT_PLACE_HOW], 0, RT_PLACE_DIVIDE)) ||
         !check_has(f, RT_USE(place)))
         return 0;
     reads = c[RT_PLACE_HOW] == RT_PLACE_READ;
     dense = table = check_start(rt_item(c[RT_PLACE_DTYPE]));
+    if (c[RT_PLACE_HOW] == RT_PLACE_DIVIDE)
+        dense = check_start(8);
     index = check_start(c[RT_PLACE_IS32] ? 4 : 8);
     check_dims(&dense, ndim, size, size + ndim);
     check_dims(&table, ndim, size, size + 2 * ndim);
@@ -210,8 +214,7 @@ static int check_place(check_file *f, const int64_t *c, int64_t n)
     check_add_cost(f, check_cost_times(16, count < 0 ? LIMIT : count));
     return check_that(f, count >= 0) && check_access(f, c[RT_PLACE_DENSE], &dense, reads) &&
            check_access(f, c[RT_PLACE_TABLE], &table, !reads) &&
-           check_access(f, c[RT_PLACE_INDEX], &index, 0) &&
-           (c[RT_PLACE_HOW] != RT_PLACE_ADD || check_place_add(f, c, count));
+           check_access(f, c[RT_PLACE_INDEX], &index, 0) && check_place_how(f, c, count);
 }
 
 /* The positions of a dim of windows. */
@@ -444,6 +447,18 @@ static int check_reduce(const check_code *k, int operation, int dtype, const int
            check_that(k->f, !tests && r[1] != r[2]) && check_registers(k, 3, r);
 }
 
+/* r: values, argument, what is kept, and places of extremes. */
+static int check_scan(const check_code *k, int dtype, const int *r, int number)
+{
+    int real = dtype == CR_RT_F32 || dtype == CR_RT_F64;
+
+    return check_that(k->f, number < RT_SCANS && (real || number != RT_SCAN_LOG) &&
+                                k->f->m.word[RT_HEAD_LANES] >= RT_SCAN_LANES && r[1] != r[2] &&
+                                (number < RT_SCAN_ABOVE || (r[1] != r[3] && r[2] != r[3]))) &&
+           check_has(k->f, RT_USE(scan)) &&
+           check_registers(k, number < RT_SCAN_ABOVE ? 3 : 4, r);
+}
+
 /* r: result and arguments. */
 static int check_special(const check_code *k, int operation, int dtype, const int *r,
                          int number)
@@ -474,6 +489,7 @@ static int check_special(const check_code *k, int operation, int dtype, const in
     case RT_BEYOND:
         return check_that(f, r[3] < 2 && number < 2 && r[1] != r[2]) &&
                check_registers(k, 3, r);
+    case RT_SCAN: return check_scan(k, dtype, r, number);
     default: return check_fail(f, CR_RT_MISSING);
     }
 }

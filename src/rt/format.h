@@ -75,9 +75,18 @@ typedef enum {
     RT_MOVE_WORDS
 } rt_move;
 
-/* PLACE: elements of a table at computed places are read, set, or sums of theirs.  Then sizes,
- * and steps of dense, table and index in bytes. */
-enum { RT_PLACE_READ, RT_PLACE_SET, RT_PLACE_ADD };
+/* PLACE: elements of a table at computed places are read, set, or combined with elements of
+ * `dense`: sums and products of floats in the order of columns; DIVIDE by int64 numbers above
+ * 1, integers downwards.  Then sizes, and steps of dense, table and index in bytes. */
+enum {
+    RT_PLACE_READ,
+    RT_PLACE_SET,
+    RT_PLACE_ADD,
+    RT_PLACE_MUL,
+    RT_PLACE_MIN,
+    RT_PLACE_MAX,
+    RT_PLACE_DIVIDE
+};
 typedef enum {
     RT_PLACE_HOW,
     RT_PLACE_DTYPE,
@@ -88,7 +97,7 @@ typedef enum {
     RT_PLACE_WRAPS,
     RT_PLACE_UNIT,
     RT_PLACE_EXTENT,
-    RT_PLACE_SCRATCH, /* of ADD */
+    RT_PLACE_SCRATCH, /* of sums and products of floats */
     RT_PLACE_NDIM,
     RT_PLACE_WORDS
 } rt_place;
@@ -193,11 +202,19 @@ typedef enum {
                   axis 0 or 1; second argument: 0 in the order of rows, 1 of columns */
     RT_REDUCE, /* lane 0 of result = operation `number` of itself and the argument's lanes;
                   second argument: a register that it may change */
-    RT_BEYOND  /* lane 0 of result = itself, or the first lane of the argument that no other
+    RT_BEYOND, /* lane 0 of result = itself, or the first lane of the argument that no other
                   is beyond; second argument: its index along the axis (third argument);
                   number 0 above, 1 below */
+    RT_SCAN    /* each lane of result = the fold of the argument's lanes up to it, and of all
+                  before: number 0 sum, 1 product, 2 logarithm of the sum of exponentials, 3
+                  above, 4 below; second argument: a register for what the scan keeps, whose
+                  first lane is 0 at the start; third argument, of above and below: the number
+                  of the lane that is the extreme */
 } rt_special;
 enum { RT_MOST_NESTED = 3 };
+enum { RT_SCAN_ADD, RT_SCAN_MUL, RT_SCAN_LOG, RT_SCAN_ABOVE, RT_SCAN_BELOW, RT_SCANS };
+/* Lanes of a register that keeps what a scan needs. */
+enum { RT_SCAN_LANES = 32 };
 
 /* Bytes of scratch memory of a product: a panel of file/matrix.inc. */
 enum { RT_PRODUCT_SCRATCH_BYTES = 24576 };

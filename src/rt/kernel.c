@@ -353,6 +353,94 @@ static void kernel_beyond(int dtype, void *to, int64_t *index, const void *from,
         RT_BEYONDS(int64_t, 0)
 }
 
+/* --- scans --- */
+
+/* What a scan keeps, in a register. */
+typedef struct {
+    uint64_t count; /* of elements so far */
+    int64_t place;  /* of the extreme */
+    union {
+        float f32;
+        double f64;
+        int64_t integer;
+        cv_scan runs; /* which begins with doubles */
+    } best;
+} kernel_kept;
+typedef char kernel_kept_fits[sizeof(kernel_kept) <= 8 * RT_SCAN_LANES ? 1 : -1];
+
+/* log(exp(a) + exp(x)); equal infinities must not be subtracted. */
+static double kernel_log_add(double a, double x)
+{
+    double low = a < x ? a : x, high = a < x ? x : a;
+
+    if (a != a || x != x)
+        return a + x;
+    if (low == high && low - low != low - low)
+        return low;
+    return high + log1p(exp(low - high));
+}
+
+static double kernel_running(kernel_kept *s, int number, double x)
+{
+    if (number == RT_SCAN_LOG)
+        return s->best.f64 =
+                   s->count ? kernel_log_add(s->best.f64, x) : kernel_log_add(-INFINITY, x);
+    s->best.runs.count = s->count;
+    return number ? cv_scan_mul(&s->best.runs, x) : cv_scan_add(&s->best.runs, x);
+}
+
+#define RT_RUNNING(T)                                                                          \
+    for (i = 0; i < n; i++, s->count++)                                                        \
+    ((T *)to)[i] = (T)kernel_running(s, number, (double)((const T *)from)[i])
+
+/* An element is the extreme unless the one so far is beyond it. */
+#define RT_EXTREMES(T, best)                                                                   \
+    for (i = 0; i < n; i++, s->count++) {                                                      \
+        T v = ((const T *)from)[i], r = best;                                                  \
+        int beyond = (number == RT_SCAN_BELOW ? r < v : r > v) || r != r;                      \
+                                                                                               \
+        if (!s->count || v != v || !beyond) {                                                  \
+            best = v;                                                                          \
+            s->place = (int64_t)s->count;                                                      \
+        }                                                                                      \
+        ((T *)to)[i] = best;                                                                   \
+        place[i] = s->place;                                                                   \
+    }
+
+static void kernel_scan_integers(kernel_kept *s, int product, int dtype, int64_t *to,
+                                 const int64_t *from, int64_t n)
+{
+    int64_t i;
+
+    for (i = 0; i < n; i++, s->count++) {
+        uint64_t was = s->count ? (uint64_t)s->best.integer : (uint64_t)product,
+                 v = (uint64_t)from[i];
+
+        s->best.integer = to[i] = kernel_wrap(dtype, product ? was * v : was + v);
+    }
+}
+
+static void kernel_scan(int number, int dtype, void *to, const void *from, kernel_kept *s,
+                        int64_t *place, int64_t n)
+{
+    int64_t i;
+
+    if (number < RT_SCAN_ABOVE) {
+        if (dtype == CR_RT_F32)
+            RT_RUNNING(float);
+        else if (dtype == CR_RT_F64)
+            RT_RUNNING(double);
+        else
+            kernel_scan_integers(s, number == RT_SCAN_MUL, dtype, to, from, n);
+    } else if (dtype == CR_RT_F32) {
+        RT_EXTREMES(float, s->best.f32)
+    } else if (dtype == CR_RT_F64) {
+        RT_EXTREMES(double, s->best.f64)
+    } else {
+        RT_EXTREMES(int64_t, s->best.integer)
+    }
+}
+
 static void kernel_fold_f32(float *to, float *v, int64_t n, int product, int column)
 {
     if (product)
@@ -433,6 +521,10 @@ static void kernel_special(rt_call *k, const int64_t *code, int64_t n)
     case RT_REDUCE: kernel_reduce(number, dtype, d, a, kernel_register(k, b), n); break;
     case RT_BEYOND:
         kernel_beyond(dtype, d, kernel_register(k, b), a, number, k->index[c], n);
+        break;
+    case RT_SCAN:
+        if (RT_USE(scan))
+            kernel_scan(number, dtype, d, a, kernel_register(k, b), kernel_register(k, c), n);
         break;
     }
 }

@@ -134,6 +134,8 @@ static int run_are_inside(const rt_memory *m, const int64_t *c)
     return 1;
 }
 
+static void run_combine(const int64_t *c, unsigned char *table, const unsigned char *dense);
+
 static cr_rt_status run_places(const rt_memory *m, const int64_t *c)
 {
     int64_t ndim = c[RT_PLACE_NDIM], at[RT_MOST_DIMS] = {0}, distance[3] = {0}, k, place;
@@ -142,17 +144,19 @@ static cr_rt_status run_places(const rt_memory *m, const int64_t *c)
                   *table = rt_reach(m, c[RT_PLACE_TABLE]),
                   *index = rt_reach(m, c[RT_PLACE_INDEX]);
     size_t item = (size_t)rt_item(c[RT_PLACE_DTYPE]);
-    int reads = c[RT_PLACE_HOW] == RT_PLACE_READ;
+    int64_t how = c[RT_PLACE_HOW];
 
     do {
         k = run_index_of(c, index + distance[2]);
         if (k < 0)
             return CR_RT_INDEX;
         place = distance[1] + k * c[RT_PLACE_UNIT];
-        if (reads)
+        if (how == RT_PLACE_READ)
             memmove(dense + distance[0], table + place, item);
-        else
+        else if (how == RT_PLACE_SET)
             memmove(table + place, dense + distance[0], item);
+        else if (RT_USE(place_combine))
+            run_combine(c, table + place, dense + distance[0]);
     } while (run_next(ndim, size, at, distance, 3, size + ndim));
     return CR_RT_OK;
 }
@@ -208,14 +212,25 @@ static int64_t run_sorted(const rt_memory *m, const int64_t *c, int64_t *items, 
     return n;
 }
 
-/* Sums of the elements of each place, in the order of columns. */
-static void run_add(const rt_memory *m, const int64_t *c)
+static float run_fold_f32(int product, float *v, int64_t n, float to)
+{
+    return product ? to * cv_fold_column_mul_f32(v, n) : to + cv_fold_column_add_f32(v, n);
+}
+
+static double run_fold_f64(int product, double *v, int64_t n, double to)
+{
+    return product ? to * cv_fold_column_mul_f64(v, n) : to + cv_fold_column_add_f64(v, n);
+}
+
+/* Sums or products of the elements of each place, in the order of columns. */
+static void run_ordered(const rt_memory *m, const int64_t *c)
 {
     int64_t *items = (int64_t *)(void *)rt_reach(m, c[RT_PLACE_SCRATCH]), least, from, to,
             n = run_sorted(m, c, items, &least);
     unsigned char *dense = rt_reach(m, c[RT_PLACE_DENSE]),
                   *table = rt_reach(m, c[RT_PLACE_TABLE]);
     void *found = items + 4 * n;
+    int product = c[RT_PLACE_HOW] == RT_PLACE_MUL;
 
     for (from = 0; from < n; from = to) {
         int64_t at = items[2 * from];
@@ -229,10 +244,71 @@ static void run_add(const rt_memory *m, const int64_t *c)
                 ((double *)found)[to - from] =
                     *(const double *)(const void *)(dense + items[2 * to + 1]);
         if (c[RT_PLACE_DTYPE] == CR_RT_F32)
-            *(float *)(void *)place += cv_fold_column_add_f32(found, to - from);
+            *(float *)(void *)place =
+                run_fold_f32(product, found, to - from, *(const float *)(void *)place);
         else
-            *(double *)(void *)place += cv_fold_column_add_f64(found, to - from);
+            *(double *)(void *)place =
+                run_fold_f64(product, found, to - from, *(const double *)(void *)place);
     }
+}
+
+/* Combinations that do not depend on the order.  NaN wins over any number, and -0 is below
+ * +0. */
+static double run_combined(int64_t how, double x, double y)
+{
+    int below = how == RT_PLACE_MIN ? y < x || (x == y && signbit(y) && !signbit(x))
+                                    : x < y || (x == y && signbit(x) && !signbit(y));
+
+    return below || y != y ? y : x;
+}
+
+static int64_t run_combined_integer(int64_t how, int64_t x, int64_t y)
+{
+    switch (how) {
+    case RT_PLACE_ADD: return (int64_t)((uint64_t)x + (uint64_t)y);
+    case RT_PLACE_MUL: return (int64_t)((uint64_t)x * (uint64_t)y);
+    case RT_PLACE_MIN: return y < x ? y : x;
+    case RT_PLACE_MAX: return y > x ? y : x;
+    default: return y < 2 ? x : x / y - (x % y != 0 && x < 0);
+    }
+}
+
+static void run_combine(const int64_t *c, unsigned char *table, const unsigned char *dense)
+{
+    int64_t how = c[RT_PLACE_HOW], x = 0, y = 0;
+    int dtype = (int)c[RT_PLACE_DTYPE], divides = how == RT_PLACE_DIVIDE;
+    float *narrow = (float *)(void *)table;
+    double *wide = (double *)(void *)table;
+
+    if (divides)
+        memcpy(&y, dense, sizeof y);
+    if (dtype == CR_RT_F32) {
+        if (!divides)
+            *narrow = (float)run_combined(how, (double)*narrow,
+                                          (double)*(const float *)(const void *)dense);
+        else if (y > 1)
+            *narrow /= (float)y;
+    } else if (dtype == CR_RT_F64) {
+        if (!divides)
+            *wide = run_combined(how, *wide, *(const double *)(const void *)dense);
+        else if (y > 1)
+            *wide /= (double)y;
+    } else {
+        rt_load(dtype, &x, table, 0, 1);
+        if (!divides)
+            rt_load(dtype, &y, dense, 0, 1);
+        x = run_combined_integer(how, x, y);
+        x = dtype == CR_RT_BOOL ? x != 0 : x;
+        rt_store(dtype, table, 0, &x, 1);
+    }
+}
+
+static int run_is_ordered(const int64_t *c)
+{
+    int64_t how = c[RT_PLACE_HOW];
+
+    return (how == RT_PLACE_ADD || how == RT_PLACE_MUL) &&
+           (c[RT_PLACE_DTYPE] == CR_RT_F32 || c[RT_PLACE_DTYPE] == CR_RT_F64);
 }
 
 static cr_rt_status run_place(const rt_memory *m, const int64_t *c)
@@ -241,10 +317,10 @@ static cr_rt_status run_place(const rt_memory *m, const int64_t *c)
         return CR_RT_OK;
     if (!run_are_inside(m, c))
         return CR_RT_INDEX;
-    if (c[RT_PLACE_HOW] != RT_PLACE_ADD)
+    if (!run_is_ordered(c))
         return run_places(m, c);
-    if (RT_USE(place_add))
-        run_add(m, c);
+    if (RT_USE(place_fold))
+        run_ordered(m, c);
     return CR_RT_OK;
 }
 

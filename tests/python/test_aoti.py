@@ -98,7 +98,22 @@ class Kinds(nn.Module):
         return k.type_as(x) * x, x.to(k), x.to(x.device, torch.float64) / 3
 
 
+class Masked(nn.Module):
+    """Positions from sums of a mask so far, and rows that two indices pick, as language models compute them."""
+
+    def __init__(self):
+        super().__init__()
+        self.word, self.place = nn.Embedding(50, 8), nn.Embedding(400, 8)
+
+    def forward(self, ids, mask):
+        at = mask.cumsum(1) - 1
+        x = self.word(ids) + self.place(at * mask)
+        last = x[torch.arange(ids.shape[0]), mask.sum(1) - 1]
+        return x.cumsum(1), x.cummax(0)[0], last, mask.float().cumsum(0)
+
+
 MODELS = {
+    "masked": (Masked, lambda n: (torch.randint(0, 50, (n, 6)), torch.ones(n, 6, dtype=torch.int64).index_fill_(1, torch.tensor([5]), 0))),
     "kinds": (Kinds, lambda n: (torch.randn(n, 4) * 9, torch.arange(4 * n).view(n, 4))),
     "perceptron": (lambda: nn.Sequential(nn.Linear(8, 40), nn.GELU(), nn.LayerNorm(40), nn.Linear(40, 4), nn.Softmax(-1)), lambda n: (torch.randn(n, 8),)),
     "picture": (Picture, lambda n: (torch.randn(n, 3, 12, 20),)),
@@ -125,11 +140,25 @@ def test_results_are_the_modules(name, threads, tmp_path):
 def test_a_batch_of_any_size(name, tmp_path):
     make, arguments = MODELS[name]
     module = make().eval()
-    model = loaded(tmp_path, module, arguments(4), dynamic_shapes=({0: Dim("batch", max=300)},))
+    model = loaded(tmp_path, module, arguments(4), dynamic_shapes=({0: Dim("batch", max=300)},) * len(arguments(4)))
     for n in (1, 2, 7, 64, 300):
         check(model, module, *arguments(n))
     with pytest.raises(ValueError, match=r"the size of dim 0 is 301, but s\d+ must be at most 300"):
         model(*arguments(301))
+
+
+def test_scans_and_several_indices(tmp_path):
+    """A length that varies; an index out of range is an error."""
+    module = Masked().eval()
+    arguments = (lambda n: (torch.randint(0, 50, (2, n)), torch.cat([torch.ones(2, n - 1, dtype=torch.int64), torch.zeros(2, 1, dtype=torch.int64)], 1)))
+    model = loaded(tmp_path, module, arguments(6), dynamic_shapes=({1: Dim("length", min=2, max=300)},) * 2)
+    for n in (2, 3, 17, 256, 300):
+        check(model, module, *arguments(n))
+    ids, mask = arguments(6)
+    with pytest.raises(IndexError):
+        module(ids, mask * 3)
+    with pytest.raises(IndexError, match="an index of an element is out of range|out of range"):
+        model(ids, mask * 3)
 
 
 def test_a_length_that_varies(tmp_path):

@@ -337,8 +337,53 @@ class Kinds(nn.Module):
         return k.type_as(x) * x, x.to(k), k.to("cpu", torch.float64) / 3, torch.zeros_like(x, device="cpu") + k, x.to(x.device, torch.int32)
 
 
+class Picked(nn.Module):
+    """Several index tensors: broadcast, of two widths, below 0, apart, and after whole dims; read, written, and added to."""
+
+    def forward(self, x, i, j):
+        k = i.int()
+        ones = torch.ones(2, 2)
+        return (x[i, j], x[j, k], x[i, :, j], x[:, i, j], x[i, j, j.t()], x[i[0], j[0, 0]], x[None, i, j], x.mT[i, :, j], x[i[:, :0], j[:, :0]],
+                x.index_put((i, j), x[0, 0]), x.index_put((i, k, j), torch.tensor(2.0)), x.index_put((i, None, j), x[0, 0, :5]),
+                torch.zeros(4, 5).index_put((i * 0, j * 0), x[0, :2, :2], accumulate=True),
+                torch.ones(4, 5).index_put((i, j), ones, accumulate=True), torch.zeros(4, 5, dtype=torch.int16).index_put((i, j * 0), ones.short() * 9, accumulate=True),
+                x.take(j), x.mT.take(i), x.put(j, x[:2, 0, :2]))
+
+
+class Scans(nn.Module):
+    """Sums, products and extremes so far, along each dim, of floats, doubles, integers and truths."""
+
+    def forward(self, x):
+        n = (x * 9).to(torch.int64)
+        each = [f for d in range(x.ndim) for f in (
+            x.cumsum(d), x.cumprod(d), *x.cummax(d), *x.cummin(d), n.cumsum(d), *n.cummax(d), (x > 0).cumsum(d), x.double().cumsum(d), n.cumprod(d),
+            n.cumsum(d, dtype=torch.int8), *x.double().cummin(d))]
+        return (*each, x.mT.cumsum(0), x.flip(0).cumsum(0).flip(0), x[:0].cumsum(0), x[0, 0].cumsum(0), *x[0, 0].cummax(0), x.mT.cummin(-1)[1])
+
+
+class Combined(nn.Module):
+    """Extremes, products, means and integer sums at places, and parts of tensors that are replaced."""
+
+    def forward(self, x, i, y):
+        n, m = (x * 9).long(), (y * 9).long()
+        kinds = [(how, own) for how in ("sum", "prod", "amin", "amax", "mean") for own in (True, False)]
+        forms = [(x, y, kinds), (n, m, kinds), (x.double(), y.double(), kinds[2::3]), (n.int(), m.int(), kinds[::4])]
+        reduced = [a.scatter_reduce(0, i, b, how, include_self=own) for a, b, each in forms for how, own in each]
+        return (*reduced, x.scatter(0, i, 2.0, reduce="multiply"), x.slice_scatter(y[:2] * 2, 0, 1, 5, 2),
+                x.select_scatter(y[0], 0, 3), x[:4, :4].diagonal_scatter(y[0, :4]), torch.diag_embed(y[:2]), torch.diagflat(y[0]),
+                (x > 0).scatter_reduce(0, i, y > 0, "sum"))
+
+
 def lstm():
     return First(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True))
+
+
+def special(x):
+    """NaN, infinities and zeros of both signs among the elements."""
+    for k, value in enumerate((0.0, -0.0, float("nan"), float("inf"), -0.0, 0.0)):
+        if x.numel() > 7 * k + 30:
+            x.view(-1)[7 * k + 3] = value
+    return x
 
 
 # name: (module, arguments, whether it has products)
@@ -356,6 +401,11 @@ MODELS = {
     "chains": (Chains, lambda: (torch.randn(5000), torch.randn(5000)), False),
     "an input without elements": (Nothing, lambda: (torch.randn(0, 3, 4, 5), torch.randn(5, 4), torch.randn(3, 9, 2, 2)), True),
     "bounds": (Bounds, lambda: (torch.tensor([-0.0, 1, 2]),), False),
+    "picked": (Picked, lambda: (torch.randn(4, 5, 6), torch.tensor([[1, -2]]), torch.tensor([[0, 3], [-1, 2]])), False),
+    **{f"scans of {n} x {m}": (Scans, (lambda n, m: lambda: (special(torch.randn(n, m) * 1.3),))(n, m), False)
+       for n, m in ((1, 1), (17, 16), (300, 40), (5000, 2))},
+    "scans of 3 x 20 x 35": (Scans, lambda: (torch.randn(3, 20, 35),), False),
+    "combined": (Combined, lambda: (special(torch.randn(5, 6)), torch.randint(0, 5, (40, 6)), torch.randn(40, 6)), False),
     "embedding": (lambda: nn.Embedding(7, 3), lambda: (torch.tensor([1, 2, 0, 6]),), False),
     "kinds": (Kinds, lambda: (torch.randn(4, 3) * 9, torch.arange(12).view(4, 3)), False),
     "norms": (lambda: nn.Sequential(nn.LayerNorm(8), nn.Softmax(-1), nn.RMSNorm(8)), lambda: (torch.randn(3, 5, 8),), False),
@@ -383,13 +433,17 @@ MODELS = {
 }
 
 
+# Programs of many kernels, which compilers take long for; test_rt.py runs the same programs.
+SLOW = {"scans of 1 x 1", "scans of 3 x 20 x 35", "scans of 17 x 16", "scans of 5000 x 2"}
+
+
 def equal_bits(a, b):
     same = a == b
     return bool((same | (a.isnan() & b.isnan()) if a.is_floating_point() else same).all()) and \
         (not a.is_floating_point() or bool((a.signbit() == b.signbit())[~a.isnan()].all()))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.full) if "float64" in n else n for n in MODELS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.full) if n in SLOW or "float64" in n else n for n in MODELS])
 def test_results(name, tmp_path):
     if not COMPILERS:
         pytest.skip("no C compiler")
@@ -758,6 +812,55 @@ def test_an_index_out_of_range_is_reported(tmp_path):
     text = to_c(export(nn.Embedding(7, 3), (torch.tensor([1, 2]),)))
     for index, wanted in (([6, 0], 0), ([7, 0], 1), ([0, -1], 1)):
         assert run_file(tmp_path, text, (torch.tensor(index),), [torch.empty(2, 3)], COMPILERS[0], SANITIZED)[0] == wanted
+
+
+class Lookup(nn.Module):
+    """A buffer that each call writes at several indices."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(3, 4))
+
+    def forward(self, i, j):
+        self.table[i, j] = 7.0
+        return self.table[i, j]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS[:1])
+def test_several_indices_are_checked_before_anything_is_written(compiler, tmp_path):
+    steps = [(torch.tensor([0, 2]), torch.tensor([3, -4])), (torch.tensor([0, -3]), torch.tensor([-1, 0]))]
+    text = to_c(export(Lookup(), steps[0]))
+    assert equal_bits(run_steps(tmp_path, text, steps, torch.zeros(2), compiler, SANITIZED), torch.full((2, 2), 7.0))
+    for i, j in (([0, 3], [0, 0]), ([1, 0], [1, 4]), ([0, -4], [1, 1]), ([0, 0], [2, -5])):
+        with pytest.raises(IndexError):
+            Lookup()(torch.tensor(i), torch.tensor(j))
+        bad = text.replace("int model_run(", "int run_checked(") + CHECKED
+        assert run_steps(tmp_path, bad, [(torch.tensor(i), torch.tensor(j))], torch.zeros(2), compiler, SANITIZED).tolist() == [[1.0, 0.0]]
+
+
+# A call of the file whose results are what it returns, and the sum of the table's elements.
+CHECKED = """
+int model_run(const int64_t *in_i, const int64_t *in_j, float *state_b_table, float *out0, void *work);
+int model_run(const int64_t *in_i, const int64_t *in_j, float *state_b_table, float *out0, void *work)
+{
+    int k, rc = run_checked(in_i, in_j, state_b_table, out0, work);
+
+    out0[0] = (float)rc;
+    out0[1] = 0;
+    for (k = 0; k < 12; k++)
+        out0[1] += state_b_table[k];
+    return 0;
+}
+"""
+
+
+def test_threads_share_scans(tmp_path):
+    """Rows that depend on each other are computed by one thread."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 40, 300)
+    want = list(Scans()(x))
+    rc, got = run_file(tmp_path, in_parts(to_c(export(Scans(), (x,)), threads=True)), (x,), want, "gcc", SANITIZED)
+    assert rc == 0 and all(equal_bits(a, b) for a, b in zip(got, want, strict=True))
 
 
 @pytest.mark.parametrize("module, args, words", [
