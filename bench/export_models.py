@@ -157,13 +157,19 @@ def mnist_step(torch):
     return _loss(torch, net[:-1], False), (torch.randn(16, 1, 28, 28), torch.randint(0, 10, (16,)))
 
 
+def lstm_step(torch):
+    net, _ = lstm(torch)
+    return _loss(torch, net, False), (torch.randn(16, 28, 32), torch.randint(0, 10, (16,)))
+
+
 def gpt_step(torch):
     net, (x,) = gpt(torch)
     return _loss(torch, net, True), (x, torch.randint(0, 65, x.shape))
 
 
 # Modules whose result is the loss of a step of training.
-TRAINED = {"MNIST network, a step of Adam, 16 pictures": mnist_step, "GPT of 2 layers, a step of Adam, 32 words": gpt_step}
+TRAINED = {"MNIST network, a step of Adam, 16 pictures": mnist_step, "LSTM 32-64, a step of Adam, 16 sequences": lstm_step,
+           "GPT of 2 layers, a step of Adam, 32 words": gpt_step}
 MODELS = {"MNIST network": mnist, "perceptron 784-256-10": perceptron, "ResNet-18, 64 x 64": resnet18, "MobileNet, 128 x 128": mobilenet, "U-Net, 64 x 64": unet,
           "LSTM 32-64, 28 steps": lstm, "BERT-tiny, 32 words": bert_tiny, "GPT of 2 layers, 32 words": gpt,
           "the same, one word, with a cache": gpt_cache, "k-means, 500 points, 10 steps": kmeans,

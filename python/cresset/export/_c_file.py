@@ -203,7 +203,7 @@ def _recorded(program, inputs, training, graph_module=None):
     if not all(isinstance(x, Tensor) for x in results):
         raise ValueError("to_c: a result of the program is no tensor")
     written = [x.value._version != v for x, v in zip(ordered, versions)]
-    return recorder.finish(results), ordered, written
+    return recorder.finish(results).apply("dead"), ordered, written  # backward functions are recorded with their parts, too
 
 
 def _check_memory(inputs, written):
