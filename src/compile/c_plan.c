@@ -792,6 +792,9 @@ static void put_start(const cr_c_job *j, cr_text *out, const char *name)
     cr_text_put(out, "}\n\n");
 }
 
+/* Of the caller's memory, which the file aligns as buffers are; an object's loader does so. */
+static int64_t spare_bytes(const cr_c_job *j) { return j->how->object ? 0 : CR_C_ALIGNMENT; }
+
 /* Bytes of the buffers and of scratch memory, before that of the threads. */
 static int64_t common_bytes(const cr_c_job *j)
 {
@@ -804,7 +807,7 @@ static void put_work_bytes(const cr_c_job *j, cr_text *out, const char *name)
 {
     if (!j->how->threads) {
         cr_text_printf(out, "size_t %s_work_bytes(void)\n{\n    return %lld;\n}\n\n", name,
-                       (long long)(common_bytes(j) + 16));
+                       (long long)(common_bytes(j) + spare_bytes(j)));
         return;
     }
     cr_text_printf(
@@ -812,8 +815,8 @@ static void put_work_bytes(const cr_c_job *j, cr_text *out, const char *name)
         "%ssize_t %s_work_bytes(%sint parts)\n{\n%s    return (size_t)(%lld + (parts > 1 "
         "? parts : 1) * (int64_t)%lld);\n}\n\n",
         j->how->object ? "static " : "", name, j->how->object ? "int64_t varying, " : "",
-        j->how->object ? "    (void)varying;\n" : "", (long long)common_bytes(j),
-        (long long)own_bytes(j));
+        j->how->object ? "    (void)varying;\n" : "",
+        (long long)(common_bytes(j) + spare_bytes(j)), (long long)own_bytes(j));
 }
 
 /* The threads of a call. */
@@ -838,8 +841,14 @@ static void put_head(const cr_c_job *j, cr_text *out, const char *name)
         put_start(j, out, name);
     cr_text_printf(out, "%sint %s_run(", j->how->object ? "static " : "", name);
     put_parameters(j, out, false);
-    cr_text_printf(out, ")\n{\n    unsigned char *w = work;\n    void *scratch = w + %lld;\n",
-                   (long long)j->bytes);
+    cr_text_put(out, ")\n{\n    unsigned char *w = ");
+    if (j->how->object)
+        cr_text_put(out, "work;\n");
+    else
+        cr_text_printf(
+            out, "(unsigned char *)work + (%d - (uintptr_t)work %% %d) %% %d; /* aligned */\n",
+            CR_C_ALIGNMENT, CR_C_ALIGNMENT, CR_C_ALIGNMENT);
+    cr_text_printf(out, "    void *scratch = w + %lld;\n", (long long)j->bytes);
     for (int k = 0; k < j->inputs; k++) {
         const cr_c_input *in = &j->input[k];
         if (!in->from_file)
