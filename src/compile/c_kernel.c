@@ -22,6 +22,7 @@ typedef struct {
     int64_t columns; /* how many, where the text is for this number; otherwise 0 */
     bool one_row;    /* strides along rows do not matter */
     bool blocks;     /* columns are folded PANEL at a time */
+    bool apart;      /* results share no memory with other operands */
     bool *done;      /* by expression id: its value is in scope */
     bool *start;     /* the same before the loops */
     uint32_t *line;  /* by expression id: the reduction whose array has its values, plus 1 */
@@ -687,27 +688,75 @@ static void put_scanned(kernel_job *k, const cr_def *def, const expr_list *scans
         close_loop(k);
 }
 
-static void put_definition(kernel_job *k, const cr_def *def)
+static bool reads_result(const cr_expr *e)
+{
+    bool found = e->kind == CR_EXPR_LOAD && e->buffer->role == CR_BUFFER_OUTPUT;
+
+    for (int i = 0; i < e->count && !found; i++)
+        found = reads_result(e->args[i]);
+    return found;
+}
+
+static bool has_axis(const cr_def *def, int level, const cr_axis *a)
+{
+    return level < def->axes && cr_same_name(def->axis[level].index, a->index) &&
+           cr_same_name(def->axis[level].extent, a->extent);
+}
+
+/* How many of the n definitions have the first one's loop at this level. */
+static int count_alike(const cr_def *const *def, int n, int level)
+{
+    int count = 1;
+
+    while (count < n && level < def[0]->axes &&
+           has_axis(def[count], level, &def[0]->axis[level]))
+        count++;
+    return count;
+}
+
+/* Whether the body of the loop at this level has no loop. */
+static bool is_innermost(kernel_job *k, const cr_def *const *def, int n, int level)
+{
+    expr_list found = {0};
+    bool inner = false;
+
+    for (int i = 0; i < n && !inner; i++) {
+        find_reductions(k, &found, def[i]->value);
+        inner = def[i]->axes > level + 1;
+    }
+    return !inner && !found.len;
+}
+
+/* Definitions that have the same loops outside of this level.  Values that several of them need
+ * are computed once. */
+static void put_definitions(kernel_job *k, const cr_def *const *def, int n, int level)
 {
     const cr_sym *index[CR_LOOP_DIMS] = {0};
-    expr_list scans = {0};
 
-    memcpy(k->done, k->start, k->l->nodes + 1);
-    memset(k->line, 0, (k->l->nodes + 1) * sizeof *k->line);
-    find_scans(k, &scans, def->value);
-    if (scans.len) {
-        put_scanned(k, def, &scans);
-        return;
-    }
-    for (int a = 0; a < def->axes; a++) {
-        put_reductions(k, def, a);
-        open_loop(k, &def->axis[a]);
-        index[a] = def->axis[a].index;
-    }
-    put_reductions(k, def, def->axes);
-    put_result(k, def, index);
-    for (int a = 0; a < def->axes; a++)
+    for (int i = 0; i < n; i++)
+        put_reductions(k, def[i], level);
+    for (int i = 0, count; i < n; i += count) {
+        count = count_alike(def + i, n - i, level);
+        if (def[i]->axes == level) {
+            count = 1;
+            for (int a = 0; a < level; a++)
+                index[a] = def[i]->axis[a].index;
+            put_result(k, def[i], index);
+            continue;
+        }
+        bool *done = cr_session_copy(k->s, k->done, k->l->nodes + 1);
+        uint32_t *line = cr_session_copy(k->s, k->line, (k->l->nodes + 1) * sizeof *line);
+        if (k->apart && is_innermost(k, def + i, count, level)) {
+            (void)!cr_c_need(k->words, "CV_APART");
+            indent(k);
+            cr_text_put(k->out, "CV_APART\n");
+        }
+        open_loop(k, &def[i]->axis[level]);
+        put_definitions(k, def + i, count, level + 1);
         close_loop(k);
+        memcpy(k->done, done, k->l->nodes + 1);
+        memcpy(k->line, line, (k->l->nodes + 1) * sizeof *line);
+    }
 }
 
 /* --- folds of columns --- */
@@ -873,13 +922,35 @@ static bool is_output(const cr_def *def) { return def->target->role == CR_BUFFER
 
 static void put_body(kernel_job *k)
 {
+    const cr_def **def = CR_NEW_N(k->s, const cr_def *, k->l->defs.len + 1);
+    int n = 0;
+
     for (size_t i = 0; i < k->l->defs.len; i++)
         if (is_output(k->l->defs.at[i]))
             declare_single(k, k->l->defs.at[i]->value);
     k->start = cr_session_copy(k->s, k->done, k->l->nodes + 1);
     for (size_t i = 0; i < k->l->defs.len; i++)
-        if (is_output(k->l->defs.at[i]))
-            (k->blocks ? put_blocks : put_definition)(k, k->l->defs.at[i]);
+        if (is_output(k->l->defs.at[i])) {
+            if (k->blocks)
+                put_blocks(k, k->l->defs.at[i]);
+            else
+                def[n++] = k->l->defs.at[i];
+        }
+    for (int i = 0, count; i < n; i += count) {
+        expr_list scans = {0}, next = {0};
+        find_scans(k, &scans, def[i]->value);
+        for (count = 1; i + count < n && k->apart && !scans.len; count++) {
+            find_scans(k, &next, def[i + count]->value);
+            if (next.len || reads_result(def[i + count]->value))
+                break;
+        }
+        memcpy(k->done, k->start, k->l->nodes + 1);
+        memset(k->line, 0, (k->l->nodes + 1) * sizeof *k->line);
+        if (scans.len)
+            put_scanned(k, def[i], &scans);
+        else
+            put_definitions(k, def + i, count, 0);
+    }
 }
 
 /* Whether the values of columns depend on other columns, or on their own number. */
@@ -971,6 +1042,7 @@ void cr_c_kernel(cr_session *s, cr_text *out, cr_c_words *w, cr_c_printed *of,
         k.columns = fixed_columns(&k, l, of->varies && of->splits);
     k.blocks = !of->columns_vary && has_blocks(&k, l, of->apart);
     k.columns = k.blocks ? l->size[1] : k.columns;
+    k.apart = of->apart;
     of->blocks = k.blocks;
     of->fixed = k.columns;
     cr_text_printf(out,

@@ -508,8 +508,9 @@ def test_fused_products_have_one_result(tmp_path):
     for compiler, flags in others:
         _, got = run_file(tmp_path, text, args, want, compiler, ["-DMODEL_FUSED", *flags])
         assert all(equal_bits(a, b) for a, b in zip(got, fused, strict=True)), (compiler, flags)
-    _, apart = run_file(tmp_path, text, args, want, *others[-1])
-    assert not any(torch.equal(a, b) for a, b in zip(apart, fused, strict=True))
+    plain = [run_file(tmp_path, text, args, want, *first)[1] for first in others]
+    assert all(equal_bits(a, b) for more in plain[1:] for a, b in zip(more, plain[0], strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(plain[0], fused, strict=True))
     (tmp_path / "fused.c").write_text(FUSED)
     subprocess.run([COMPILERS[0], "fused.c", "-lm", "-o", "fused"], cwd=tmp_path, check=True)
     data = b"".join(x.detach().numpy().tobytes() for x in (args[0], module.linear.weight, module.linear.bias))
@@ -670,6 +671,7 @@ TRAINED = {
     "strides": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3, 2, 1), nn.Tanh(), nn.ConvTranspose2d(4, 2, 3, 2, groups=2), nn.Flatten(), nn.Linear(98, 3)),
                 lambda: torch.randn(5, 2, 6, 6)),
     "perceptron": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3)), lambda: torch.randn(5, 6)),
+    "recurrent": (lambda: nn.Sequential(First(nn.LSTM(6, 20)), First(nn.GRU(20, 3))), lambda: torch.randn(5, 2, 6)[:, 0]),
     "words": (lambda: nn.Sequential(nn.Embedding(7, 4), nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(12, 3)),
               lambda: torch.randint(0, 7, (5, 3))),
 }
@@ -870,6 +872,26 @@ def test_threads_share_scans(tmp_path):
 def test_what_has_no_form_is_refused(module, args, words):
     with pytest.raises(ValueError, match=f"to_c: the program {words}"):
         to_c(export(module, args))
+
+
+def functions(text):
+    """The kernels of a file by their titles, and how often each is called."""
+    found = re.findall(r"/\* (\w+) \*/\nstatic void (kernel_\d+)\((.*?)\n}\n", text, re.S)
+    return {title: (body, text.count(f"({name}, p") + text.count(f" {name}(p")) for title, name, body in found}
+
+
+def test_results_of_a_kernel_share_its_loop():
+    """Values that several results need are computed once."""
+    body, calls = functions(to_c(export(nn.LSTM(3, 4), (torch.randn(5, 2, 3),))))["_lstm_step"]
+    assert (body.count("cv_sigmoid_f32("), body.count("cv_tanh_f32("), body.count("for ("), calls) == (3, 2, 2, 5)
+    body, _ = functions(to_c(export(nn.LayerNorm(6), (torch.randn(5, 6),))))["_layer_norm"]
+    assert (len(re.findall(r"const float r\d+ =", body)), body.count("for ("), body.count("CV_APART")) == (2, 4, 1)
+
+
+def test_gradients_of_recurrent_layers_are_computed_once():
+    for layer, title, steps in ((nn.LSTM, "_lstm_step_backward", 5), (nn.GRU, "_gru_step_backward", 5)):
+        text = to_c(export(Loss(First(layer(3, 4))), (torch.randn(steps, 3), torch.zeros(steps, dtype=torch.int64))), training=True)
+        assert functions(text)[title][1] == steps
 
 
 def test_what_nothing_reads_is_not_computed():
