@@ -116,9 +116,14 @@ void cr_c_integers(cr_text *out, const char *name, const int64_t *at, int64_t n,
 
 void cr_c_bytes(cr_text *out, const char *name, const void *bytes, size_t n)
 {
-    cr_text_printf(out, "        static const unsigned char %s[] = {", name);
-    for (size_t i = 0; i < n; i++)
-        cr_text_printf(out, i ? ", %u" : "%u", ((const unsigned char *)bytes)[i]);
+    const unsigned char *at = bytes;
+    size_t stated = n; /* C sets the bytes after the last that is not 0 */
+
+    while (stated > 1 && !at[stated - 1])
+        stated--;
+    cr_text_printf(out, "        static const unsigned char %s[%zu] = {", name, n ? n : 1);
+    for (size_t i = 0; i < stated; i++)
+        cr_text_printf(out, i ? ", %u" : "%u", at[i]);
     cr_text_put(out, n ? "};\n" : "0};\n");
 }
 
