@@ -16,7 +16,13 @@
 #include "tensor/trace.h"
 #include <string.h>
 
-enum { MOST_CALLS = 10000, MOST_SHOWN = 64, MOST_IN_LISTS = 1 << 16, MOST_INTEGERS = 1 << 20 };
+enum {
+    MOST_CALLS = 10000,
+    MOST_SHOWN = 64,
+    MOST_IN_LISTS = 1 << 16,
+    MOST_INTEGERS = 1 << 20,
+    MOST_VAIN = 16
+};
 const char cr_defer_full[] = "many calls wait";
 static const size_t MOST_BYTES = (size_t)256 << 20, MOST_COPIED = (size_t)1 << 20;
 
@@ -24,6 +30,7 @@ static const size_t MOST_BYTES = (size_t)256 << 20, MOST_COPIED = (size_t)1 << 2
 typedef enum { UNKNOWN, PASSES, AT_ONCE, OPAQUE, NOTED, NOTED_IF_WITHIN } handling;
 static struct {
     _Atomic uint8_t how;  /* handling; set last */
+    _Atomic uint8_t vain; /* calls of a composition, in a row, whose parts cannot be known */
     _Atomic bool updates; /* the arguments decide which tensors are written */
     _Atomic uint32_t written;
 } handled[CR_MOST_OPS];
@@ -151,10 +158,20 @@ static cr_status call_now(const cr_op *op, const cr_value *arg, cr_value *result
     return st;
 }
 
+/* Whether the call's results depend on numbers and sizes alone. */
+static bool makes_constant(const cr_op *op, const cr_value *arg)
+{
+    for (uint32_t mask = op->tensor_params & ~op->defer.unread; mask; mask &= mask - 1)
+        if (arg[CR_CTZ(mask)].tag != CR_NONE)
+            return false;
+    return !(op->words & CR_WORD_RANDOM) && has_tensor_results(op);
+}
+
 static cr_status run_at_once(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_status st = CR_OK;
 
+    cr_defer_me()->at_once += !makes_constant(op, arg);
     cr_defer_entry = op;
     for (uint32_t mask = op->tensor_params & ~op->defer.unread; mask; mask &= mask - 1)
         cr_each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
@@ -768,6 +785,7 @@ cr_status cr_defer_by_parts(const cr_op *op, const cr_value *arg, cr_value *resu
 /* Calls of a program's operator wait as others do; an entry makes none. */
 static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    cr_defer_me()->at_once++;
     cr_defer_entry = op;
     cr_status st = cr_defer_flush(op->name);
     cr_defer_entry = NULL;
@@ -777,6 +795,80 @@ static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *resu
     st = cr_call_past(CR_STAGE_DEFER, op, arg, result);
     cr_defer_pause(-!op->custom);
     return st;
+}
+
+/* --- compositions --- */
+/* Whether the calls of the composition come straight to this stage. */
+static bool calls_come_here(const cr_op *op, const cr_value *arg)
+{
+    uint32_t passes = CR_STAGE_BIT(DEFER);
+
+    if (cr_thread.no_grad && !cr_thread.pushes)
+        passes |= CR_STAGE_BIT(AUTOGRAD);
+    return (op->does == CR_DOES_IS || op->defer.by_calls) &&
+           atomic_load_explicit(&handled[op->index].vain, memory_order_relaxed) < MOST_VAIN &&
+           !(cr_call_stages(op, arg) & ~passes) && !cr_defer_written_params(op, arg);
+}
+
+/* What a thread had done before a composition was evaluated. */
+typedef struct {
+    size_t calls;
+    uint64_t flushes, at_once;
+} progress;
+
+/* Evaluates a composition, and keeps its calls if it made no others than those that it noted.
+ */
+static cr_status evaluate(cr_defer_thread *me, const progress *p, const cr_op *op,
+                          const cr_value *arg, const cr_call_key *key, cr_value *result)
+{
+    cr_trace *x = me->trace;
+
+    CR_TRY(cr_call_past(CR_STAGE_DEFER, op, arg, result));
+    pthread_mutex_lock(&x->lock);
+    bool whole = me->at_once == p->at_once && x->flushes == p->flushes;
+    cr_known_add_parts(x, key, whole ? p->calls : x->calls.len, result);
+    pthread_mutex_unlock(&x->lock);
+    return CR_OK;
+}
+
+static void count_vain(const cr_op *op, bool refused, bool known)
+{
+    uint8_t vain = atomic_load_explicit(&handled[op->index].vain, memory_order_relaxed);
+
+    if (refused || (known && vain))
+        atomic_store_explicit(&handled[op->index].vain, known ? 0 : (uint8_t)(vain + 1),
+                              memory_order_relaxed);
+}
+
+static cr_status compose(cr_defer_thread *me, const cr_op *op, const cr_value *arg,
+                         cr_value *result)
+{
+    cr_trace *x = me->trace;
+    cr_call_key key; /* its room is not cleared */
+    cr_status st = CR_OK;
+    bool yes, full;
+
+    CR_TRY(can_note(&yes, x, op, arg));
+    if (!yes || !cr_call_key_make(&key, op, arg))
+        return cr_call_past(CR_STAGE_DEFER, op, arg, result);
+    cr_call_key_of_composition(&key);
+    pthread_mutex_lock(&x->lock);
+    const cr_known *k = cr_known_find(x, &key);
+    progress p = {x->calls.len, x->flushes, me->at_once};
+    if (k && k->parts)
+        st = cr_known_note_parts(x, k, &key, result);
+    size_t noted = x->calls.len - p.calls;
+    bool refused = k && k->refused, known = k && k->parts;
+    count_vain(op, refused, known);
+    full = x->calls.len + x->gone >= MOST_CALLS || x->bytes > MOST_BYTES;
+    pthread_mutex_unlock(&x->lock);
+    if (!known)
+        return refused ? cr_call_past(CR_STAGE_DEFER, op, arg, result)
+                       : evaluate(me, &p, op, arg, &key, result);
+    me->counts.noted += (int64_t)noted;
+    me->counts.known += (int64_t)noted;
+    CR_TRY(st);
+    return full ? cr_trace_flush(x, cr_defer_full) : CR_OK;
 }
 
 cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -789,6 +881,8 @@ cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result)
     if (how == PASSES) {
         if (op->does == CR_DOES_WHOLE && !op->defer.by_calls)
             CR_TRY(settle_others(op, arg));
+        if (cr_defer_active() && calls_come_here(op, arg))
+            return compose(me, op, arg, result);
         return cr_call_past(CR_STAGE_DEFER, op, arg, result);
     }
     if (how == OPAQUE)

@@ -319,6 +319,7 @@ static cr_status flush_locked(cr_trace *x, const char *why)
     bool done = false;
 
     counts->flushes++;
+    x->flushes++;
     find_live(x);
     cr_thread_state was = run_begin(x);
     cr_status st = run_by_program(x, counts, &first, &done);

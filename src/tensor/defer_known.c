@@ -8,27 +8,10 @@
 #include "base/map.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
-#include "tensor/trace.h"
+#include "tensor/known.h"
 #include <string.h>
 
-enum { MOST_KNOWN = 2048, SIGHTS = 1024, LEAST_TABLE = 64 };
-
-typedef enum { KNOWN_NONE, KNOWN_ARGUMENT, KNOWN_EMPTY, KNOWN_MADE } known_way;
-struct cr_known_result {
-    known_way way;
-    int use;         /* KNOWN_ARGUMENT: its index among the tensors */
-    cr_tensor *like; /* KNOWN_EMPTY, KNOWN_MADE: a header like the result */
-    size_t bytes;    /* KNOWN_MADE: the size of its storage */
-};
-
-struct cr_known_calls {
-    cr_arena arena;
-    CR_VEC(cr_known *) list;
-    uint32_t *table; /* of `list` by hash: index + 1, or 0 */
-    size_t table_size;
-    cr_known *last;
-    uint32_t seen[SIGHTS]; /* parts of the hashes of keys that were seen */
-};
+enum { MOST_KNOWN = 2048, LEAST_TABLE = 64 };
 
 static _Atomic uint64_t known_ids;
 
@@ -186,9 +169,11 @@ static size_t known_slot(const struct cr_known_calls *c, uint64_t hash, const cr
     }
 }
 
-static cr_known *known_lookup(const struct cr_known_calls *c, const cr_call_key *key)
+cr_known *cr_known_at(const cr_trace *x, const cr_call_key *key)
 {
-    if (!c->list.len)
+    const struct cr_known_calls *c = x->known;
+
+    if (!c || !c->list.len)
         return NULL;
     uint32_t index = c->table[known_slot(c, cr_hash_words(key->word, key->words), key)];
     return index ? c->list.at[index - 1] : NULL;
@@ -202,7 +187,7 @@ cr_known *cr_known_find(cr_trace *x, cr_call_key *key)
     if (CR_UNLIKELY(!c))
         return NULL;
     if (CR_UNLIKELY(!k || !has_key(k, key))) {
-        k = known_lookup(c, key);
+        k = cr_known_at(x, key);
         if (c->last)
             c->last->next = k;
     }
@@ -232,6 +217,8 @@ void cr_known_trim(cr_trace *x)
 
     if (!c || c->list.len < MOST_KNOWN)
         return;
+    for (size_t i = 0; i < c->list.len; i++)
+        cr_known_parts_drop(c->list.at[i]->parts);
     cr_arena_drop(&c->arena);
     cr_vec_drop(&c->list);
     cr_free(c->table);
@@ -255,14 +242,14 @@ static cr_status known_result(cr_trace *x, cr_noted *n, const struct cr_known_re
     cr_tensor *t = NULL;
 
     *result = cr_of_none();
-    if (r->way == KNOWN_ARGUMENT)
+    if (r->way == CR_KNOWN_ARGUMENT)
         t = cr_keep(key->use[r->use]);
-    else if (r->way != KNOWN_NONE)
+    else if (r->way != CR_KNOWN_NONE)
         CR_TRY(cr_tensor_without_bytes(&t, r->like, r->bytes));
-    if (r->way == KNOWN_EMPTY)
+    if (r->way == CR_KNOWN_EMPTY)
         cr_fake_becomes_real(t);
     *result = cr_of_tensor(t);
-    return r->way == KNOWN_MADE ? cr_memory_to_make(&n->out[n->outs++], x, t) : CR_OK;
+    return r->way == CR_KNOWN_MADE ? cr_memory_to_make(&n->out[n->outs++], x, t) : CR_OK;
 }
 
 static void known_writes(cr_trace *x, const cr_known *k, const cr_call_key *key)
@@ -346,14 +333,13 @@ static cr_value *copied_values(cr_arena *a, const cr_value *v, size_t n)
     return to;
 }
 
-/* Whether `made` has the properties of `t`, which is pending. */
-static bool is_like(const cr_tensor *made, const cr_tensor *t)
+bool cr_is_like(const cr_tensor *made, const cr_tensor *t)
 {
     const cr_storage *a = made->storage, *b = t->storage;
     uint32_t fake = CR_STAGE_BIT(FAKE), defer = CR_STAGE_BIT(DEFER);
 
     return (made->stages & ~fake) == (t->stages & ~defer) && made->ndim == t->ndim &&
-           !t->offset && made->numel == t->numel && made->contiguous == t->contiguous &&
+           made->numel == t->numel && made->contiguous == t->contiguous &&
            made->inference == t->inference && !t->number && !t->conj && !t->neg && !t->layout &&
            !memcmp(made->size, t->size, t->ndim * sizeof *t->size) &&
            !memcmp(made->stride, t->stride, t->ndim * sizeof *t->stride) &&
@@ -377,16 +363,16 @@ static cr_status result_becomes_known(struct cr_known_result *r, cr_arena *a, co
         return CR_VALUE;
     for (int i = 0; h && i < n->uses; i++)
         if (at[i].shown == h) {
-            *r = (struct cr_known_result){.way = KNOWN_ARGUMENT, .use = i};
+            *r = (struct cr_known_result){.way = CR_KNOWN_ARGUMENT, .use = i};
             return CR_OK;
         }
-    r->way = h ? KNOWN_MADE : KNOWN_EMPTY;
+    r->way = h ? CR_KNOWN_MADE : CR_KNOWN_EMPTY;
     r->bytes = result->t->storage->size;
     r->like = cr_header_new(a, result->t, NULL);
     CR_NEED(r->like);
     cr_tensor *made;
     CR_TRY(cr_tensor_without_bytes(&made, r->like, r->bytes));
-    bool same = is_like(made, result->t);
+    bool same = cr_is_like(made, result->t) && !result->t->offset;
     cr_drop(made);
     return same ? CR_OK : CR_VALUE;
 }
@@ -400,7 +386,7 @@ static cr_status results_become_known(cr_known *k, cr_arena *a, const cr_noted *
     CR_NEED(k->result);
     for (int i = 0; i < n->results; i++) {
         CR_TRY(result_becomes_known(&k->result[i], a, n, i, at, &result[i]));
-        made += k->result[i].way == KNOWN_MADE;
+        made += k->result[i].way == CR_KNOWN_MADE;
     }
     k->outs = n->outs;
     return made == n->outs ? CR_OK : CR_VALUE;
@@ -465,15 +451,14 @@ static cr_status known_fill(cr_known *k, cr_arena *a, const cr_noted *n, const c
 /* Whether the key was seen before.  Remembers it. */
 static bool was_seen(struct cr_known_calls *c, uint64_t hash)
 {
-    uint32_t *at = &c->seen[hash % SIGHTS], part = (uint32_t)(hash >> 32) | 1;
+    uint32_t *at = &c->seen[hash % CR_LEN(c->seen)], part = (uint32_t)(hash >> 32) | 1;
     bool yes = *at == part;
 
     *at = part;
     return yes;
 }
 
-void cr_known_add(cr_trace *x, const cr_call_key *key, const cr_noted *n, const cr_shown *at,
-                  const cr_value *result)
+cr_known *cr_known_put(cr_trace *x, const cr_call_key *key)
 {
     struct cr_known_calls *c = x->known;
     uint64_t hash = cr_hash_words(key->word, key->words);
@@ -481,14 +466,23 @@ void cr_known_add(cr_trace *x, const cr_call_key *key, const cr_noted *n, const 
 
     if (!c)
         c = x->known = cr_alloc_zero(sizeof *c);
-    if (!c || !was_seen(c, hash) || c->list.len >= MOST_KNOWN || n->uses != key->uses)
-        return;
+    if (!c || !was_seen(c, hash) || c->list.len >= MOST_KNOWN)
+        return NULL;
     if (cr_vec_reserve(&c->list, 1) || known_table_grow(c) || !(k = known_new(&c->arena, key)))
-        return;
-    k->refused = known_fill(k, &c->arena, n, at, result) != CR_OK;
+        return NULL;
     size_t slot = known_slot(c, hash, NULL);
     cr_vec_put(&c->list, k);
     c->table[slot] = (uint32_t)c->list.len;
+    return k;
+}
+
+void cr_known_add(cr_trace *x, const cr_call_key *key, const cr_noted *n, const cr_shown *at,
+                  const cr_value *result)
+{
+    cr_known *k = n->uses == key->uses ? cr_known_put(x, key) : NULL;
+
+    if (k)
+        k->refused = known_fill(k, &x->known->arena, n, at, result) != CR_OK;
 }
 
 /* --- spelling out --- */
@@ -536,9 +530,9 @@ static cr_status spell_results(cr_trace *x, cr_noted *n, const cr_value *arg)
     for (int i = 0; i < n->results; i++) {
         const struct cr_known_result *r = &n->known->result[i];
         int use = r->use;
-        if (r->way == KNOWN_ARGUMENT)
+        if (r->way == CR_KNOWN_ARGUMENT)
             n->result[i] = spelled_use(arg, n->op->param_count, &use);
-        if (r->way != KNOWN_MADE)
+        if (r->way != CR_KNOWN_MADE)
             continue;
         n->result[i] = n->like[made] = cr_header_new(&x->arena, r->like, n->out[made]);
         if (!n->like[made++])

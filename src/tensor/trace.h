@@ -58,6 +58,7 @@ typedef struct cr_trace {
     size_t table_size;
     cr_arena arena;
     size_t bytes; /* of results and copies */
+    uint64_t flushes;
     struct cr_known_calls *known;
     void *programs; /* of compile/defer.c: programs by known calls */
 } cr_trace;
@@ -68,6 +69,7 @@ typedef struct cr_defer_thread {
     _Atomic uint32_t *bits; /* the thread's cr_deferring */
     cr_trace *trace;        /* NULL until its first region */
     cr_defer_counts counts;
+    uint64_t at_once; /* calls that ran at once */
 } cr_defer_thread;
 
 /* --- threads (defer_thread.c) --- */
@@ -122,6 +124,8 @@ typedef struct cr_known {
     uint64_t written;  /* bit i: the call writes use i */
     uint32_t *version; /* by use: how far the call moves the version of its storage */
     struct cr_known_result *result;
+    struct cr_known_parts *parts; /* of a composition: the calls that it makes */
+    int tries;                    /* of a composition: to find these */
     bool writes;
     bool refused; /* such results cannot be known: each call is noted in full */
 } cr_known;
@@ -131,7 +135,7 @@ typedef struct {
     cr_tensor *use[CR_MOST_USES]; /* the tensors among the arguments */
     int uses;
     size_t words;
-    uint64_t word[CR_MOST_KEY]; /* not cleared */
+    uint64_t word[CR_MOST_KEY + 2]; /* two of compositions; not cleared */
 } cr_call_key;
 /* A tensor of a call's arguments, while the call is noted. */
 typedef struct {
@@ -149,6 +153,16 @@ CR_MUST cr_status cr_known_note(cr_trace *x, cr_known *k, const cr_call_key *key
  * its tensors; their versions have not moved yet. */
 void cr_known_add(cr_trace *x, const cr_call_key *key, const cr_noted *n, const cr_shown *at,
                   const cr_value *result);
+/* The same of a composition, of which the calls are known that it makes: each of them is noted,
+ * and no rule of the composition runs.  The key of a composition also says which arguments
+ * require a gradient, and which of those that may steer a program wait. */
+void cr_call_key_of_composition(cr_call_key *k);
+CR_MUST cr_status cr_known_note_parts(cr_trace *x, const cr_known *k, const cr_call_key *key,
+                                      cr_value *result);
+/* The composition made the calls of the trace from `first` on, and nothing else but constants.
+ * Keeps these calls once all of them are known.  Without calls it was another attempt. */
+void cr_known_add_parts(cr_trace *x, const cr_call_key *key, size_t first,
+                        const cr_value *result);
 /* Makes the arguments and headers of a known call, or of all calls of the trace. */
 CR_MUST cr_status cr_noted_spell_out(cr_trace *x, cr_noted *n);
 CR_MUST cr_status cr_trace_spell_out(cr_trace *x);
