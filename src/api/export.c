@@ -259,7 +259,7 @@ static cr_status export_print(export_job *j)
     cr_plan p = {.arena = {0}};
     cr_status st;
 
-    CR_GO(cr_graph_plan(&p, j->e->graph, j->first));
+    CR_GO(cr_graph_file_plan(&p, j->e->graph, j->first));
     if (j->options) {
         cr_c_how how = {.name = j->options->name ? j->options->name : "model",
                         .threads = j->options->threads};

@@ -29,7 +29,7 @@ typedef struct {
     uint32_t moves[16];   /* by dtype written: bit for each dtype read, of the helpers */
     uint32_t combines[CR_COMBINE_COUNT]; /* bits for dtypes, as the following */
     uint32_t adds, multiplies;           /* in the order of columns */
-    uint32_t products, batches, convolutions, spreads, weighs, resamples;
+    uint32_t log_scans, products, batches, convolutions, spreads, weighs, resamples;
     bool maxima, averages, launches, calls_library;
     CR_VEC(size_t) order; /* numbers of commands, as the file computes them */
     CR_VEC(cr_c_group) group;

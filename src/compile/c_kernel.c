@@ -179,6 +179,9 @@ static const struct {
                  {"gt", "%a > %b", "%a > %b"},
                  {"ge", "%a >= %b", "%a >= %b"},
                  {"isnan", "%a != %a", NULL},
+                 {"isinf", "%a - %a != %a - %a && %a == %a", NULL},
+                 {"isfinite", "%a - %a == %a - %a", NULL},
+                 {"signbit", "signbit(%a) != 0", NULL},
                  {"above", "!(%a <= %b) && %b == %b", "%a > %b"},
                  {"below", "!(%a >= %b) && %b == %b", "%a < %b"},
                  {"maximum", NULL, "%a > %b ? %a : %b"},
@@ -204,16 +207,20 @@ static void put_template(kernel_job *k, const char *text, const cr_expr *e)
     }
 }
 
-/* A call of a word: cv_exp_f32(v3). */
+/* A call of a word: cv_exp_f32(v3); integers have words of int64. */
 static void put_word(kernel_job *k, const char *fn, cr_dtype t, const cr_expr *e)
 {
+    bool real = cr_dtype_is_float(t);
     char name[64];
 
-    snprintf(name, sizeof name, "cv_%s_%s", fn, suffix_of(t));
-    if (!cr_dtype_is_float(t) || !cr_c_need(k->words, name))
+    snprintf(name, sizeof name, "cv_%s_%s", fn, real ? suffix_of(t) : "i64");
+    if (!cr_c_need(k->words, name))
         cr_bail(k->s, CR_VALUE, "to_c: %s of %s, in the kernel %s, has no C99 form", fn,
                 cr_dtype_name(t), k->name);
-    cr_text_printf(k->out, "%s(", name);
+    if (real)
+        cr_text_printf(k->out, "%s(", name);
+    else
+        cr_text_printf(k->out, "(%s)%s(", value_type(k, e), name);
     for (int i = 0; i < e->count; i++) {
         cr_text_put(k->out, i ? ", " : "");
         put_name(k, e->args[i]);

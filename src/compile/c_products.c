@@ -342,6 +342,67 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
     cr_text_put(&j->body, j->how->threads ? ", scratch, team);\n" : ", scratch);\n");
 }
 
+/* --- scans --- */
+
+/* Logarithms of running sums of exponentials along a dim that is not among the others. */
+static const char log_scan_text[] =
+    "static void cv_log_scan_f32(int ndim, const int64_t *size, unsigned char *to, const "
+    "int64_t *ts,\n"
+    "    const unsigned char *from, const int64_t *fs, int64_t n, int64_t t, int64_t f)\n"
+    "{\n"
+    "    int64_t at[64] = {0}, k;\n"
+    "    int d;\n\n"
+    "    for (d = 0; d < ndim; d++)\n        if (size[d] == 0)\n            return;\n"
+    "    for (;;) {\n"
+    "        double sum = -INFINITY;\n\n"
+    "        for (k = 0; k < n; k++) {\n"
+    "            sum = cv_log_add(sum, (double)*(const float *)(const void *)(from + k * f));\n"
+    "            *(float *)(void *)(to + k * t) = (float)sum;\n"
+    "        }\n"
+    "        for (d = ndim - 1; d >= 0; d--) {\n"
+    "            to += ts[d];\n            from += fs[d];\n"
+    "            if (++at[d] < size[d])\n                break;\n"
+    "            to -= size[d] * ts[d];\n            from -= size[d] * fs[d];\n"
+    "            at[d] = 0;\n"
+    "        }\n"
+    "        if (d < 0)\n            return;\n"
+    "    }\n"
+    "}\n\n";
+
+static void put_log_scan(cr_c_job *j, const cr_library *c)
+{
+    const cr_array *from = &c->arg[0].array, *to = &c->result[0];
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)from->dtype), size[64], ts[64], fs[64],
+            along[3] = {1, 0, 0};
+    int ndim = 0, dim = cr_library_dim(c);
+
+    if (from->dtype != CR_F32 && from->dtype != CR_F64)
+        refuse_call(j, c, "of such elements");
+    for (int d = 0; d < from->ndim; d++) {
+        if (d == dim) {
+            along[0] = from->size[d];
+            along[1] = to->stride[d] * item;
+            along[2] = from->stride[d] * item;
+            continue;
+        }
+        size[ndim] = from->size[d];
+        ts[ndim] = to->stride[d] * item;
+        fs[ndim++] = from->stride[d] * item;
+    }
+    j->log_scans |= 1u << from->dtype;
+    (void)!cr_c_need(&j->words, "cv_log_add");
+    cr_c_integers(&j->body, "size", size, ndim, 1);
+    cr_c_integers(&j->body, "ts", ts, ndim, 1);
+    cr_c_integers(&j->body, "fs", fs, ndim, 1);
+    cr_text_printf(&j->body, "        cv_log_scan_%s(%d, size, ",
+                   from->dtype == CR_F64 ? "f64" : "f32", ndim);
+    cr_c_address(j, to->data, true);
+    cr_text_put(&j->body, ", ts, ");
+    cr_c_address(j, from->data, false);
+    cr_text_printf(&j->body, ", fs, %lld, %lld, %lld);\n", (long long)along[0],
+                   (long long)along[1], (long long)along[2]);
+}
+
 /* --- calls --- */
 
 void cr_c_library(cr_c_job *j, const cr_library *c)
@@ -357,6 +418,8 @@ void cr_c_library(cr_c_job *j, const cr_library *c)
         put_convolution(j, c, &convolution);
     else if (!why && cr_c_planes(j, c))
         return;
+    else if (!strcmp(c->entry, "logcumsumexp"))
+        put_log_scan(j, c);
     else if (why)
         refuse_call(j, c, why);
     else
@@ -429,6 +492,8 @@ void cr_c_print_products(const cr_c_job *j, cr_text *out)
             cr_c_typed(out, team_matrix_text, dtypes[i]);
         if (j->batches & bit)
             cr_c_typed(out, team ? team_batches_text : batches_text, dtypes[i]);
+        if (j->log_scans & bit)
+            cr_c_typed(out, log_scan_text, dtypes[i]);
         uint32_t of = j->convolutions | j->weighs | j->spreads;
         if (of & bit && !(j->convolutions & bit))
             cr_text_put(out, unused_text);

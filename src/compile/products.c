@@ -128,6 +128,13 @@ bool cr_product_of(cr_product *out, const cr_library *c, const char **why)
     return true;
 }
 
+int cr_library_dim(const cr_library *c)
+{
+    int64_t dim = c->arg[1].i;
+
+    return (int)(dim < 0 ? dim + c->arg[0].array.ndim : dim);
+}
+
 /* --- convolutions --- */
 
 static int64_t item_of(const cr_given *g, int d)

@@ -36,6 +36,8 @@ typedef struct {
 /* False: the call is none.  *why: what it has that the numbers cannot say, or unchanged. */
 bool cr_product_of(cr_product *out, const cr_library *c, const char **why);
 bool cr_convolution_of(cr_convolution *out, const cr_library *c, const char **why);
+/* The dim along which a call of (self, dim) goes. */
+int cr_library_dim(const cr_library *c);
 /* Whether elements follow one another in row-major order. */
 bool cr_array_is_dense(const cr_array *a);
 

@@ -412,6 +412,8 @@ static void put_library(cr_rt_job *j, const cr_library *c)
         put_product(j, &product);
     else if (!why && cr_convolution_of(&convolution, c, &why) && !why)
         put_convolution(j, &convolution);
+    else if (!strcmp(c->entry, "logcumsumexp"))
+        cr_rt_log_scan(j, c);
     else
         cr_bail(j->s, CR_VALUE, "to_rt: the program calls %s%s%s, which the runtime lacks",
                 c->entry, why ? " " : "", why ? why : "");

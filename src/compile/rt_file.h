@@ -57,5 +57,7 @@ void cr_rt_command(cr_rt_job *j, int kind, const cr_rt_words *w);
 void cr_rt_push(cr_rt_job *j, cr_rt_words *w, int64_t value);
 
 void cr_rt_kernel(cr_rt_job *j, const cr_launch *l);
+/* A call of logcumsumexp(). */
+void cr_rt_log_scan(cr_rt_job *j, const cr_library *c);
 
 #endif

@@ -4,10 +4,12 @@
  * index.  What does not depend on that index is computed before, for one lane, and copied to
  * all lanes.  Registers are numbered as values are made; at the end those whose values are not
  * needed at the same time become one. */
+#include "compile/products.h"
 #include "compile/rt_file.h"
 #include "loop/nest.h"
 #include "num/convert.h"
 #include "rt/format.h"
+#include "space/space.h"
 #include <string.h>
 
 enum { DEPTHS = RT_MOST_NESTED + 1, PART_ROWS = 512 };
@@ -749,4 +751,72 @@ void cr_rt_kernel(cr_rt_job *j, const cr_launch *l)
         if (k.l->defs.at[i]->target->role == CR_BUFFER_OUTPUT)
             put_definition(&k, k.l->defs.at[i]);
     put_calls(&k, share_registers(&k));
+}
+
+/* The instructions of a scan along the columns, of operand 1 to operand 0. */
+static void put_log_code(kernel_job *k, int dtype)
+{
+    int state = emit_constant(k, CR_I64, 0), v, d;
+    size_t start = k->code.len;
+
+    emit(k, RT_FOR, CR_I64, 1, 1, 0, 0, 3);
+    v = new_register(k);
+    emit(k, RT_LOAD, dtype, v, 0, 0, 0, 1);
+    d = new_register(k);
+    emit(k, RT_SCAN, dtype, d, v, state, d, RT_SCAN_LOG);
+    emit(k, RT_STORE, dtype, 0, d, 0, 0, 0);
+    CR_ASSERT(k->code.len - start == 4 * RT_INSTRUCTION_WORDS);
+}
+
+void cr_rt_log_scan(cr_rt_job *j, const cr_library *c)
+{
+    const cr_array *from = &c->arg[0].array, *to = &c->result[0], *operand[2] = {to, from};
+    int dim = cr_library_dim(c), outer[RT_MOST_OUTER], dims = 0;
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)from->dtype),
+            n = from->ndim ? from->size[dim] : 1;
+    kernel_job k = {.j = j, .s = j->s, .name = c->entry};
+    cr_rt_words w = {0};
+
+    if (from->dtype != CR_F32 && from->dtype != CR_F64)
+        kernel_refuse(&k, cr_dtype_name((cr_dtype)from->dtype));
+    if (!cr_numel(from->ndim, from->size))
+        return;
+    for (int d = 0; d < from->ndim; d++) {
+        if (d == dim || from->size[d] == 1)
+            continue;
+        if (dims == RT_MOST_OUTER)
+            kernel_refuse(&k, "too many dims");
+        outer[dims++] = d;
+    }
+    put_log_code(&k, from->dtype);
+    const int64_t head[RT_KERNEL_WORDS] = {
+        [RT_KERNEL_ROWS] = 1,
+        [RT_KERNEL_COLUMNS] = n,
+        [RT_KERNEL_OUTER] = dims,
+        [RT_KERNEL_OPERANDS] = 2,
+        [RT_KERNEL_RESULTS] = 1,
+        [RT_KERNEL_CONSTANTS] = (int64_t)k.constants.len,
+        [RT_KERNEL_INSTRUCTIONS] = (int64_t)k.code.len / RT_INSTRUCTION_WORDS,
+        [RT_KERNEL_REGISTERS] = k.registers,
+        [RT_KERNEL_MEMORY] = cr_rt_scratch(j, 8 * ((int64_t)k.registers * CR_RT_LANES + n)),
+    };
+    for (int i = 0; i < RT_KERNEL_WORDS; i++)
+        cr_rt_push(j, &w, head[i]);
+    for (int i = 0; i < dims; i++)
+        cr_rt_push(j, &w, from->size[outer[i]]);
+    for (int i = 0; i < dims; i++)
+        cr_rt_push(j, &w, 0);
+    for (int i = 0; i < 2; i++) {
+        cr_rt_push(j, &w, cr_rt_address(j, operand[i]->data, i == 0));
+        cr_rt_push(j, &w, from->dtype);
+        cr_rt_push(j, &w, 0);
+        cr_rt_push(j, &w, from->ndim ? operand[i]->stride[dim] * item : 0);
+        for (int d = 0; d < dims; d++)
+            cr_rt_push(j, &w, operand[i]->stride[outer[d]] * item);
+    }
+    for (size_t i = 0; i < k.constants.len; i++)
+        cr_rt_push(j, &w, k.constants.at[i]);
+    for (size_t i = 0; i < k.code.len; i++)
+        cr_rt_push(j, &w, k.code.at[i]);
+    cr_rt_command(j, RT_KERNEL, &w);
 }

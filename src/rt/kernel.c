@@ -368,23 +368,10 @@ typedef struct {
 } kernel_kept;
 typedef char kernel_kept_fits[sizeof(kernel_kept) <= 8 * RT_SCAN_LANES ? 1 : -1];
 
-/* log(exp(a) + exp(x)); equal infinities must not be subtracted. */
-static double kernel_log_add(double a, double x)
-{
-    double low = a < x ? a : x, high = a < x ? x : a;
-
-    if (a != a || x != x)
-        return a + x;
-    if (low == high && low - low != low - low)
-        return low;
-    return high + log1p(exp(low - high));
-}
-
 static double kernel_running(kernel_kept *s, int number, double x)
 {
     if (number == RT_SCAN_LOG)
-        return s->best.f64 =
-                   s->count ? kernel_log_add(s->best.f64, x) : kernel_log_add(-INFINITY, x);
+        return s->best.f64 = cv_log_add(s->count ? s->best.f64 : -HUGE_VAL, x);
     s->best.runs.count = s->count;
     return number ? cv_scan_mul(&s->best.runs, x) : cv_scan_add(&s->best.runs, x);
 }

@@ -131,6 +131,16 @@ class Products(nn.Module):
                 a[:, :0] @ self.w[:0], b[:0] @ self.w, torch.addmv(a[:, 0], a, x), torch.baddbmm(b[:, :1], b, b.mT @ b))
 
 
+class Factors(nn.Module):
+    """Products with factors, of which some are 1 or 0, and the sum of a batch of products."""
+
+    def forward(self, c, a, b, v, n):
+        wide, x, y = n.expand(3, 4, 5), a.expand(3, 4, 6), b.expand(3, 6, 5)
+        return (torch.addmm(c, a, b, beta=2, alpha=3), torch.addmm(v, a, b, beta=0.5), torch.addmm(n, a, b, alpha=-1.5),
+                torch.addmm(n / 0, a, b, beta=0, alpha=2), torch.addmv(c[:, 0], a, b[:, 0], beta=-1, alpha=0.25), torch.baddbmm(wide, x, y, beta=0.3, alpha=0.7),
+                torch.baddbmm(wide / 0, x, y, beta=0), torch.addbmm(c, x, y), torch.addbmm(c, x, y, beta=2, alpha=0.1), torch.addr(c, a[:, 0], v, beta=2, alpha=3))
+
+
 class Convolutions(nn.Module):
     """Images with many and few places, groups, strides, padding, dilation, and layouts."""
 
@@ -238,6 +248,19 @@ class Words(nn.Module):
         return (x.exp(), x.expm1(), x.sigmoid(), x.tanh(), y.log(), y.log1p(), x.erf(), F.gelu(x), F.silu(x), x.floor(), x.ceil(),
                 x.trunc(), x.round(), x.sign(), y.sqrt(), y.rsqrt(), y.reciprocal(), torch.maximum(x, y), torch.minimum(x, -y),
                 x.relu(), x.clamp(-1, 1), F.softplus(x), F.hardswish(x), F.leaky_relu(x), torch.where(x > 0, x, y), (x > 0) & (y < 2))
+
+
+class MoreWords(nn.Module):
+    """Quotients, remainders, tests and functions of the C library, of floats, doubles and integers of all widths."""
+
+    def forward(self, x, y, i, j):
+        n, m = i % 9 + 1, j % 5 - 7
+        real = [f for a, b in ((x, y), (x.double(), y.double())) for f in (
+            a % b, torch.fmod(a, b), a // b, a.isinf(), a.isfinite(), a.signbit(), torch.nextafter(a, b), a.nan_to_num(0.5, 2.0, -3.0),
+            torch.isclose(a, b), torch.frexp(a)[0], torch.copysign(a, b), a.remainder(0.7), a // -0.3, torch.div(a, b, rounding_mode="trunc"))]
+        whole = [f for t in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8) for a, b in ((i.to(t), n.to(t)), (i.to(t), m.to(t) | 1)) for f in (
+            a // b, a % b, torch.fmod(a, b), a << b, a >> b, a.sign(), a ** n.to(t), torch.div(a, b, rounding_mode="trunc"))]
+        return (*real, *whole, torch.hypot(x, y), x.logit(0.1))
 
 
 class Folds(nn.Module):
@@ -361,6 +384,14 @@ class Scans(nn.Module):
         return (*each, x.mT.cumsum(0), x.flip(0).cumsum(0).flip(0), x[:0].cumsum(0), x[0, 0].cumsum(0), *x[0, 0].cummax(0), x.mT.cummin(-1)[1])
 
 
+class LogScans(nn.Module):
+    """Logarithms of running sums of exponentials, which the C library computes, along each dim."""
+
+    def forward(self, x):
+        y = x.mT
+        return (*(x.logcumsumexp(d) for d in range(3)), y.logcumsumexp(1), x.double().logcumsumexp(-1), x[:0].logcumsumexp(0), x[0, 0, 0].logcumsumexp(0))
+
+
 class Combined(nn.Module):
     """Extremes, products, means and integer sums at places, and parts of tensors that are replaced."""
 
@@ -389,6 +420,7 @@ def special(x):
 # name: (module, arguments, whether it has products)
 MODELS = {
     "words": (Words, lambda: (torch.cat([torch.randn(61) * 3, torch.tensor([0.0, -0.0, 88.9, -88.9, -103.9, 1e-30, float("inf"), float("nan")])]),), False),
+    "more words": (MoreWords, lambda: (special(torch.randn(300) * 4), special(torch.randn(300) * 2), torch.randint(-2**40, 2**40, (300,)), torch.randint(-99, 99, (300,))), False),
     "folds": (Folds, lambda: (torch.randn(70, 33),), False),
     "long rows": (Folds, lambda: (torch.randn(3, 20000),), False),
     "long columns": (Folds, lambda: (torch.randn(1300, 3),), False),
@@ -405,6 +437,7 @@ MODELS = {
     **{f"scans of {n} x {m}": (Scans, (lambda n, m: lambda: (special(torch.randn(n, m) * 1.3),))(n, m), False)
        for n, m in ((1, 1), (17, 16), (300, 40), (5000, 2))},
     "scans of 3 x 20 x 35": (Scans, lambda: (torch.randn(3, 20, 35),), False),
+    "scans of logarithms": (LogScans, lambda: (special(torch.randn(3, 5, 40) * 20),), False),
     "combined": (Combined, lambda: (special(torch.randn(5, 6)), torch.randint(0, 5, (40, 6)), torch.randn(40, 6)), False),
     "embedding": (lambda: nn.Embedding(7, 3), lambda: (torch.tensor([1, 2, 0, 6]),), False),
     "kinds": (Kinds, lambda: (torch.randn(4, 3) * 9, torch.arange(12).view(4, 3)), False),
@@ -413,6 +446,7 @@ MODELS = {
     "pools": (Pools, lambda: (torch.randn(2, 3, 7, 9),), False),
     "products": (Products, lambda: (torch.randn(5, 37), torch.randn(3, 4, 37), torch.randn(37)), True),
     "products of float64": (lambda: Products().double(), lambda: (torch.randn(5, 37).double(), torch.randn(3, 4, 37).double(), torch.randn(37).double()), True),
+    "factors": (Factors, lambda: (torch.randn(4, 5), torch.randn(4, 6), torch.randn(6, 5), torch.randn(5), torch.randn(1)), True),
     "convolutions": (Convolutions, lambda: (torch.randn(2, 6, 9, 24),), True),
     "pictures": (Pictures, lambda: (torch.randn(2, 4, 11, 14), torch.randn(1, 70, 7, 7), torch.randn(1, 4, 11, 28)), True),
     "small pictures": (Pictures, lambda: (torch.randn(1, 4, 7, 7), torch.randn(2, 70, 3, 3), torch.randn(1, 4, 7, 14)), True),

@@ -46,7 +46,7 @@ static void plan_of(cr_session *s, void *context)
 {
     recorded *r = context;
 
-    cr_session_check(s, cr_graph_plan(&r->plan, r->g, r->input));
+    cr_session_check(s, cr_graph_file_plan(&r->plan, r->g, r->input));
 }
 
 static bool make_plan(recorded *r)

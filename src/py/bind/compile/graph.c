@@ -116,7 +116,7 @@ static void graph_make_runtime_file(cr_session *s, void *context)
 {
     runtime_job *j = context;
     cr_plan p = {.arena = {0}};
-    cr_status st = cr_graph_plan(&p, j->g, j->input);
+    cr_status st = cr_graph_file_plan(&p, j->g, j->input);
 
     if (!st) {
         cr_session inner = {.status = CR_OK};
