@@ -156,6 +156,7 @@ cr_status cr_saved_get(cr_tensor **out, const cr_saved *s, cr_node *node)
         return saved_unpack(out, s, node);
     if (CR_UNLIKELY(version_of(s->tensor) != s->version))
         return modified(s, node);
+    cr_follow_storage(s->tensor);
     if (s->is_result && cr_goes_to_python(s->tensor) && !cr_recording())
         return cr_detached(out, s->tensor);
     if (s->is_result && cr_recording())

@@ -46,6 +46,8 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
             return cr_refuse_tensor(p->g->input[i], input[i], "the program");
         if (CR_UNLIKELY(input[i]->stages & CR_STAGE_BIT(DEFER) || atomic_load(&cr_defer_live)))
             CR_TRY(settle_input(input[i], p->writes));
+        if (CR_UNLIKELY(!input[i]->address && cr_is_emptied(input[i])))
+            return cr_fail_emptied(input[i]);
         m->slot[i] = input[i];
     }
     if (p->constants.len)

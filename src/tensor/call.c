@@ -133,12 +133,34 @@ cr_status cr_refuse_devices(cr_device a, cr_device b)
                    cr_device_print(a).text, cr_device_print(b).text);
 }
 
+static void follow_one(cr_tensor *t, void *context)
+{
+    const cr_tensor **emptied = context;
+
+    cr_follow_storage(t);
+    if (cr_is_emptied(t))
+        *emptied = t;
+}
+
+/* Points the tensors to the present blocks of their storages.  Refuses those without a block,
+ * but in views and compositions, whose parts come here themselves. */
+static CR_NOINLINE cr_status follow_arguments(const cr_op *op, const cr_value *arg)
+{
+    const cr_tensor *emptied = NULL;
+    bool reads = op->does != CR_DOES_MAP && (op->does != CR_DOES_IS || op->fused);
+
+    cr_each_tensor(op, arg, follow_one, &emptied);
+    return emptied && reads ? cr_fail_emptied(emptied) : CR_OK;
+}
+
 /* Calls on other devices than the host.  Code that only passes addresses on is shared with the
  * host. */
 static cr_status remote_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_device device;
 
+    if (CR_UNLIKELY(atomic_load_explicit(&cr_storages_moved, memory_order_relaxed)))
+        CR_TRY(follow_arguments(op, arg));
     if (op->does == CR_DOES_BODY)
         return cr_run_body_planned(op, arg, result);
     if (op->does == CR_DOES_WHOLE || op->does == CR_DOES_MAP ||

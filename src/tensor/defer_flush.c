@@ -593,7 +593,7 @@ cr_status cr_reach_slowly(char **out, const cr_tensor *t)
     *out = t->address;
     if (!*out && t->storage->chunk)
         *out = cr_moved(t->storage->chunk, t->offset, cr_dtype_size((cr_dtype)t->dtype));
-    return CR_OK;
+    return !*out && cr_is_emptied(t) ? cr_fail_emptied(t) : CR_OK;
 }
 
 /* True if no waiting call makes, writes or reads the bytes, and the storage is no alias. */

@@ -4,7 +4,8 @@
  * into the bytes, so bytes that other tensors may point to are never freed before the storage:
  * a storage that grows keeps its old block, and one that shrinks keeps its block.  A tensor may
  * thus have more bytes than its storage, and makes views of all of them: a new block is never
- * smaller than an earlier one. */
+ * smaller than an earlier one.  A storage of a device that gets the size 0 gives its block
+ * back, because calls on devices look for the present block of each tensor (remote_stage). */
 #include "device/cpu/cpu.h"
 #include "tensor/internal.h"
 #include "tensor/trace.h"
@@ -356,12 +357,31 @@ static cr_status grow(cr_storage *s, size_t size, bool shared)
     return CR_OK;
 }
 
+/* True when the block of a device can be given back: no code outside of the library knows its
+ * address.  The allocator reuses it in the order of its stream.  A call of another thread that
+ * reads the tensor at this moment reads other elements, and no other memory than the device's;
+ * backward passes, during which hooks empty storages, are such calls. */
+static bool may_empty(const cr_storage *s)
+{
+    return !cr_is_host(s->device) && s->size_class && !s->exposed && !atomic_load(&s->aliases);
+}
+
+static void give_back(cr_storage *s)
+{
+    cr_device_of(s->device.kind)->release(s->device.index, s->chunk, s->size_class);
+    s->chunk = NULL;
+    s->size_class = 0;
+    cr_storages_moved = true;
+}
+
 static cr_status resize_own(cr_storage *s, size_t size, bool shared)
 {
     uint8_t had = (uint8_t)cr_cpu_class_of(s->size);
 
     s->most = had > s->most ? had : s->most;
-    if (cr_has_bytes(s->device) && size > s->size && size > room(s))
+    if (!size && may_empty(s))
+        give_back(s);
+    else if (cr_has_bytes(s->device) && size > s->size && size > room(s))
         CR_TRY(grow(s, size, shared));
     else if (s->chunk && cr_is_host(s->device))
         cr_cpu_extend(s->chunk, size);

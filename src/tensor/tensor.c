@@ -100,6 +100,14 @@ void cr_follow_moved(cr_tensor *t)
     set_storage(t, t->storage, t->offset);
 }
 
+cr_status cr_fail_emptied(const cr_tensor *t)
+{
+    return cr_fail(CR_RUNTIME,
+                   "the storage of a tensor of %lld elements on %s was resized to 0 bytes; "
+                   "resize it again before the tensor is used",
+                   (long long)t->numel, cr_device_print(t->device).text);
+}
+
 /* --- counting --- */
 
 static CR_NOINLINE bool peer_keeps(cr_tensor *t)

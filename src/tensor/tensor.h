@@ -178,7 +178,8 @@ CR_MUST cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *f
  * neg; else a new reference to `t`. */
 CR_MUST cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t);
 /* Never moves the bytes when they fit the block; see cr_tensor_resize.  Tensors that have more
- * bytes than the storage afterwards keep them. */
+ * bytes than the storage afterwards keep them, but for size 0 on a device other than the host:
+ * the block goes back to the device, and calls that read the tensors fail (cr_is_emptied). */
 CR_MUST cr_status cr_storage_resize(cr_storage *s, size_t size);
 /* True from the first time on that a storage got other bytes while it was shared. */
 extern _Atomic bool cr_storages_moved;
@@ -189,6 +190,15 @@ static inline void cr_follow_storage(cr_tensor *t)
     if (CR_UNLIKELY(atomic_load_explicit(&cr_storages_moved, memory_order_relaxed)))
         cr_follow_moved(t);
 }
+/* True for a tensor with elements of a device whose storage was resized to 0 bytes. */
+static inline bool cr_is_emptied(const cr_tensor *t)
+{
+    return !t->address && t->numel && !t->layout && cr_has_bytes(t->device) &&
+           !t->storage->device.fake && !t->storage->chunk &&
+           !atomic_load_explicit(&t->storage->pending, memory_order_relaxed);
+}
+/* Sets the error of a read of such a tensor. */
+cr_status cr_fail_emptied(const cr_tensor *t);
 
 /* --- elements --- */
 /* Code above the kernels reaches elements through these functions only, because making them

@@ -94,6 +94,8 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
         return PyErr_Format(PyExc_RuntimeError,
                             "Cannot access data pointer of Tensor that doesn't "
                             "have storage");
+    if (cr_is_emptied(t))
+        return cr_py_raise(cr_fail_emptied(t));
     if (!cr_has_elements(t) && t->numel)
         return no_bytes("tolist");
     char *at;
