@@ -32,6 +32,7 @@ struct cr_work {
     double end;        /* time limit of a transfer */
     void *transfer;    /* of a SEND or RECEIVE, or of an engine that runs whole calls */
     bool handed;       /* such an engine's start has returned, as follows */
+    bool ordered;      /* a wait made the device's later work wait */
     cr_status start_status;
     char *start_message;
     int source, n;
@@ -657,8 +658,13 @@ static bool work_order(cr_work *w)
     pthread_mutex_lock(&g->lock);
     bool runs = w->handed && !w->start_status && w->state != WORK_ENDED && !g->broken;
     pthread_mutex_unlock(&g->lock);
-    return runs && g->engine->order &&
-           !g->engine->order(g->link, w->transfer, w->calls, w->n, &ordered) && ordered;
+    if (!runs || !g->engine->order ||
+        g->engine->order(g->link, w->transfer, w->calls, w->n, &ordered) || !ordered)
+        return false;
+    pthread_mutex_lock(&g->lock);
+    w->ordered = true;
+    pthread_mutex_unlock(&g->lock);
+    return true;
 }
 
 static void work_run(cr_work *w)
@@ -1030,6 +1036,14 @@ bool cr_work_ended(cr_work *w)
     bool ended = w->state == WORK_ENDED;
     pthread_mutex_unlock(&w->g->lock);
     return ended;
+}
+
+bool cr_work_is_ordered(cr_work *w)
+{
+    pthread_mutex_lock(&w->g->lock);
+    bool ordered = w->ordered;
+    pthread_mutex_unlock(&w->g->lock);
+    return ordered;
 }
 
 bool cr_work_is_done(cr_work *w)

@@ -77,6 +77,9 @@ CR_MUST cr_status cr_work_wait(cr_work *w, int64_t timeout_ms);
 bool cr_work_is_done(cr_work *w);
 /* The same, but of a transfer only true after a wait. */
 bool cr_work_ended(cr_work *w);
+/* True after a wait in which the device's later work, and not the caller, waited for the calls.
+ * The buffers may then be released like those of other work of the stream that waited. */
+bool cr_work_is_ordered(cr_work *w);
 /* Calls fn(context) after the end, in the thread that ends the work, or now. */
 CR_MUST cr_status cr_work_then(cr_work *w, void (*fn)(void *context), void *context);
 /* The rank that a RECEIVE got its bytes from; -1 before. */

@@ -38,6 +38,10 @@ typedef struct {
     /* Whether a program's copy from an address of the host is possible now; NULL: always. */
     cr_status (*copies_from)(int index, const void *host);
 
+    /* Says that work of the thread's stream uses a block, which is reused after this work has
+     * ended; NULL: work runs in the order in which it was given to the device. */
+    cr_status (*note_use)(int index, uint32_t block);
+
     /* Host memory that the device copies faster; NULL when there is none. */
     void *(*pinned_get)(int index, size_t size);
     void (*pinned_release)(void *p);

@@ -7,6 +7,7 @@
  * smaller than an earlier one.  A storage of a device that gets the size 0 gives its block
  * back, because calls on devices look for the present block of each tensor (remote_stage). */
 #include "device/cpu/cpu.h"
+#include "device/facts.h"
 #include "tensor/internal.h"
 #include "tensor/trace.h"
 #include <pthread.h>
@@ -262,6 +263,15 @@ cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from, siz
     if (cr_is_host(to->device))
         return cr_device_copy_out(to->chunk + at, from->device, from->chunk + from_at, n);
     return copy_through_host(to, at, from, from_at, n);
+}
+
+cr_status cr_note_use(const cr_tensor *t)
+{
+    if (cr_is_host(t->device) || !cr_has_bytes(t->device) || t->layout)
+        return CR_OK;
+    const cr_storage *s = cr_storage_root(t->storage);
+    const cr_device_facts *f = cr_device_facts_of((cr_device_kind)s->device.kind);
+    return s->size_class && f->note_use ? f->note_use(s->device.index, s->size_class) : CR_OK;
 }
 
 /* --- resizing --- */

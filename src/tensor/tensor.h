@@ -199,6 +199,9 @@ static inline bool cr_is_emptied(const cr_tensor *t)
 }
 /* Sets the error of a read of such a tensor. */
 cr_status cr_fail_emptied(const cr_tensor *t);
+/* Says that work of the calling thread's stream uses the bytes of a tensor of a device
+ * (note_use of facts.h). */
+CR_MUST cr_status cr_note_use(const cr_tensor *t);
 
 /* --- elements --- */
 /* Code above the kernels reaches elements through these functions only, because making them

@@ -64,6 +64,20 @@ static void pending_drop(pending_result *p)
     started_drop(p->work);
 }
 
+/* Waits, and drops the result: the stream that waited may be another one than that for which
+ * the memory was allocated. */
+static cr_status pending_end(pending_result *p)
+{
+    cr_status st = started_wait(p->work);
+
+    if (!st && p->in)
+        st = cr_note_use(p->in);
+    if (!st)
+        st = cr_note_use(p->out);
+    pending_drop(p);
+    return st;
+}
+
 /* Takes the result at an address out of the list. */
 static bool pending_take(pending_result *out, const char *at)
 {
@@ -84,11 +98,7 @@ static cr_status wait_at(const char *at)
 {
     pending_result p;
 
-    if (!pending_take(&p, at))
-        return CR_OK;
-    cr_status st = started_wait(p.work);
-    pending_drop(&p);
-    return st;
+    return pending_take(&p, at) ? pending_end(&p) : CR_OK;
 }
 
 cr_status cr_collective_wait(const cr_tensor *t)

@@ -134,6 +134,45 @@ def host_goes_on(rank, size):
     assert y.sum().item() == first
 
 
+def memory_of_calls(rank, size):
+    """A call in progress for which a stream waits holds no memory; another stream's memory is reused after the call.
+
+    Ranks other than 0 call only when rank 0 has looked.  The first round connects, as in host_goes_on."""
+    cuda = here(rank)
+    store, used = dist.distributed_c10d._get_default_store(), torch.cuda.memory_allocated
+    n = 1 << 18
+
+    def gathers(key, stream=None):
+        """Calls that the program has waited for, the first in a stream, and forgotten."""
+        if rank:
+            store.wait([key])
+        for wait in (True, False):
+            part, every = torch.full((n,), float(rank), device=cuda), torch.empty(size * n, device=cuda)
+            work = dist.all_gather_into_tensor(every, part, async_op=wait)
+            if wait:
+                with torch.cuda.stream(stream):
+                    work.wait()
+    store.set("first", "1")
+    gathers("first")
+    torch.cuda.synchronize()
+    dist.barrier()
+    before = used()
+    gathers("second")
+    if rank == 0:
+        assert used() == before, (used(), before)
+        store.set("second", "1")
+    dist.barrier()
+    side = torch.cuda.Stream()
+    gathers("third", side)
+    if rank == 0:
+        made = [torch.zeros(size * n, device=cuda) for _ in range(4)]
+        store.set("third", "1")
+        side.synchronize()
+        torch.cuda.synchronize()
+        assert not any(x.any() for x in made)
+    dist.barrier()
+
+
 def training(rank, size):
     """Losses of one process that has the whole batch."""
     cuda = here(rank)

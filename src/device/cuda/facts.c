@@ -37,6 +37,11 @@ static cr_status facts_copies_from(int index, const void *host)
                    "tensor with pin_memory=True.");
 }
 
+static cr_status facts_note_use(int index, uint32_t block)
+{
+    return cr_device_status(cr_cuda_memory_record(block, cr_cuda_stream(index)));
+}
+
 const cr_device_facts cr_cuda_facts = {.find = cr_cuda_table,
                                        .dialect = "cuda",
                                        .reads_halves = true,
@@ -54,5 +59,6 @@ const cr_device_facts cr_cuda_facts = {.find = cr_cuda_table,
                                        .missing = cr_cuda_driver_missing,
                                        .no_index = facts_no_index,
                                        .copies_from = facts_copies_from,
+                                       .note_use = facts_note_use,
                                        .pinned_get = cr_cuda_pinned_get,
                                        .pinned_release = cr_cuda_pinned_release};

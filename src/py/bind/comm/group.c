@@ -2,7 +2,9 @@
  * the classes that programs use.
  *
  * A work refers to its tensors and its group; the group refers to works until they have ended,
- * so that a program may forget a work. */
+ * so that a program may forget a work.  When a stream waits for the work, the tensors are
+ * dropped: the host may be many calls ahead of the device, and memory that these calls used
+ * would be missing. */
 #include "device/device.h"
 #include "py/bind/comm/comm.h"
 #include <string.h>
@@ -109,6 +111,36 @@ static void work_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Notes that the thread's stream uses the tensors of a list, which the program may have changed
+ * meanwhile. */
+static int list_note_use(PyObject *list)
+{
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); i++) {
+        PyObject *x = PySequence_Fast_GET_ITEM(list, i);
+        cr_status st = cr_py_is_tensor(x) ? cr_note_use(cr_py_tensor_of(x)) : CR_OK;
+        if (st)
+            return cr_py_raise_int(st);
+    }
+    return 0;
+}
+
+/* Drops the tensors of a work for which the thread's stream waits: they are in calls (kind, op,
+ * root, tag, factor, inputs, outputs), which were read before (read_call). */
+static int work_release(py_work *o)
+{
+    PyObject *calls = o->tensors;
+
+    if (calls == Py_None || !cr_work_is_ordered(o->w))
+        return 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(calls); i++)
+        for (Py_ssize_t k = 5; k < 7; k++)
+            if (list_note_use(PyTuple_GET_ITEM(PyTuple_GET_ITEM(calls, i), k)) < 0)
+                return -1;
+    o->tensors = Py_NewRef(Py_None);
+    Py_DECREF(calls);
+    return 0;
+}
+
 /* wait(timeout_ms): raises the work's failure */
 static PyObject *work_wait(PyObject *self, PyObject *ms)
 {
@@ -119,7 +151,7 @@ static PyObject *work_wait(PyObject *self, PyObject *ms)
         return NULL;
     cr_py_note_outside();
     CR_PY_AWAITING(st, cr_work_wait(((py_work *)self)->w, timeout));
-    return cr_py_done(st);
+    return !st && work_release((py_work *)self) < 0 ? NULL : cr_py_done(st);
 }
 
 static PyObject *work_is_done(PyObject *self, PyObject *unused)
@@ -162,19 +194,11 @@ static PyObject *work_source(PyObject *self, void *unused)
     return PyLong_FromLong(cr_work_source(((py_work *)self)->w));
 }
 
-static PyObject *work_tensors(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((py_work *)self)->tensors);
-}
-
 static PyMethodDef work_methods[] = {{"wait", work_wait, METH_O, NULL},
                                      {"is_done", work_is_done, METH_NOARGS, NULL},
                                      {"then", work_then, METH_O, NULL},
                                      {0}};
-static PyGetSetDef work_getset[] = {{"source", work_source, NULL, NULL, NULL},
-                                    {"tensors", work_tensors, NULL, NULL, NULL},
-                                    {0}};
+static PyGetSetDef work_getset[] = {{"source", work_source, NULL, NULL, NULL}, {0}};
 static PyTypeObject work_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._CommWork",
     .tp_basicsize = sizeof(py_work),
@@ -360,8 +384,8 @@ static PyObject *group_begin(py_group *o, PyObject *tensors, const cr_call_args 
     if (st)
         return cr_py_raise(st);
     PyObject *work = work_wrap(w, (PyObject *)o, tensors);
-    if (work &&
-        (group_prune(o) < 0 || (!cr_work_ended(w) && PyList_Append(o->pending, work) < 0)))
+    if (work && (work_release((py_work *)work) < 0 || group_prune(o) < 0 ||
+                 (!cr_work_ended(w) && PyList_Append(o->pending, work) < 0)))
         Py_CLEAR(work);
     return work;
 }
