@@ -173,6 +173,42 @@ def memory_of_calls(rank, size):
     dist.barrier()
 
 
+def sharded_memory(rank, size):
+    """fully_shard has the whole parameters of few modules at once, also while the graph lives after backward."""
+    from cresset.distributed.fsdp import fully_shard
+    cuda = here(rank)
+    torch.manual_seed(1)
+    used, layers, wide = torch.cuda.memory_allocated, 6, 256
+    net = nn.Sequential(*[nn.Linear(wide, wide, bias=False) for _ in range(layers)]).to(cuda)
+    for layer in net:
+        fully_shard(layer)
+    fully_shard(net)
+    x, whole = torch.ones(2, wide, device=cuda), 4 * wide * wide
+    for _ in range(2):
+        before = used()
+        loss = net(x).square().sum()
+        assert used() - before < 2.5 * whole, (used() - before) / whole
+        loss.backward(retain_graph=True)
+        torch.cuda.synchronize()
+        assert used() - before < (layers / size + 1.5) * whole, (used() - before) / whole
+        have = [p.grad.full_tensor().clone() for p in net.parameters()]
+        loss.backward()
+        assert all(torch.allclose(2 * h, p.grad.full_tensor()) and h.any() for h, p in zip(have, net.parameters()))
+        del have
+        net.zero_grad()
+    x = torch.ones(2, wide, device=cuda, requires_grad=True)  # a backward that has a graph keeps the whole parameters
+
+    def penalty(model):
+        g, = torch.autograd.grad(model(x).sin().sum(), x, create_graph=True)
+        g.square().sum().backward()
+        return [p.grad for p in model.parameters()]
+    alone = nn.Sequential(*[nn.Linear(wide, wide, bias=False) for _ in range(layers)]).to(cuda)
+    for p, whole in zip(alone.parameters(), [p.full_tensor() for p in net.parameters()]):
+        p.data.copy_(whole)
+    for have, want in zip(penalty(net), penalty(alone)):
+        assert torch.allclose(have.full_tensor(), want, rtol=1e-4, atol=1e-7) and want.any()
+
+
 def training(rank, size):
     """Losses of one process that has the whole batch."""
     cuda = here(rank)

@@ -20,7 +20,7 @@ import ranks  # noqa: E402
 
 AVAILABLE = torch.cuda.is_available() and dist.is_nccl_available()
 DEVICES = torch.cuda.device_count() if AVAILABLE else 0
-NAMES = ["reductions", "movements", "host_goes_on", "memory_of_calls", "training", "refusals", "closed_while_connecting", "calls_that_differ",
+NAMES = ["reductions", "movements", "host_goes_on", "memory_of_calls", "sharded_memory", "training", "refusals", "closed_while_connecting", "calls_that_differ",
          "a_rank_dies", *(f"objects_of_a_rank_that_dies {part}" for part in range(5))]
 if any(dist.is_backend_available(b) for b in ("gloo", "mpi")):  # the other engine of a group for both devices
     NAMES.append("both_devices")

@@ -4,7 +4,8 @@ The parameters of a module are DTensors divided along dim 0.  Before forward one
 whole parameters are results of a Function whose derivative is the reverse: the gradients are added over the ranks and divided,
 in one call, when backward has all of them.  After forward the bytes of whole parameters are freed (reshard_after_forward) and
 collected again when the gradient of the module's output comes; until the gradients of the parameters are there the module has
-these whole parameters, so that a forward pass that checkpointing repeats uses them.
+these whole parameters, so that a forward pass that checkpointing repeats uses them.  The bytes are freed for good when backward
+has the gradients of the module's inputs: the graph, which refers to the whole parameters, may live until the next step.
 """
 import functools
 import weakref
@@ -105,6 +106,11 @@ class _Wholes:
     def __init__(self, key, tensors, wholes, params):
         self.key, self.tensors, self.wholes, self.versions = key, tensors, wholes, [_version(p) for p in params]
 
+    def empty(self):
+        """Frees the bytes."""
+        for x in self.tensors:
+            x.untyped_storage().resize_(0)
+
     def changed(self, params):
         """Tells for each parameter whether its elements are others by now."""
         return [old[0] is not p.sharded or old[1:] != _version(p.sharded)[1:] for old, p in zip(self.versions, params)]
@@ -176,6 +182,7 @@ class _Group:
         self.rows = None  # the parts of which _calls() made rows, and its result
         self.pending = []  # ends of reductions in progress, of all groups of a root
         self.waiting, self.run = [], None  # wholes whose gradients backward computes now, and the number of this backward
+        self.used = []  # wholes whose bytes this backward has collected or found, and has not freed
 
     # --- parameters ---
     def _dtype(self, param):
@@ -319,7 +326,9 @@ class _Group:
         self.waiting = [w for w in self.waiting if w is not wholes] + [wholes]
         self.run = cresset._C._current_graph_task_id()
         self._register(wholes.wholes)
-        cresset._C._at_backward_end(self.end_backward)
+        if not any(w is wholes for w in self.used):
+            self.used.append(wholes)
+        cresset._C._at_backward_end(self.end_pass)
 
     def leave_backward(self, key):
         """Ends that; a backward pass inside another one leaves it to the outer one, which may repeat more of the forward pass."""
@@ -344,9 +353,24 @@ class _Group:
     # --- bytes ---
     def free(self, wholes):
         """Frees the bytes of whole parameters that backward needs again."""
-        for x in wholes.tensors:
-            x.untyped_storage().resize_(0)
+        wholes.empty()
         self.freed.add(wholes)
+
+    def free_after(self, wholes):
+        """Frees the bytes of whole parameters when backward has the gradients of the module's inputs, or ends.  A backward whose
+        result has a graph, and one that leaves whole parameters to the next forward pass, keeps them."""
+        if not any(w is wholes for w in self.used):
+            return
+        self.used = [w for w in self.used if w is not wholes]
+        if self.reshard_after_backward and not cresset.is_grad_enabled():
+            self.filled.discard(wholes)
+            wholes.empty()
+
+    def end_pass(self):
+        """Ends a backward pass; frees also whole parameters for whose inputs no gradient came."""
+        self.end_backward()
+        for wholes in list(self.used):
+            self.free_after(wholes)
 
     def fill(self, wholes):
         """Collects them again into the same tensors.  Those of changed DTensors count as changed, which autograd refuses."""
@@ -507,10 +531,15 @@ class _State:
         for other in group.next_in_forward():
             other.prefetch()
         lower = group.policy.param_dtype
-        if lower is None or not group.policy.cast_forward_inputs:
+        casts = lower is not None and group.policy.cast_forward_inputs
+        if not casts and not cresset.is_grad_enabled():
             return None
         flat, spec = tree_flatten((args, kwargs))
-        return tree_unflatten([x.to(lower) if isinstance(x, cresset.Tensor) and x.is_floating_point() else x for x in flat], spec)
+        if casts:
+            flat = [x.to(lower) if isinstance(x, cresset.Tensor) and x.is_floating_point() else x for x in flat]
+        if group.wholes is not None and not group.waiting:
+            _Inputs.watch(group, [x for x in flat if isinstance(x, cresset.Tensor) and x.grad_fn is not None])
+        return tree_unflatten(flat, spec) if casts else None
 
     def after(self, module, args, output):
         """Frees the parameters after the last module of the call, and waits for the gradient of the output."""
@@ -538,6 +567,30 @@ class _State:
 def _before_backward(group, wholes, grad):
     group.enter_backward(wholes)
     return grad
+
+
+class _Inputs:
+    """Inputs of a forward pass: when backward has the gradients of all, it needs the whole parameters no longer."""
+
+    def __init__(self, group, count):
+        self.group, self.wholes, self.count, self.left, self.run = group, group.wholes, count, count, None
+
+    @classmethod
+    def watch(cls, group, inputs):
+        """Waits for the gradients of tensors that are results of calls."""
+        if inputs:
+            made = cls(group, len(inputs))
+            for x in inputs:
+                x.register_hook(made.come)
+
+    def come(self, grad):
+        run = cresset._C._current_graph_task_id()
+        if run != self.run:  # a backward through the same graph again
+            self.run, self.left = run, self.count
+        self.left -= 1
+        if not self.left:
+            self.group.free_after(self.wholes)
+        return grad
 
 
 def _find_roots(module):
