@@ -1,7 +1,9 @@
-/* layer_norm.cuh - the gradients of a layer norm's weight and bias on an NVIDIA GPU.
+/* layer_norm.cuh - the gradients of a norm's weight and bias on an NVIDIA GPU.
  *
- * Follows move.cuh.  CL_ITEM is the type of all elements; sums are of cl_real.  A thread has
- * CL_LANES adjacent columns, which one access reads.
+ * Follows move.cuh.  CL_ITEM is the type of the elements, CL_STAT that of the rows' numbers and
+ * of the gradients; sums are of cl_real.  A thread has CL_LANES adjacent columns, which one
+ * access reads.  CL_SUMS 2: of a layer norm.  1: of an RMS norm, which has no mean and no bias,
+ * and whose products are not rounded.
  *
  * Both gradients are sums down the columns of a matrix, in order P (num/order.h), of which each
  * element is read once: of the cotangents, and of their products with the normalized rows, each
@@ -18,9 +20,10 @@ typedef decltype(cm_real(CL_ITEM())) cl_real;
 
 /* Matrices are row-major and dense.  to[k]: of `sum[k]` if there are several parts. */
 struct cl_call {
-    const CL_ITEM *grad, *input, *mean, *rstd;
+    const CL_ITEM *grad, *input;
+    const CL_STAT *mean, *rstd;
     const cl_real *from[2]; /* results of parts */
-    CL_ITEM *to[2];
+    CL_STAT *to[2];
     cl_real *sum[2];
     cm_i64 rows, columns;
 };
@@ -40,42 +43,48 @@ struct alignas(CL_LANES * sizeof(CL_ITEM)) cl_items {
 struct alignas(CL_LANES * sizeof(cl_real)) cl_reals {
     cl_real lane[CL_LANES];
 };
-/* Elements of both sums in a row. */
+/* Elements of the sums in a row. */
 struct cl_pair {
-    cl_reals of[2];
+    cl_reals of[CL_SUMS];
 };
 
 /* What a row of the first launch has in memory, and of the next ones. */
 struct cl_row {
     cl_items grad, input;
-    CL_ITEM mean, rstd;
+    CL_STAT mean, rstd;
 };
 
 CV_FN void cl_load(const cl_call &c, cm_i64 row, cm_i64 column, cl_row *r)
 {
     r->grad = *(const cl_items *)(c.grad + row * c.columns + column);
     r->input = *(const cl_items *)(c.input + row * c.columns + column);
+#if CL_SUMS == 2
     r->mean = c.mean[row];
+#endif
     r->rstd = c.rstd[row];
 }
 CV_FN cl_pair cl_values(const cl_row &r)
 {
-    const cl_real mean = cm_real(r.mean), rstd = cm_real(r.rstd);
+    const cl_real rstd = cm_real(r.rstd);
     cl_pair p;
 
     CV_ALL
     for (int l = 0; l < CL_LANES; l++) {
-        const cl_real g = cm_real(r.grad.item[l]);
-        const cl_real x = (cm_real(r.input.item[l]) - mean) * rstd;
-        p.of[0].lane[l] = cm_real(cm_to<CL_ITEM>::of(g * x));
+        const cl_real g = cm_real(r.grad.item[l]), x = cm_real(r.input.item[l]);
+#if CL_SUMS == 2
+        const cl_real product = g * ((x - cm_real(r.mean)) * rstd);
+        p.of[0].lane[l] = cm_real(cm_to<CL_ITEM>::of(product));
         p.of[1].lane[l] = g;
+#else
+        p.of[0].lane[l] = g * (x * rstd);
+#endif
     }
     return p;
 }
 CV_FN void cl_load(const cl_call &c, cm_i64 row, cm_i64 column, cl_pair *p)
 {
     CV_ALL
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < CL_SUMS; k++)
         p->of[k] = *(const cl_reals *)(c.from[k] + row * c.columns + column);
 }
 CV_FN cl_pair cl_values(const cl_pair &p) { return p; }
@@ -83,7 +92,7 @@ CV_FN cl_pair cl_values(const cl_pair &p) { return p; }
 CV_FN void cl_add(cl_pair *a, const cl_pair &b)
 {
     CV_ALL
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < CL_SUMS; k++)
         CV_ALL
     for (int l = 0; l < CL_LANES; l++)
         a->of[k].lane[l] = a->of[k].lane[l] + b.of[k].lane[l];
@@ -99,7 +108,9 @@ CV_FN cl_pair cl_block(const cl_call &c, cm_i64 first, cm_i64 end, cm_i64 column
     for (int q = 0; q < 4; q++)
         CV_ALL
     for (int l = 0; l < CL_LANES; l++)
-        acc[q].of[0].lane[l] = acc[q].of[1].lane[l] = (cl_real)-0.0f;
+        CV_ALL
+    for (int k = 0; k < CL_SUMS; k++)
+        acc[q].of[k].lane[l] = (cl_real)-0.0f;
     for (cm_i64 row = first; row < end; row += CL_AT_ONCE) {
         R read[CL_AT_ONCE];
         CV_ALL
@@ -123,11 +134,11 @@ CV_FN void cl_store(const cl_call &c, cm_i64 part, cm_i64 column, const cl_pair 
     const bool only = c.rows <= CL_PART;
 
     CV_ALL
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < CL_SUMS; k++)
         CV_ALL
     for (int l = 0; l < CL_LANES; l++)
         if (only)
-            c.to[k][column + l] = cm_to<CL_ITEM>::of(v.of[k].lane[l]);
+            c.to[k][column + l] = cm_to<CL_STAT>::of(v.of[k].lane[l]);
         else
             c.sum[k][part * c.columns + column + l] = v.of[k].lane[l];
 }

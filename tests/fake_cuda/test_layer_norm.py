@@ -1,4 +1,4 @@
-"""Layer norm on a device: the gradients of weight and bias by emit/layer_norm.cuh, with the host's bits."""
+"""Layer norm and RMS norm on a device: the gradients of weight and bias by emit/layer_norm.cuh, with the host's bits."""
 import pytest
 from test_cuda import FAKE, launches, same
 
@@ -119,3 +119,47 @@ def test_compiled_sums_and_norms_of_halves_are_one_launch(dtype, columns):
     for _ in range(3):
         compiled(*moved)
     assert launches(lambda: compiled(*moved)) <= (1 if columns > 8 else 2)  # the sum is apart from norms of so short rows
+
+
+def rms(x, g, w, eps):
+    """The result of rms_norm, and the gradients of x and w."""
+    leaves = [t.detach().requires_grad_() for t in (x, w) if t is not None]
+    y = torch.nn.functional.rms_norm(leaves[0], g.shape[-1:], leaves[1] if w is not None else None, eps)
+    return y, *torch.autograd.grad(y, leaves, g)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", [(3, 5, 48), (700, 20), (2, 600, 33), (4, 1), (1100, 64), (0, 8), (2, 5000)])
+def test_rms_norm(size, dtype):
+    x, g, w, _ = arrays(size, 1, dtype)
+    for weight, eps in ((w, None), (None, 0.01), (w.double(), 1e-6)):
+        have, want = (rms(*(t if t is None else t.to(device) for t in (x, g, weight)), eps) for device in ("cuda", "cpu"))
+        mixed = weight is not None and weight.dtype is not dtype  # the composition, as in torch
+        assert (have[0].grad_fn.name() == "FusedRmsNormBackward0") is not mixed
+        for k, (a, b) in enumerate(zip(have, want, strict=True)):
+            if k == 1:  # the host differentiates the composition
+                far = {torch.float64: 1e-13, torch.float32: 2e-6}.get(dtype, 2e-2)
+                assert a.dtype == b.dtype and torch.allclose(a.cpu().double(), b.double(), rtol=far, atol=far)
+            else:
+                assert same(a.detach(), b.detach()), k
+
+
+def test_backward_of_rms_norm_keeps_the_rows_of_the_input_alone():
+    x, g, w, _ = (t.cuda() for t in arrays((600, 64), 1, torch.bfloat16))
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        torch.nn.functional.rms_norm(x.requires_grad_(), (64,), w.requires_grad_())
+    rows = [t for t in kept if t.numel() == x.numel()]
+    assert all(t.data_ptr() == x.data_ptr() for t in rows) and rows
+    assert [t.dtype for t in kept if t.numel() == 600] == [torch.float32]
+
+
+def test_second_derivatives_of_rms_norm():
+    def second(device):
+        torch.manual_seed(43)
+        x, w, v = (torch.randn(n, dtype=torch.float64).to(device).requires_grad_() for n in ((4, 3, 5), (5,), (4, 3, 5)))
+        first = torch.autograd.grad((torch.nn.functional.rms_norm(x, (5,), w, 1e-3).sin() * v).sum(), (x, w), create_graph=True)
+        return torch.autograd.grad(sum(t.square().sum() for t in first), (x, w, v))
+
+    for have, want in zip(second("cuda"), second("cpu"), strict=True):
+        assert torch.allclose(have.cpu(), want, rtol=1e-10, atol=1e-10)

@@ -97,8 +97,9 @@ const char *cr_cuda_batch_norm_relu_backward(int device, const cr_given *arg,
                                              const cr_array *result);
 const char *cr_cuda_batch_norm_masked_backward(int device, const cr_given *arg,
                                                const cr_array *result);
-/* Gradients of a layer norm's weight and bias (layer_norm.c). */
+/* Gradients of a layer norm's weight and bias, and of an RMS norm's weight (layer_norm.c). */
 const char *cr_cuda_layer_norm_parameters(int device, const cr_given *arg,
                                           const cr_array *result);
+const char *cr_cuda_rms_norm_weight(int device, const cr_given *arg, const cr_array *result);
 
 #endif

@@ -891,6 +891,7 @@ void cr_kern_install_cuda(void)
         {"_batch_norm_relu_backward", cr_cuda_batch_norm_relu_backward, NULL},
         {"_batch_norm_masked_backward", cr_cuda_batch_norm_masked_backward, NULL},
         {"_layer_norm_parameters", cr_cuda_layer_norm_parameters, NULL},
+        {"_rms_norm_weight", cr_cuda_rms_norm_weight, NULL},
         {"_fft_c2c", cr_cuda_fft_c2c, NULL},
         {"_fft_r2c", cr_cuda_fft_r2c, NULL},
         {"_fft_c2r", cr_cuda_fft_c2r, NULL},
