@@ -104,6 +104,7 @@ def main():
     parser.add_argument("--folder")
     o = parser.parse_args()
     folder = o.folder or tempfile.mkdtemp()
+    os.makedirs(folder, exist_ok=True)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "OMP_WAIT_POLICY": "passive"}
     ranks = [subprocess.Popen([sys.executable, __file__, "rank", o.backend, str(r), str(o.ranks), f"{folder}/store", o.nets, str(o.rounds),
                                folder], stdout=subprocess.PIPE, env=env) for r in range(o.ranks)]

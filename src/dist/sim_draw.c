@@ -14,6 +14,7 @@ static const char *colour_of(char kind)
     case 'U': return "#bdbdbd";
     case 'G': return "#fdd0a2";
     case 'S': return "#fdae6b";
+    case 'C': return "#fee6ce";
     default: return "#fd8d3c";
     }
 }

@@ -252,6 +252,10 @@ static cr_status machine_line(void *context, int line, char **word, int n)
         return machine_point(m, line, word, n);
     if (!strcmp(word[0], "host"))
         return machine_host(m, line, word, n);
+    if (!strcmp(word[0], "buffers")) {
+        const field g[] = {{"seconds", &m->buffers}, {"each", &m->each_buffer}};
+        return read_fields("machine", line, word + 1, n - 1, g, (int)CR_LEN(g));
+    }
     CR_TRY(read_fields("machine", line, word, n, f, (int)CR_LEN(f)));
     m->blocking = blocking > 0;
     m->device = device > 0;

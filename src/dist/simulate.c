@@ -190,9 +190,7 @@ static void add_host(const simulation *x, rank_clock *c, int k, cr_sim_phase pha
     bool unit = x->how->data == CR_SIM_FSDP ? bytes > 0 : first;
 
     if (x->data > 1)
-        host_works(x, c,
-                   h->unit * unit + h->tensor * u->tensors + h->buffer * u->buffers +
-                       h->byte * bytes);
+        host_works(x, c, h->unit * unit + h->tensor * u->tensors + h->byte * bytes);
 }
 
 /* A device copies parameters or gradients between their tensors and the memory of a call; on
@@ -227,6 +225,29 @@ static cr_status start_call(simulation *x, int rank, char kind, cr_sim_action a,
     return note(x, rank, CR_SIM_TALKS, from, c->calls, a);
 }
 
+/* Rank 0 of the data parallel ranks sends the stage's buffers, for which forward waits.  A host
+ * that computes spends all of the time itself. */
+static cr_status send_buffers(simulation *x, int rank, cr_sim_action a)
+{
+    const stage_state *t = &x->stage[a.stage];
+    rank_clock *c = &x->rank[rank];
+    double buffers = 0;
+
+    for (int k = t->first; k < t->first + t->units; k++)
+        buffers += x->step->unit[k].buffers;
+    if (x->data == 1 || shards(x) || !(buffers > 0))
+        return CR_OK;
+    host_works(x, c, buffers * x->m->host[CR_SIM_DDP][CR_SIM_FORWARD].buffer);
+    if (!x->m->device)
+        return CR_OK;
+    double from = call_start(c);
+    c->calls = from + x->m->buffers + buffers * x->m->each_buffer;
+    a.kind = 'C';
+    CR_TRY(note(x, rank, CR_SIM_TALKS, from, c->calls, a));
+    wait_until(c, c->calls);
+    return CR_OK;
+}
+
 /* Tensor parallel ranks add two results of a layer, and wait. */
 static cr_status add_results(simulation *x, int rank, cr_sim_action a, int k)
 {
@@ -251,6 +272,8 @@ static cr_status forward(simulation *x, int rank, cr_sim_action a)
     const stage_state *t = &x->stage[a.stage];
     rank_clock *c = &x->rank[rank];
 
+    if (!t->forwards)
+        CR_TRY(send_buffers(x, rank, a));
     for (int k = t->first; k < t->first + t->units; k++) {
         double work = unit_work(x, k) * x->forward_scale / x->parts / x->how->tensor;
         if (!t->forwards)

@@ -63,6 +63,9 @@ typedef struct {
     cr_sim_host host[2][CR_SIM_PHASES]; /* by cr_sim_data */
     double bucket, first_bucket;        /* bytes of DistributedDataParallel's buckets */
     bool blocking; /* gradients of a sharded unit are reduced before the next */
+    /* Of the call that sends DistributedDataParallel's buffers in forward: seconds, and seconds
+     * for each buffer.  Without a device they are among those of cr_sim_host. */
+    double buffers, each_buffer;
     cr_sim_link link[8];
     int links;
     cr_sim_point *point; /* owned; by call, ascending bytes */
@@ -118,7 +121,8 @@ typedef struct {
     int rank; /* of the pipeline */
     cr_sim_lane lane;
     double from, to;
-    char kind; /* F, B, I, W; R, G, S: all_reduce, all_gather, reduce_scatter; U: update */
+    char kind; /* F, B, I, W; R, G, S, C: all_reduce, all_gather, reduce_scatter, broadcast of
+                * buffers; U: update */
     int stage, part;
 } cr_sim_event;
 

@@ -101,6 +101,18 @@ def test_hosts_that_compute(simulate):
     assert simulate("--ranks", 1, machine=MACHINE + "host ddp forward unit 1\nhost fsdp forward unit 1\n")[0]["step"] == 12
 
 
+def test_buffers_are_sent_before_forward(simulate):
+    named = STEP.replace("tensors 2", "").replace("output 1e6\n", "output 1e6 buffers 3\n")
+    sends = MACHINE + "device 1\ncommand 0\nbuffers seconds 1e-3 each 5e-4\n"
+    alone, = simulate("--ranks", 2, machine=sends, step=STEP)
+    row, = simulate("--ranks", 2, machine=sends, step=named)
+    assert row["step"] == alone["step"] + 1 + 12 * .5 and row["exposed"] == alone["exposed"] + 7
+    row, = simulate("--ranks", 2, machine=sends + "host ddp forward buffer 1e-3\n", step=named)
+    assert row["step"] == alone["step"] + 12 + 7
+    assert simulate("--ranks", 2, "--data", "fsdp", machine=sends, step=named) == simulate("--ranks", 2, "--data", "fsdp", machine=sends, step=STEP)
+    assert simulate("--ranks", 1, machine=sends, step=named)[0]["step"] == 12
+
+
 def test_times_that_were_measured(simulate):
     two, = simulate("--ranks", 1, step=STEP + "measured forward 0.01 backward 0.05 update 0.002\n")
     assert two["step"] == 62

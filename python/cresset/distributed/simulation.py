@@ -283,6 +283,25 @@ def _command_time(device):
     return min(found)
 
 
+def _buffer_times(device, group):
+    """Returns how long a GPU sends buffers after the host has issued the call: the time without buffers, and that of each buffer."""
+    from ._reducer import _broadcast_coalesced
+    few, many, found = 2, 34, []
+    tensors = [cresset.zeros(64, device=device) for _ in range(many)]
+    for n in (few, many):
+        took = []
+        for _ in range(20):
+            dist.barrier(group)
+            _ended(device)
+            _broadcast_coalesced(group, tensors[:n])
+            issued = time.perf_counter()
+            _ended(device)
+            took.append(time.perf_counter() - issued)
+        found.append(min(took))
+    each = max(0., (found[1] - found[0]) / (many - few))
+    return max(0., found[0] - few * each), each
+
+
 class _Divided:
     """A net of equal layers, as it is and under a class of data parallel ranks, and what the class adds to the host's time."""
 
@@ -355,6 +374,9 @@ def calibrate(path=None, group=None, device=None, name="measured"):
         lines += [f"share {_share(device, group):.4g}", *_host_times(device, group)]
         if device.type == "cpu":  # pieces of buckets (reducer.h)
             lines.append(f"bucket {ranks * (2 << 20)}")
+        else:
+            seconds, each = _buffer_times(device, group)
+            lines.append(f"buffers seconds {seconds:.6g} each {each:.6g}")
     lines += [f"link ranks {max(ranks, 2)} latency {latency:.6g} bandwidth {bandwidth:.6g}",
               f"link ranks 65536 latency {latency:.6g} bandwidth {bandwidth:.6g}"]
     lines += [f"call {call} ranks {ranks} bytes {bytes_} seconds {seconds:.6g}" for call, bytes_, seconds in calls]
