@@ -22,7 +22,7 @@ from importlib.metadata import files, version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-DISTRIBUTIONS = {"pyro": "pyro-ppl"}
+DISTRIBUTIONS = {"exports": "torch", "pyro": "pyro-ppl"}
 CHECKOUTS = {"examples": "examples", "nanogpt": "nanoGPT"}  # file of programs -> folder
 
 

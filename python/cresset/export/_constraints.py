@@ -77,6 +77,7 @@ class Constraints:
         self.recorded, self.all_dims, self.leaves, self.values = recorded, dims, leaves, values
         self.dims = [d for d in dims if d.varies]
         self.equal = {}       # symbol -> Expr that replaces it
+        self.related = {}     # those of them that operators need and that are no equality of two symbols
         self.lower, self.upper = {}, {}
         self.conditions = []  # what the program asked
         self.found = []       # equalities that operators need: Conditions between symbols of the dims
@@ -147,8 +148,12 @@ class Constraints:
         spec = d.spec
         root = next((o for o in self.dims if o.spec is spec.root or getattr(o.spec, "__name__", None) == spec.root.__name__), None)
         value, rest = divmod(d.hint - spec.offset, spec.scale)
-        if rest or root is not None and root.hint != value:
-            raise UserError(f"Expected input {d.source} to be equal to {spec.__name__}, but got {d.hint}")
+        if rest:
+            raise UserError(f"Expected shape[{d.dim}] = {d.hint} of input Tensor to be of the form {spec.__name__}, where "
+                            f"{spec.root.__name__} is an integer")
+        if root is not None and root.hint != value:
+            raise UserError(f"Expected input {d.source} to be equal to {spec.__name__}, where {spec.root.__name__} = {root.hint}, but got "
+                            f"{d.hint}")
         if root is None:
             name = symbol_name(spec.root.__name__, self.hint_of)
             name = self.roots.setdefault(spec.root.__name__, name)
@@ -334,7 +339,7 @@ class Constraints:
 
     def _probe(self):
         """Finds the symbols that must be equal, or numbers."""
-        stuck = [s for s in self._free() if not any(self._takes({s: n}) for n in self._others(s))]
+        stuck = [s for s in self._free() if not self._varies(s)]
         for s in list(stuck):
             if s in self.equal or s not in stuck:
                 continue
@@ -345,8 +350,60 @@ class Constraints:
                 self._pair(s, t)
             if group:
                 stuck = [x for x in stuck if x != s and x not in group]
-                continue
-            self._fix(s)
+        for s in sorted(stuck, key=self.hint_of.__getitem__, reverse=True):
+            if s not in self.equal and not self._varies(s) and not self._relate(s):
+                self._fix(s)
+
+    def _varies(self, s):
+        """Whether the program runs at other values of s.  One smaller value, at which a broadcast of one element takes it, is
+        not enough if larger ones are tried."""
+        hint, others = self.hint_of[s], self._others(s)
+        smaller = 0
+        for n in others:
+            if self._takes({s: n}):
+                smaller += n < hint
+                if n > hint or smaller > 1:
+                    return True
+        return smaller > 0 and max(others) < hint
+
+    def _slope(self, s, t):
+        """By how much t changes with s, if the program runs when they change together; None if it does not."""
+        hints = [self.hint_of[x] for x in self._free()]
+        for k in dict.fromkeys([1, 2, 3, 4, *hints, *range(5, 9)]):
+            pairs = [(n, self.hint_of[t] + k * (n - self.hint_of[s])) for n in self._others(s)]
+            pairs = [p for p in pairs if self._is_within(t, p[1])]
+            if pairs and all(self._takes({s: n, t: m}) for n, m in pairs[:3]):
+                return k
+        return None
+
+    def _is_within(self, s, n):
+        return n >= max(self.lower[s], 2) and (self.upper[s] is None or n <= self.upper[s])
+
+    def _relate(self, s):
+        """Finds a relation of s to symbols that are not larger: s = t + 1, s = 2 * t, s = t * u, s = t + u.  False if there is
+        none."""
+        hint = self.hint_of[s]
+        slopes = {t: k for t in self._free() if t != s and self.hint_of[t] <= hint for k in [self._slope(t, s)] if k is not None}
+        if not slopes:
+            return False
+        if len(slopes) == 1:
+            (t, k), = slopes.items()
+            return self._set_relation(s, Expr.symbol(t) * k + (hint - k * self.hint_of[t]))
+        total = Expr.of(hint - sum(k * self.hint_of[t] for t, k in slopes.items()))
+        for t, k in slopes.items():
+            total = total + Expr.symbol(t) * k
+        product = Expr.of(1)
+        for t in slopes:
+            product = product * Expr.symbol(t)
+        for e in (product, total):
+            values = {t: self._others(t)[0] for t in slopes if self._others(t)}
+            if e.at(self.hint_of) == hint and self._takes({**values, s: e.at({**self.hint_of, **values})}):
+                return self._set_relation(s, e)
+        return False
+
+    def _set_relation(self, s, e):
+        self.equal[s] = self.related[s] = e
+        return True
 
     def _group(self, s, stuck):
         """All symbols of the value of s, if the program runs when they change together."""
@@ -368,18 +425,30 @@ class Constraints:
         """Raises the least values of symbols to those that the operators take."""
         for s in self._free():
             low = max(self.lower[s], 2)
-            if self._takes({s: low}) or not self._takes({s: self.hint_of[s] + 1}):
+            if self._may_be(s, low) or not self._may_be(s, self.hint_of[s] + 1):
                 continue
-            least = next((n for n in range(low + 1, min(self.hint_of[s], low + 256)) if self._takes({s: n})), self.hint_of[s])
+            least = next((n for n in range(low + 1, min(self.hint_of[s], low + 256)) if self._may_be(s, n)), self.hint_of[s])
             condition = Condition(Expr.symbol(s), ">=", Expr.of(least))
             self._bound(condition)
             self._note(condition)
+
+    def _may_be(self, s, n):
+        """Whether the program runs where s is n, with any values of the symbols that conditions compare with s."""
+        plain = [c for c in map(self._plain, self.conditions) if s in (symbols := {*c.left.free_symbols, *c.right.free_symbols}) and
+                 len(symbols) > 1]
+        others = sorted({t for c in plain for t in (*c.left.free_symbols, *c.right.free_symbols)} - {s})
+        if not others:
+            return self._takes({s: n})
+        least = {t: max(self.lower[t], 2) for t in others}
+        most = {t: self.hint_of[t] * 64 if self.upper[t] is None else self.upper[t] for t in others}
+        return any(all(c.holds({**self.hint_of, **values}) for c in plain) and self._takes(values)
+                   for values in ({**found, s: n} for found in ({}, least, most)))
 
     def _divisors(self):
         """Conditions s % n == 0 that the operators need."""
         for s in self._free():
             hint = self.hint_of[s]
-            takes = [n for n in self._others(s) if self._takes({s: n})]
+            takes = [n for n in self._others(s) if self._may_be(s, n)]
             if hint + 1 in takes or hint + 2 in takes and hint - 1 in takes or not takes:
                 continue
             n = next((n for n in range(2, hint + 1) if hint % n == 0 and
@@ -502,11 +571,18 @@ class Constraints:
             if e.is_number:
                 continue
             if not e.is_symbol and e not in out:
-                out[e] = ValueRange(d.bounds[0], d.bounds[1])
+                known = d.symbol in self.related and d.is_hint
+                out[e] = ValueRange(e.at(self.lower), self._most(e)) if known else ValueRange(d.bounds[0], d.bounds[1])
             for s in e.free_symbols:
-                out.setdefault(Expr.symbol(s), ValueRange(self.lower[s], self.upper[s]))
+                if s not in self.roots.values():
+                    out.setdefault(Expr.symbol(s), ValueRange(self.lower[s], self.upper[s]))
+        out.update((Expr.symbol(s), ValueRange(self.lower[s], self.upper[s])) for s in self.roots.values())
         out.update({s.expr: ValueRange(s.lower, s.upper) for s in self.values.symbols.values()})
         return out
+
+    def _most(self, e):
+        highs = {s: self.upper[s] for s in e.free_symbols}
+        return None if None in highs.values() else e.at(highs)
 
     def guards(self):
         """The conditions as texts over sizes of arguments, which module() checks."""

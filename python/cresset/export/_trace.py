@@ -216,6 +216,7 @@ class Trace:
         allowed, self.mode.allow_non_fake_inputs = self.mode.allow_non_fake_inputs, True
         self.recorder.apart(True)
         outer, caches = set_tracing(self), _C.is_autocast_cache_enabled()
+        texts = _C._symbol_texts(self.values.text_of)
         _C.set_autocast_cache_enabled(False)  # as in torch: a block of the program converts a weight at each use
         try:
             with self.mode, self.sources, self._keep_calls():
@@ -227,6 +228,7 @@ class Trace:
             raise GuardOnDataDependentSymNode(self._data_dependent(error)) from error
         finally:
             set_tracing(outer)
+            _C._symbol_texts(texts)
             _C.set_autocast_cache_enabled(caches)
             self.mode.values, self.mode.allow_non_fake_inputs = None, allowed
             self.recorder.decides(None)

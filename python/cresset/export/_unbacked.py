@@ -216,6 +216,11 @@ class Values:
     def all_bounds(self):
         return {**self.bounds, **{s.name: (s.lower or 0, s.upper) for s in self.symbols.values()}}
 
+    def text_of(self, x):
+        """The text of a symbol in a text that the program makes: s77, 2*s77, u0."""
+        found = self.expr(x)
+        return NotImplemented if found is None or found.is_number else found.text()
+
     def _depends(self, x):
         """Whether a symbol of the recording is computed of an element."""
         if type(x) is not _C.Symbol:

@@ -39,6 +39,7 @@ class _Checks:
     def __init__(self, program):
         self.program, self.out = program, []
         self.places, self.texts = {}, {}  # symbol -> where it is, and how a text names it
+        self.later = []                   # equal() of sizes of which a symbol had no place yet
 
     def sizes(self, place, name, fake):
         for dim, size in enumerate(fake.shape):
@@ -68,6 +69,7 @@ class _Checks:
             self.out.append((f"{text} == {expr.text(self.texts.__getitem__)}",
                              lambda args: args[place].size()[dim] == expr.at(_expr_values(args, places))))
             return
+        self.later.append((place, dim, text, expr))
         scale = expr.terms.get((new[0],), 0)
         offset = expr.terms.get((), 0)
         if len(new) == 1 and len(expr.terms) <= 2 and scale > 1:
@@ -91,6 +93,8 @@ def guards_of(program, names):
             checks.number(place, name, spec.arg.value)
         elif isinstance(node.meta.get("val"), cresset.Tensor):
             checks.sizes(place, name, node.meta["val"])
+    for later in [x for x in checks.later if checks.places.keys() >= {*x[-1].free_symbols}]:
+        checks.equal(*later)
     _add_conditions(checks, program, dict(zip(names, range(len(names)))))
     return checks.out
 

@@ -33,6 +33,19 @@ class _Violations:
                                        "equal.", f"  {d.name} = {other.name}",
                              found=[Condition(Expr.symbol(other.symbol), "==", Expr.symbol(d.symbol))])
 
+    def related(self):
+        """Sizes that another size gives: dy = 2*dx + 1."""
+        for d in self.c.dims:
+            e = self.c.expr(d)
+            if d.symbol not in self.c.related or e.is_number or len(e.free_symbols) != 1 or not d.wanted:
+                continue
+            root = next((o for o in self.c.dims if self.c.expr(o) == Expr.symbol(e.free_symbols[0])), None)
+            if root is None or d.is_hint and root.is_hint:
+                continue
+            relation = f"{d.name} = {e.text(lambda s, root=root: root.name)}"
+            self.add([d.name], f"  - The values of {d.name} = {d.source} must always be related to the values of {root.name} = "
+                               f"{root.source} by {relation}.", f"  {relation}", found=[Condition(Expr.symbol(d.symbol), "==", e)])
+
     def ranges(self):
         for d in self.c.dims:
             e = self.c.expr(d)
@@ -49,10 +62,9 @@ class _Violations:
     def _range_line(d, low, high, found):
         given = f" {low} <= {d.name} <= {high}" if low > 2 and high is not None else \
             f" {d.name} <= {high}" if high is not None else f" {low} <= {d.name}" if low > 2 else ""
-        wanted = [f"{found[0]} <= {d.source}"] if found[0] > 2 else []
-        wanted += [f"{d.source} <= {found[1]}"] if found[1] is not None else []
+        most = "IntInfinity()" if found[1] is None else found[1]
         return (f"  - Not all values of {d.name} = {d.source} in the specified range{given} satisfy the generated guard "
-                f"{' and '.join(wanted)}")
+                f"{max(found[0], 2)} <= {d.source} and {d.source} <= {most}")
 
     def conditions(self):
         by_symbol = {}
@@ -65,8 +77,8 @@ class _Violations:
             of = [by_symbol[s] for s in symbols if s in by_symbol]
             named = [d for d in of if not d.is_hint]
             if not named or plain.left == plain.right or self._always(plain) or self.c._implied(condition) or \
-               condition.test in ("<", "<=", ">", ">=") and len(symbols) == 1:
-                continue
+               condition.test in ("<", "<=", ">", ">=") or len(symbols) > 1 and not _is_linear(plain):
+                continue  # bounds are in ranges(); as in torch, the call checks comparisons of several sizes
             source = {s: d.source for s, d in by_symbol.items()}
             d = named[0]
             fixes = self._fix(d, plain) if len(symbols) == 1 else []
@@ -98,6 +110,7 @@ class _Violations:
     def check(self):
         self.specialized()
         self.equal()
+        self.related()
         self.ranges()
         self.conditions()
         if not self.lines:
@@ -106,6 +119,11 @@ class _Violations:
         error = UserError(f"Constraints violated ({', '.join(self.names)})! {_MORE}\n" + "\n".join(self.lines) + fixes)
         error.conditions, error.sources = self.found, {d.symbol: d.source for d in self.c.dims}
         raise error
+
+
+def _is_linear(condition):
+    """Whether a condition is an equality of sums of symbols."""
+    return condition.test == "==" and all(len(m) <= 1 and all(isinstance(a, str) for a in m) for m in (condition.left - condition.right).terms)
 
 
 def _dim_text(name, found, high):

@@ -114,7 +114,11 @@ class _DerivedDim(Dim):
 
     @property
     def min(self):
-        return self.scale * self.root.min + self.offset
+        least = self.scale * self.root.min + self.offset
+        if least < 0:
+            raise AssertionError(f"Expected derived min value of {self.__name__} to be >= 0. Please specify an appropriate min value for "
+                                 f"{self.root.__name__} (currently {self.root.min}).")
+        return least
 
     @property
     def max(self):

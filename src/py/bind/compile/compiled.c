@@ -1482,6 +1482,7 @@ static PyMethodDef functions[] = {
     {"_log", log_line, METH_VARARGS, NULL},
     {"_log_wants", log_wants, METH_VARARGS, NULL},
     {"_symbol_of", cr_py_symbol_of, METH_O, NULL},
+    {"_symbol_texts", cr_py_symbol_texts, METH_O, NULL},
     {"_force_eager", set_force_eager, METH_O, NULL},
     {"_compiled_off", compiled_off, METH_O, NULL},
     {"_refuse_recording", refuse_recording, METH_O, NULL},

@@ -59,14 +59,15 @@ static void symbol_dealloc(PyObject *x)
 enum { MOST_AROUND = 32 };
 
 /* A thread's recordings that wait while a part of their program is recorded apart, outermost
- * first, and their symbols and tensors with symbolic sizes that the part used; and the function
- * that decides comparisons in one recording. */
+ * first, and their symbols and tensors with symbolic sizes that the part used; and the functions
+ * that decide comparisons in one recording and that give texts. */
 typedef struct {
     cr_recorder *at[MOST_AROUND];
     int count;
     PyObject *used;
     uint64_t serial; /* of the recording in which `function` decides */
     PyObject *function;
+    PyObject *text; /* the function that gives symbols' texts (_symbol_texts) */
 } thread_symbols;
 
 /* NULL where there is nothing of these.  A pointer, because few bytes of thread-local memory
@@ -84,7 +85,7 @@ static bool make_here(void)
 
 static void drop_here(void)
 {
-    if (here->count || here->function)
+    if (here->count || here->function || here->text)
         return;
     PyMem_Free(here);
     here = NULL;
@@ -185,6 +186,19 @@ bool cr_py_symbols_decided(const cr_recorder *r, PyObject *function)
     drop_here();
     Py_XDECREF(before);
     return true;
+}
+
+PyObject *cr_py_symbol_texts(PyObject *m, PyObject *function)
+{
+    PyObject *before;
+
+    (void)m;
+    if (!make_here())
+        return NULL;
+    before = here->text ? here->text : Py_NewRef(Py_None);
+    here->text = function == Py_None ? NULL : Py_NewRef(function);
+    drop_here();
+    return before;
 }
 
 static bool may_decide(void)
@@ -546,9 +560,24 @@ static int symbol_bool(PyObject *a)
 SETTLED(int, PyNumber_Long(x))
 SETTLED(float, PyNumber_Float(x))
 SETTLED(index, PyNumber_Index(x))
-SETTLED(repr, PyObject_Repr(x))
 SETTLED(invert, PyNumber_Invert(x))
 #undef SETTLED
+
+static PyObject *symbol_repr(PyObject *a)
+{
+    PyObject *x, *out;
+
+    if (is_live((symbol *)a) && here && here->text) {
+        out = PyObject_CallFunctionObjArgs(here->text, a, NULL);
+        if (out != Py_NotImplemented)
+            return out;
+        Py_DECREF(out);
+    }
+    x = settled(a);
+    out = x ? PyObject_Repr(x) : NULL;
+    Py_XDECREF(x);
+    return out;
+}
 
 static Py_hash_t symbol_hash(PyObject *a)
 {
@@ -582,6 +611,8 @@ static PyObject *symbol_attribute(PyObject *a, PyObject *name)
 
 static PyObject *symbol_format(PyObject *a, PyObject *spec)
 {
+    if (PyUnicode_Check(spec) && !PyUnicode_GET_LENGTH(spec))
+        return symbol_repr(a);
     PyObject *x = settled(a);
     PyObject *out = x ? PyObject_CallMethod(x, "__format__", "(O)", spec) : NULL;
 
