@@ -315,6 +315,78 @@ class Half(torch.nn.Module):
         return [p.detach() for p in self.parameters()]
 
 
+# --- profiles ---
+def work_in_ranges(x):
+    with torch.autograd.profiler.record_function("##forward##"):
+        y = torch.mul(x, x)
+    return torch.add(y, 1)
+
+
+def through(to, x):
+    return rpc.rpc_sync(to, work_in_ranges, args=(x,))
+
+
+@rpc.functions.async_execution
+def through_later(to, x):
+    return rpc.rpc_async(to, torch.neg, args=(x,)).then(lambda done: done.wait() + 1)
+
+
+def failing_work(x):
+    torch.mul(x, 2)
+    raise ValueError("after the product")
+
+
+def profiles(rank, size):
+    """Events of what other processes do, also those that they ask, in the profile of the calling thread."""
+    from cresset.autograd.profiler_legacy import profile
+    with agents(rank, size) as other:
+        me, third = f"w{rank}", f"w{(rank + 2) % size}"
+        number = (rank + 1) % size
+        x = torch.ones(3, 2)
+
+        def events_of(call):
+            with profile(record_shapes=True) as p:
+                call()
+            assert all(e.is_legacy for e in p.function_events)
+            starts = [e.time_range.start for e in p.function_events]
+            assert starts == sorted(starts)
+            return p.function_events
+        for mode, call in (("sync", lambda: rpc.rpc_sync(other, work_in_ranges, args=(x,))),
+                           ("async", lambda: rpc.rpc_async(other, work_in_ranges, args=(x,)).wait()),
+                           ("remote", lambda: rpc.remote(other, work_in_ranges, args=(x,))._get_profiling_future().wait())):
+            events, name = events_of(call), f"rpc_{mode}#work_in_ranges({me} -> {other})"
+            own, = [e for e in events if e.name == name]
+            assert own.node_id == rank and not own.is_remote and own.is_async
+            remote = {e.name.removeprefix(name + "#remote_op: "): e for e in events if e.is_remote}
+            assert set(remote) == {"##forward##", "aten::mul", "aten::add"} and all(e.node_id == number for e in remote.values())
+            assert [e.name for e in remote["##forward##"].cpu_children] == [name + "#remote_op: aten::mul"]
+            assert remote["aten::mul"].input_shapes[:2] == [[3, 2], [3, 2]] and remote["aten::mul"].cpu_parent is remote["##forward##"]
+            assert all(e.time_range.start >= own.time_range.start and e.time_range.elapsed_us() <= own.time_range.elapsed_us() for e in remote.values())
+        builtin = events_of(lambda: rpc.rpc_sync(other, torch.add, args=(x, 1)))
+        assert {e.name for e in builtin if "rpc" in e.name} == {f"rpc_sync#aten::add({me} -> {other})", f"rpc_sync#aten::add({me} -> {other})#remote_op: aten::add"}
+        for function, inner, leaf in ((through, f"rpc_sync#work_in_ranges({other} -> {third})", "aten::mul"),
+                                      (through_later, f"rpc_async#aten::neg({other} -> {third})", "aten::neg")):
+            events = events_of(lambda f=function: rpc.rpc_sync(other, f, args=(third, x)))
+            name = f"rpc_sync#{function.__name__}({me} -> {other})#remote_op: {inner}"
+            nested = {e.name: e.node_id for e in events if e.is_remote}
+            assert nested[name] == number and nested[f"{name}#remote_op: {leaf}"] == (rank + 2) % size
+        failed = events_of(lambda: expect(ValueError, "after the product", lambda: rpc.rpc_sync(other, failing_work, args=(x,))))
+        assert [e.name.rpartition(" ")[2] for e in failed if e.is_remote] == ["aten::mul"]
+        found = [None] * 4
+
+        def in_thread(k):
+            found[k] = [e.name for e in events_of(lambda: rpc.rpc_sync(other, torch.mul, args=(x, k))) if e.is_remote]
+        threads = [threading.Thread(target=in_thread, args=(k,)) for k in range(len(found))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert all(names == [f"rpc_sync#aten::mul({me} -> {other})#remote_op: aten::mul"] for names in found)
+        with torch.autograd.profiler.profile() as plain:
+            rpc.rpc_sync(other, torch.add, args=(x, 1))
+        assert not [e for e in plain.function_events if "rpc" in e.name]
+
+
 def chain(x, halves, tos):
     """Calls the halves one inside of another."""
     x = halves[0].rpc_sync().forward(x)

@@ -44,3 +44,8 @@ def test_processes_join_a_group_without_a_size(tmp_path):
 
 def test_modules_in_other_processes(tmp_path):
     passes(tmp_path, "remote_modules", 2)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_profiles_have_what_other_processes_did(tmp_path, size):
+    passes(tmp_path, "profiles", size)

@@ -254,7 +254,7 @@ class TensorPipeAgent(RpcAgent):
             error = RuntimeError(f"{entry[2]} has closed its connection: connection reset by peer")
         else:
             try:
-                value = self._opened(entry[2].id, parts)[2]
+                _, entry[0]._remote_events, value, _ = self._opened(entry[2].id, parts)
                 if isinstance(value, internal.RemoteException):
                     of = internal._exception_of if entry[3] else internal._exception_of_call
                     error, value = of(value), None
@@ -290,22 +290,23 @@ class TensorPipeAgent(RpcAgent):
         except BaseException as error:
             result = internal._remote_failure(error)
         if isinstance(result, _serve.Later):
-            result.future._when_completed(lambda: self._send_reply(program, rank, number, result.value, result.context))
+            result.future._when_completed(lambda: self._send_reply(program, rank, number, result.value, result.context, result.profile))
         else:
             self._send_reply(program, rank, number, lambda: result, None)
 
-    def _send_reply(self, program, rank, number, value, context):
-        """Sends what value() returns; an exception of it is the caller's."""
+    def _send_reply(self, program, rank, number, value, context, profile=None):
+        """Sends what value() returns, and the events of a profile; an exception of value() is the caller's."""
         from ..autograd import _sent
+        events = () if profile is None else profile.sent()
         try:
             to = self.get_worker_info(rank)
             try:
                 payload, tensors = internal._internal_rpc_pickler.serialize(value())
                 autograd = _sent(context, to, tensors) if context is not None else None
-                parts = self._parts(to, ("REPLY", (), autograd), payload, tensors)
+                parts = self._parts(to, ("REPLY", events, autograd), payload, tensors)
             except BaseException as error:
                 payload, tensors = internal._internal_rpc_pickler.serialize(internal._remote_failure(error))
-                parts = self._parts(to, ("REPLY", (), None), payload, tensors)
+                parts = self._parts(to, ("REPLY", events, None), payload, tensors)
             self._mail.reply(rank, number, parts)
         except Exception:
             pass  # the caller is gone, or has given up: its agent tells it

@@ -1,4 +1,5 @@
 """Answers to the requests of other processes, by their kinds."""
+from ...autograd import profiler_legacy
 from ...futures import Future
 from . import internal
 from ._rref import context as references
@@ -7,10 +8,10 @@ _SERVERS = {}
 
 
 class Later:
-    """An answer that a future's completion makes: `value` returns it or raises."""
+    """An answer that a future's completion makes: `value` returns it or raises.  The events of `profile` go with it."""
 
-    def __init__(self, future, value=None, context=None):
-        self.future, self.value, self.context = future, value or future.value, context
+    def __init__(self, future, value=None, context=None, profile=None):
+        self.future, self.value, self.context, self.profile = future, value or future.value, context, profile
 
 
 def serves(kind):
@@ -74,24 +75,33 @@ def _failure(error):
     return internal._remote_exception(error, api._get_current_rpc_agent().get_worker_info())
 
 
+def _run_profiled(udf, how=None):
+    """Returns the same Future, and the function's profile if the caller wants one."""
+    if how is None:
+        return _run(udf), None
+    with profiler_legacy.profile(**how) as profile:
+        return _run(udf), profile
+
+
 @serves("CALL")
 def _call(agent, rank, fields, udf, context):
-    return Later(_run(udf))
+    done, profile = _run_profiled(udf, *fields)
+    return Later(done, profile=profile)
 
 
 @serves("REMOTE")
 def _remote(agent, rank, fields, udf, context):
     """Makes the value of a reference that this process owns.  The caller's fork exists before its first fetch."""
-    reference, fork = fields
+    reference, fork, *how = fields
     owner = references.owned(reference)
     references.add_fork(owner, fork)
-    done, result = Future(), _run(udf)
+    done, (result, profile) = Future(), _run_profiled(udf, *how)
 
     def made():
         owner.set(result.value())
         done._complete(None)
     result._when_completed(made)
-    return Later(done)
+    return Later(done, profile=profile)
 
 
 @serves("HERE")

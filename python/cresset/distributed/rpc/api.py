@@ -3,13 +3,18 @@ import collections
 import contextlib
 import functools
 import threading
+from time import monotonic_ns
 
+import cresset
+
+from ...autograd import profiler_legacy
 from ...futures import Future
 from . import _rref, internal
 from ._agent import RpcAgent, TensorPipeAgent, WorkerInfo  # noqa: F401
 from ._rref import PyRRef, RRef  # noqa: F401
 from .constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
-from .internal import _internal_rpc_pickler, PythonUDF, RemoteException  # noqa: F401
+from .internal import (_build_rpc_profiling_key, _internal_rpc_pickler, PythonUDF, RemoteException,  # noqa: F401
+                       RPCExecMode)
 
 __all__ = ["shutdown", "get_worker_info", "remote", "rpc_sync", "rpc_async", "RRef", "AllGatherStates", "method_factory",
            "new_method"]
@@ -45,6 +50,7 @@ def _get_current_rpc_agent():
 def _set_and_start_rpc_agent(agent):
     global _current_agent
     _current_agent = agent
+    profiler_legacy.set_node(-1 if agent is None else agent.get_worker_info().id)
 
 
 def _reset_current_rpc_agent():
@@ -269,22 +275,45 @@ def _call(to, func, args, kwargs):
     return info, _default_pickler.serialize(PythonUDF(func, tuple(args or ()), dict(kwargs or {})))
 
 
-def _invoke_rpc(to, func, args, kwargs, timeout):
+def _name_of(func):
+    return f"aten::{func.__name__}" if type(func) is type(cresset.add) else getattr(func, "__qualname__", None) or type(func).__qualname__
+
+
+def _profiled(mode, func, info, send):
+    """Sends a request; in a profile of the thread (profiler_legacy) the other process profiles the function, too.
+
+    `send` gets how the function is to be profiled, in a tuple, which is empty without a profile.  The returned future completes when the
+    profile has the events."""
+    running = profiler_legacy.current()
+    if running is None:
+        return send(())
+    name = _build_rpc_profiling_key(mode, _name_of(func), get_worker_info().name, info.name)
+    start, done = monotonic_ns(), Future()
+    sent = send(({"record_shapes": running.record_shapes, "with_flops": running.with_flops, "profile_memory": running.profile_memory},))
+
+    def ended():
+        running.add_call(name, start, getattr(sent, "_remote_events", ()))
+        done._complete(sent._value, sent._error)
+    sent._when_completed(ended)
+    return done
+
+
+def _invoke_rpc(to, func, args, kwargs, timeout, mode):
     info, (payload, tensors) = _call(to, func, args, kwargs)
-    return _request(info, "CALL", (), payload, tensors, timeout, control=False)
+    return _profiled(mode, func, info, lambda how: _request(info, "CALL", how, payload, tensors, timeout, control=False))
 
 
 @_require_initialized
 def rpc_sync(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     """Calls func(*args, **kwargs) in process `to` (a name, number or WorkerInfo), and returns its result.  Raises its
     exception, and RuntimeError after `timeout` seconds (0: no limit), or when the process is gone."""
-    return _invoke_rpc(to, func, args, kwargs, timeout).wait()
+    return _invoke_rpc(to, func, args, kwargs, timeout, RPCExecMode.SYNC).wait()
 
 
 @_require_initialized
 def rpc_async(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     """The same; returns a Future of the result."""
-    future = _invoke_rpc(to, func, args, kwargs, timeout)
+    future = _invoke_rpc(to, func, args, kwargs, timeout, RPCExecMode.ASYNC)
     if hasattr(_thread_local_var, "future_list"):
         _thread_local_var.future_list.append(future)
     return future
@@ -303,7 +332,8 @@ def remote(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     if here:
         made._creation = Future()
         context.add_fork(made._state, fork)
-    sent = _request(info, "REMOTE", (number, fork), payload, tensors, timeout, control=False)
+    sent = _profiled(RPCExecMode.REMOTE, func, info,
+                     lambda how: _request(info, "REMOTE", (number, fork, *how), payload, tensors, timeout, control=False))
     if here:
         sent._when_completed(lambda: _made_here(made, sent, number, fork))
     else:
