@@ -375,6 +375,14 @@ def buffers_and_states(rank, size):
     model(x)
     dist.all_gather_object(states, model.module[1].running_mean.clone())
     assert not torch.equal(states[0], states[1])  # rank 0's come with the next forward
+    plain = nn.Linear(4, 4)
+    plain.register_buffer("turned", (torch.arange(6.) + rank).view(2, 3).t())
+    plain.register_buffer("count", torch.tensor(rank))
+    plain.register_buffer("short", torch.full((3,), rank + 1, dtype=torch.bfloat16))
+    model = DDP(plain, init_sync=False)
+    model(torch.ones(1, 4))
+    assert plain.turned.tolist() == torch.arange(6.).view(2, 3).t().tolist() and plain.turned.stride() == (1, 3)
+    assert plain.count.item() == 0 and plain.short.tolist() == [1, 1, 1]
     for call, words in (
             (lambda: DDP(nn.Linear(2, 2 + (rank == 1))), "appears not to match sizes"),
             (lambda: DDP(nn.Sequential(*[nn.Linear(2, 2) for _ in range(1 + (rank == 1))])), "expects same model"),

@@ -5,6 +5,8 @@ import cresset
 
 from .. import _C
 from . import distributed_c10d as dist
+from ._gloo import ProcessGroupGloo
+from ._groups import ProcessGroup
 
 _DEFAULT_FIRST_BUCKET_BYTES = 1024 * 1024
 _DEFAULT_BUCKET_BYTES = 25 * 1024 * 1024
@@ -147,10 +149,23 @@ def _compute_bucket_assignment_by_size(tensors, bucket_size, expect_sparse_gradi
 def _broadcast_coalesced(process_group, tensors, buffer_size=0, src=0):
     """Copies rank src's tensors to all ranks, as one work.  Neighbours of one dtype travel together, whatever
     their size: buffer_size has no effect."""
-    if tensors:
-        with cresset.no_grad(), dist._coalescing_manager(process_group):
-            for tensor in sorted(tensors, key=lambda t: str(t.dtype)):
+    if not tensors:
+        return
+    pg, tensors = dist._group_or_default_group(process_group), sorted(tensors, key=lambda t: str(t.dtype))
+    with cresset.no_grad():
+        if _has_own_broadcast(pg, tensors):
+            ProcessGroup.broadcast(pg, [t.detach() if t.requires_grad else t for t in tensors], src).wait()
+            return
+        with dist._coalescing_manager(process_group):
+            for tensor in tensors:
                 dist.broadcast(tensor.detach(), group=process_group, group_src=src)
+
+
+def _has_own_broadcast(pg, tensors):
+    """Tells whether a call of the library sends the tensors: neither a program's group nor a recording or a mode sees each call."""
+    return (isinstance(pg, ProcessGroup) and pg._handle is not None and pg._coalesced is None
+            and type(pg).broadcast in (ProcessGroup.broadcast, ProcessGroupGloo.broadcast)
+            and not cresset.compiler.is_compiling() and not _C._len_torch_dispatch_stack() and not any(map(dist._wraps_others, tensors)))
 
 
 def _verify_params_across_processes(process_group, params, logger=None, names=()):

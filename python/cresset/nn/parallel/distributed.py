@@ -299,7 +299,7 @@ class DistributedDataParallel(Module):
                 active = self._joining.notify(self)
                 self.reducer.set_divisor(self.process_group.size() if self._divide_by_all else active)
             self.reducer.before_forward()
-        if self.will_sync_module_buffers() and self.process_group.size() > 1:
+        if self.require_forward_param_sync and self.broadcast_buffers and self.process_group.size() > 1:
             self._broadcast(self._synced_buffers())
 
     def _compile(self, how):
