@@ -54,7 +54,6 @@ cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view, *values = arg[2].view;
     cr_index_plan p;
-    cr_shape wide;
 
     if (self->dtype != values->dtype)
         return cr_fail(
@@ -66,15 +65,9 @@ cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
     if (arg[3].i && cr_dtype_is_stored((cr_dtype)self->dtype)) /* has no kernel that adds */
         return cr_fail(CR_NOT_IMPLEMENTED, "\"index_put\" not implemented for '%s'",
                        cr_legacy_name(self));
-    CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
-    wide = p.result;
-    if (!cr_shape_broadcast(&wide, values->ndim, values->size) || wide.ndim != p.result.ndim ||
-        memcmp(wide.size, p.result.size, (size_t)wide.ndim * sizeof *wide.size))
-        return cr_fail(
-            CR_RUNTIME,
-            "shape mismatch: value tensor of shape %s cannot be broadcast to indexing "
-            "result of shape %s",
-            cr_view_text(values), cr_shape_text(p.result.ndim, p.result.size));
+    CR_TRY(cr_index_plan_check(&p, self, &arg[1]));
+    if (!p.uncounted) /* else the kernel does */
+        CR_TRY(cr_index_plan_takes(&p, values));
     cr_shape_like(out, self);
     return CR_OK;
 }

@@ -72,9 +72,8 @@ static cr_status plan_mask(cr_index_plan *p, const cr_view *self, const cr_view 
                 "indexed tensor %s at index %d",
                 cr_view_text(mask), d, cr_view_text(self), dim + d);
     if (!mask->data && cr_numel(mask->ndim, mask->size))
-        return cr_fail(CR_RUNTIME,
-                       "the size of a result indexed by a mask depends on its values");
-    p->index[p->count].trues = cr_count_trues(mask);
+        p->uncounted = true;
+    p->index[p->count].trues = p->uncounted ? 0 : cr_count_trues(mask);
     return CR_OK;
 }
 
@@ -103,6 +102,8 @@ static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_valu
     for (int d = dim; d < dim + entry_dims(entry) && d < self->ndim; d++)
         p->by_index[d] = true;
     trues = p->index[p->count++].trues;
+    if (p->uncounted) /* nothing is known of the sizes that the indices have together */
+        return CR_OK;
     if (trues < 0 ? cr_shape_broadcast(&p->picked, v->ndim, v->size)
                   : cr_shape_broadcast(&p->picked, 1, &trues))
         return CR_OK;
@@ -123,8 +124,9 @@ static cr_status name_shapes(const cr_value *indices)
         const char *one;
         if (e->tag == CR_NONE)
             continue;
-        n = cr_is_mask(e->view) ? cr_count_trues(e->view) : 0;
-        one = cr_is_mask(e->view) ? cr_shape_text(1, &n) : cr_view_text(e->view);
+        bool counted = cr_is_mask(e->view) && e->view->data;
+        n = counted ? cr_count_trues(e->view) : 0;
+        one = counted ? cr_shape_text(1, &n) : cr_view_text(e->view);
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", one);
     }
     return cr_fail(
@@ -181,7 +183,7 @@ static cr_status check_empty_picks(const cr_index_plan *p, const cr_view *self)
     return CR_OK;
 }
 
-cr_status cr_index_plan_make(cr_index_plan *p, const cr_view *self, const cr_value *indices)
+cr_status cr_index_plan_check(cr_index_plan *p, const cr_view *self, const cr_value *indices)
 {
     int dim = 0;
 
@@ -202,6 +204,30 @@ cr_status cr_index_plan_make(cr_index_plan *p, const cr_view *self, const cr_val
         }
         dim += entry_dims(entry);
     }
+    if (p->uncounted)
+        return CR_OK;
     CR_TRY(check_empty_picks(p, self));
     return plan_result(p, self);
+}
+
+cr_status cr_index_plan_make(cr_index_plan *p, const cr_view *self, const cr_value *indices)
+{
+    CR_TRY(cr_index_plan_check(p, self, indices));
+    return p->uncounted
+               ? cr_fail(CR_RUNTIME,
+                         "the size of a result indexed by a mask depends on its values")
+               : CR_OK;
+}
+
+cr_status cr_index_plan_takes(const cr_index_plan *p, const cr_view *values)
+{
+    cr_shape wide = p->result;
+
+    if (cr_shape_broadcast(&wide, values->ndim, values->size) && wide.ndim == p->result.ndim &&
+        !memcmp(wide.size, p->result.size, (size_t)wide.ndim * sizeof *wide.size))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "shape mismatch: value tensor of shape %s cannot be broadcast to indexing "
+                   "result of shape %s",
+                   cr_view_text(values), cr_shape_text(p->result.ndim, p->result.size));
 }

@@ -17,6 +17,7 @@ typedef struct {
     cr_shape picked;            /* the index tensors' broadcast shape */
     int at;                     /* the position of these sizes in the result */
     bool by_index[CR_MAX_DIMS]; /* the dimensions of self that are indexed */
+    bool uncounted; /* a mask has no data (a fake): `picked` and `result` are unknown */
     cr_shape result;
 } cr_index_plan;
 
@@ -24,6 +25,14 @@ typedef struct {
  * CR_RUNTIME. */
 CR_MUST cr_status cr_index_plan_make(cr_index_plan *plan, const cr_view *self,
                                      const cr_value *indices);
+
+/* The same without the last failure: what can be known is checked, and the plan says that sizes
+ * are not known. */
+CR_MUST cr_status cr_index_plan_check(cr_index_plan *plan, const cr_view *self,
+                                      const cr_value *indices);
+
+/* Fails with torch's message unless values broadcast to what the plan picks. */
+CR_MUST cr_status cr_index_plan_takes(const cr_index_plan *plan, const cr_view *values);
 
 /* The number of elements that are not zero.  Any dtype; the view must have data. */
 int64_t cr_count_trues(const cr_view *v);

@@ -235,6 +235,8 @@ cr_status cr_run_index_list(const cr_op *op, const cr_value *arg, cr_view *out, 
     if (*declined)
         return CR_OK;
     CR_TRY(cr_index_plan_make(&l.plan, arg[0].view, &arg[1]));
+    if (op->param_count > 2)
+        CR_TRY(cr_index_plan_takes(&l.plan, arg[2].view));
     *declined = !l.plan.count;
     l.count = cr_numel(l.plan.picked.ndim, l.plan.picked.size);
     if (*declined)

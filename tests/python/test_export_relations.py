@@ -137,3 +137,30 @@ def test_texts_of_sizes_have_symbols_and_fix_nothing():
     program = export(Function(lambda x: x * int(f"{x.shape[0]:d}")), (torch.ones(3, 4),), dynamic_shapes={"x": {0: Dim.AUTO}})
     with pytest.raises(AssertionError, match="Guard failed"):
         program.module()(torch.ones(5, 4))
+
+
+def test_assignments_by_indices_fix_no_size():
+    def f(x):
+        order = torch.argsort(x.reshape(-1))
+        inverse = torch.empty_like(order)
+        inverse[order] = torch.arange(order.size(0))
+        x = x.clone()
+        x[torch.tensor([1, 0])] = x[:2] * 2
+        x[x > 2] = 0.5
+        return x, inverse
+    program = export(Function(f), (torch.randn(4, 3),), dynamic_shapes={"x": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}})
+    x = torch.randn(6, 5)
+    assert all(map(torch.equal, program.module()(x), f(x)))
+
+
+def test_assignments_by_masks_without_elements():
+    x = torch.zeros(4, 3, device="meta")
+    x[x > 2] = 0.5
+    x[(x > 2)[:, 0]] = torch.zeros(2, 3, device="meta")  # as in torch, the call that has elements checks these sizes
+    with pytest.raises(IndexError, match="The shape of the mask"):
+        x[torch.zeros(3, dtype=torch.bool, device="meta")] = 1.0
+    f = Function(lambda x, y: torch.zeros_like(x).index_put((x > 0,), y))
+    module = export(f, (torch.tensor([1., -1., 2.]), torch.tensor([5., 6.]))).module()
+    assert module(torch.tensor([-1., 1., 2.]), torch.tensor([5., 6.])).tolist() == [0, 5, 6]
+    with pytest.raises(RuntimeError, match=r"shape mismatch: value tensor of shape \[2\] cannot be broadcast to indexing result of shape \[3\]"):
+        module(torch.ones(3), torch.tensor([5., 6.]))

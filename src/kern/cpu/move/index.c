@@ -249,6 +249,7 @@ cr_status cr_kern_index_put(const cr_value *arg, cr_view *out)
     index_walk w;
 
     CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
+    CR_TRY(cr_index_plan_takes(&p, values));
     CR_TRY(check_bounds(&p, self));
     offset_scale scale = scale_of(&p, out);
     CR_TRY(make_offsets(&offset, &p, out, scale.unit));

@@ -59,8 +59,8 @@ static void symbol_dealloc(PyObject *x)
 enum { MOST_AROUND = 32 };
 
 /* A thread's recordings that wait while a part of their program is recorded apart, outermost
- * first, and their symbols and tensors with symbolic sizes that the part used; and the functions
- * that decide comparisons in one recording and that give texts. */
+ * first, and their symbols and tensors with symbolic sizes that the part used; and the
+ * functions that decide comparisons in one recording and that give texts. */
 typedef struct {
     cr_recorder *at[MOST_AROUND];
     int count;

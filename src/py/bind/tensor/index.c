@@ -542,14 +542,23 @@ static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number
     return NULL;
 }
 
+/* Whether the first dim has the size one; a recording asks only this of a size that varies. */
+static bool leads_with_one(cr_tensor *t)
+{
+    cr_recorder *r = cr_recorder_active();
+    int k = r ? cr_recorder_size(r, t, 0) : -1;
+
+    return k < 0 ? t->size[0] == 1
+                 : cr_recorder_ask(r, CR_GNUM_EQ, k,
+                                   cr_recorder_plain_number(r, cr_scalar_int(1)));
+}
+
 /* Drops leading dims of size one while `t` has more than `ndim` dims. */
 static int drop_leading(cr_tensor **t, int ndim)
 {
     cr_value arg[CR_MAX_ARGS], result;
 
-    if ((*t)->ndim > ndim)
-        cr_py_fix_sizes(*t);
-    while ((*t)->ndim > ndim && (*t)->size[0] == 1) {
+    while ((*t)->ndim > ndim && leads_with_one(*t)) {
         arg[0] = cr_of_tensor(*t);
         arg[1] = cr_of_int(0);
         arg[2] = cr_of_int(0);
