@@ -48,6 +48,8 @@ static void prepare_one(cr_session *s, void *context)
     cr_program *p = context;
 
     prepare(s, p);
+    apply(p, cr_graph_precompute);
+    apply(p, cr_graph_dead);
     group(p);
     cr_show_graph("fusion", "with groups", p->g);
 }

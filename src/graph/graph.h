@@ -234,6 +234,9 @@ cr_graph *cr_graph_common(const cr_graph *g);
 /* Replaces calls of constants by constants of at most CR_GRAPH_FOLD_BYTES. */
 enum { CR_GRAPH_FOLD_BYTES = 1 << 16 };
 cr_graph *cr_graph_fold(const cr_graph *g);
+/* Replaces values that depend on no input, such as masks and positions, by constants: of at
+ * most 1 MiB, and 4 MiB in all.  For graphs whose sizes do not vary. */
+cr_graph *cr_graph_precompute(const cr_graph *g);
 /* Rewrites that are exact for every value, -0, infinities and NaN included. */
 cr_graph *cr_graph_simplify(const cr_graph *g);
 /* Removes writes, except draws and copies to inputs and constants at the end (functional.c).
@@ -249,8 +252,8 @@ cr_graph *cr_graph_split(const cr_graph *g, cr_node_test splits);
 /* Moves calls between ranks up to their operands, waits for them down to their readers, and
  * joins small calls (overlap.c). */
 cr_graph *cr_graph_overlap(const cr_graph *g);
-/* The pass called "dead", "common", "fold", "simplify", "functional", "decompose" or "overlap";
- * NULL: no such pass. */
+/* The pass called "dead", "common", "fold", "precompute", "simplify", "functional", "decompose"
+ * or "overlap"; NULL: no such pass. */
 typedef cr_graph *(*cr_graph_pass)(const cr_graph *g);
 cr_graph_pass cr_graph_find_pass(const char *name);
 

@@ -224,6 +224,7 @@ cr_graph_pass cr_graph_find_pass(const char *name)
     } passes[] = {{"dead", cr_graph_dead},
                   {"common", cr_graph_common},
                   {"fold", cr_graph_fold},
+                  {"precompute", cr_graph_precompute},
                   {"simplify", cr_graph_simplify},
                   {"functional", cr_graph_functional},
                   {"decompose", cr_graph_decompose},
