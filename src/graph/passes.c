@@ -221,14 +221,10 @@ cr_graph_pass cr_graph_find_pass(const char *name)
     static const struct {
         const char *name;
         cr_graph_pass pass;
-    } passes[] = {{"dead", cr_graph_dead},
-                  {"common", cr_graph_common},
-                  {"fold", cr_graph_fold},
-                  {"precompute", cr_graph_precompute},
-                  {"simplify", cr_graph_simplify},
-                  {"functional", cr_graph_functional},
-                  {"decompose", cr_graph_decompose},
-                  {"overlap", cr_graph_overlap}};
+    } passes[] = {{"dead", cr_graph_dead},           {"common", cr_graph_common},
+                  {"fold", cr_graph_fold},           {"precompute", cr_graph_precompute},
+                  {"simplify", cr_graph_simplify},   {"functional", cr_graph_functional},
+                  {"decompose", cr_graph_decompose}, {"overlap", cr_graph_overlap}};
 
     for (size_t i = 0; i < CR_LEN(passes); i++)
         if (!strcmp(passes[i].name, name))
