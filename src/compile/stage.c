@@ -106,6 +106,9 @@ static void stage_planes(stage_way w, const cr_placed_operand *o, char *first, i
     const cr_space_dim *rows = cr_space_last(o->space, 1);
     int64_t down = rows->step[o->operand], over = cr_space_last(o->space, 2)->step[o->operand];
 
+    if (!w.out && !down && w.item == 8 && item == 8 &&
+        cr_repeat_8(to, first + along, over, rows->size, planes))
+        return;
     for (int64_t r = 0; r < rows->size; r++)
         stage_line(w, first + r * down + along, over, to + r * item, rows->size * item, planes);
 }
@@ -137,6 +140,9 @@ void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t
         int64_t planes = whole_planes(o, row + done, n - done);
         piece = planes ? planes * high : high - (row + done) % high;
         piece = n - done < piece ? n - done : piece;
+        if (!planes && out && w.item == 8 && along == 8 && down == 8 * columns &&
+            cr_weave_8(first, tile + done * 8, pitch, columns, piece))
+            continue;
         for (int64_t k = 0; k < columns; k++) {
             char *to = tile + (k * pitch + done) * item;
             if (planes)

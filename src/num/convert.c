@@ -150,8 +150,50 @@ ROWS(C128)
 THINS(1, uint8_t)
 THINS(2, uint16_t)
 THINS(4, uint32_t)
-#define thin_8(to, from, from_step, n)  false
+THINS(8, uint64_t)
 #define thin_16(to, from, from_step, n) false
+
+/* Columns of 8 bytes to short rows, and elements of 8 bytes several times: constant numbers of
+ * columns and times are vectorized. */
+CR_WIDE static void weave_2(uint64_t *restrict to, const uint64_t *restrict from, int64_t pitch,
+                            int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        to[2 * i] = from[i];
+        to[2 * i + 1] = from[i + pitch];
+    }
+}
+
+CR_WIDE static void weave_3(uint64_t *restrict to, const uint64_t *restrict from, int64_t pitch,
+                            int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        to[3 * i] = from[i];
+        to[3 * i + 1] = from[i + pitch];
+        to[3 * i + 2] = from[i + 2 * pitch];
+    }
+}
+
+CR_WIDE static void weave_4(uint64_t *restrict to, const uint64_t *restrict from, int64_t pitch,
+                            int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        to[4 * i] = from[i];
+        to[4 * i + 1] = from[i + pitch];
+        to[4 * i + 2] = from[i + 2 * pitch];
+        to[4 * i + 3] = from[i + 3 * pitch];
+    }
+}
+
+bool cr_weave_8(void *to, const void *from, int64_t pitch, int64_t columns, int64_t n)
+{
+    switch (columns) {
+    case 2: weave_2(to, from, pitch, n); return true;
+    case 3: weave_3(to, from, pitch, n); return true;
+    case 4: weave_4(to, from, pitch, n); return true;
+    default: return false;
+    }
+}
 
 /* Plain copies, by element size. */
 #define COPY(bytes, type)                                                                      \
@@ -370,4 +412,19 @@ cr_convert_fn cr_convert_row(cr_dtype to, cr_dtype from)
         [1] = copy_1, [2] = copy_2, [4] = copy_4, [8] = copy_8, [16] = copy_16};
 
     return to == from ? copiers[cr_dtype_size(to)] : rows[to][from];
+}
+
+bool cr_repeat_8(void *to, const void *from, int64_t step, int64_t times, int64_t n)
+{
+    enum { SOME = 256 };
+    uint64_t some[SOME];
+
+    if (times < 2 || times > 4)
+        return false;
+    for (int64_t i = 0; i < n; i += SOME) {
+        int64_t piece = n - i < SOME ? n - i : SOME;
+        copy_8(some, 8, (const char *)from + i * step, step, piece);
+        (void)cr_weave_8((char *)to + 8 * times * i, some, 0, times, piece);
+    }
+    return true;
 }

@@ -32,3 +32,27 @@ TEST(elements_at_any_distance_are_copied)
             for (size_t i = 0; i < CR_LEN(counts); i++)
                 CHECK(copies(types[k], apart, counts[i]));
 }
+
+TEST(columns_become_rows_and_elements_repeat)
+{
+    static uint64_t from[5 * MOST], to[5 * MOST + 1];
+    static const int64_t counts[] = {0, 1, 3, 4, 7, 33, MOST};
+
+    for (size_t i = 0; i < CR_LEN(from); i++)
+        from[i] = i * 0x9E3779B97F4A7C15u;
+    for (int64_t columns = 1; columns <= 5; columns++)
+        for (size_t c = 0; c < CR_LEN(counts); c++) {
+            int64_t n = counts[c];
+            bool some = columns > 1 && columns < 5;
+            memset(to, 0xA5, sizeof to);
+            EQ(cr_weave_8(to, from, MOST, columns, n), some);
+            for (int64_t i = 0; some && i < n * columns; i++)
+                EQ(to[i], from[i % columns * MOST + i / columns]);
+            EQ(to[some ? n * columns : 0], 0xA5A5A5A5A5A5A5A5u);
+            memset(to, 0xA5, sizeof to);
+            EQ(cr_repeat_8(to, from, 16, columns, n), some);
+            for (int64_t i = 0; some && i < n * columns; i++)
+                EQ(to[i], from[i / columns * 2]);
+            EQ(to[some ? n * columns : 0], 0xA5A5A5A5A5A5A5A5u);
+        }
+}
