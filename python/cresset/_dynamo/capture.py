@@ -761,7 +761,7 @@ class _Recording:
         entry = self.entry(self.walk.nodes, runner, constants,
                            firsts if graph.writes else None, self.still(inputs) if graph.writes else [], self.released,
                            returns, plain, places, unflatten, puts,
-                           graph.size > 2 or sum(x.numel() for x in given) > 30_000,
+                           _is_heavy(graph, given),
                            graph if graph.numbers else None)
         self.walk.operators, self.walk.backward = graph.size, self.backward
         self.walk.tensors.clear()
@@ -821,6 +821,12 @@ class _Recording:
             return graph.call(differentiate, how)
         except RuntimeError as why:
             raise Refused(str(why)) from None
+
+
+def _is_heavy(graph, given):
+    """Whether calls of a program release the interpreter's lock, which takes 100 ns.  A call between ranks waits, perhaps
+    for another thread."""
+    return graph.once or graph.size * sum(x.numel() for x in given) > 30_000
 
 
 def _versions(t):

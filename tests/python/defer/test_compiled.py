@@ -260,3 +260,16 @@ def test_results_of_another_thread_are_no_break():
             g()
     compiled = torch.compile(f, fullgraph=True)
     assert [compiled(torch.ones(2)).tolist() for _ in range(4)] == [[3., 3.]] * 4
+
+
+@pytest.mark.deferred_calls(0)
+def test_only_programs_that_take_long_release_the_lock(monkeypatch):
+    from cresset._dynamo import capture
+    seen, is_heavy = [], capture._is_heavy
+    monkeypatch.setattr(capture, "_is_heavy", lambda *args: seen.append(is_heavy(*args)) or seen[-1])
+    for f, n in ((lambda x: x * 2 + (1 - x) * x, 200), (lambda x: x * 2 + (1 - x) * x, 20_000), (lambda x: x + 1, 200),
+                 (lambda x: x * torch.rand(3), 3)):
+        compiled = torch.compile(f)
+        for _ in range(3):
+            compiled(torch.ones(n))
+    assert seen[:3] == [False, True, False] and all(seen[3:])
