@@ -1,9 +1,10 @@
-/* Trains a small network, and writes it as one C file and as a file for the runtime.
+/* Trains a small network, and writes it as one C file, for the runtime and for torch.
  *
  *     export FOLDER
  *
- * FOLDER gets net.c, net_half.c with parameters of float16, net.rt, and the network's input and
- * result, in and out.  A program that has net.c needs neither this library nor Python. */
+ * FOLDER gets net.c, net_half.c with parameters of float16, net.rt, net.pt2, which
+ * torch.export.load reads, and the network's input and result, in and out.  A program that has
+ * net.c needs neither this library nor Python. */
 #include <cresset_easy.h>
 #include <cresset_export.h>
 #include <stdio.h>
@@ -52,7 +53,9 @@ int main(int argc, char **argv)
     ct_check(cr_export_to_c(program, path, &half));
     snprintf(path, sizeof path, "%s/net.rt", folder);
     ct_check(cr_export_to_rt(program, path));
+    snprintf(path, sizeof path, "%s/net.pt2", folder);
+    ct_check(cr_export_to_pt2(program, path));
     cr_exported_drop(program);
-    printf("net.c, net_half.c and net.rt are in %s\n", folder);
+    printf("net.c, net_half.c, net.rt and net.pt2 are in %s\n", folder);
     return 0;
 }

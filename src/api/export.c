@@ -1,4 +1,5 @@
 /* Modules as C files and as files of the runtime: include/cresset_export.h. */
+#include "api/export_impl.h"
 #include "autograd/autograd.h"
 #include "compile/c_text.h"
 #include "compile/commands.h"
@@ -20,24 +21,11 @@
 #include "cresset_export.h"
 #include "cresset_nn.h"
 
-/* An input of the recorded graph. */
-typedef struct {
-    char *name;
-    cr_tensor *t, *first; /* the tensor of the call, and a copy of its values before it */
-    bool argument, parameter, written;
-    uint32_t version;
-} export_input;
-
-struct cr_exported {
-    cr_recorder *recorder;
-    const cr_graph *graph;
-    CR_VEC(export_input) input;
-};
-
 void cr_exported_drop(cr_exported *e)
 {
     for (size_t i = 0; e && i < e->input.len; i++) {
         cr_free(e->input.at[i].name);
+        cr_free(e->input.at[i].path);
         cr_drop(e->input.at[i].t);
         cr_drop(e->input.at[i].first);
     }
@@ -68,18 +56,20 @@ static char *export_name(const char *from)
     return name;
 }
 
-static cr_status export_add(cr_exported *e, cr_tensor *t, const char *name, export_input kind)
+static cr_status export_add(cr_exported *e, cr_tensor *t, const char *name,
+                            cr_export_input kind)
 {
-    export_input in = kind;
+    cr_export_input in = kind;
 
     if (!t->contiguous || !cr_is_host(t->device))
         return cr_fail(CR_VALUE, "export(): '%s' must be contiguous and on the host", name);
     in.name = export_name(name);
-    CR_NEED(in.name);
-    cr_status st = cr_clone(&in.first, t);
+    in.path = cr_strdup(name);
+    cr_status st = in.name && in.path ? cr_clone(&in.first, t) : CR_MEMORY;
     st = st ? st : cr_vec_reserve(&e->input, 1);
     if (st) {
         cr_free(in.name);
+        cr_free(in.path);
         cr_drop(in.first);
         return st;
     }
@@ -103,7 +93,7 @@ static cr_status export_inputs(cr_exported *e, cr_module *m, cr_tensor *const *i
             return cr_fail(CR_TYPE, "export(): input %zu must be Tensor, not NoneType", i);
         CR_TRY(cr_contiguous(&dense, inputs[i]));
         st = cr_clone(&own, dense);
-        st = st ? st : export_add(e, own, name, (export_input){.argument = true});
+        st = st ? st : export_add(e, own, name, (cr_export_input){.argument = true});
         cr_drop(own);
         cr_drop(dense);
     }
@@ -113,7 +103,7 @@ static cr_status export_inputs(cr_exported *e, cr_module *m, cr_tensor *const *i
         cr_tensor *t = cr_module_tensor(m, cr_state_name(state, i));
         if (t && !export_has(e, t))
             st = export_add(e, t, cr_state_name(state, i),
-                            (export_input){.parameter = cr_tensor_requires_grad(t)});
+                            (cr_export_input){.parameter = cr_tensor_requires_grad(t)});
     }
     cr_state_drop(state);
     return st;
@@ -146,7 +136,7 @@ static cr_status export_restore(cr_exported *e)
     cr_status st = CR_OK;
 
     for (size_t i = 0; i < e->input.len; i++) {
-        export_input *in = &e->input.at[i];
+        cr_export_input *in = &e->input.at[i];
         in->written = in->t->storage->version != in->version;
         if (in->written && !in->argument && !st)
             st = cr_copy_(in->t, in->first, false);
@@ -209,7 +199,7 @@ static bool export_is_finite(cr_tensor *t, cr_tensor *half)
 /* A parameter in the half dtype of the options. */
 static cr_status export_half(export_job *j, size_t i)
 {
-    const export_input *in = &j->e->input.at[i];
+    const cr_export_input *in = &j->e->input.at[i];
     cr_dtype half = j->options->dtype;
 
     if (!half || !in->parameter || in->written || in->t->dtype != CR_F32)
@@ -226,7 +216,7 @@ static cr_status export_half(export_job *j, size_t i)
 
 static cr_status export_describe(export_job *j, size_t i)
 {
-    const export_input *in = &j->e->input.at[i];
+    const cr_export_input *in = &j->e->input.at[i];
     const void *values = in->argument   ? NULL
                          : in->t->numel ? cr_tensor_data(in->first)
                                         : (const void *)"";

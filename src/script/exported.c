@@ -69,26 +69,10 @@ static const cr_json *items(const cr_json *v, const char *key)
 
 /* --- numbers of the format --- */
 
-static const char *const dtypes[] = {[1] = "uint8",
-                                     [2] = "int8",
-                                     [3] = "int16",
-                                     [4] = "int32",
-                                     [5] = "int64",
-                                     [6] = "float16",
-                                     [7] = "float32",
-                                     [8] = "float64",
-                                     [9] = "complex32",
-                                     [10] = "complex64",
-                                     [11] = "complex128",
-                                     [12] = "bool",
-                                     [13] = "bfloat16",
-                                     [28] = "uint16",
-                                     [29] = "float8_e4m3fn",
-                                     [30] = "float8_e5m2",
-                                     [31] = "float8_e4m3fnuz",
-                                     [32] = "float8_e5m2fnuz",
-                                     [33] = "uint32",
-                                     [34] = "uint64"};
+#define CR_EXPORTED_DTYPE(number, name) [number] = name,
+static const char *const dtypes[] = {
+#include "script/exported_schema.def"
+};
 
 static cr_status dtype_of(cr_dtype *out, const cr_json *number)
 {

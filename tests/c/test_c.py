@@ -680,6 +680,23 @@ def run_exported(path, folder, args, *options):
     return [found[k] for k in sorted(found, key=int)]
 
 
+@pytest.mark.parametrize("name", ["perceptron", "picture", "turned", "line", "words", "operators"])
+def test_exported_programs_of_c_are_read(run_c, tmp_path, name):
+    """By Python and by C; parameters and buffers have their paths, and results the bits of the module."""
+    assert run_c(os.path.join(HERE, "exported.c"), tmp_path) == ""
+    tensors = load_file(str(tmp_path / f"{name}.safetensors"))
+    program = torch.export.load(tmp_path / f"{name}.pt2")
+    assert torch.equal(program.module()(tensors["in"]), tensors["out"])
+    assert torch.equal(program.example_inputs[0][0], tensors["in"]) and all(str(n.target).startswith("aten.") for n in program.graph.nodes
+                                                                            if n.op == "call_function")
+    assert torch.equal(run_exported(tmp_path / f"{name}.pt2", tmp_path, (tensors["in"],))[0], tensors["out"])
+    if name == "picture":
+        assert list(program.state_dict)[:4] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+        assert [n for n, _ in program.named_buffers()] == ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
+    torch.export.save(torch.export.load(tmp_path / f"{name}.pt2"), tmp_path / "again.pt2")
+    assert torch.equal(torch.export.load(tmp_path / "again.pt2").module()(tensors["in"]), tensors["out"])
+
+
 @pytest.mark.parametrize("module, args, shapes", [
     (Mixed(), (torch.randn(4, 16), torch.tensor([0, 3])), {"x": {0: torch.export.Dim("batch", max=64)}, "i": None, "scale": None}),
     (Branches(), (torch.ones(3),), None),
@@ -825,3 +842,4 @@ int main(void)
     program = Program(build(tmp_path / "rt"), (tmp_path / "net.rt").read_bytes())
     x = torch.frombuffer(bytearray((tmp_path / "in").read_bytes()), dtype=torch.float32).view(2, 1, 8, 8)
     assert torch.equal(program(x)[0].view(-1), found[:20])
+    assert torch.equal(torch.export.load(tmp_path / "net.pt2").module()(x).view(-1), want)

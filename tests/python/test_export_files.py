@@ -134,6 +134,22 @@ def graph_of(model):
     return model["graph_module"]["graph"]
 
 
+def test_a_value_with_a_name_of_python():
+    """torch.fx names its node otherwise; the value keeps its description, so that the program is saved again."""
+    def rename(model):
+        text = json.dumps(model).replace('"linear"', '"sum"')
+        model.clear()
+        model.update(json.loads(text))
+
+    program = load(changed(rename))
+    assert "sum_1" in [n.name for n in program.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+    buffer = io.BytesIO()
+    save(program, buffer)
+    buffer.seek(0)
+    x = program.example_inputs[0]
+    assert torch.equal(load(buffer).module()(*x), load(DATA / "perceptron.pt2").module()(*x))
+
+
 REFUSED = {
     "schema version 9": lambda m: m["schema_version"].update(major=9),
     "operator aten.nothing.default is not known": lambda m: graph_of(m)["nodes"][0].update(target="torch.ops.aten.nothing.default"),

@@ -189,8 +189,7 @@ class _GraphReader:
         dtype, sizes, _, device, _ = kind
         return sparse_fake(self.mode, dtype, sizes, device)
 
-    def describe(self, node):
-        name = node.name
+    def describe(self, node, name):
         if name in self.tensors:
             node.meta["val"] = self.fake(name)
             node.meta["tensor_meta"] = _extract_tensor_metadata(node.meta["val"])
@@ -212,7 +211,7 @@ class _GraphReader:
     def keep(self, name, node):
         if _name(name) in self.env:
             _refuse(f"value '{name}' is made twice")
-        self.env[name] = self.describe(node)
+        self.env[name] = self.describe(node, name)
 
     def value(self, name):
         if name not in self.env:
