@@ -262,6 +262,16 @@ static bool all_fit(const row_space *s, const cr_op *op, const cr_value *arg)
     return fit;
 }
 
+/* True when rows without columns have results, which the kernel would not write. */
+static bool rows_are_empty(const row_space *s, const cr_op *op)
+{
+    bool any = false;
+
+    for (int k = 0; k < op->result_count; k++)
+        any |= (cr_operand)op->rows.result[k] == CR_OPERAND_ROW;
+    return any && !s->columns;
+}
+
 /* True when all tensor arguments are given, because the kernel needs all operands. */
 static bool has_all(const cr_op *op, const cr_value *arg)
 {
@@ -282,7 +292,7 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
     if (!has_all(op, arg))
         return cr_run_composition(op, arg, result);
     CR_TRY(find_row_space(&s, op, arg));
-    if (!all_fit(&s, op, arg))
+    if (!all_fit(&s, op, arg) || rows_are_empty(&s, op))
         return cr_run_composition(op, arg, result);
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
