@@ -2,6 +2,7 @@
 import copy
 import os
 import warnings
+import weakref
 
 import cresset as torch
 import cresset.distributed as dist
@@ -251,6 +252,11 @@ def memory(rank, size):
     with torch.no_grad():
         out = model(x)
     torch.testing.assert_close(out, made()(x).detach(), rtol=1e-5, atol=1e-5)
+    layer, found, kept = fully_shard(nn.Linear(4, 4)), [], torch.ones(2, 4, requires_grad=True) * 1
+    layer.register_forward_pre_hook(lambda m, args: found.append(weakref.ref(m.weight)))
+    for _ in range(3):
+        layer(kept)
+    assert all(w() is None for w in found)  # an input that lives on keeps no whole parameters
 
 
 class Block(nn.Module):

@@ -570,10 +570,12 @@ def _before_backward(group, wholes, grad):
 
 
 class _Inputs:
-    """Inputs of a forward pass: when backward has the gradients of all, it needs the whole parameters no longer."""
+    """Inputs of a forward pass: when backward has the gradients of all, it needs the whole parameters no longer.
+
+    Refers to these weakly, because an input may outlive the results of the pass."""
 
     def __init__(self, group, count):
-        self.group, self.wholes, self.count, self.left, self.run = group, group.wholes, count, count, None
+        self.group, self.wholes, self.count, self.left, self.run = group, weakref.ref(group.wholes), count, count, None
 
     @classmethod
     def watch(cls, group, inputs):
@@ -588,8 +590,9 @@ class _Inputs:
         if run != self.run:  # a backward through the same graph again
             self.run, self.left = run, self.count
         self.left -= 1
-        if not self.left:
-            self.group.free_after(self.wholes)
+        wholes = self.wholes()
+        if not self.left and wholes is not None:
+            self.group.free_after(wholes)
         return grad
 
 
