@@ -504,6 +504,7 @@ static void run_alone(cr_trace *x)
     cr_defer_me()->counts.ran += (int64_t)(count - kept);
     x->gone += count - kept;
     x->calls.len = kept;
+    x->flushes++;
     run_end(x, &was);
     stand_ins_are_fakes(x, true);
     end_waiting(x);

@@ -58,7 +58,7 @@ typedef struct cr_trace {
     size_t table_size;
     cr_arena arena;
     size_t bytes; /* of results and copies */
-    uint64_t flushes;
+    uint64_t flushes; /* times that calls ran and left `calls` */
     struct cr_known_calls *known;
     void *programs; /* of compile/defer.c: programs by known calls */
 } cr_trace;
