@@ -1,9 +1,9 @@
 """Which values a function of one graph (`fullgraph=True`) may read in the middle of a call.
 
 torch puts `item()`, conversions, arrays and sizes that depend on values into its graph, as long as the program does not
-branch on them.  Here they make calls run, with eager's values.  So that both refuse the same programs, the syntax
-tree of the source says where a value goes: through arithmetic, comparisons, conversions and local variables that
-are assigned once.
+branch on them.  Here they make calls run, with eager's values.  The syntax tree of the source says which programs torch
+refuses: a value is followed through arithmetic, comparisons, conversions and local variables that are assigned once.
+Elsewhere (in containers, attributes and variables that are assigned again) it is accepted.
 """
 import ast
 import linecache
@@ -11,6 +11,7 @@ from functools import lru_cache
 
 _NUMBERS = frozenset(("abs", "bool", "float", "int", "max", "min", "pow", "round"))  # of a number they give one
 _TEXTS = frozenset(("print", "repr", "str"))  # torch refuses these
+_LOOPS = frozenset(("range",))  # torch does not unroll these
 _TRUTHS = frozenset(("bool", "max", "min"))  # calls that read truth values, which torch puts into its graph
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -48,6 +49,13 @@ def _tree(filename):
         return None
 
 
+def _same_places(targets, values, value):
+    """The targets in `a, b = c, d` that get one of the values."""
+    lists = [t.elts for t in targets if isinstance(t, (ast.Tuple, ast.List)) and len(t.elts) == len(values.elts)]
+    at = values.elts.index(value)
+    return [elts[at] for elts in lists if not any(isinstance(x, ast.Starred) for x in (*elts, *values.elts))]
+
+
 class _Tree:
     """A file's syntax tree, in which nodes know their parents."""
 
@@ -79,7 +87,7 @@ class _Tree:
         return True if isinstance(parent, ast.comprehension) and node in parent.ifs else None
 
     def steers(self, node, met):
-        """Whether the program branches on the value of an expression, or writes it as a text."""
+        """Whether the program branches on the value of an expression, counts to it, or writes it as a text."""
         if node in met:
             return False
         met.add(node)
@@ -90,7 +98,7 @@ class _Tree:
             return True
         if isinstance(parent, ast.Call) and node is not parent.func:
             name = getattr(parent.func, "id", "")
-            if name in _TEXTS:
+            if name in _TEXTS or name in _LOOPS:
                 return True
             owner = getattr(parent.func, "value", None)
             return (name in _NUMBERS or getattr(owner, "id", "") == "math") and self.steers(parent, met)
@@ -98,11 +106,16 @@ class _Tree:
             return False
         if isinstance(parent, ast.Subscript) and parent.value is not node:
             return False
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mod) and isinstance(parent.left, ast.Constant) and \
+                isinstance(parent.left.value, str):
+            return True
         if isinstance(parent, (ast.BinOp, ast.BoolOp, ast.Compare, ast.FormattedValue, ast.IfExp, ast.JoinedStr, ast.NamedExpr,
                                ast.Subscript, ast.UnaryOp)):
             return self.steers(parent, met) or isinstance(parent, ast.NamedExpr) and self.names_steer([parent.target], met)
         if isinstance(parent, ast.Assign):
             return self.names_steer(parent.targets, met)
+        if isinstance(parent, ast.Tuple) and isinstance(self.parents.get(parent), ast.Assign):
+            return self.names_steer(_same_places(self.parents[parent].targets, parent, node), met)
         return isinstance(parent, (ast.AnnAssign, ast.For)) and self.names_steer([parent.target], met)
 
     def names_steer(self, targets, met):

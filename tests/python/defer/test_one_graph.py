@@ -64,6 +64,7 @@ return max(v)
 return 3 in v
 return round(x.sum().item())
 return f"{x.sum().item():.3f}"
+a, k = x.sum().item(), n.item(); return x * a, k
 return {"loss": x.sum().item()}, x + 1
 return n.item() % 2, s.item() > 2
 return x.clamp(max=s.item())
@@ -91,6 +92,10 @@ k = x.sum().item() * 2; return x if k > 0 else -x
 k = int(n); j = -k; return x if 1 < j < 5 else -x
 while x.sum() < 20: x = x + 1
 for k in v.tolist(): x = x if k > 2 else -x
+for i in range(n.item()): x = x + i
+k = n.item(); return [x * j for j in range(k)]
+a, k = s.item(), n.item(); return x if k > 1 else -x
+return x, "%d" % n.item()
 return [k for k in v if k > 2]
 return not b
 return b and x
