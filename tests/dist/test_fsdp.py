@@ -77,3 +77,21 @@ def test_clipping_under_the_name_torch():
     done = subprocess.run([sys.executable, "-c", AS_TORCH], capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0 and done.stdout.startswith("aten._foreach_norm.Scalar got mixed torch.Tensor and DTensor"), done
     assert done.stdout.endswith("[1.0, 1.0]\n")
+
+
+@pytest.mark.parametrize("dtype", [cresset.float32, cresset.bfloat16, cresset.uint8])
+def test_parts_that_ranks_sent_become_tensors(dtype):
+    cresset.manual_seed(0)
+    want = [cresset.randint(0, 100, size).to(dtype) for size in ((6, 5), (3,), (9, 2, 2), (0, 4))]
+    every = cresset.cat([w.view(3, -1)[r] for r in range(3) for w in want if w.numel()])
+    have = [cresset.zeros_like(w) for w in want]
+    versions = [h._version for h in have]
+    cresset._C._comm_take_gathered(every, have, 3)
+    assert all(cresset.equal(h, w) for h, w in zip(have, want)) and [h._version for h in have] == versions
+    for wrong in (have[1:], [*have[:3], cresset.zeros(4, 4, dtype=dtype)], [h.t() if h.dim() == 2 else h for h in have],
+                  [h.to(cresset.float64) for h in have]):
+        with pytest.raises(ValueError, match="the parts of 3 ranks do not fit the tensors"):
+            cresset._C._comm_take_gathered(every, wrong, 3)
+    with pytest.raises(ValueError, match="do not fit"):
+        cresset._C._comm_take_gathered(every, have, 2)
+    assert all(cresset.equal(h, w) for h, w in zip(have, want))

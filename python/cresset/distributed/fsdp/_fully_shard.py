@@ -43,6 +43,7 @@ class _Param:
             raise NotImplementedError(f"FSDP does not support uneven sharding on dim {self.dim}: {whole.shape} (world size: {ranks})")
         self.shape = whole.shape
         self.length = -(-whole.shape[self.dim] // ranks)  # of the longest part
+        self.even = not self.dim and whole.shape[0] == self.length * ranks  # all ranks have as much
         self.padded = (self.length, *(n for d, n in enumerate(whole.shape) if d != self.dim))
         self.count = cresset.Size(self.padded).numel()
         places_on = [Replicate()] * (mesh.ndim - 1) + [Shard(self.dim)]
@@ -105,11 +106,12 @@ class _Wholes:
 
     def __init__(self, key, tensors, wholes, params):
         self.key, self.tensors, self.wholes, self.versions = key, tensors, wholes, [_version(p) for p in params]
+        self.away = False  # whether the bytes were freed
 
     def empty(self):
         """Frees the bytes."""
-        for x in self.tensors:
-            x.untyped_storage().resize_(0)
+        cresset._C._comm_resize_storages(self.tensors, False)
+        self.away = True
 
     def changed(self, params):
         """Tells for each parameter whether its elements are others by now."""
@@ -250,7 +252,7 @@ class _Group:
         """Returns the whole parameters of all ranks' parts."""
         held, self.held = self.held, None
         if held is not None and not any(held.changed(self.params)):
-            return [x.detach() if into is None else into[k].copy_(x) for k, x in enumerate(held.tensors)]
+            return [x.detach() if into is None else into[k].data.copy_(x) for k, x in enumerate(held.tensors)]
         calls, self.started = self.started, None
         if calls is None or not calls.holds(self):
             if calls is not None:
@@ -259,21 +261,24 @@ class _Group:
         calls.wait()
         out = [None] * len(self.params)
         for numbers, _, every, _ in calls.calls:
+            own = into is not None or (self.gather is None and self.ranks > 1)
+            if own and all(self.params[k].even for k in numbers):
+                made = [into[k] if into is not None else every.new_empty(self.params[k].shape) for k in numbers]
+                cresset._C._comm_take_gathered(every, made, self.ranks)
+                for k, x in zip(numbers, made):
+                    out[k] = x
+                continue
             every, at = every.view(self.ranks, -1), 0
             for k in numbers:
                 p = self.params[k]
                 parts = every[:, at:at + p.count]
                 at += p.count
-                if into is not None and not p.dim and p.shape[0] == self.ranks * p.length:
-                    into[k].view(self.ranks, p.count).copy_(parts)
-                    out[k] = into[k]
-                    continue
                 whole = parts.reshape(self.ranks * p.length, *p.padded[1:])
                 if p.shape[p.dim] != whole.shape[0]:
                     whole = whole[:p.shape[p.dim]]
                 whole = whole.movedim(0, p.dim) if p.dim else whole
                 if into is not None:
-                    out[k] = into[k].copy_(whole)
+                    out[k] = into[k].data.copy_(whole)
                 else:  # bytes of its own, which can be freed; a program may use the memory of its call again
                     shares = self.gather is not None or self.ranks == 1
                     out[k] = whole.clone(memory_format=cresset.contiguous_format) if shares else whole.contiguous()
@@ -377,12 +382,12 @@ class _Group:
         tensors = wholes.tensors
         self.freed.discard(wholes)
         self.filled.discard(wholes)
-        if not tensors or all(x.untyped_storage().nbytes() for x in tensors):
+        if not tensors or not wholes.away:
             return
         with cresset.no_grad():
-            for x in tensors:
-                x.untyped_storage().resize_(x.numel() * x.element_size())
-            self.collect([x.data for x in tensors])
+            cresset._C._comm_resize_storages(tensors, True)
+            wholes.away = False
+            self.collect(tensors)
             for x, whole, changed in zip(tensors, wholes.wholes, wholes.changed(self.params)):
                 if changed:
                     increment_version(x if whole is x else (x, whole))

@@ -1,8 +1,10 @@
-/* _Parts: averages over the parts of a batch (src/dist/parts.h); sums of sparse tensors. */
+/* _Parts: averages over the parts of a batch (src/dist/parts.h); sums of sparse tensors; whole
+ * tensors of the parts that ranks have sent. */
 #include "dist/parts.h"
 #include "dist/sparse_sum.h"
 #include "py/bind/comm/comm.h"
 #include "tensor/sparse.h"
+#include "whole/gathered.h"
 
 typedef struct {
     PyObject_HEAD cr_parts *p;
@@ -151,9 +153,74 @@ static PyObject *sparse_sum(PyObject *m, PyObject *args)
     return cr_py_done(st);
 }
 
-static PyMethodDef parts_functions[] = {{"_comm_parts", make_parts, METH_VARARGS, NULL},
-                                        {"_comm_sparse_sum", sparse_sum, METH_VARARGS, NULL},
-                                        {0}};
+/* The tensors of a list, borrowed, in a list that PyMem_Free frees.  NULL with an exception. */
+static cr_tensor **list_tensors(PyObject *list)
+{
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    cr_tensor **t = PyMem_Calloc((size_t)n + 1, sizeof *t);
+
+    for (Py_ssize_t i = 0; t && i < n; i++) {
+        PyObject *x = PyList_GET_ITEM(list, i);
+        if (!cr_py_is_tensor(x)) {
+            PyMem_Free(t);
+            PyErr_SetString(PyExc_TypeError, "a list of tensors is needed");
+            return NULL;
+        }
+        t[i] = cr_py_tensor_of(x);
+    }
+    return t ? t : (void *)PyErr_NoMemory();
+}
+
+/* _comm_take_gathered(tensor of the ranks' parts, list of tensors, ranks) */
+static PyObject *take_gathered(PyObject *m, PyObject *args)
+{
+    PyObject *every, *list;
+    int ranks;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO!i", &every, &PyList_Type, &list, &ranks))
+        return NULL;
+    if (!cr_py_is_tensor(every)) {
+        PyErr_SetString(PyExc_TypeError, "a tensor of parts is needed");
+        return NULL;
+    }
+    cr_tensor **out = list_tensors(list);
+    if (!out)
+        return NULL;
+    cr_status st =
+        cr_take_gathered(cr_py_tensor_of(every), out, (int)PyList_GET_SIZE(list), ranks);
+    PyMem_Free(out);
+    return cr_py_done(st);
+}
+
+/* _comm_resize_storages(list of tensors, whether they get all their bytes or none) */
+static PyObject *resize_storages(PyObject *m, PyObject *args)
+{
+    PyObject *list;
+    int full;
+    cr_status st = CR_OK;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &list, &full))
+        return NULL;
+    cr_tensor **t = list_tensors(list);
+    if (!t)
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list) && !st; i++) {
+        size_t bytes =
+            (size_t)(t[i]->offset + t[i]->numel) * cr_dtype_size((cr_dtype)t[i]->dtype);
+        st = cr_storage_resize(t[i]->storage, full ? bytes : 0);
+    }
+    PyMem_Free(t);
+    return cr_py_done(st);
+}
+
+static PyMethodDef parts_functions[] = {
+    {"_comm_parts", make_parts, METH_VARARGS, NULL},
+    {"_comm_sparse_sum", sparse_sum, METH_VARARGS, NULL},
+    {"_comm_take_gathered", take_gathered, METH_VARARGS, NULL},
+    {"_comm_resize_storages", resize_storages, METH_VARARGS, NULL},
+    {0}};
 
 int cr_py_comm_parts_start(PyObject *m)
 {
