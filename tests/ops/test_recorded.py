@@ -49,6 +49,8 @@ ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "
              # batch norm and cross entropy of devices, and derivatives (tests/fake_cuda/test_norm.py, test_loss.py)
              "_batch_norm_channels", "_batch_norm_given", "_batch_norm_backward", "_layer_norm_parameters", "_batch_norm_second", "_class_entropy",
              "_class_entropy_backward", "_batch_norm_relu", "_batch_norm_relu_backward", "_batch_norm_masked_backward",
+             # RMS norm of devices and its derivatives (tests/fake_cuda/test_layer_norm.py)
+             "_fused_rms_norm", "_rms_norm_rows", "_rms_norm_backward_input", "_rms_norm_weight", "_rms_norm_second", "_rms_normalized",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
              # the counts of histc (its own ref; tests/fake_cuda/test_loops.py)
