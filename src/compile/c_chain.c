@@ -226,16 +226,20 @@ static bool is_own(cr_c_job *j, const cr_c_group *g, size_t buffer, int64_t all)
     return found == all && first->written;
 }
 
-void cr_c_own_buffers(cr_c_job *j)
+void cr_c_count_uses(cr_c_job *j)
 {
-    size_t n = j->p->buffer.len;
-    counting c = {j->p, CR_NEW_N(j->s, int64_t, n + 1)};
+    counting c = {j->p, CR_NEW_N(j->s, int64_t, j->p->buffer.len + 1)};
 
-    j->slot = CR_NEW_N(j->s, int, n + 1);
     for (size_t i = 0; i < j->p->command.len; i++)
         cr_command_each_address(j->p->command.at[i], count_address, &c);
     for (size_t i = 0; i < j->p->output.len; i++)
         count_address(&c, j->p->output.at[i].data);
+    j->uses = c.count;
+}
+
+void cr_c_own_buffers(cr_c_job *j)
+{
+    j->slot = CR_NEW_N(j->s, int, j->p->buffer.len + 1);
     for (size_t i = 0; i < j->group.len; i++) {
         const cr_c_group *g = &j->group.at[i];
         int slots = 0;
@@ -244,7 +248,7 @@ void cr_c_own_buffers(cr_c_job *j)
             (void)find_uses(j, &u, j->p->command.at[j->order.at[g->at + k]]);
             for (int m = 0; m < u.n; m++) {
                 size_t b = u.at[m].buffer;
-                if (!j->p->buffer.at[b].input && !j->slot[b] && is_own(j, g, b, c.count[b]))
+                if (!j->p->buffer.at[b].input && !j->slot[b] && is_own(j, g, b, j->uses[b]))
                     j->slot[b] = ++slots;
             }
         }

@@ -30,10 +30,11 @@ typedef struct {
     uint32_t combines[CR_COMBINE_COUNT]; /* bits for dtypes, as the following */
     uint32_t adds, multiplies;           /* in the order of columns */
     uint32_t log_scans, products, batches, convolutions, spreads, weighs, resamples;
-    bool maxima, averages, launches, calls_library;
+    bool maxima, greatest, averages, launches, calls_library;
     CR_VEC(size_t) order; /* numbers of commands, as the file computes them */
     CR_VEC(cr_c_group) group;
-    int *slot; /* by buffer: its number among those that only a chain uses; 0: it is none */
+    int64_t *uses; /* by buffer: how many operands and results of the plan are in it */
+    int *slot;     /* by buffer: its number among those that only a chain uses; 0: it is none */
 } cr_c_job;
 
 /* The address of an array in `body`: a pointer to unsigned char. */
@@ -77,6 +78,8 @@ size_t cr_c_kernel_number(cr_c_job *j, const cr_launch *l);
 
 /* Finds the order of the commands, and chains among them. */
 void cr_c_order(cr_c_job *j);
+/* Finds `uses`. */
+void cr_c_count_uses(cr_c_job *j);
 /* Finds buffers that only one chain uses; they have memory for a part of their elements. */
 void cr_c_own_buffers(cr_c_job *j);
 /* Prints a chain. */

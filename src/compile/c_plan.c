@@ -23,6 +23,16 @@ static const char *type_of(const cr_c_job *j, int dtype)
 
 /* --- memory --- */
 
+/* Whether the command computes the places of extremes, which nothing reads. */
+static bool has_unread_places(const cr_c_job *j, const cr_command *c)
+{
+    size_t b = c->kind == CR_COMMAND_WINDOWS && c->windows.extreme && c->windows.which.data
+                   ? cr_plan_buffer_of(c->windows.which.data)
+                   : SIZE_MAX;
+
+    return b < j->p->buffer.len && !j->p->buffer.at[b].input && j->uses[b] == 1;
+}
+
 static void place_buffers(cr_c_job *j)
 {
     size_t n = j->p->buffer.len;
@@ -31,10 +41,14 @@ static void place_buffers(cr_c_job *j)
 
     j->offset = CR_NEW_N(j->s, int64_t, n + 1);
     cr_c_order(j);
+    cr_c_count_uses(j);
     cr_c_own_buffers(j);
     for (size_t b = 0; b < n; b++)
         bytes[b] =
             j->p->buffer.at[b].input || j->slot[b] ? -1 : (int64_t)j->p->buffer.at[b].bytes;
+    for (size_t i = 0; i < j->p->command.len; i++)
+        if (has_unread_places(j, j->p->command.at[i]))
+            bytes[cr_plan_buffer_of(j->p->command.at[i]->windows.which.data)] = -1;
     for (size_t i = 0; i < j->group.len; i++)
         for (size_t k = 0; k < j->group.at[i].n; k++)
             time[j->order.at[j->group.at[i].at + k]] = (int64_t)i;
@@ -357,14 +371,16 @@ void cr_c_dense(cr_c_job *j, const cr_array *a, int64_t at)
     cr_text_put(&j->body, ", fs);\n        }\n");
 }
 
-static void put_windows(cr_c_job *j, const cr_windows *c)
+static void put_windows(cr_c_job *j, const cr_command *command)
 {
+    const cr_windows *c = &command->windows;
+    bool where = c->extreme && !has_unread_places(j, command);
     char name[16];
 
     if (c->result.dtype != CR_F32 || c->shares || !cr_array_is_dense(&c->result) ||
         (c->extreme && !cr_array_is_dense(&c->which)))
         refuse(j, "such windows");
-    *(c->extreme ? &j->maxima : &j->averages) = true;
+    *(where ? &j->maxima : c->extreme ? &j->greatest : &j->averages) = true;
     for (int d = 0; d < 3; d++) {
         const cr_window_axis *a = &c->dim[d];
         int64_t places = a->start ? a->size : 1, ranges = a->start ? a->start[places] : 1;
@@ -380,12 +396,15 @@ static void put_windows(cr_c_job *j, const cr_windows *c)
         cr_c_dense(j, &c->from, 0);
     cr_text_printf(&j->body,
                    "        cv_%s(%lld, %lld, %lld, %lld, %lld, %lld, (float *)(void *)(",
-                   c->extreme ? "maxima" : "sums", (long long)c->planes, (long long)c->in,
-                   (long long)c->out, (long long)(c->dim[0].start ? c->dim[0].size : 1),
+                   where        ? "maxima"
+                   : c->extreme ? "greatest"
+                                : "sums",
+                   (long long)c->planes, (long long)c->in, (long long)c->out,
+                   (long long)(c->dim[0].start ? c->dim[0].size : 1),
                    (long long)(c->dim[1].start ? c->dim[1].size : 1),
                    (long long)(c->dim[2].start ? c->dim[2].size : 1));
     cr_c_address(j, c->result.data, true);
-    if (c->extreme) {
+    if (where) {
         cr_text_put(&j->body, "), (int64_t *)(void *)(");
         cr_c_address(j, c->which.data, true);
     }
@@ -413,7 +432,7 @@ static void put_command(cr_c_job *j, const cr_command *c)
     case CR_COMMAND_COPY: put_copy(j, &c->copy); break;
     case CR_COMMAND_INDEXED:
     case CR_COMMAND_COMBINE: cr_c_indexed(j, &c->indexed); break;
-    case CR_COMMAND_WINDOWS: put_windows(j, &c->windows); break;
+    case CR_COMMAND_WINDOWS: put_windows(j, c); break;
     case CR_COMMAND_LIBRARY: cr_c_library(j, &c->library); break;
     case CR_COMMAND_WAIT: break;
     default: refuse(j, "calls between ranks");
@@ -504,7 +523,7 @@ static const char move_text[] =
     "}\n\n";
 
 /* %1: name, %2: further parameters, %3: start, %4: step, %5: end.  Places of a row whose
- * windows follow each other are computed together. */
+ * windows follow each other are computed together, in all rows. */
 static const char window_text[] =
     "static void cv_%1$s(int64_t planes, int64_t in, int64_t out, int64_t n0, int64_t n1, "
     "int64_t n2, float *to,\n"
@@ -513,21 +532,21 @@ static const char window_text[] =
     "    const int64_t *s2, const int64_t *r2%6$s)\n"
     "{\n"
     "    int64_t k, a, b, c, i, j, l, x, y, z, at, u, n, next;\n\n"
-    "    for (k = 0; k < planes; k++)\n"
-    "        for (a = 0; a < n0; a++)\n"
-    "            for (b = 0; b < n1; b++)\n"
-    "                for (c = 0; c < n2; c += n) {\n"
+    "    for (c = 0; c < n2; c += n) {\n"
+    "        const int64_t *r = r2 + 3 * s2[c];\n\n"
+    "        next = c + 1 < n2 ? r2[3 * s2[c + 1]] - r[0] : 0;\n"
+    "        for (n = 1; n < 64 && c + n < n2; n++)\n"
+    "            if (s2[c + n] != s2[c] + n || s2[c + n + 1] != s2[c] + n + 1 || s2[c + 1] != "
+    "s2[c] + 1 ||\n"
+    "                r[3 * n] != r[0] + n * next || r[3 * n + 1] != r[1] || r[3 * n + 2] != "
+    "r[2])\n"
+    "                break;\n"
+    "        for (k = 0; k < planes; k++)\n"
+    "            for (a = 0; a < n0; a++)\n"
+    "                for (b = 0; b < n1; b++) {\n"
     "                    const float *plane = from + k * in;\n"
-    "                    const int64_t *r = r2 + 3 * s2[c];\n"
-    "                    %3$s\n"
-    "                    next = c + 1 < n2 ? r2[3 * s2[c + 1]] - r[0] : 0;\n"
-    "                    for (n = 1; n < 64 && c + n < n2; n++)\n"
-    "                        if (s2[c + n] != s2[c] + n || s2[c + n + 1] != s2[c] + n + 1 || "
-    "s2[c + 1] != s2[c] + 1 ||\n"
-    "                            r[3 * n] != r[0] + n * next || r[3 * n + 1] != r[1] || r[3 * "
-    "n + "
-    "2] != r[2])\n"
-    "                            break;\n"
+    "                    int any = 0;\n"
+    "                    %3$s\n\n"
     "                    for (i = s0[a]; i < s0[a + 1]; i++)\n"
     "                        for (x = 0; x < r0[3 * i + 2]; x++)\n"
     "                            for (j = s1[b]; j < s1[b + 1]; j++)\n"
@@ -545,6 +564,31 @@ static const char window_text[] =
     "                        %5$s\n"
     "                    }\n"
     "                }\n"
+    "    }\n"
+    "}\n\n";
+
+/* Greatest elements of windows; a NaN is greater than all others. */
+static const char raise_text[] =
+    "/* best[u] = the greater one of it, if there is any, and from[u * step]. */\n"
+    "static inline void cv_raise(float *best, const float *from, int64_t n, int64_t step, int "
+    "any)\n"
+    "{\n"
+    "    int64_t u;\n\n"
+    "    if (!any)\n"
+    "        for (u = 0; u < n; u++)\n"
+    "            best[u] = from[u * step];\n"
+    "    else if (step == 1)\n"
+    "        for (u = 0; u < n; u++)\n"
+    "            best[u] = from[u] > best[u] || from[u] != from[u] ? from[u] : best[u];\n"
+    "    else if (step == 2)\n"
+    "        for (u = 0; u < n; u++)\n"
+    "            best[u] = from[2 * u] > best[u] || from[2 * u] != from[2 * u] ? from[2 * u] : "
+    "best[u];\n"
+    "    else\n"
+    "        for (u = 0; u < n; u++)\n"
+    "            best[u] =\n"
+    "                from[u * step] > best[u] || from[u * step] != from[u * step] ? from[u * "
+    "step] : best[u];\n"
     "}\n\n";
 
 /* --- helpers --- */
@@ -621,8 +665,7 @@ static void put_helpers(const cr_c_job *j, cr_text *out)
             out, window_text,
             (const char *const[]){
                 "maxima", "int64_t *which, ",
-                "float best[64];\n                    int64_t where[64];\n"
-                "                    int any = 0;\n",
+                "float best[64];\n                    int64_t where[64];",
                 "for (u = 0; u < n; u++) {\n"
                 "                                                float v = plane[at + u * "
                 "next];\n"
@@ -636,11 +679,18 @@ static void put_helpers(const cr_c_job *j, cr_text *out)
                 "to[at + u] = any ? best[u] : -INFINITY;\n"
                 "                        which[at + u] = any ? where[u] : -1;",
                 ""});
+    if (j->greatest) {
+        cr_text_put(out, raise_text);
+        cr_c_fill_in(out, window_text,
+                     (const char *const[]){"greatest", "", "float best[64];",
+                                           "cv_raise(best, plane + at, n, next, any);",
+                                           "to[at + u] = any ? best[u] : -INFINITY;", ""});
+    }
     if (j->averages)
         cr_c_fill_in(
             out, window_text,
             (const char *const[]){
-                "sums", "", "float sum[64] = {0};\n                    int any = 0;\n",
+                "sums", "", "float sum[64] = {0};",
                 "for (u = 0; u < n; u++)\n"
                 "                                                sum[u] += plane[at + u * "
                 "next];",
@@ -996,6 +1046,8 @@ void cr_c_print_commands(cr_c_job *j)
 {
     if (j->p->of_values)
         refuse(j, "commands that depend on elements");
+    if (!j->uses)
+        cr_c_count_uses(j);
     j->widened = CR_NEW_N(j->s, int64_t, (size_t)j->inputs + 1);
     memset(j->widened, 0, ((size_t)j->inputs + 1) * sizeof *j->widened);
     for (int k = 0; k < j->inputs; k++)

@@ -275,6 +275,15 @@ class Pools(nn.Module):
                 F.adaptive_avg_pool2d(x, (2, 4)), F.max_pool2d(x, 3, 2, 1), F.max_pool1d(x[:, 1], 2), F.adaptive_max_pool2d(x, 3))
 
 
+class Greatest(nn.Module):
+    """Greatest elements of windows, with and without their places: windows of one element, of rows longer than 64, of
+    infinities and NaN only."""
+
+    def forward(self, x):
+        x = torch.cat([x, x[:, :, :4] * float("-inf"), x[:, :, :4] * float("nan")], 2)
+        return (*(F.max_pool2d(x, n, step, n // 2) for n in (1, 2, 3) for step in (1, 2, 3)), *F.max_pool2d(x, 3, 2, 1, return_indices=True))
+
+
 class Sums(nn.Module):
     """Sums at places that several elements have, of values that are broadcast and of others."""
 
@@ -444,6 +453,7 @@ MODELS = {
     "norms": (lambda: nn.Sequential(nn.LayerNorm(8), nn.Softmax(-1), nn.RMSNorm(8)), lambda: (torch.randn(3, 5, 8),), False),
     "turned": (lambda: nn.Flatten(), lambda: (torch.randn(3, 5, 8),), False),
     "pools": (Pools, lambda: (torch.randn(2, 3, 7, 9),), False),
+    "greatest": (Greatest, lambda: (special(torch.randn(2, 2, 6, 150)),), False),
     "products": (Products, lambda: (torch.randn(5, 37), torch.randn(3, 4, 37), torch.randn(37)), True),
     "products of float64": (lambda: Products().double(), lambda: (torch.randn(5, 37).double(), torch.randn(3, 4, 37).double(), torch.randn(37).double()), True),
     "factors": (Factors, lambda: (torch.randn(4, 5), torch.randn(4, 6), torch.randn(6, 5), torch.randn(5), torch.randn(1)), True),
@@ -929,7 +939,11 @@ def test_gradients_of_recurrent_layers_are_computed_once():
 
 
 def test_what_nothing_reads_is_not_computed():
-    """Attention also gives logarithms of sums, which derivatives read."""
+    """Attention also gives logarithms of sums, which derivatives read, and pools the places of their results."""
+    pool, x = nn.MaxPool2d(2), torch.randn(1, 1, 6, 6)
+    assert "cv_greatest(" in to_c(export(pool, (x,))) and "cv_maxima(" not in to_c(export(pool, (x,)))
+    assert "cv_maxima(" in to_c(export(nn.MaxPool2d(2, return_indices=True), (x,)))
+
     class Attention(nn.Module):
         def forward(self, x):
             return F.scaled_dot_product_attention(x, x, x)
