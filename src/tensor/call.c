@@ -143,11 +143,13 @@ static void follow_one(cr_tensor *t, void *context)
 }
 
 /* Points the tensors to the present blocks of their storages.  Refuses those without a block,
- * but in views and compositions, whose parts come here themselves. */
+ * but in views, in calls that give a tensor another storage or size, and in compositions, whose
+ * parts come here themselves. */
 static CR_NOINLINE cr_status follow_arguments(const cr_op *op, const cr_value *arg)
 {
     const cr_tensor *emptied = NULL;
-    bool reads = op->does != CR_DOES_MAP && (op->does != CR_DOES_IS || op->fused);
+    bool reads = op->does != CR_DOES_MAP && (op->does != CR_DOES_IS || op->fused) &&
+                 !(op->words & CR_WORD_RESETS);
 
     cr_each_tensor(op, arg, follow_one, &emptied);
     return emptied && reads ? cr_fail_emptied(emptied) : CR_OK;
