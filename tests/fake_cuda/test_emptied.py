@@ -56,6 +56,11 @@ def test_views_are_made_and_tensors_without_elements_are_used():
     assert view.tolist() == torch.arange(16.).view(4, 4).t()[1:].tolist()
 
 
+@pytest.mark.parametrize("change", [lambda x: x.resize_(2, 3), lambda x: x.resize_as_(torch.ones(2, 3)), lambda x: x.set_(torch.ones(2, 3, device="cuda"))])
+def test_tensors_get_other_sizes_and_storages(change):
+    assert change(emptied()).fill_(5).tolist() == [[5.] * 3] * 2
+
+
 def test_memory_whose_address_was_given_out_stays():
     x = torch.ones(1000, device="cuda")
     before = torch.cuda.memory_allocated()
