@@ -325,10 +325,53 @@ static void put_fill(cr_c_job *j, const cr_plan_fill *f)
     cr_text_put(&j->body, ", ts, (const unsigned char *)element, fs);\n");
 }
 
+/* Whether bytes are those of int64 numbers with one step: of a program whose size varies, their
+ * list varies, too, and its numbers are a loop. */
+static bool has_one_step(const cr_plan_copy *c, int64_t *first, int64_t *step)
+{
+    const char *bytes = c->bytes;
+    uint64_t number, was;
+
+    if (!c->n || c->n % sizeof number || cr_plan_offset_of(c->to) % (int64_t)sizeof number)
+        return false;
+    memcpy(first, bytes, sizeof *first);
+    *step = 1;
+    if (c->n > sizeof number) {
+        memcpy(&number, bytes + sizeof number, sizeof number);
+        *step = (int64_t)(number - (uint64_t)*first);
+    }
+    was = (uint64_t)*first;
+    for (size_t at = sizeof number; at < c->n; at += sizeof number, was = number) {
+        memcpy(&number, bytes + at, sizeof number);
+        if (number - was != (uint64_t)*step)
+            return false;
+    }
+    return true;
+}
+
+static void put_counted(cr_c_job *j, const cr_plan_copy *c, int64_t first, int64_t step)
+{
+    cr_text_put(&j->body, "        int64_t k, *numbers = (int64_t *)(void *)(");
+    cr_c_address(j, c->to, true);
+    cr_text_printf(&j->body, ");\n\n        for (k = 0; k < %lld; k++)\n",
+                   (long long)(c->n / sizeof(int64_t)));
+    cr_text_put(&j->body, "            numbers[k] = (int64_t)((uint64_t)");
+    cr_c_literal(&j->body, CR_I64, &first);
+    cr_text_put(&j->body, " + (uint64_t)k * (uint64_t)");
+    cr_c_literal(&j->body, CR_I64, &step);
+    cr_text_put(&j->body, ");\n");
+}
+
 static void put_copy(cr_c_job *j, const cr_plan_copy *c)
 {
+    int64_t first, step;
+
     if (!c->to)
         refuse(j, "a copy to the host");
+    if (!c->from && j->how->varies && has_one_step(c, &first, &step)) {
+        put_counted(j, c, first, step);
+        return;
+    }
     if (!c->from)
         cr_c_bytes(&j->body, "bytes", c->bytes, c->n);
     cr_text_put(&j->body, "        memcpy(");

@@ -107,7 +107,7 @@ class Masked(nn.Module):
 
     def forward(self, ids, mask):
         at = mask.cumsum(1) - 1
-        x = self.word(ids) + self.place(at * mask)
+        x = self.word(ids) + self.place(at * mask) + self.place(torch.arange(1, 2 * ids.shape[1], 2) // 2)
         last = x[torch.arange(ids.shape[0]), mask.sum(1) - 1]
         return x.cumsum(1), x.cummax(0)[0], last, mask.float().cumsum(0)
 
@@ -136,7 +136,7 @@ def test_results_are_the_modules(name, threads, tmp_path):
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "picture", "deep", "words"])
+@pytest.mark.parametrize("name", ["perceptron", "picture", "deep", "words", "masked"])
 def test_a_batch_of_any_size(name, tmp_path):
     make, arguments = MODELS[name]
     module = make().eval()

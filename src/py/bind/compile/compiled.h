@@ -38,8 +38,8 @@ bool cr_py_symbols_settle(const cr_recorder *r);
  * False with an exception. */
 bool cr_py_symbols_decided(const cr_recorder *r, PyObject *function);
 /* _symbol_texts(function): texts of symbols in this thread are function(symbol), and make no
- * guards; where it returns NotImplemented, or is None, they are those of the values.  Returns the
- * function from before. */
+ * guards; where it returns NotImplemented, or is None, they are those of the values.  Returns
+ * the function from before. */
 PyObject *cr_py_symbol_texts(PyObject *m, PyObject *function);
 /* Recorder.enter() and leave(): between them other recordings record parts of its program.
  * leave() returns the symbols, and tensors with symbolic sizes, of recordings around that the
