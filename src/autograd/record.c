@@ -116,11 +116,14 @@ static bool calls_others(const cr_op *op)
     return !op->differentiable && (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE);
 }
 
-/* A composition whose arguments have bits, or which __torch_dispatch__ may see. */
+/* A call whose arguments have bits or may have moved, or which __torch_dispatch__ may see. */
 static bool pass_goes_on(const cr_op *op, const cr_value *arg)
 {
-    return cr_call_stages(op, arg) &
-           (CR_STAGE_BIT(CONJ) | CR_STAGE_BIT(PYTHON) | CR_STAGE_BIT(DEFER));
+    uint32_t stages = CR_STAGE_BIT(CONJ) | CR_STAGE_BIT(PYTHON) | CR_STAGE_BIT(DEFER);
+
+    if (CR_UNLIKELY(atomic_load_explicit(&cr_storages_moved, memory_order_relaxed)))
+        stages |= CR_STAGE_BIT(KERNEL);
+    return cr_call_stages(op, arg) & stages;
 }
 
 static cr_status pass(const cr_op *op, const cr_derivative_plan *p, const cr_value *arg,

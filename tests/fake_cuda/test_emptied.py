@@ -61,6 +61,17 @@ def test_tensors_get_other_sizes_and_storages(change):
     assert change(emptied()).fill_(5).tolist() == [[5.] * 3] * 2
 
 
+def test_a_step_of_an_optimizer_refuses_gradients_that_are_away():
+    p = torch.nn.Parameter(torch.ones(4, 4, device="cuda"))
+    p.grad, step = emptied(), torch.optim.Adam([p], fused=True).step
+    with pytest.raises(RuntimeError, match=REFUSED):
+        step()
+    p.grad.untyped_storage().resize_(64)
+    p.grad.fill_(1)
+    step()
+    assert p.isfinite().all() and (p < 1).all()
+
+
 def test_memory_whose_address_was_given_out_stays():
     x = torch.ones(1000, device="cuda")
     before = torch.cuda.memory_allocated()
