@@ -57,7 +57,7 @@ typedef struct cr_trace {
     uint32_t *table; /* hash table of memories by `real`: index + 1, or 0 */
     size_t table_size;
     cr_arena arena;
-    size_t bytes; /* of results and copies */
+    size_t bytes;     /* of results and copies */
     uint64_t flushes; /* times that calls ran and left `calls` */
     struct cr_known_calls *known;
     void *programs; /* of compile/defer.c: programs by known calls */
