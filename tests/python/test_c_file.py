@@ -260,7 +260,8 @@ class MoreWords(nn.Module):
             torch.isclose(a, b), torch.frexp(a)[0], torch.copysign(a, b), a.remainder(0.7), a // -0.3, torch.div(a, b, rounding_mode="trunc"))]
         whole = [f for t in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8) for a, b in ((i.to(t), n.to(t)), (i.to(t), m.to(t) | 1)) for f in (
             a // b, a % b, torch.fmod(a, b), a << b, a >> b, a.sign(), a ** n.to(t), torch.div(a, b, rounding_mode="trunc"))]
-        return (*real, *whole, torch.hypot(x, y), x.logit(0.1))
+        numbers = [f for t in (torch.int16, torch.int8, torch.uint8) for a in (i.to(t),) for f in (a - 1, 255 - a, a * 3, a.clamp(2, 100), a // 2)]
+        return (*real, *whole, *numbers, torch.hypot(x, y), x.logit(0.1))
 
 
 class Folds(nn.Module):

@@ -387,7 +387,8 @@ def _shapes(module):
             step, *lists = node.args
             lists = [given(x) for x in lists] if node.target is hop.scan else [[], *map(given, lists)]
             carry, xs, more = lists
-            at[node] = graph.call_function(_scan_shapes, (graph.create_node("get_attr", step.target), len(carry), len(carry) + len(xs), [*carry, *xs, *more]))
+            step = graph.create_node("get_attr", step.target)
+            at[node] = graph.call_function(_scan_shapes, (step, len(carry), len(carry) + len(xs), [*carry, *xs, *more]))
         else:
             at[node] = graph.node_copy(node, at.__getitem__)
     return GraphModule(modules, graph)
