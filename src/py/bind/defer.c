@@ -23,7 +23,8 @@ static const cr_py_part read_part[] = {
 #include "py/bind/reads.def"
 };
 #undef CR_READ
-static CR_THREAD cr_py_part part_read; /* while a recorder is told of a read */
+/* While a recorder is told of a read, under the interpreter's lock. */
+static cr_py_part part_read;
 
 void cr_py_note_read(const cr_tensor *t, cr_py_read by)
 {
