@@ -1,5 +1,6 @@
 /* Calls of compiled models: inputs are checked, memory is provided. */
 #include "base/workers.h"
+#include "object/library.h"
 #include "object/model.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -188,11 +189,16 @@ static cr_status run_locked(cr_aot *m, int64_t n, void **data, void *const *out)
     cr_object_threads threads = {.parts = m->threads > 0 ? m->threads : cr_threads(),
                                  .run = share};
 
+    uint64_t failures = cr_object_failures();
+
     CR_TRY(provide_work(m, m->model->work_bytes(n, threads.parts)));
     if (m->model->run(n, m->weights, data, m->state, out, m->work,
                       threads.parts > 1 ? &threads : NULL))
         return cr_fail(CR_INDEX, "index out of range in the model");
-    return CR_OK;
+    return cr_object_failures() == failures
+               ? CR_OK
+               : cr_fail(CR_RUNTIME, "oneDNN failed to compute a product of the model; it may "
+                                     "have no memory");
 }
 
 int cr_aot_run(cr_aot *m, const cr_aot_value *in, int inputs, void *const *out, int outputs)

@@ -9,4 +9,8 @@
  * library. */
 CR_MUST cr_status cr_object_library(cr_object_libraries *out, const char *path);
 
+/* How many calls of libraries have failed in the process.  Models then compute the product by
+ * loops, which have other bits, so a call during which the number grew is an error. */
+uint64_t cr_object_failures(void);
+
 #endif

@@ -557,3 +557,10 @@ def test_from_c(tmp_path):
     assert lines[5:8] == ["1 input input has no memory: data is NULL", "1 output 0 has no memory: it is NULL", "1 1"]
     assert lines[8].startswith("1 input input: the size of dim 0 is 9, but s") and lines[8].endswith("must be at most 8")
     assert subprocess.run(["./main", "none.pt2"], cwd=tmp_path, capture_output=True, text=True, check=False).stdout.startswith("none.pt2: No such file")
+
+
+@pytest.mark.parametrize("name, value, text", [("libraries", "no", "True or False"), ("fold_norms", 1, "True or False"), ("metadata", 3, "a dict")])
+def test_wrong_settings(name, value, text):
+    program = torch.export.export(torch.nn.Linear(2, 3), (torch.zeros(4, 2),))
+    with pytest.raises(TypeError, match=f"aot_inductor.{name} is {text}, not {value!r}"):
+        torch._inductor.aoti_compile_and_package(program, inductor_configs={f"aot_inductor.{name}": value})

@@ -68,6 +68,15 @@ def test_sizes_vary_together(name, kind):
                 module(torch.randn(new["x"]), torch.randn(new["y"]))
 
 
+def test_sizes_of_a_range_vary_alone():
+    f = Function(lambda x, y: x + y[::2])
+    module = export(f, (torch.ones(3), torch.ones(6)), dynamic_shapes={"x": {0: Dim.AUTO}, "y": {0: Dim.AUTO}}).module()
+    for n, m in ((3, 5), (4, 7), (4, 8), (9, 18)):
+        assert torch.equal(module(torch.ones(n), torch.ones(m)), torch.full((n,), 2.0))
+    with pytest.raises(RuntimeError, match="must match"):
+        module(torch.ones(3), torch.ones(9))
+
+
 def test_sizes_of_two_others():
     for f, sizes, other, relation in ((lambda x, y: x.flatten() + y, [(4, 3), (12,)], [(5, 7), (35,)], "s27*s77"),
                                       (lambda x, y: torch.cat([x[:, 0], x[0]]) + y, [(4, 3), (7,)], [(5, 8), (13,)], "s27 + s77")):

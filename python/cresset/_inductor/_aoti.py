@@ -162,6 +162,9 @@ def compile_and_package(program, path, settings):
 def _package(program):
     """The records of a package."""
     settings = config.aot_inductor
+    for name, kind, what in (("libraries", bool, "True or False"), ("fold_norms", bool, "True or False"), ("metadata", dict, "a dict")):
+        if not isinstance(getattr(settings, name), kind):
+            raise TypeError(f"aot_inductor.{name} is {what}, not {getattr(settings, name)!r}")
     isa, flags = _C._aot_isa(settings.isa)
     text, weights, spec = _printed(program, settings)
     code = _compiled(text, flags, settings.compiler)

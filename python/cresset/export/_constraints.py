@@ -77,6 +77,7 @@ class Constraints:
         self.recorded, self.all_dims, self.leaves, self.values = recorded, dims, leaves, values
         self.dims = [d for d in dims if d.varies]
         self.equal = {}       # symbol -> Expr that replaces it
+        self.loose = set()    # symbols that vary together, but without a relation that gives one of them
         self.related = {}     # those of them that operators need and that are no equality of two symbols
         self.lower, self.upper = {}, {}
         self.conditions = []  # what the program asked
@@ -351,7 +352,7 @@ class Constraints:
             if group:
                 stuck = [x for x in stuck if x != s and x not in group]
         for s in sorted(stuck, key=self.hint_of.__getitem__, reverse=True):
-            if s not in self.equal and not self._varies(s) and not self._relate(s):
+            if s not in self.equal and s not in self.loose and not self._varies(s) and not self._relate(s):
                 self._fix(s)
 
     def _varies(self, s):
@@ -388,6 +389,9 @@ class Constraints:
             return False
         if len(slopes) == 1:
             (t, k), = slopes.items()
+            if k > 1 and self._has_range(s, t, k):
+                self.loose |= {s, t}
+                return True
             return self._set_relation(s, Expr.symbol(t) * k + (hint - k * self.hint_of[t]))
         total = Expr.of(hint - sum(k * self.hint_of[t] for t, k in slopes.items()))
         for t, k in slopes.items():
@@ -400,6 +404,13 @@ class Constraints:
             if e.at(self.hint_of) == hint and self._takes({**values, s: e.at({**self.hint_of, **values})}):
                 return self._set_relation(s, e)
         return False
+
+    def _has_range(self, s, t, k):
+        """Whether other values of s than that of the relation go with a value of t: y[::2] + x takes 2*n and 2*n - 1.  Both vary
+        then, and the operators check each call."""
+        n = next(iter(self._others(t)))
+        value = self.hint_of[s] + k * (n - self.hint_of[t])
+        return any(self._is_within(s, m) and self._takes({t: n, s: m}) for m in (value - 1, value + 1))
 
     def _set_relation(self, s, e):
         self.equal[s] = self.related[s] = e
