@@ -428,7 +428,7 @@ static const char *const vocabulary[][8] = {
     {"half.cuh"},
     {"kernel.cuh"},
     {"move.cuh"},
-    {"place.cuh"},
+    {"sort.cuh", "place.cuh"},
     {"window.cuh"},
     {"sequence.cuh"},
     {"resample.cuh"},

@@ -11,15 +11,18 @@
  * are not sorted: a first launch puts them, with their elements, into buckets of neighbouring
  * destinations, in any order.  A block of threads of a second launch has a bucket in shared
  * memory, where the place of an entry is the number of those of its destination that have lower
- * numbers.  A bucket that is too small for its entries is noted, and then, and only then, the
- * launches that sort do their work.
+ * numbers.  Entries with columns of elements are dealt to smaller buckets as numbers alone.  A
+ * bucket that is too small for its entries is noted, and then, and only then, a last launch
+ * (cp_rest) sorts and folds them all.
  *
  * Sums of integers are the same in any order: their entries are added by atomic operations.
  *
  * CP_HOW is one of the numbers below, CP_ITEM the type of elements.  CP_IN_ORDER: entries are
  * combined one by one, those of a destination by one thread.  CP_ATOMIC: the text has sums of
  * integers.  CP_LANES: a column of `cp_fold` is so many adjacent elements.  CP_FLAT: entries
- * have one dim.  CP_PACKED: entries of buckets are words. */
+ * have one dim.  CP_PACKED: entries of buckets are words; 2: a destination's are put in order
+ * by one thread.  CP_NEAR: the buckets of a tile of cp_stage are neighbours.  CP_REST: the text
+ * follows sort.cuh and has cp_rest. */
 #ifndef CR_EMIT_PLACE_CUH
 #define CR_EMIT_PLACE_CUH
 
@@ -49,11 +52,11 @@ struct cp_call {
     cm_i64 *blocks, *list;            /* how many blocks there are, and their first keys */
     void *parts;                      /* results of these blocks, for each column */
     /* Buckets: `room` entries each, those of 1 << low destinations.  `held`: how many each has,
-     * and then whether one has too many. */
+     * CP_APART words apart, and then whether one has too many. */
     char *elements;
     int *held;
     cm_i64 number_step[CM_DIMS]; /* of entries, which are not numbered in the order of dims */
-    int buckets, room, low, only_if_full;
+    int buckets, room, low;
     int is32, wraps, shift;
     /* `lined`: destinations are numbered line by line, a line has `extent` of them, `line_unit`
      * bytes apart; else by bytes. */
@@ -62,8 +65,16 @@ struct cp_call {
     /* Tiles of cp_stage: 1 << `wide` elements of each of several rows of `fast` entries, which
      * `groups` tiles share. */
     int wide, groups, fast, stage_rows;
+    cm_i64 spread; /* how many destinations there are */
     char value[16] __attribute__((aligned(16)));
 };
+
+/* Counters that all blocks add to are in lines of memory of their own, because a line takes one
+ * addition after the other. */
+enum { CP_APART = 32 };
+CV_FN int *cp_held(const cp_call &c, int bucket) { return c.held + bucket * CP_APART; }
+/* Whether a bucket had too many entries. */
+CV_FN int *cp_full(const cp_call &c) { return cp_held(c, c.buckets); }
 
 /* The offset of element `at` of the array whose elements indices number. */
 CV_FN cm_i64 cp_numbered(const cp_call &c, cm_i64 at)
@@ -77,9 +88,6 @@ CV_FN cm_i64 cp_numbered(const cp_call &c, cm_i64 at)
     }
     return offset;
 }
-
-/* Launches that sort are not needed when all buckets had room. */
-CV_FN bool cp_is_done(const cp_call &c) { return c.only_if_full && !c.held[c.buckets]; }
 
 /* The offsets of an entry in `dense`, in `table` without its index, and in `index`; its number,
  * if that is not the place in the order of dims. */
@@ -149,6 +157,13 @@ CV_FN bool cp_find_any(const cp_call &c, cm_i64 i, cm_i64 *dense, cm_i64 *table)
         text;                                                                                  \
     }
 
+/* An entry outside has the highest destination. */
+CV_FN void cp_make_keys(const cp_call &call, cp_key *keys)
+{
+    CP_EACH(keys[i] =
+                (inside ? (cp_key)(table / call.grain) : ~(cp_key)0) << call.shift | (cp_key)i)
+}
+
 #ifndef CP_HOW
 /* --- reading, and writes that set elements --- */
 
@@ -202,14 +217,7 @@ CP_DEFINE(4, unsigned)
 CP_DEFINE(8, cm_i64)
 CP_DEFINE(16, cp_pair8)
 
-/* An entry outside has the highest destination. */
-CK_KERNEL(cp_keys, cp_call)
-{
-    if (cp_is_done(call))
-        return;
-    CP_EACH(call.keys[i] =
-                (inside ? (cp_key)(table / call.grain) : ~(cp_key)0) << call.shift | (cp_key)i)
-}
+CK_KERNEL(cp_keys, cp_call) { cp_make_keys(call, call.keys); }
 #else
 /* --- arithmetic --- */
 
@@ -534,13 +542,11 @@ CV_FN bool cp_begins(const cp_call &c, cm_i64 k)
 }
 
 /* Lists the keys with which blocks begin, in any order. */
-CK_KERNEL(cp_list, cp_call)
+CV_FN void cp_list_blocks(const cp_call &call)
 {
     CK_SHARED int count;
     CK_SHARED cm_i64 from;
 
-    if (cp_is_done(call))
-        return;
     for (cm_i64 first = ck_first_x() - ck_x(); first < call.n; first += ck_step_x()) {
         const cm_i64 k = first + ck_x();
         const bool begins = cp_begins(call, k);
@@ -559,9 +565,9 @@ CK_KERNEL(cp_list, cp_call)
 
 /* The blocks of the list, for each vector of columns.  A destination's only block is combined
  * with it. */
-CK_KERNEL(cp_fold, cp_call)
+CV_FN void cp_fold_blocks(const cp_call &call)
 {
-    const cm_i64 n = cp_is_done(call) ? 0 : *call.blocks * call.columns;
+    const cm_i64 n = *call.blocks * call.columns;
 
     for (cm_i64 i = ck_first_x(); i < n; i += ck_step_x()) {
         const cm_i64 block =
@@ -655,9 +661,9 @@ CV_FN cp_cell cp_run(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 column)
 #endif
 
 /* Destinations of several blocks. */
-CK_KERNEL(cp_runs, cp_call)
+CV_FN void cp_fold_runs(const cp_call &call)
 {
-    const cm_i64 windows = cp_is_done(call) ? 0 : call.n / CP_BLOCK + 1;
+    const cm_i64 windows = call.n / CP_BLOCK + 1;
     const cm_i64 columns = call.columns * CP_LANES;
 
     for (cm_i64 i = ck_first_x(); i < windows * columns; i += ck_step_x()) {
@@ -672,6 +678,243 @@ CK_KERNEL(cp_runs, cp_call)
         cp_put(call, dest, table, cp_run(call, k, dest, column));
     }
 }
+
+CK_KERNEL(cp_list, cp_call) { cp_list_blocks(call); }
+CK_KERNEL(cp_fold, cp_call) { cp_fold_blocks(call); }
+CK_KERNEL(cp_runs, cp_call) { cp_fold_runs(call); }
+
+#if CP_REST
+/* --- all of it in one launch, whose blocks run at once --- */
+
+/* Waits for all blocks, and for what they have written; `arrived` counts them. */
+CV_FN void cp_wait_for_all(int *arrived)
+{
+    __syncthreads();
+    if (!ck_x()) {
+        ck_fence();
+        const int blocks = CK_BLOCKS_(x), n = CK_ATOMIC_ADD_(arrived, 1);
+        while (*(volatile int *)arrived < (n / blocks + 1) * blocks)
+            ;
+        ck_fence();
+    }
+    __syncthreads();
+}
+
+/* `place.keys` is the list with the sorted keys, `sort.from` the first one. */
+struct cp_rest_call {
+    cp_call place;
+    cs_call sort;
+    cm_i64 words; /* ints of the sort */
+};
+CK_KERNEL_OF(CK_AT_ONCE(CS_DIGITS, 2), cp_rest, cp_rest_call)
+{
+    const cp_call &c = call.place;
+    int *const arrived = cp_full(c) + 1;
+    cs_call s = call.sort;
+
+    if (!*cp_full(c))
+        return;
+    for (cm_i64 i = ck_first_x(); i < call.words; i += ck_step_x())
+        s.count[i] = 0;
+    for (cm_i64 i = ck_first_x(); i <= c.n / CP_BLOCK + 1; i += ck_step_x())
+        c.blocks[i] = 0;
+    cp_make_keys(c, (cs_key *)s.from);
+    cp_wait_for_all(arrived);
+    cs_count_digits(s);
+    for (; s.shift < s.end; s.shift += 8) {
+        cs_key *const sorted = s.to;
+        int *const cleared = s.cleared;
+        cp_wait_for_all(arrived);
+        while (cs_move_tile(s)) {
+        }
+        s.to = (cs_key *)s.from;
+        s.from = sorted;
+        s.count += CS_DIGITS;
+        s.next++;
+        s.cleared = s.tile;
+        s.tile = cleared;
+    }
+    cp_wait_for_all(arrived);
+    cp_list_blocks(c);
+    cp_wait_for_all(arrived);
+    cp_fold_blocks(c);
+    cp_wait_for_all(arrived);
+    cp_fold_runs(c);
+}
+#endif
+
+#if CP_ROWS
+/* --- small buckets of numbers --- */
+
+CK_DYNAMIC;
+enum { CP_DEALT = 256 /* threads */, CP_PART = 64, CP_STRIDE = 16, CP_LOADS = 4 };
+
+/* Puts an entry into its bucket: a word of its destination there and its number.  Where all
+ * entries of a warp have one bucket, one thread counts them. */
+CV_FN void cp_deal_entry(const cp_call &c, bool inside, unsigned number, unsigned dest)
+{
+    const unsigned bucket = dest >> c.low, some = CK_BALLOT_(inside);
+    const int first = some ? __builtin_popcount((some & -some) - 1) : 0, lane = ck_x() % 32;
+    const unsigned other = (unsigned)CK_SHUFFLE_(bucket, first);
+    const bool one = CK_BALLOT_(inside && bucket == other) == some;
+    int slot = 0;
+
+    if (inside && (!one || lane == first))
+        slot = CK_ATOMIC_ADD_(cp_held(c, (int)bucket), one ? __builtin_popcount(some) : 1);
+    if (one)
+        slot = CK_SHUFFLE_(slot, first) + __builtin_popcount(some & ((1u << lane) - 1));
+    if (inside && slot < c.room)
+        ((unsigned *)c.keys)[(cm_i64)bucket * c.room + slot] =
+            (dest & ((1u << c.low) - 1)) << c.shift | number;
+    else if (inside)
+        *cp_full(c) = 1;
+}
+CK_KERNEL(cp_deal, cp_call)
+{
+    for (cm_i64 first = ck_first_x() - ck_x(); first < call.n; first += ck_step_x()) {
+        const cm_i64 i = first + ck_x();
+        cm_i64 dense, table = 0;
+        const bool inside = i < call.n && cp_find(call, (unsigned)i, &dense, &table);
+        cp_deal_entry(call, inside, (unsigned)i, (unsigned)(table / call.grain));
+    }
+}
+
+template <class V> CV_FN V cp_shuffle(V v, int by)
+{
+    int word[sizeof(V) / 4];
+
+    __builtin_memcpy(word, &v, sizeof v);
+    CV_ALL
+    for (int i = 0; i < (int)(sizeof(V) / 4); i++)
+        word[i] = CK_SHUFFLE_DOWN_(15u << ck_x() % 32 / 4 * 4, word[i], by, 4);
+    __builtin_memcpy(&v, word, sizeof v);
+    return v;
+}
+
+/* The fold of a block of entries, words [k, end), in the first of four threads: thread q has
+ * accumulator q. */
+CV_FN void cp_fold_dealt(const cp_call &c, const unsigned *word, int k, int end, cm_i64 dense,
+                         cp_sums &out)
+{
+    const unsigned numbers = (1u << c.shift) - 1;
+    const int q = ck_x() % 4;
+#ifdef CP_NONE
+    CV_ALL
+    for (int l = 0; l < CP_LANES; l++)
+        out.of[l] = cp_none();
+#else
+    const cp_vector any =
+        *(const cp_vector *)cp_value(c, dense + cp_dense(c, word[k] & numbers));
+    CV_ALL
+    for (int l = 0; l < CP_LANES; l++)
+        out.of[l] = cp_start(any.item[l]);
+#endif
+    for (k += q; k < end; k += CP_STRIDE) {
+        cp_vector x[CP_LOADS];
+        CV_ALL
+        for (int b = 0; b < CP_LOADS; b++)
+            if (k + 4 * b < end)
+                x[b] = *(const cp_vector *)cp_value(
+                    c, dense + cp_dense(c, word[k + 4 * b] & numbers));
+        CV_ALL
+        for (int b = 0; b < CP_LOADS; b++)
+            if (k + 4 * b < end)
+                CV_ALL
+        for (int l = 0; l < CP_LANES; l++)
+            out.of[l] = CP_OP(out.of[l], cp_as<cp_cell>::of(x[b].item[l]));
+    }
+    CV_ALL
+    for (int by = 1; by < 4; by *= 2)
+        CV_ALL
+    for (int l = 0; l < CP_LANES; l++)
+        out.of[l] = CP_OP(out.of[l], cp_shuffle(out.of[l], by));
+}
+
+/* The same for any number of entries: blocks of 64, whose results are folded. */
+CV_FN void cp_fold_more(const cp_call &c, const unsigned *word, int k, int end, cm_i64 dense,
+                        cp_sums &out)
+{
+    cp_sums some;
+
+    for (int l = 0; l < CP_LANES; l++) {
+#ifdef CP_NONE
+        cp_tower t;
+        for (int i = 0; i <= CP_LEVELS; i++)
+            t.count[i] = 0;
+#endif
+        for (int at = k; at < end; at += CP_BLOCK) {
+            cp_fold_dealt(c, word, at, end - at < CP_BLOCK ? end : at + CP_BLOCK, dense, some);
+#ifdef CP_NONE
+            cp_push(&t, 0, some.of[l]);
+        }
+        out.of[l] = cp_total(&t);
+#else
+            out.of[l] = at == k ? some.of[l] : CP_OP(out.of[l], some.of[l]);
+        }
+#endif
+    }
+}
+
+/* A block of threads has a bucket, and up to CP_PART columns.  It puts the words in order, and
+ * lists where destinations begin and end. */
+CK_KERNEL_OF(CK_AT_ONCE(CP_DEALT, 5), cp_rows, cp_call)
+{
+    CK_SHARED int lines;
+    const int bucket = CK_BLOCK_(x), n = *cp_held(call, bucket), part = CK_BLOCK_(y) * CP_PART;
+    const int columns = call.columns - part < CP_PART ? (int)(call.columns - part) : CP_PART;
+    unsigned *const raw = (unsigned *)ck_dynamic;
+    unsigned *const word = raw + call.room, *const line = word + call.room;
+
+    if (*cp_full(call) || !n)
+        return;
+    for (int i = ck_x(); i < (n + 3) / 4 * 4; i += CP_DEALT)
+        raw[i] = i < n ? ((const unsigned *)call.keys)[(cm_i64)bucket * call.room + i] : ~0u;
+    if (!ck_x())
+        lines = 0;
+    __syncthreads();
+    for (int i = ck_x(); i < n; i += CP_DEALT) {
+        const unsigned own = raw[i];
+        int place = 0;
+        for (int k = 0; 4 * k < n; k++)
+            CV_ALL
+        for (int q = 0; q < 4; q++)
+            place += raw[4 * k + q] < own;
+        word[place] = own;
+    }
+    __syncthreads();
+    for (int i = ck_x(); i < n; i += CP_DEALT) {
+        const unsigned own = word[i] >> call.shift;
+        int end = i + 1;
+        if (i && word[i - 1] >> call.shift == own)
+            continue;
+        while (end < n && word[end] >> call.shift == own)
+            end++;
+        line[CK_ATOMIC_ADD_(&lines, 1)] = (unsigned)i << 16 | (unsigned)end;
+    }
+    __syncthreads();
+    for (int t = ck_x(); t < lines * columns * 4; t += CP_DEALT) {
+        const unsigned l = (unsigned)t / 4 / (unsigned)columns;
+        const int begin = (int)(line[l] >> 16), end = (int)(line[l] & 0xffff);
+        const cm_i64 dest = (cm_i64)bucket << call.low | word[begin] >> call.shift;
+        cm_i64 dense, table;
+        cp_sums sum;
+        cp_column(call, part + t / 4 - (int)l * columns, &dense, &table);
+        /* Read before the entries: loads do not wait for each other. */
+        cp_vector *const to = (cp_vector *)(call.table + dest * call.grain + table);
+        cp_vector x = *to;
+        if (end - begin > CP_BLOCK)
+            cp_fold_more(call, word, begin, end, dense, sum);
+        else
+            cp_fold_dealt(call, word, begin, end, dense, sum);
+        if (t % 4)
+            continue;
+        CV_ALL
+        for (int k = 0; k < CP_LANES; k++)
+            x.item[k] = cm_to<CP_ITEM>::of(CP_OP(cp_as<cp_cell>::of(x.item[k]), sum.of[k]));
+        *to = x;
+    }
+}
+#endif
 
 /* --- buckets --- */
 
@@ -809,7 +1052,7 @@ CK_KERNEL_OF(CP_WIDER, cp_split, cp_call)
     CV_ALL
     for (int k = 0; k < CP_BUCKETS / CP_WIDER; k++) {
         const int b = k * CP_WIDER + ck_x(), n = b < call.buckets ? count[b] : 0;
-        taken[k] = n ? CK_ATOMIC_ADD_(&call.held[b], n) : 0;
+        taken[k] = n ? CK_ATOMIC_ADD_(cp_held(call, b), n) : 0;
     }
     CV_ALL
     for (int k = 0; k < CP_BUCKETS / CP_WIDER; k++)
@@ -825,36 +1068,40 @@ CK_KERNEL_OF(CP_WIDER, cp_split, cp_call)
         if (place < call.room)
             cp_put_entry(call, to, {dest[r] & ((1u << call.low) - 1), number[r], x[r]});
         else
-            call.held[call.buckets] = 1;
+            *cp_full(call) = 1;
     }
 }
 
 /* `start[l]`: how many entries destination l has; becomes how many those before it have. */
 CV_FN void cp_starts(int *start, int n)
 {
-    CK_SHARED int sum[CP_WIDE];
-    const int each = (n + CP_WIDE - 1) / CP_WIDE, first = ck_x() * each;
-    int own = 0;
+    CK_SHARED int sum[CP_WIDE / 32];
+    const int each = (n + CP_WIDE - 1) / CP_WIDE, first = ck_x() * each, lane = ck_x() % 32;
+    int own = 0, all, before = 0;
 
     __syncthreads();
     for (int l = first; l < first + each && l < n; l++)
         own += start[l];
-    sum[ck_x()] = own;
-    __syncthreads();
-    for (int by = 1; by < CP_WIDE; by *= 2) {
-        const int other = ck_x() < by ? 0 : sum[ck_x() - by];
-        __syncthreads();
-        sum[ck_x()] += other;
-        __syncthreads();
+    all = own;
+    CV_ALL
+    for (int by = 1; by < 32; by *= 2) {
+        const int other = CK_SHUFFLE_(all, lane < by ? lane : lane - by);
+        all += lane < by ? 0 : other;
     }
-    int before = sum[ck_x()] - own;
+    if (lane == 31)
+        sum[ck_x() / 32] = all;
+    __syncthreads();
+    CV_ALL
+    for (int w = 0; w < CP_WIDE / 32; w++)
+        before += w < ck_x() / 32 ? sum[w] : 0;
+    before += all - own;
     for (int l = first; l < first + each && l < n; l++) {
         const int count = start[l];
         start[l] = before;
         before += count;
     }
     if (ck_x() == CP_WIDE - 1)
-        start[n] = sum[CP_WIDE - 1];
+        start[n] = before;
     __syncthreads();
 }
 
@@ -863,6 +1110,8 @@ CV_FN void cp_starts(int *start, int n)
  * shared memory, so that neighbouring threads write neighbouring entries.  Rows of a tile are
  * parts of rows in memory: entries of one line of destinations are far apart there. */
 enum { CP_STAGE_TURNS = 8, CP_STAGE = CP_WIDE * CP_STAGE_TURNS };
+/* The most buckets of a tile. */
+enum { CP_TILED = CP_NEAR ? CP_WIDE : CP_BUCKETS };
 
 /* A thread's entries of all turns have one column.  With CP_FLAT rows are one dim, so that the
  * offsets of a turn are sums. */
@@ -897,6 +1146,14 @@ CV_FN cp_staged cp_stage_begin(const cp_call &c)
     s.inside = s.column < (unsigned)c.fast;
     return s;
 }
+/* The first bucket of a tile. */
+CV_FN int cp_stage_base(const cp_call &c)
+{
+    const int last = (int)c.ndim - 1;
+    const unsigned column = (CK_BLOCK_(x) % c.groups) << c.wide;
+
+    return CP_NEAR && c.fast > 1 ? (int)(column * (unsigned)c.table_step[last] >> c.low) : 0;
+}
 /* The offsets of a turn's entry; false if there is none. */
 CV_FN bool cp_stage_at(const cp_call &c, const cp_staged &s, int turn, cp_offsets *o)
 {
@@ -919,15 +1176,16 @@ CK_KERNEL_OF(CK_AT_ONCE(CP_WIDE, 3), cp_stage, cp_call)
 {
     cp_key *const word = (cp_key *)ck_dynamic;
     int *const start = (int *)(word + CP_STAGE);
-    unsigned short *const of = (unsigned short *)(start + CP_BUCKETS + 1);
+    unsigned short *const of = (unsigned short *)(start + CP_TILED + 1);
     unsigned low[CP_STAGE_TURNS], slot[CP_STAGE_TURNS];
-    int taken[CP_BUCKETS / CP_WIDE];
+    int taken[CP_TILED / CP_WIDE];
     CP_ITEM x[CP_STAGE_TURNS];
     cm_i64 at[CP_STAGE_TURNS];
     const cp_staged s = cp_stage_begin(call);
+    const int base = cp_stage_base(call), buckets = CP_NEAR ? CP_TILED : call.buckets;
     cp_offsets o;
 
-    for (int b = ck_x(); b < call.buckets; b += CP_WIDE)
+    for (int b = ck_x(); b < buckets; b += CP_WIDE)
         start[b] = 0;
     CV_ALL
     for (int r = 0; r < CP_STAGE_TURNS; r++)
@@ -948,11 +1206,19 @@ CK_KERNEL_OF(CK_AT_ONCE(CP_WIDE, 3), cp_stage, cp_call)
             continue;
         }
         const unsigned dest = (unsigned)o.table + (unsigned)inside * (unsigned)call.unit;
-        const unsigned bucket = dest >> call.low;
+        const unsigned bucket = (dest >> call.low) - base;
         low[r] = (dest & ((1u << call.low) - 1)) << call.shift | (unsigned)o.number;
         slot[r] = bucket << 16 | (unsigned)CK_ATOMIC_ADD_(&start[bucket], 1);
     }
-    cp_starts(start, call.buckets);
+    cp_starts(start, buckets);
+    /* The answers come while entries are put in order. */
+    const int all = start[buckets];
+    CV_ALL
+    for (int k = 0; k < CP_TILED / CP_WIDE; k++) {
+        const int b = k * CP_WIDE + ck_x(), from = b < buckets ? start[b] : 0;
+        const int n = b < buckets ? start[b + 1] - from : 0;
+        taken[k] = (n ? CK_ATOMIC_ADD_(cp_held(call, base + b), n) : 0) - from;
+    }
     CV_ALL
     for (int r = 0; r < CP_STAGE_TURNS; r++) {
         if (slot[r] == ~0u)
@@ -961,24 +1227,17 @@ CK_KERNEL_OF(CK_AT_ONCE(CP_WIDE, 3), cp_stage, cp_call)
         of[place] = (unsigned short)(slot[r] >> 16);
         word[place] = cp_word_of(low[r], x[r]);
     }
-    const int all = start[call.buckets];
-    CV_ALL
-    for (int k = 0; k < CP_BUCKETS / CP_WIDE; k++) {
-        const int b = k * CP_WIDE + ck_x(), from = b < call.buckets ? start[b] : 0;
-        const int n = b < call.buckets ? start[b + 1] - from : 0;
-        taken[k] = (n ? CK_ATOMIC_ADD_(&call.held[b], n) : 0) - from;
-    }
     __syncthreads();
     CV_ALL
-    for (int k = 0; k < CP_BUCKETS / CP_WIDE; k++)
+    for (int k = 0; k < CP_TILED / CP_WIDE; k++)
         start[k * CP_WIDE + ck_x()] = taken[k];
     __syncthreads();
     for (int k = ck_x(); k < all; k += CP_WIDE) {
         const int place = start[of[k]] + k;
         if (place < call.room)
-            call.keys[(cm_i64)of[k] * call.room + place] = word[k];
+            call.keys[(cm_i64)(base + of[k]) * call.room + place] = word[k];
         else
-            call.held[call.buckets] = 1;
+            *cp_full(call) = 1;
     }
 }
 #endif
@@ -1036,11 +1295,162 @@ CV_FN void cp_load_half(const cp_call &c, cm_i64 first, int half, int n, cp_half
             entries.raw[r] = cp_get_entry(c, first + cp_place_of(half, r));
 }
 
+#if CP_PACKED == 2
+/* --- order by a network --- */
+
+enum { CP_SLOT = 5, CP_MOST = 1 << CP_SLOT /* entries of a destination that a thread sorts */ };
+enum { CP_LONG = 512 /* entries that a warp puts in order */ };
+
+CV_FN void cp_exchange(unsigned &a, unsigned &b)
+{
+    const unsigned low = a < b ? a : b;
+
+    b = a < b ? b : a;
+    a = low;
+}
+
+/* Batcher's odd-even merges of runs of P numbers: those K apart, and the steps after. */
+template <int N, int P, int K> CV_FN void cp_network(unsigned *x)
+{
+    CV_ALL
+    for (int a = K % P; a + K < N; a++)
+        if ((a - K % P) % (2 * K) < K && a / (2 * P) == (a + K) / (2 * P))
+            cp_exchange(x[a], x[a + K]);
+    if constexpr (K > 1)
+        cp_network<N, P, K / 2>(x);
+    else if constexpr (2 * P < N)
+        cp_network<N, 2 * P, 2 * P>(x);
+}
+
+/* The fold of up to N elements.  A key has an entry's number, and its place in no order. */
+template <int N> CV_FN cp_cell cp_sorted(const unsigned *rank, const CP_ITEM *element, int n)
+{
+    unsigned key[N];
+    cp_cell acc[4];
+
+    CV_ALL
+    for (int j = 0; j < N; j++)
+        key[j] = j < n ? rank[j] << CP_SLOT | j : ~0u;
+    cp_network<N, 1, 1>(key);
+    CV_ALL
+    for (int q = 0; q < 4; q++)
+        acc[q] = cp_start(element[key[0] % CP_MOST]);
+    CV_ALL
+    for (int j = 0; j < N; j++)
+        if (j < n)
+            acc[j % 4] = CP_OP(acc[j % 4], cp_as<cp_cell>::of(element[key[j] % CP_MOST]));
+    return CP_OP(CP_OP(acc[0], acc[1]), CP_OP(acc[2], acc[3]));
+}
+
+/* The order of the entries [begin, end), by threads that are `step` apart. */
+CV_FN void cp_order(const unsigned *rank, unsigned short *order, int begin, int end, int first,
+                    int step)
+{
+    for (int i = begin + first; i < end; i += step)
+        order[cp_place_in(rank, rank[i], begin, end)] = (unsigned short)i;
+}
+
+/* Destinations of more entries: a warp, or the block, puts those of each in order. */
+CV_FN void cp_bucket_rest(const cp_call &c, const unsigned *rank, const CP_ITEM *element,
+                          unsigned short *order, const int *start, const unsigned short *listed,
+                          int count)
+{
+    for (int b = 0; b < count; b++) {
+        const int begin = start[listed[b]], end = start[listed[b] + 1];
+        if (end - begin > CP_LONG)
+            cp_order(rank, order, begin, end, ck_x(), CP_WIDE);
+        else if (b % (CP_WIDE / 32) == ck_x() / 32)
+            cp_order(rank, order, begin, end, ck_x() % 32, 32);
+    }
+    __syncthreads();
+    for (int b = ck_x(); b < count; b += CP_WIDE) {
+        const int begin = start[listed[b]], n = start[listed[b] + 1] - begin;
+        cp_put(c, 0, cp_table_of(c, (unsigned)CK_BLOCK_(x) << c.low | listed[b]),
+               n > CP_BLOCK ? cp_many(element, order + begin, n)
+                            : cp_few(element, order + begin, n));
+    }
+}
+
+/* A block of threads has a bucket; each of them sorts and folds the entries of a
+ * destination. */
+CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
+{
+    CK_SHARED unsigned short listed[CP_ROOM / CP_MOST];
+    CK_SHARED int count;
+    const int bucket = CK_BLOCK_(x), n = *cp_held(call, bucket), lines = 1 << call.low;
+    const cm_i64 first = (cm_i64)bucket * call.room;
+    unsigned *const rank = (unsigned *)ck_dynamic;
+    CP_ITEM *const element = (CP_ITEM *)(rank + call.room);
+    int *const start = (int *)(element + call.room);
+    unsigned short *const order = (unsigned short *)(start + lines + 1);
+    unsigned slots[CP_ROUNDS / 2]; /* two of 16 bits each */
+    cp_half entries;
+
+    if (*cp_full(call))
+        return;
+    for (int l = ck_x(); l < lines; l += CP_WIDE)
+        start[l] = 0;
+    if (!ck_x())
+        count = 0;
+    __syncthreads();
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        cp_load_half(call, first, half, n, entries);
+        CV_ALL
+        for (int r = 0; r < CP_ROUNDS / 2; r++) {
+            const unsigned l = (unsigned)entries.raw[r] >> call.shift;
+            const unsigned slot =
+                cp_place_of(half, r) < n ? (unsigned)CK_ATOMIC_ADD_(&start[l], 1) : 0;
+            slots[r] = half ? slots[r] | slot << 16 : slot;
+        }
+    }
+    cp_starts(start, lines);
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        cp_load_half(call, first, half, n, entries);
+        CV_ALL
+        for (int r = 0; r < CP_ROUNDS / 2; r++) {
+            if (cp_place_of(half, r) >= n)
+                continue;
+            const unsigned low = (unsigned)entries.raw[r];
+            const int at = start[low >> call.shift] + (int)(slots[r] >> half * 16 & 0xffff);
+            rank[at] = low;
+            element[at] = cp_entry_in(call, entries.raw[r]).item;
+        }
+    }
+    for (int i = n + ck_x(); i < n + 4 && i < call.room; i += CP_WIDE)
+        rank[i] = ~0u;
+    __syncthreads();
+    for (int from = 0; from < lines; from += CP_WIDE) {
+        const int l = from + ck_x(), begin = l < lines ? start[l] : 0;
+        const int own = l < lines ? start[l + 1] - begin : 0;
+        const bool over = own > CP_MOST;
+        const unsigned *const ranks = rank + begin;
+        const CP_ITEM *const elements = element + begin;
+        cp_cell sum;
+        if (over)
+            listed[CK_ATOMIC_ADD_(&count, 1)] = (unsigned short)l;
+        if (CK_BALLOT_(own > 24))
+            sum = cp_sorted<32>(ranks, elements, over ? 0 : own);
+        else if (CK_BALLOT_(own > 16))
+            sum = cp_sorted<24>(ranks, elements, own);
+        else if (CK_BALLOT_(own > 8))
+            sum = cp_sorted<16>(ranks, elements, own);
+        else
+            sum = cp_sorted<8>(ranks, elements, own);
+        if (own && !over)
+            cp_put(call, 0, cp_table_of(call, (unsigned)bucket << call.low | (unsigned)l), sum);
+    }
+    __syncthreads();
+    if (count)
+        cp_bucket_rest(call, rank, element, order, start, listed, count);
+}
+#else
 /* A block of threads has a bucket.  Entries are read twice, so that a thread needs few
  * registers: others read while one waits. */
 CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
 {
-    const int bucket = CK_BLOCK_(x), n = call.held[bucket], lines = 1 << call.low;
+    const int bucket = CK_BLOCK_(x), n = *cp_held(call, bucket), lines = 1 << call.low;
     const cm_i64 first = (cm_i64)bucket * call.room;
     unsigned *const rank = (unsigned *)ck_dynamic;
     CP_ITEM *const element = (CP_ITEM *)(rank + call.room);
@@ -1050,7 +1460,7 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
     unsigned slots[CP_ROUNDS / 2]; /* two of 16 bits each */
     cp_half entries;
 
-    if (call.held[call.buckets])
+    if (*cp_full(call))
         return;
     for (int l = ck_x(); l < lines; l += CP_WIDE)
         start[l] = 0;
@@ -1097,6 +1507,7 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
                                     : cp_few(element, order + begin, count));
     }
 }
+#endif
 #endif
 #endif
 #endif

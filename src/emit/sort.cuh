@@ -6,7 +6,7 @@
  * before it have written: back to one that knows the sum of all tiles up to it.  In a tile a
  * warp has neighbouring keys, 32 at a time, and the rank of a key is the number of keys of its
  * digit before it.  CS_ROUNDS: keys of a thread.  With CS_NO_KERNELS the text has only what
- * order.cuh uses. */
+ * order.cuh uses; place.cuh has a launch that sorts, too. */
 #ifndef CR_EMIT_SORT_CUH
 #define CR_EMIT_SORT_CUH
 
@@ -29,7 +29,6 @@ struct cs_call {
     cs_key *to;
     int *count; /* of each pass, the digits */
     int *next, *tile, *cleared;
-    const int *only_if; /* NULL, or a word: nothing is done while it is zero */
     cm_i64 n, tiles;
     int shift, end; /* of the digit; of the last one */
 };
@@ -125,15 +124,11 @@ template <int warps = CS_WARPS> CV_FN void cs_clear(int (*seen)[CS_DIGITS])
 #ifndef CS_NO_KERNELS
 enum { CS_TILE = CS_DIGITS * CS_ROUNDS };
 
-CV_FN bool cs_is_idle(const cs_call &c) { return c.only_if && !*c.only_if; }
-
-/* The digits of all passes. */
-CK_KERNEL_OF(CS_DIGITS, cs_count, cs_call)
+/* Counts the digits of all passes. */
+CV_FN void cs_count_digits(const cs_call &call)
 {
     CK_SHARED int seen[CS_PASSES][CS_DIGITS];
 
-    if (cs_is_idle(call))
-        return;
     for (int p = 0; p < CS_PASSES; p++)
         seen[p][ck_x()] = 0;
     __syncthreads();
@@ -157,6 +152,7 @@ CK_KERNEL_OF(CS_DIGITS, cs_count, cs_call)
         if (seen[p][ck_x()])
             CK_ATOMIC_ADD_(&call.count[p * CS_DIGITS + ck_x()], seen[p][ck_x()]);
 }
+CK_KERNEL_OF(CS_DIGITS, cs_count, cs_call) { cs_count_digits(call); }
 
 enum {
     CS_OWN = 1 << 30,
@@ -192,9 +188,9 @@ CV_FN int cs_look_back(const cs_call &c, cm_i64 tile, int own)
     return sum;
 }
 
-/* A tile is put in order in shared memory: neighbouring threads then write neighbouring
- * keys. */
-CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call)
+/* Moves the keys of the next tile; false if there is none.  A tile is put in order in shared
+ * memory: neighbouring threads then write neighbouring keys. */
+CV_FN bool cs_move_tile(const cs_call &call)
 {
     CK_SHARED cs_key kept[CS_TILE];
     CK_SHARED int seen[CS_WARPS][CS_DIGITS], begin[CS_DIGITS];
@@ -203,12 +199,12 @@ CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call)
     cs_key key[CS_ROUNDS];
     int rank[CS_ROUNDS], total;
 
-    if (cs_is_idle(call))
-        return;
     if (ck_x() == 0)
         taken = CK_ATOMIC_ADD_(call.next, 1);
     cs_clear(seen);
     const cm_i64 tile = taken, first = tile * CS_TILE + warp * 32 * CS_ROUNDS;
+    if (tile >= call.tiles)
+        return false;
     call.cleared[tile * CS_DIGITS + ck_x()] = 0;
     CV_ALL
     for (int r = 0; r < CS_ROUNDS; r++) {
@@ -232,7 +228,9 @@ CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call)
     __syncthreads();
     for (int i = ck_x(); i < total; i += CS_DIGITS)
         call.to[begin[cs_digit(kept[i], call.shift)] + i] = kept[i];
+    return true;
 }
+CK_KERNEL_OF(CS_DIGITS, cs_move, cs_call) { cs_move_tile(call); }
 
 /* All passes of at most CS_FEW keys. */
 CK_KERNEL_OF(CS_DIGITS, cs_few, cs_call)

@@ -382,7 +382,10 @@ CV_FN unsigned long long ck_published(const unsigned long long *word)
     asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(x) : "l"(word) : "memory");
     return x;
 }
+/* What the thread has seen and written is before what it does next, for all threads. */
+CV_FN void ck_fence(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 #else
+CV_FN void ck_fence(void) {}
 CV_FN void ck_publish(unsigned long long *word, unsigned long long x)
 {
     *(volatile unsigned long long *)word = x;

@@ -19,7 +19,7 @@ typedef enum {
     CR_VEC_CUDA_HALF,      /* half.cuh: half types in memory */
     CR_VEC_CUDA_KERNEL,    /* kernel.cuh: CUDA C++ */
     CR_VEC_CUDA_MOVE,      /* move.cuh: copies and fills, with vec.cuh and half.cuh only */
-    CR_VEC_CUDA_PLACE,     /* place.cuh, after move.cuh */
+    CR_VEC_CUDA_PLACE,     /* sort.cuh and place.cuh, after move.cuh */
     CR_VEC_CUDA_WINDOW,    /* window.cuh, after move.cuh */
     CR_VEC_CUDA_SEQUENCE,  /* sequence.cuh, after move.cuh */
     CR_VEC_CUDA_RESAMPLE,  /* resample.cuh, after move.cuh */

@@ -702,3 +702,11 @@ API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     });
     return OK;
 }
+
+/* Blocks run one after the other, so there may be one. */
+API cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                              unsigned by, unsigned bz, unsigned shared, void *s, void **argument)
+{
+    return gx * gy * gz == 1 ? cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, s, argument, nullptr)
+                             : 720;
+}

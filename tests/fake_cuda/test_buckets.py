@@ -42,3 +42,41 @@ def test_entries_of_lines(sizes, dim, n):
     index, x = torch.randint(0, n, sizes), torch.rand(sizes)
     to = torch.rand([n if d == dim else size for d, size in enumerate(sizes)])
     assert same(to.cuda().scatter_add(dim, index.cuda(), x.cuda()).cpu(), to.scatter_add(dim, index, x))
+
+
+# Entries with columns: destinations of no, few and many entries (of several blocks), and more than a bucket has room for.
+@pytest.mark.parametrize("how, dtype, columns", [
+    ("sum", torch.float32, 64), ("sum", torch.float32, 3), ("sum", torch.bfloat16, 300), ("sum", torch.complex64, 2), ("sum", torch.float32, 1),
+    ("prod", torch.float64, 5), ("amax", torch.float32, 12), ("amin", torch.uint8, 4), ("sum", torch.complex128, 3)], ids=str)
+@pytest.mark.parametrize("spread", ["even", "some", "one", "far"])
+def test_rows_of_few_for_a_destination(how, dtype, columns, spread):
+    torch.manual_seed(11)
+    rows, n = 2600, 90000 if spread == "far" else 300
+    index = torch.randint(0, n, (rows,))
+    if spread == "some":
+        index[::20], index[1::9] = 17, 18
+    elif spread == "one":
+        index[:2000] = 17
+    x = (torch.rand(rows, columns, dtype=torch.float64) + 0.5).mul(10 if how[0] == "a" else 1).to(dtype)
+    to = torch.ones(n, columns, dtype=dtype)
+    if how == "sum":
+        assert same(to.cuda().index_add(0, index.cuda(), x.cuda()).cpu(), to.index_add(0, index, x))
+        x, to = x.t().contiguous(), to.t().contiguous()  # columns are far apart
+        assert same(to.cuda().index_add(1, index.cuda(), x.cuda()).cpu(), to.index_add(1, index, x))
+    else:
+        assert same(to.cuda().index_reduce(0, index.cuda(), x.cuda(), how).cpu(), to.index_reduce(0, index, x, how))
+
+
+def test_a_row_outside():
+    index = torch.arange(3000) % 700
+    index[2999] = 700
+    with pytest.raises(RuntimeError, match="index 700 is out of bounds"):
+        torch.zeros(700, 8).cuda().index_add(0, index.cuda(), torch.ones(3000, 8).cuda()).cpu()
+
+
+def test_buckets_that_are_too_small():
+    torch.manual_seed(12)
+    index, x, to = torch.randint(0, 100, (16400, 8)), torch.randn(16400, 8), torch.randn(9000, 8)
+    index[:3000, 3] = 5  # of many blocks
+    assert same(to.cuda().scatter_add(0, index.cuda(), x.cuda()).cpu(), to.scatter_add(0, index, x))
+    assert same(to.t().contiguous().cuda().scatter_add(1, index.t().cuda(), x.t().cuda()).cpu(), to.t().scatter_add(1, index.t(), x.t()))

@@ -155,6 +155,7 @@ const char *cr_cuda_property(cr_cuda_properties *out, int index)
     out->major = cuda_attribute(d, CR_CUDA_MAJOR);
     out->minor = cuda_attribute(d, CR_CUDA_MINOR);
     out->processors = cuda_attribute(d, CR_CUDA_PROCESSORS);
+    out->together = cuda_attribute(d, CR_CUDA_TOGETHER) != 0;
     out->l2_bytes = cuda_attribute(d, CR_CUDA_L2_BYTES);
     out->threads_of_processor = cuda_attribute(d, CR_CUDA_THREADS_OF_PROCESSOR);
     out->max_threads_of_block = cuda_attribute(d, CR_CUDA_MAX_THREADS_OF_BLOCK);
@@ -182,6 +183,16 @@ int cr_cuda_shared_most(int index)
     if (!known[index])
         known[index] = cr_cuda_property(&p, index) ? 1 : p.shared_of_block_optin + 1;
     return known[index] - 1;
+}
+
+int cr_cuda_together(int index)
+{
+    static _Atomic int known[CR_CUDA_DEVICES]; /* 0: not asked */
+    cr_cuda_properties p;
+
+    if (!known[index])
+        known[index] = cr_cuda_property(&p, index) || !p.together ? 1 : p.processors;
+    return known[index];
 }
 
 static const char *cuda_limits(int index, cr_device_limits *out)
@@ -483,8 +494,12 @@ const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
     CUDA_TRY(cr_cuda_use(index));
     if (g->shared > CUDA_PLAIN_SHARED)
         CUDA_CALL(function_set(g->function, CUDA_MOST_SHARED, (int)g->shared));
-    CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1,
-                     g->shared, cr_cuda_stream(index), &argument, NULL));
+    if (g->together && g->grid[0] > 1)
+        CUDA_CALL(launch_together(g->function, g->grid[0], g->grid[1], 1, g->block[0],
+                                  g->block[1], 1, g->shared, cr_cuda_stream(index), &argument));
+    else
+        CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1,
+                         g->shared, cr_cuda_stream(index), &argument, NULL));
     if (CR_LIKELY(!launches_wait) || cr_cuda_is_capturing(index))
         return NULL;
     CUDA_CALL(stream_wait(cr_cuda_stream(index)));

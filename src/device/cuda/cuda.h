@@ -38,6 +38,7 @@ typedef struct {
     void *function;
     unsigned grid[2], block[2];
     unsigned shared; /* bytes of shared memory beside those that the kernel declares */
+    bool together;   /* blocks wait for each other: at most cr_cuda_together() of them */
 } cr_cuda_grid;
 const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument);
 /* Fills n items of 1, 2 or 4 bytes with the item at `item`. */
@@ -78,6 +79,7 @@ typedef struct {
     char name[256], uuid[16];
     size_t total_memory;
     int major, minor, processors, l2_bytes, threads_of_processor, warp_size;
+    bool together; /* blocks of a launch may wait for each other */
     int shared_of_block, shared_of_block_optin, shared_of_processor, registers_of_processor;
     int clock_rate, memory_clock_rate, memory_bus_width, max_threads_of_block;
     int pci_domain, pci_bus, pci_device;
@@ -86,6 +88,9 @@ typedef struct {
 CR_API const char *cr_cuda_property(cr_cuda_properties *out, int index);
 /* The bytes of shared memory that a block of threads may have; asked once. */
 int cr_cuda_shared_most(int index);
+/* How many blocks of a launch run at once, if a multiprocessor has room for one: 1 on devices
+ * that do not promise this. */
+int cr_cuda_together(int index);
 CR_API const char *cr_cuda_driver_version(int *out);
 CR_API const char *cr_cuda_can_access_peer(bool *can, int index, int peer);
 

@@ -37,6 +37,7 @@ typedef enum {
     CR_CUDA_SHARED_OF_PROCESSOR = 81,
     CR_CUDA_REGISTERS_OF_PROCESSOR = 82,
     CR_CUDA_MULTI_GPU_BOARD = 84,
+    CR_CUDA_TOGETHER = 95, /* launches whose blocks run at once */
     CR_CUDA_SHARED_OF_BLOCK_OPTIN = 97
 } cr_cuda_attribute;
 

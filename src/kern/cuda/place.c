@@ -38,30 +38,41 @@ typedef struct {
     char *elements;
     int *held;
     int64_t number_step[PLACE_DIMS];
-    int buckets, room, low, only_if_full;
+    int buckets, room, low;
     int is32, wraps, shift, lined;
     int64_t ldim, lsize[PLACE_DIMS], lstep[PLACE_DIMS], line_unit;
     int wide, groups, fast, stage_rows;
+    int64_t spread; /* destinations from the first to the last */
     _Alignas(16) char value[16];
 } place_call;
 
 /* --- texts --- */
 
 enum { READ, SET, OWN, KEYS };
-enum { FOLD_EACH, FOLD_LIST, FOLD_BLOCKS, FOLD_RUNS, SPLIT, STAGE, BUCKET, SUM, CELLS };
+enum {
+    FOLD_EACH,
+    FOLD_LIST,
+    FOLD_BLOCKS,
+    FOLD_RUNS,
+    SPLIT,
+    STAGE,
+    BUCKET,
+    SUM,
+    CELLS,
+    DEAL,
+    ROWS,
+    REST
+};
 /* As in emit/place.cuh; a block of threads has at least so many entries. */
 enum { PLACE_CELLS = 4096, CELLS_THREADS = 256, CELLS_ENTRIES = 4096, CELLS_BLOCKS = 1024 };
-enum { PLACE_READS = 2 /* CP_READS */ };
-enum {
-    IDLE_THREADS = 1 << 18,
-    FOLD_THREADS = 1 << 20
-}; /* at most; how many blocks there are is not known */
+enum { PLACE_READS = 2 /* CP_READS */, REST_THREADS = 256, HELD_APART = 32 /* CP_APART */ };
+enum { FOLD_THREADS = 1 << 20 }; /* at most; how many blocks there are is not known */
 
 static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
     static const char *const name[] = {"read", "set", "own", "keys"};
 
-    (void)out;
+    cr_text_put(out, "#define CS_NO_KERNELS\n");
     int n = snprintf(symbol, 32, "cp_%s", name[k->a]);
     if (k->a <= SET)
         snprintf(symbol + n, 32 - (size_t)n, "%d", k->b);
@@ -69,24 +80,24 @@ static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 
 static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"each",  "list",   "fold", "runs", "split",
-                                       "stage", "bucket", "sum",  "cells"};
+    static const char *const name[] = {"each",   "list", "fold",  "runs", "split", "stage",
+                                       "bucket", "sum",  "cells", "deal", "rows",  "rest"};
+    int kernel = k->d / 4;
 
     cr_text_printf(out, "#define CP_HOW %d\n#define CP_ITEM cm_%s\n#define CP_IN_ORDER %d\n",
                    k->a, cr_dtype_infos[k->b].suffix, k->c & 1);
     cr_text_printf(out, "#define CP_LANES %d\n#define CP_FLAT %d\n#define CP_BUCKETED %d\n",
-                   1 << k->d % 4, k->c >> 1 & 1, k->d / 4 >= SPLIT && k->d / 4 <= BUCKET);
-    cr_text_printf(out, "#define CP_PACKED %d\n", k->c >> 2);
-    if (k->d / 4 >= SUM)
+                   1 << k->d % 4, k->c >> 1 & 1, kernel >= SPLIT && kernel <= BUCKET);
+    cr_text_printf(out, "#define CP_PACKED %d\n#define CP_NEAR %d\n", k->c >> 2 & 3, k->c >> 4);
+    cr_text_printf(out, "#define CP_ROWS %d\n#define CP_REST %d\n",
+                   kernel == DEAL || kernel == ROWS, kernel == REST);
+    if (kernel == REST)
+        cr_text_printf(out, "#define CS_ROUNDS %d\n", CR_CUDA_SORT_ROUNDS);
+    else
+        cr_text_put(out, "#define CS_NO_KERNELS\n");
+    if (kernel == SUM || kernel == CELLS)
         cr_text_put(out, "#define CP_ATOMIC\n");
-    snprintf(symbol, 32, "cp_%s", name[k->d / 4]);
-}
-
-/* The threads of a launch that is mostly not needed: fewer, because empty blocks take time,
- * too. */
-static int64_t idle_least(const place_call *c, int64_t n)
-{
-    return c->only_if_full && n > IDLE_THREADS ? IDLE_THREADS : n;
+    snprintf(symbol, 32, "cp_%s", name[kernel]);
 }
 
 static const char *place_launch(int device, place_call *c, int what)
@@ -99,8 +110,7 @@ static const char *place_launch(int device, place_call *c, int what)
     void *function;
     const char *error = cr_cuda_find(&function, &k);
 
-    int64_t threads =
-        what == READ ? (c->n + PLACE_READS - 1) / PLACE_READS : idle_least(c, c->n);
+    int64_t threads = what == READ ? (c->n + PLACE_READS - 1) / PLACE_READS : c->n;
     return error ? error : cr_cuda_launch_each(device, function, threads, c);
 }
 
@@ -394,7 +404,15 @@ static const char *fold_memory(char **room, uint32_t *block, int device, place_c
     c->blocks = (int64_t *)(void *)(*room + heads);
     c->heads = windows ? c->blocks + 1 : NULL;
     c->parts = *room + bytes;
+    return NULL;
+}
+
+/* Before the blocks of sorted keys are listed. */
+static const char *fold_clear(int device, const place_call *c)
+{
+    int64_t windows = c->heads ? c->n / PLACE_BLOCK + 1 : 0;
     const int zero = 0;
+
     return cr_cuda_fill(device, c->blocks, &zero, 4, 2 * (size_t)(windows + 1));
 }
 
@@ -428,7 +446,7 @@ static const char *fold_keys(int device, const place_call *given, const cr_index
         void *function;
         error = combine_find(&function, device, x, kernel[i], lanes, c.ndim == 1);
         if (!error)
-            error = cr_cuda_launch_each(device, function, idle_least(&c, threads[i]), &c);
+            error = cr_cuda_launch_each(device, function, threads[i], &c);
     }
     return error;
 }
@@ -439,20 +457,89 @@ static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, i
     char *room = NULL;
     const char *error = fold_memory(&room, &block, device, c, x);
 
-    if (!room)
+    if (error)
         return error;
+    error = fold_clear(device, c);
     if (!error)
         error = place_launch(device, c, KEYS);
     if (!error) {
         uint64_t *spare = c->keys + c->n;
-        error = cr_cuda_sort_if(c->only_if_full ? c->held + c->buckets : NULL, device, &c->keys,
-                                &spare, c->n, c->shift, bits);
+        error = cr_cuda_sort(device, &c->keys, &spare, c->n, c->shift, bits);
         c->list = spare;
     }
     if (!error)
         error = fold_keys(device, c, x);
     cr_cuda_memory_release(device, room, block);
     return error;
+}
+
+/* --- after buckets: all of it in one launch, if one of them was full --- */
+
+/* cp_rest_call of emit/place.cuh */
+typedef struct {
+    place_call place;
+    cr_cuda_sort_call sort;
+    int64_t words;
+} rest_call;
+
+/* The lists of keys change places in each pass. */
+static void rest_set_lists(rest_call *r)
+{
+    uint64_t *keys = r->place.keys, *spare = keys + r->place.n;
+    bool even = (r->sort.end - r->sort.shift + 7) / 8 % 2 == 0;
+
+    r->sort.from = keys;
+    r->sort.to = spare;
+    r->place.keys = even ? keys : spare;
+    r->place.list = even ? spare : keys;
+}
+
+static const char *rest_launch(int device, const rest_call *r, const cr_indexed *x)
+{
+    rest_call c = *r;
+    int lanes = columns_lanes(&c.place);
+    cr_cuda_grid g = {.grid = {(unsigned)cr_cuda_together(device), 1},
+                      .block = {REST_THREADS, 1},
+                      .together = true};
+    const char *error = combine_find(&g.function, device, x, REST, lanes, c.place.ndim == 1);
+
+    fold_join_columns(&c.place, lanes);
+    return error ? error : cr_cuda_launch(device, &g, &c);
+}
+
+/* Sorts and folds all entries if `held` says that a bucket was full. */
+static const char *fold_rest(int device, const place_call *given, const cr_indexed *x, int bits)
+{
+    rest_call r = {.place = *given};
+    uint32_t block, sort_block;
+    char *room;
+    void *sort_room;
+    const char *error = fold_memory(&room, &block, device, &r.place, x);
+
+    if (error)
+        return error;
+    r.words = cr_cuda_sort_begin(&r.sort, r.place.n, r.place.shift, bits);
+    error = place_get(&sort_room, device, 4 * r.words, &sort_block);
+    if (!error) {
+        cr_cuda_sort_set_room(&r.sort, sort_room);
+        rest_set_lists(&r);
+        error = rest_launch(device, &r, x);
+        cr_cuda_memory_release(device, sort_room, sort_block);
+    }
+    cr_cuda_memory_release(device, room, block);
+    return error;
+}
+
+/* Counters of buckets, whether one was full, and the counter of cp_rest. */
+static const char *held_get(int device, place_call *c, uint32_t *block)
+{
+    int64_t words = ((int64_t)c->buckets + 1) * HELD_APART;
+    const int zero = 0;
+    void *held;
+    const char *error = place_get(&held, device, 4 * words, block);
+
+    c->held = held;
+    return error ? error : cr_cuda_fill(device, held, &zero, 4, (size_t)words);
 }
 
 /* --- buckets --- */
@@ -467,8 +554,12 @@ enum { BUCKET_KEPT = 4 << 10 /* bytes that the kernel declares, at most */ };
 enum {
     STAGE_ENTRIES = 4096,
     STAGE_BUCKETS = 512,
-    STAGE_BYTES = STAGE_ENTRIES * 10 + BUCKET_MOST * 4 + 4
+    STAGE_BYTES = STAGE_ENTRIES * 10 + BUCKET_MOST * 4 + 4,
+    STAGE_NEAR_BYTES = STAGE_ENTRIES * 10 + STAGE_BUCKETS * 4 + 4
 };
+/* A thread sorts the entries of a destination where it has at most so many on average, and its
+ * keys have room for an entry's number beside five bits. */
+enum { SORTED_EACH = 16, SORTED_BITS = 27 };
 
 /* Shared memory: elements, numbers, lines and order of entries, and where lines start. */
 static int bucket_bytes(const place_call *c)
@@ -531,6 +622,7 @@ static bool bucket_shape(place_call *c, int device, const cr_indexed *x, int64_t
 
     c->lined = lined > 0;
     span = lined ? lined : span;
+    c->spread = span;
     if (!x->index || c->columns != 1 || c->n < BUCKET_LEAST || c->n > INT32_MAX ||
         span > INT32_MAX || c->n / span >= BUCKET_EACH)
         return false;
@@ -624,6 +716,21 @@ static bool bucket_stages(const place_call *c, int device)
 /* CP_FLAT of such tiles. */
 static bool bucket_is_flat(const place_call *c) { return c->ndim == (c->fast > 1 ? 2 : 1); }
 
+/* CP_NEAR: a tile has neighbouring lines, or one. */
+static bool bucket_is_near(const place_call *c)
+{
+    return bucket_is_flat(c) && !c->table_step[0] &&
+           (c->fast > 1 ? c->table_step[1] == c->extent : c->buckets <= STAGE_BUCKETS);
+}
+
+/* CP_PACKED, with what a bucket's kernel does. */
+static int bucket_how(const place_call *c, int kernel)
+{
+    bool few = c->n <= (int64_t)SORTED_EACH * c->spread && c->shift <= SORTED_BITS;
+
+    return !bucket_packs(c) ? 0 : kernel == BUCKET && few ? 2 : 1;
+}
+
 static const char *bucket_launch(int device, place_call *c, const cr_indexed *x, int kernel)
 {
     cr_cuda_grid g = {.grid = {(unsigned)c->buckets, 1}, .block = {BUCKET_THREADS, 1}};
@@ -632,14 +739,17 @@ static const char *bucket_launch(int device, place_call *c, const cr_indexed *x,
                       .part = CR_VEC_CUDA_PLACE,
                       .a = (int)x->how,
                       .b = x->dtype,
-                      .c = 4 * bucket_packs(c) + 2 * (kernel == STAGE && bucket_is_flat(c)),
+                      .c = 4 * bucket_how(c, kernel),
                       .d = 4 * kernel};
+
+    if (kernel == STAGE)
+        k.c += 2 * bucket_is_flat(c) + 16 * bucket_is_near(c);
     const char *error = cr_cuda_find(&g.function, &k);
 
     if (kernel == STAGE) {
         int64_t rows = STAGE_ENTRIES >> c->wide;
         g.grid[0] = (unsigned)((c->stage_rows + rows - 1) / rows * c->groups);
-        g.shared = STAGE_BYTES;
+        g.shared = bucket_is_near(c) ? STAGE_NEAR_BYTES : STAGE_BYTES;
     } else if (kernel == SPLIT) {
         g.grid[0] = (unsigned)((c->n + BUCKET_ROOM - 1) / BUCKET_ROOM);
         g.block[0] = SPLIT_THREADS;
@@ -671,24 +781,87 @@ static const char *bucket_run(int device, const place_call *given, const cr_inde
     return error;
 }
 
-/* The launches that sort work only if a bucket was full, on memory that the first ones had. */
 static const char *fold_buckets(int device, place_call *c, const cr_indexed *x, int bits)
 {
-    const int zero = 0;
     uint32_t block;
-    void *held;
-    const char *error = place_get(&held, device, 4 * ((int64_t)c->buckets + 1), &block);
+    const char *error = held_get(device, c, &block);
 
-    if (error)
+    if (!c->held)
         return error;
-    c->held = held;
-    error = cr_cuda_fill(device, held, &zero, 4, (size_t)c->buckets + 1);
     if (!error)
         error = bucket_run(device, c, x);
-    c->only_if_full = 1;
     if (!error)
-        error = fold_sorted(device, c, x, bits);
-    cr_cuda_memory_release(device, held, block);
+        error = fold_rest(device, c, x, bits);
+    cr_cuda_memory_release(device, c->held, block);
+    return error;
+}
+
+/* --- small buckets of numbers --- */
+
+/* Entries of a bucket on average, and destinations of a bucket as a power of two; a word has a
+ * destination in its bucket and a number. */
+enum { ROWS_LEAST = 16, ROWS_MOST = 128, ROWS_BUCKETS = 2048, ROWS_LINES = 20, ROWS_WORD = 32 };
+enum { ROWS_ROOM = 384, ROWS_COUNTERS = 1 << 14, ROWS_THREADS = 256, ROWS_PART = 64 };
+
+/* Sets the buckets of `span` destinations; false where entries are sorted. */
+static bool rows_shape(place_call *c, const cr_indexed *x, int64_t span)
+{
+    int64_t goal = c->n / ROWS_BUCKETS;
+
+    c->lined = 0;
+    if (!x->index || c->n <= CR_CUDA_SORT_FEW || c->n > INT32_MAX || span > INT32_MAX ||
+        c->n / span >= BUCKET_EACH)
+        return false;
+    goal = goal < ROWS_LEAST ? ROWS_LEAST : goal > ROWS_MOST ? ROWS_MOST : goal;
+    c->low = 0;
+    while (c->low < ROWS_LINES &&
+           ((c->n << (c->low + 1)) / span <= goal || span >> c->low >= ROWS_COUNTERS))
+        c->low++;
+    int64_t buckets = (span >> c->low) + 1, room = c->n / buckets * 5 / 4 + ROWS_ROOM;
+    c->buckets = (int)buckets;
+    c->room = (int)(room / 8 * 8);
+    return c->shift + c->low <= ROWS_WORD && buckets <= ROWS_COUNTERS + 1 &&
+           c->columns <= (int64_t)ROWS_PART * UINT16_MAX;
+}
+
+static const char *rows_launch(int device, const place_call *given, const cr_indexed *x)
+{
+    int lanes = columns_lanes(given);
+    place_call c = *given;
+    void *function;
+    const char *error = combine_find(&function, device, x, DEAL, 0, false);
+
+    if (!error)
+        error = cr_cuda_launch_each(device, function, c.n, &c);
+    if (error)
+        return error;
+    fold_join_columns(&c, lanes);
+    cr_cuda_grid g = {
+        .grid = {(unsigned)c.buckets, (unsigned)((c.columns + ROWS_PART - 1) / ROWS_PART)},
+        .block = {ROWS_THREADS, 1},
+        .shared = 12 * (unsigned)c.room};
+    error = combine_find(&g.function, device, x, ROWS, lanes, c.ndim == 1);
+    return error ? error : cr_cuda_launch(device, &g, &c);
+}
+
+static const char *fold_rows(int device, place_call *c, const cr_indexed *x, int bits)
+{
+    uint32_t block, words_block;
+    void *words;
+    const char *error = held_get(device, c, &block);
+
+    if (!c->held)
+        return error;
+    if (!error)
+        error = place_get(&words, device, 4 * (int64_t)c->buckets * c->room, &words_block);
+    if (!error) {
+        c->keys = words;
+        error = rows_launch(device, c, x);
+        cr_cuda_memory_release(device, words, words_block);
+    }
+    if (!error)
+        error = fold_rest(device, c, x, bits);
+    cr_cuda_memory_release(device, c->held, block);
     return error;
 }
 
@@ -735,6 +908,7 @@ static const char *combine_entries(int device, const cr_indexed *x)
     if (error)
         return error;
     return bucket_shape(&c, device, x, span) ? fold_buckets(device, &c, x, bits)
+           : rows_shape(&c, x, span)         ? fold_rows(device, &c, x, bits)
                                              : fold_sorted(device, &c, x, bits);
 }
 

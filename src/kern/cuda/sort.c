@@ -13,16 +13,6 @@ enum { SORT_COUNTERS = 1024 /* blocks that count digits */ };
 
 typedef enum { COUNT, MOVE, FEW } sort_kernel;
 
-/* cs_call of emit/sort.cuh */
-typedef struct {
-    const uint64_t *from;
-    uint64_t *to;
-    int *count, *next, *tile, *cleared;
-    const int *only_if;
-    int64_t n, tiles;
-    int shift, end;
-} sort_call;
-
 static int sort_rounds(int64_t n) { return n < SORT_SMALL ? SORT_FEW_ROUNDS : SORT_ROUNDS; }
 
 static void sort_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
@@ -33,7 +23,8 @@ static void sort_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
     snprintf(symbol, 32, "cs_%s", name[k->a]);
 }
 
-static const char *sort_launch(int device, sort_call *c, sort_kernel kernel, int64_t blocks)
+static const char *sort_launch(int device, cr_cuda_sort_call *c, sort_kernel kernel,
+                               int64_t blocks)
 {
     cr_cuda_text k = {.print = sort_print,
                       .device = device,
@@ -49,7 +40,7 @@ static const char *sort_launch(int device, sort_call *c, sort_kernel kernel, int
 }
 
 /* Passes whose digits are counted; `room` has as many keys. */
-static const char *sort_each(int device, sort_call *c, uint64_t **keys, uint64_t **room)
+static const char *sort_each(int device, cr_cuda_sort_call *c, uint64_t **keys, uint64_t **room)
 {
     const char *error = NULL;
 
@@ -69,21 +60,47 @@ static const char *sort_each(int device, sort_call *c, uint64_t **keys, uint64_t
     return error;
 }
 
-static const char *sort_passes(int device, sort_call *c, uint64_t **keys, uint64_t **room)
+static int64_t sort_words(const cr_cuda_sort_call *c)
 {
-    int64_t words = SORT_DIGITS * c->tiles, first = SORT_PASSES * (SORT_DIGITS + 1) + words;
-    size_t bytes = (size_t)(first + words) * sizeof *c->count;
-    const int zero = 0;
-    uint32_t block;
-    int *at = cr_cuda_memory_get(device, bytes, &block);
+    return SORT_PASSES * (SORT_DIGITS + 1) + 2 * SORT_DIGITS * c->tiles;
+}
 
-    if (!at)
-        return cr_cuda_no_memory(device, bytes);
+static void sort_place(cr_cuda_sort_call *c, int *at)
+{
     c->count = at;
     c->next = at + SORT_PASSES * SORT_DIGITS;
     c->tile = c->next + SORT_PASSES;
-    c->cleared = c->tile + words;
-    const char *error = cr_cuda_fill(device, at, &zero, sizeof zero, (size_t)first);
+    c->cleared = c->tile + SORT_DIGITS * c->tiles;
+}
+
+static void sort_start(cr_cuda_sort_call *c, int64_t n, int rounds, int low, int bits)
+{
+    int64_t tile = SORT_DIGITS * rounds;
+
+    *c = (cr_cuda_sort_call){
+        .n = n, .tiles = (n + tile - 1) / tile, .shift = low, .end = low + bits};
+}
+
+int64_t cr_cuda_sort_begin(cr_cuda_sort_call *c, int64_t n, int low, int bits)
+{
+    sort_start(c, n, CR_CUDA_SORT_ROUNDS, low, bits);
+    return sort_words(c);
+}
+
+void cr_cuda_sort_set_room(cr_cuda_sort_call *c, int *at) { sort_place(c, at); }
+
+static const char *sort_passes(int device, cr_cuda_sort_call *c, uint64_t **keys,
+                               uint64_t **room)
+{
+    size_t words = (size_t)sort_words(c), last = SORT_DIGITS * (size_t)c->tiles;
+    const int zero = 0;
+    uint32_t block;
+    int *at = cr_cuda_memory_get(device, words * sizeof *at, &block);
+
+    if (!at)
+        return cr_cuda_no_memory(device, words * sizeof *at);
+    sort_place(c, at);
+    const char *error = cr_cuda_fill(device, at, &zero, sizeof zero, words - last);
     if (!error)
         error =
             sort_launch(device, c, COUNT, c->tiles < SORT_COUNTERS ? c->tiles : SORT_COUNTERS);
@@ -93,26 +110,15 @@ static const char *sort_passes(int device, sort_call *c, uint64_t **keys, uint64
     return error;
 }
 
-const char *cr_cuda_sort_if(const int *only_if, int device, uint64_t **keys, uint64_t **room,
-                            int64_t n, int low, int bits)
+const char *cr_cuda_sort(int device, uint64_t **keys, uint64_t **room, int64_t n, int low,
+                         int bits)
 {
-    int64_t tile = SORT_DIGITS * sort_rounds(n);
-    sort_call c = {.from = *keys,
-                   .to = *keys,
-                   .only_if = only_if,
-                   .n = n,
-                   .tiles = (n + tile - 1) / tile,
-                   .shift = low,
-                   .end = low + bits};
+    cr_cuda_sort_call c;
 
+    sort_start(&c, n, sort_rounds(n), low, bits);
+    c.from = c.to = *keys;
     if (n < 2 || bits <= 0)
         return NULL;
     return n <= CR_CUDA_SORT_FEW ? sort_launch(device, &c, FEW, 1)
                                  : sort_passes(device, &c, keys, room);
-}
-
-const char *cr_cuda_sort(int device, uint64_t **keys, uint64_t **room, int64_t n, int low,
-                         int bits)
-{
-    return cr_cuda_sort_if(NULL, device, keys, room, n, low, bits);
 }
