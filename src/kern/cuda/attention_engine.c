@@ -321,7 +321,8 @@ void cr_heads_engine_find(cudnn_engine *engine, void *handle, const heads_key *k
     cr_cudnn_choose(
         &h.g, h.operation, h.count,
         &(cudnn_wish){~(uint64_t)(1u << NOTE_CHANGES), SIZE_MAX, SIZE_MAX,
-                      k->way == HEADS_OUTPUT ? "attention" : "the gradients of attention"});
+                      k->way == HEADS_OUTPUT ? "attention" : "the gradients of attention",
+                      false});
 }
 
 int cr_heads_engine_run(const cudnn_engine *engine, void *handle, const heads_key *k,

@@ -107,13 +107,14 @@ void cr_conv_engine_find(cudnn_engine *engine, void *handle, const conv_key *k, 
 {
     cudnn_graph g = {.handle = handle, .engine = engine};
     uint64_t refused = 1u << NOTE_CHANGES | 1u << NOTE_ROUNDS_INPUTS;
+    bool exact = k->dtype == CR_F32 && !k->tf32;
 
-    if (k->dtype == CR_F32 && !k->tf32)
+    if (exact)
         refused |= 1u << NOTE_TENSOR_CORE;
     *engine = (cudnn_engine){.plan = NULL};
     void *operation = conv_operation(&g, k);
     cr_cudnn_choose(&g, &operation, 1,
-                    &(cudnn_wish){~refused, most, conv_modest(k), "a convolution"});
+                    &(cudnn_wish){~refused, most, conv_modest(k), "a convolution", exact});
 }
 
 int cr_conv_engine_run(const cudnn_engine *engine, void *handle, void *x, void *w, void *y,

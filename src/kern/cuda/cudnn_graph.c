@@ -27,7 +27,7 @@ enum {
 };
 
 /* How the library chooses. */
-enum { CHOOSE_WELL = 3, CHOOSE_ANY = 2 };
+enum { CHOOSE_WELL = 3, CHOOSE_ANY = 2, CHOOSE_LONG = 1 };
 enum { NOTES = 32, CONFIGS = 32 };
 
 static const cr_cudnn *const cudnn = &cr_cudnn_table;
@@ -180,14 +180,15 @@ void cr_cudnn_choose(cudnn_graph *g, void *const *operation, int n, const cudnn_
     const struct {
         int mode;
         size_t most;
-    } way[] = {{CHOOSE_WELL, wish->modest < wish->most ? wish->modest : wish->most},
+    } way[] = {{CHOOSE_LONG, wish->modest < wish->most ? wish->modest : wish->most},
+               {CHOOSE_WELL, wish->modest < wish->most ? wish->modest : wish->most},
                {CHOOSE_WELL, wish->most},
                {CHOOSE_ANY, wish->most}};
     void *of = graph_of(g, operation, n);
 
-    for (size_t i = 0; of && i < CR_LEN(way) && !g->engine->plan; i++) {
+    for (size_t i = !wish->exact; of && i < CR_LEN(way) && !g->engine->plan; i++) {
         g->failed = 0;
-        if (!i || way[i].mode != way[i - 1].mode || way[i].most != way[i - 1].most)
+        if (i < 2 || way[i].mode != way[i - 1].mode || way[i].most != way[i - 1].most)
             graph_find(g, of, way[i].mode, wish, way[i].most);
     }
     if (g->failed)

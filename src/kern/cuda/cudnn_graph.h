@@ -73,11 +73,13 @@ void *cr_cudnn_array(cudnn_graph *g, const cudnn_array *a);
 
 /* What an engine may be: the notes that it may have, as bits, and the bytes that a call may
  * need.  Engines that need at most `modest` bytes go before those that need more.  `what` names
- * it in the log. */
+ * it in the log.  `exact`: float32 without tensor cores.  The library's usual chooser ranks
+ * engines with tensor cores well and others badly, so another one is asked first. */
 typedef struct {
     uint64_t notes;
     size_t most, modest;
     const char *what;
+    bool exact;
 } cudnn_wish;
 
 /* Makes the plan of the best configuration of the operations that is as wished.
