@@ -14,7 +14,7 @@
 /* The cost of a step from which its body exists once. */
 enum { CUDA_COST_ONCE = 100 };
 /* The cost from which the values of halves are read from a table (jit/cuda_table.h). */
-enum { CUDA_COST_TABLE = 20 };
+enum { CUDA_COST_TABLE = 14 };
 /* Threads of a multiprocessor that have 80 registers each, and 64 each: for whole rows of
  * halves, of which registers hold two each. */
 enum { CUDA_SHARED_THREADS = 768, CUDA_HALF_THREADS = 1024 };
@@ -129,8 +129,7 @@ static const char *cuda_extreme(const cr_expr *e)
     return fn == CR_FN_maximum ? "most" : fn == CR_FN_minimum ? "least" : NULL;
 }
 
-/* x - max(x) */
-static bool cuda_is_below_zero(const cr_expr *e)
+bool cr_expr_is_below_zero(const cr_expr *e)
 {
     const cr_expr *most = e->kind == CR_EXPR_CALL && e->fn == CR_FN_sub ? e->args[1] : NULL;
 
@@ -138,13 +137,15 @@ static bool cuda_is_below_zero(const cr_expr *e)
            most->args[0] == e->args[0];
 }
 
-static const char *cuda_word(const cr_expr *e)
+static const char *cuda_word(const cr_printer *p, const cr_expr *e)
 {
     if (e->dtype != CR_F32)
         return NULL;
     if (e->kind == CR_EXPR_REDUCE)
         return cuda_extreme(e);
-    return e->fn == CR_FN_exp && cuda_is_below_zero(e->args[0]) ? "expdown" : NULL;
+    if (e->fn != CR_FN_exp || !cr_expr_is_below_zero(e->args[0]))
+        return NULL;
+    return p->near ? "expnear" : "expdown";
 }
 
 /* --- loops over columns --- */
@@ -304,7 +305,7 @@ static void cuda_define(cr_printer *p, const cr_expr *e)
 {
     cr_fn fn = (cr_fn)cr_fn_find(cr_spell_combiner(e));
     const char *name = cr_fn_infos[fn].name, *t = cr_spell_vector(p, (cr_dtype)e->dtype);
-    const char *word = cuda_word(e);
+    const char *word = cuda_word(p, e);
     int bit = cuda_definition(p, e);
 
     if (p->u->chunks[fn] >> bit & 1)

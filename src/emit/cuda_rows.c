@@ -12,6 +12,8 @@
 enum { ROWS_REGISTERS = 128, ROWS_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
 /* The most lanes of 4 bytes of a vector. */
 enum { ROWS_VECTOR = 4 };
+/* The bytes of vectors of which a warp has those of a chunk. */
+enum { ROWS_CHUNK_VECTOR = 8 };
 /* The registers with elements of a thread for which vectors of halves are longer. */
 enum { ROWS_FEW = 32 };
 /* Operands that only a later sweep reads are read before the first one, too, where a thread
@@ -254,12 +256,116 @@ static void rows_open_row(cr_printer *p)
         rows_read_inputs(p, p->held & ~kept);
 }
 
-static void rows_columns_loop(cr_printer *p)
+static void rows_plain_loop(cr_printer *p)
 {
     p->how = rows_how(p);
     rows_open_steps(p);
     cr_print_body(p, "0");
     cr_print_shut(p);
+}
+
+/* --- halves, two at once --- */
+
+/* The operand whose halves a value is, where registers hold them and rows have no rest; a warp
+ * then has a chunk.  Else -1. */
+static int rows_halves(const cr_printer *p, const cr_expr *e)
+{
+    bool plain = e->kind == CR_EXPR_LOAD && !cr_expr_is_indexed(e) && p->choice.whole &&
+                 p->vector == ROWS_CHUNK_VECTOR && p->width == 32;
+
+    return plain && rows_holds(p, e->buffer) && rows_holds_halves(p, e->buffer)
+               ? cr_operand_number(p, e->buffer)
+               : -1;
+}
+
+/* Prints x<id>: the greatest or least of the thread's halves of operand k, lane by lane. */
+static void rows_extreme(cr_printer *p, int k, const char *word, unsigned id)
+{
+    const char *t = cr_spell_dtype(cr_operand_stored(p, p->operand[k]));
+
+    cr_print_line(p, "ck_halves x%u = ck_halves_%s_%s();", id, word, t);
+    rows_open_steps(p);
+    cr_print_line(p, "(void)at;");
+    cr_print_line(p, "x%u = ck_%s_%s(x%u, h%d[q]);", id, word, t, id, k);
+    cr_print_shut(p);
+}
+
+/* The first value e^(x - max(x)) under `e` for halves x that the sweep computes, or NULL. */
+static const cr_expr *rows_find_exp(const cr_printer *p, cr_expr_set *seen, const cr_expr *e)
+{
+    const cr_expr *found = NULL;
+
+    if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(seen, e) ||
+        cr_nest_kept(p->n, e, p->sweep) || cr_expr_is_indexed(e) || cr_expr_takes_scalars(e))
+        return NULL;
+    if (e->kind == CR_EXPR_CALL && e->fn == CR_FN_exp && e->dtype == CR_F32 &&
+        cr_expr_is_below_zero(e->args[0]) && rows_halves(p, e->args[0]->args[0]) >= 0)
+        return e;
+    for (int i = 0; i < e->count && !found; i++)
+        found = rows_find_exp(p, seen, e->args[i]);
+    return found;
+}
+
+static const cr_expr *rows_exp_of_sweep(const cr_printer *p, bool *several)
+{
+    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    cr_expr_set seen = cr_expr_set_new(p->n->loop);
+    const cr_expr *found = NULL;
+
+    *several = false;
+    for (int i = 0; i < sweep->reduces.count + sweep->stores; i++) {
+        bool fold = i < sweep->reduces.count;
+        const cr_expr *e =
+            fold ? sweep->reduces.at[i]->args[0] : sweep->store[i - sweep->reduces.count].value;
+        const cr_expr *other = rows_find_exp(p, &seen, e);
+        *several = *several || (found && other);
+        found = found ? found : other;
+    }
+    return found;
+}
+
+/* A sweep over all columns.  Most rows have no element that is more than 87 below their
+ * greatest: then exponentials have fewer instructions.  Each warp decides for its elements. */
+static void rows_columns_loop(cr_printer *p)
+{
+    bool several;
+    const cr_expr *e = rows_exp_of_sweep(p, &several);
+
+    if (!e || several) {
+        rows_plain_loop(p);
+        return;
+    }
+    const cr_expr *most = e->args[0]->args[1];
+    int k = rows_halves(p, most->args[0]);
+    rows_extreme(p, k, "leasts", e->id);
+    cr_print_line(p,
+                  "const bool near = CK_BALLOT_(ck_least_lane(ck_wide_%s(x%u)) - s%u >= "
+                  "-87.0f) == ~0u;",
+                  cr_spell_dtype(cr_operand_stored(p, p->operand[k])), e->id, most->id);
+    p->near = true;
+    cr_print_open(p, "if (near)");
+    rows_plain_loop(p);
+    cr_print_shut(p);
+    p->near = false;
+    cr_print_open(p, "else");
+    rows_plain_loop(p);
+    cr_print_shut(p);
+}
+
+static const char *rows_word(const cr_printer *p, const cr_expr *e)
+{
+    return cr_dialect_cuda.word(p, e);
+}
+
+/* Whether all that a sweep does is to find extremes of halves. */
+static bool rows_finds_extremes(const cr_printer *p, const cr_sweep *sweep)
+{
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        if (e->dtype != CR_F32 || !rows_word(p, e) || rows_halves(p, e->args[0]) < 0)
+            return false;
+    }
+    return !sweep->stores;
 }
 
 /* --- reductions --- */
@@ -281,8 +387,17 @@ static void rows_begin_folds(cr_printer *p, const cr_sweep *sweep)
 
 static void rows_fold_row(cr_printer *p, const cr_sweep *sweep)
 {
-    (void)sweep;
-    rows_columns_loop(p);
+    if (!rows_finds_extremes(p, sweep)) {
+        rows_columns_loop(p);
+        return;
+    }
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        int k = rows_halves(p, e->args[0]);
+        rows_extreme(p, k, !strcmp(rows_word(p, e), "most") ? "mosts" : "leasts", e->id);
+        cr_print_line(p, "a%u[0] = ck_wide_%s(x%u);", e->id,
+                      cr_spell_dtype(cr_operand_stored(p, p->operand[k])), e->id);
+    }
 }
 
 static void rows_end_fold(cr_printer *p, const cr_expr *e)
@@ -367,8 +482,6 @@ static void rows_store_row(cr_printer *p, const cr_store *st)
 {
     cr_dialect_cuda.store_row(p, st);
 }
-
-static const char *rows_word(const cr_expr *e) { return cr_dialect_cuda.word(e); }
 
 static void rows_end_kernel(cr_printer *p) { cr_dialect_cuda.end_kernel(p); }
 

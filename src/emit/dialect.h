@@ -48,6 +48,7 @@ typedef struct {
     bool stepping;    /* operands have steps d<k> in variables */
     uint32_t held;    /* bit k: registers h<k>[q] hold the row's elements of operand k */
     uint32_t widened; /* bit k: not as halves, if they are halves in memory */
+    bool near;        /* exponents of the loop at hand are at least -87 */
     bool batched;     /* random words of four vectors are in q<id>[4] */
 } cr_printer;
 
@@ -76,7 +77,7 @@ struct cr_dialect {
     void (*store)(cr_printer *p, const cr_store *st);
     void (*store_row)(cr_printer *p, const cr_store *st); /* one value for each row */
     /* Another word than a call's or a reduction's function, with the same bits, or NULL. */
-    const char *(*word)(const cr_expr *e);
+    const char *(*word)(const cr_printer *p, const cr_expr *e);
 
     /* --- loops --- */
     void (*open_row)(cr_printer *p); /* the head of the loop over r, and pointers */
@@ -101,6 +102,9 @@ struct cr_dialect {
 void cr_print_line(cr_printer *p, const char *fmt, ...) CR_PRINTF(2, 3);
 void cr_print_open(cr_printer *p, const char *head); /* a block: "head {" */
 void cr_print_shut(cr_printer *p);
+
+/* True for x - max(x) (cuda.c). */
+bool cr_expr_is_below_zero(const cr_expr *e);
 
 /* --- words of the vocabulary (spell.c); texts live as long as the session --- */
 

@@ -142,6 +142,62 @@ CV_FN bool ck_has_nan(unsigned u) { return ((u & 0x7fff7fffu) + 0x00010001u) & 0
 /* The halves that become a vector of floats. */
 CV_TYPE(unsigned, ck_halves, CV_BYTES / 2);
 
+/* The greater, or the lesser, of two vectors; NaN wins.  Which of two zeros is taken is not
+ * said. And a vector that all others win over. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define CK_DEFINE_EXTREME(name, op, H, word, none)                                             \
+    CV_FN unsigned ck_two_##name##_##H(unsigned a, unsigned b)                                 \
+    {                                                                                          \
+        unsigned u;                                                                            \
+        asm(word " %0, %1, %2;" : "=r"(u) : "r"(a), "r"(b));                                   \
+        return u;                                                                              \
+    }                                                                                          \
+    CK_DEFINE_EXTREMES(name, H, none)
+#else
+#define CK_DEFINE_EXTREME(name, op, H, word, none)                                             \
+    CV_FN unsigned ck_one_##name##_##H(unsigned a, unsigned b)                                 \
+    {                                                                                          \
+        const float x = ck_widen_##H((unsigned short)a), y = ck_widen_##H((unsigned short)b);  \
+        return x != x || x op y || (x == y) ? a : b;                                           \
+    }                                                                                          \
+    CV_FN unsigned ck_two_##name##_##H(unsigned a, unsigned b)                                 \
+    {                                                                                          \
+        return (ck_one_##name##_##H(a, b) & 0xffffu) | ck_one_##name##_##H(a >> 16, b >> 16)   \
+                                                           << 16;                              \
+    }                                                                                          \
+    CK_DEFINE_EXTREMES(name, H, none)
+#endif
+#define CK_DEFINE_EXTREMES(name, H, none)                                                      \
+    CV_FN ck_halves ck_halves_##name##_##H(void)                                               \
+    {                                                                                          \
+        ck_halves h;                                                                           \
+        CV_UNROLL(8)                                                                           \
+        for (int l = 0; l < CV_LANES_f32 / 2; l++)                                             \
+            h[l] = none;                                                                       \
+        return h;                                                                              \
+    }                                                                                          \
+    CV_FN ck_halves ck_##name##_##H(ck_halves a, ck_halves b)                                  \
+    {                                                                                          \
+        CV_UNROLL(8)                                                                           \
+        for (int l = 0; l < CV_LANES_f32 / 2; l++)                                             \
+            a[l] = ck_two_##name##_##H(a[l], b[l]);                                            \
+        return a;                                                                              \
+    }
+CK_DEFINE_EXTREME(mosts, >, f16, "max.NaN.f16x2", 0xfc00fc00u)
+CK_DEFINE_EXTREME(mosts, >, bf16, "max.NaN.bf16x2", 0xff80ff80u)
+CK_DEFINE_EXTREME(leasts, <, f16, "min.NaN.f16x2", 0x7c007c00u)
+CK_DEFINE_EXTREME(leasts, <, bf16, "min.NaN.bf16x2", 0x7f807f80u)
+/* The least lane, or NaN. */
+CV_FN float ck_least_lane(cv_f32 v)
+{
+    float x = v[0];
+
+    CV_UNROLL(8)
+    for (int l = 1; l < CV_LANES_f32; l++)
+        x = x != x || x < v[l] ? x : v[l];
+    return x;
+}
+
 /* Pairs are looked at again only if one of them has a NaN. */
 #define CK_DEFINE_NARROW(H)                                                                    \
     CV_FN ck_halves ck_narrow_##H(cv_f32 v)                                                    \

@@ -320,7 +320,7 @@ static const char *spell_call(cr_printer *p, const cr_expr *e)
 {
     const cr_fn_info *info = &cr_fn_infos[e->fn];
     cr_dtype t = (cr_dtype)e->args[info->kind == CR_FN_SELECT]->dtype;
-    const char *other = p->dialect->word ? p->dialect->word(e) : NULL;
+    const char *other = p->dialect->word ? p->dialect->word(p, e) : NULL;
     const char *name = other ? other : e->fn == CR_FN_where ? "select" : info->name;
 
     if (info->kind == CR_FN_CAST)
@@ -392,7 +392,7 @@ const char *cr_spell_combiner(const cr_expr *e)
 
 const char *cr_spell_combine(cr_printer *p, const cr_expr *e, const char *a, const char *b)
 {
-    const char *other = p->dialect->word ? p->dialect->word(e) : NULL;
+    const char *other = p->dialect->word ? p->dialect->word(p, e) : NULL;
 
     return cr_session_printf(p->s, "cv_%s_%s(%s, %s)", other ? other : cr_spell_combiner(e),
                              cr_spell_vector(p, (cr_dtype)e->dtype), a, b);

@@ -123,6 +123,13 @@ CV_FN cv_f32 cv_expdown_f32(cv_f32 x)
     return (1.0f + q) * (cv_f32)((cv_u32)t << 23) * 0x1p-65f;
 }
 
+/* The same of -87 <= x <= 0: no result is below the least normal number. */
+CV_FN cv_f32 cv_expnear_f32(cv_f32 x)
+{
+    cv_f32 t, q = cv_expreduce_f32(x, &t);
+    return (cv_f32)((cv_u32)(1.0f + q) + ((cv_u32)t << 23));
+}
+
 CV_FN cv_f32 cv_exp2_f32(cv_f32 x)
 {
     cv_f32 a = cv_clamp_f32(x, -151.0f, 129.0f), t = a + CV_MAGIC, f = a - (t - CV_MAGIC);

@@ -39,3 +39,18 @@ def test_sums_of_halves_in_any_layout(dtype):
                 if not torch.equal(there.sum(dim, dtype=torch.float32).cpu(), x.as_strided(size, stride).sum(dim, dtype=torch.float32)):
                     differ.append((size, stride, dim))
     assert not differ, f"{len(differ)} of {sums}: {differ[:8]}"
+
+
+# Elements near their row's greatest and far from it, in one warp and in others; NaN and infinities.
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_exponentials_of_rows_of_halves(dtype):
+    torch.manual_seed(3)
+    for columns in (1024, 8192, 700, 384):
+        x = torch.randn(12, columns) * 4
+        x[0, ::3], x[2], x[4, 1], x[3, 3] = -float("inf"), -float("inf"), float("inf"), float("nan")
+        x[1, 5:7], x[5] = torch.tensor([-89., 0.]), -87.
+        x[5, 3], x[6, :7], x[7], x[8] = 0., -100., -0.0, x[8] * 20
+        x = x.to(dtype)
+        for f in (lambda t: t.softmax(1), lambda t: t.log_softmax(1), lambda t: t.amax(1), lambda t: t.amin(1)):
+            there, here = f(x.cuda()).cpu(), f(x)
+            assert torch.equal(there.isnan(), here.isnan()) and torch.equal(there.nan_to_num(), here.nan_to_num())
