@@ -173,3 +173,10 @@ def test_assignments_by_masks_without_elements():
     assert module(torch.tensor([-1., 1., 2.]), torch.tensor([5., 6.])).tolist() == [0, 5, 6]
     with pytest.raises(RuntimeError, match=r"shape mismatch: value tensor of shape \[2\] cannot be broadcast to indexing result of shape \[3\]"):
         module(torch.ones(3), torch.tensor([5., 6.]))
+
+
+def test_a_conversion_that_changes_nothing_fixes_no_size():
+    f = Function(lambda x: torch.ops.aten.to.dtype_layout(x, device=torch.device("cpu")) + 1)
+    program = export(f, (torch.ones(5, 3),), dynamic_shapes={"x": {0: Dim.DYNAMIC}})
+    assert torch.equal(program.module()(torch.ones(7, 3)), torch.full((7, 3), 2.0))
+    assert torch.equal(program.run_decompositions().module()(torch.ones(7, 3)), torch.full((7, 3), 2.0))

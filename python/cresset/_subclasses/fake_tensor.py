@@ -366,8 +366,8 @@ class FakeTensorMode(TorchDispatchMode):
             if Tag.dynamic_output_shape in func.tags and "depends on" in str(error):
                 raise DynamicOutputShapeException(func) from error
             raise
-        if device is not None:
-            return tree_map_only(Tensor, lambda x: FakeTensor(self, x, device), out)
+        if device is not None:  # a call that changes nothing returns its argument
+            return tree_map_only(Tensor, lambda x: x if any(x is y for y in fakes) and x.device == device else FakeTensor(self, x, device), out)
         return tree_map_only(Tensor, self.as_fake, out)
 
     # --- numbers that are known ---
