@@ -447,7 +447,7 @@ static int check_reduce(const check_code *k, int operation, int dtype, const int
            check_that(k->f, !tests && r[1] != r[2]) && check_registers(k, 3, r);
 }
 
-/* r: values, argument, what is kept, and places of extremes. */
+/* r: registers of the results, the argument, the value so far, and its place. */
 static int check_scan(const check_code *k, int dtype, const int *r, int number)
 {
     int real = dtype == CR_RT_F32 || dtype == CR_RT_F64;

@@ -10,7 +10,7 @@ import cresset as torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
-# Strides of zero (expanded), smaller than what is inside (overlapping), and with gaps.
+# (sizes, strides): expanded dims have the stride 0; elements overlap, or have gaps between them.
 LAYOUTS = [((40, 30), (0, 1)), ((40, 30), (1, 0)), ((40, 30), (0, 0)), ((40, 30), (1, 1)), ((40, 30), (33, 1)), ((40, 30), (2, 80)),
            ((3, 40, 30), (0, 30, 1)), ((3, 40, 30), (1, 0, 3)), ((3, 40, 30), (1300, 31, 1)), ((3, 40, 30), (1, 3, 0)),
            ((40, 1, 30), (0, 7, 1)), ((600, 3), (0, 1)), ((3, 600), (1, 0)), ((9000, 2), (2, 0))]
