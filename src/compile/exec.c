@@ -182,6 +182,15 @@ static cr_tensor *written_back(const machine *m, const cr_step *s)
     return t;
 }
 
+/* The memory of the dying argument becomes that of a new result, which nothing has written in
+ * place yet. */
+static cr_tensor *take_over(const machine *m, const cr_step *s, cr_tensor *t)
+{
+    m->slot[s->read[s->reuse_read]] = NULL;
+    t->storage->version = 0;
+    return t;
+}
+
 /* The result of an elementwise operator, or of a device's kernel, is written to the memory of
  * `t`.  A copy of a dying tensor needs no work: it is the tensor.  *declined: the kernel does
  * not take the call, and `t` is unchanged. */
@@ -195,8 +204,7 @@ static cr_status run_over(const machine *m, const cr_step *s, const cr_value *ar
         CR_TRY(cr_call_into(s->op, arg, t));
     if (*declined)
         return CR_OK;
-    m->slot[s->read[s->reuse_read]] = NULL;
-    put(m, s->result[0], t);
+    put(m, s->result[0], take_over(m, s, t));
     return CR_OK;
 }
 
@@ -252,10 +260,9 @@ static cr_status run_group(const machine *m, const cr_step *s)
     for (uint32_t i = 0; i < s->reads; i++)
         read[i] = m->slot[s->read[i]];
     memset(output, 0, s->results * sizeof *output);
-    if (t) {
-        output[0] = t;
-        m->slot[s->read[s->reuse_read]] = NULL;
-    } else if (back)
+    if (t)
+        output[0] = take_over(m, s, t);
+    else if (back)
         output[0] = cr_keep(back);
     CR_TRY(s->kind == CR_STEP_OWN ? z->own->run(z->own, read, output)
                                   : z->code->run(z->code, read, output));

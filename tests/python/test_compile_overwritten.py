@@ -53,3 +53,12 @@ def test_an_operator_in_place_after_a_counter(write):
         return out
     eager, compiled = run(lambda f: f), run(lambda f: torch.compile(f, fullgraph=True))
     assert all(torch.equal(a, b) for a, b in zip(eager, compiled, strict=True))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: (x * 2).add_(1).sin(), lambda x: torch.empty(4).fill_(3) * x, lambda x: x.clone().fill_(2) + x,
+    lambda x: torch.empty_like(x).zero_().sin(), lambda x: (x * 2).relu_().exp().add_(2).sin(),
+    lambda x: (x * 2).add_(1), lambda x: (x * 2).add_(1).sin().mul_(3).neg_()])
+def test_a_result_in_the_memory_of_one_that_was_written_counts_its_own_writes(f):
+    x, g = torch.arange(4.), torch.compile(f)
+    assert [g(x)._version for _ in range(5)] == [f(x)._version] * 5
