@@ -798,6 +798,20 @@ static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *resu
 }
 
 /* --- compositions --- */
+/* After MOST_VAIN calls in vain the entry is not looked up until the count is full; then one
+ * further call in vain suffices. */
+static bool is_in_vain(const cr_op *op)
+{
+    uint8_t vain = atomic_load_explicit(&handled[op->index].vain, memory_order_relaxed);
+
+    if (vain < MOST_VAIN)
+        return false;
+    atomic_store_explicit(&handled[op->index].vain,
+                          vain == UINT8_MAX ? MOST_VAIN - 1 : (uint8_t)(vain + 1),
+                          memory_order_relaxed);
+    return true;
+}
+
 /* Whether the calls of the composition come straight to this stage. */
 static bool calls_come_here(const cr_op *op, const cr_value *arg)
 {
@@ -806,8 +820,8 @@ static bool calls_come_here(const cr_op *op, const cr_value *arg)
     if (cr_thread.no_grad && !cr_thread.pushes)
         passes |= CR_STAGE_BIT(AUTOGRAD);
     return (op->does == CR_DOES_IS || op->defer.by_calls) &&
-           atomic_load_explicit(&handled[op->index].vain, memory_order_relaxed) < MOST_VAIN &&
-           !(cr_call_stages(op, arg) & ~passes) && !cr_defer_written_params(op, arg);
+           !(cr_call_stages(op, arg) & ~passes) && !cr_defer_written_params(op, arg) &&
+           !is_in_vain(op);
 }
 
 /* What a thread had done before a composition was evaluated. */

@@ -119,6 +119,23 @@ def test_equal_calls_run_no_rules():
 
 
 @in_a_thread
+def test_a_composition_in_vain_is_asked_again():
+    """The weights that layer_norm makes of long rows are no constants, so that its calls cannot be known."""
+    long, x = grid(1, 20000), grid(4, 6)
+    with torch.lazy():
+        for _ in range(40):
+            F.layer_norm(long, (20000,))
+        for _ in range(300):
+            y = F.layer_norm(x, (6,))
+        _C._defer_counts()
+        for _ in range(10):
+            y = F.layer_norm(x, (6,))
+        counts = _C._defer_counts()
+    assert counts["known"] == 10 and counts["now"] == 0
+    assert torch.equal(y, F.layer_norm(x, (6,)))
+
+
+@in_a_thread
 def test_what_is_read_at_once_stays_so():
     """A composition that reads elements, draws numbers or raises by elements is evaluated each time."""
     def indices(last):
