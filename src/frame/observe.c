@@ -1,13 +1,21 @@
 /* The observer: sys.monitoring on 3.12 and later, a trace function on 3.11. */
 #include "frame/observe.h"
+#include <unistd.h>
 
 /* The observation in progress; `thread` is NULL when there is none.  The interpreter lock
  * protects it. */
 static struct {
     cr_observer observer;
     PyThreadState *thread;
+    pid_t process; /* of the thread */
     int tool;
 } seen;
+
+/* A fork copies the observation of a thread that the new process does not have. */
+static int observe_is_of_lost_thread(void)
+{
+    return seen.thread && seen.thread != PyThreadState_Get() && seen.process != getpid();
+}
 
 #if PY_VERSION_HEX >= 0x030c0000
 
@@ -128,18 +136,25 @@ static PyObject *observe_monitoring(void)
 
 int cr_observe_start(const cr_observer *o)
 {
-    PyObject *monitoring = seen.thread ? NULL : observe_monitoring();
+    PyObject *monitoring = observe_monitoring();
     PyThreadState *thread = PyThreadState_Get();
     int tool;
 
+    if (!monitoring)
+        return -1;
+    if (observe_is_of_lost_thread()) {
+        seen.thread = NULL;
+        observe_free_tool(monitoring, seen.tool);
+    }
     if (seen.thread || thread->c_tracefunc)
         return 0;
-    tool = monitoring ? observe_take_tool(monitoring) : -1;
+    tool = observe_take_tool(monitoring);
     if (tool <= 0)
         return tool;
     seen.observer = *o;
     seen.tool = tool;
     seen.thread = thread;
+    seen.process = getpid();
     if (!observe_switch(monitoring, tool, 1))
         return 1;
     cr_observe_stop(o->context);
@@ -201,10 +216,11 @@ int cr_observe_start(const cr_observer *o)
 {
     PyThreadState *thread = PyThreadState_Get();
 
-    if (seen.thread || thread->c_tracefunc)
+    if ((seen.thread && !observe_is_of_lost_thread()) || thread->c_tracefunc)
         return 0;
     seen.observer = *o;
     seen.thread = thread;
+    seen.process = getpid();
     PyEval_SetTrace(observe_trace, NULL);
     return 1;
 }

@@ -1,5 +1,7 @@
 """Compiled calls store what eager ones do: tensors by recordings; counters, constants and items of lists by Python."""
+import os
 import sys
+import threading
 import warnings
 
 import pytest
@@ -337,9 +339,36 @@ def test_one_observation_does_not_end_another():
     assert started == (True, False) and a.events > seen and again
 
 
+def test_a_new_process_can_observe_while_a_thread_of_its_parent_is_observed():
+    started, go = threading.Event(), threading.Event()
+
+    def observed():
+        watch = torch._C.Observation()
+        sys.settrace(None)
+        started.set() if watch.start() else None
+        go.wait()
+        watch.stop()
+    thread = threading.Thread(target=observed)
+    thread.start()
+    try:
+        assert started.wait(60)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # 3.12 warns of a fork beside threads
+            pid = os.fork()
+        if not pid:
+            sys.settrace(None)
+            started = [torch._C.Observation().start() for _ in range(2)]
+            os._exit(0 if started == [True, False] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert not torch._C.Observation().start()
+    finally:
+        go.set()
+        thread.join()
+
+
 def test_watched_objects_are_kept_alive():
     watch = torch._C.Observation()
-    watch.watch([object(), [1] * 100], (str(3) * 50,))
+    watch.watch([object(), [1] * 100], (str(3) * 50,), ())
     held = [[0] for _ in range(1000)]
     trace = sys.gettrace()
     sys.settrace(None)

@@ -22,7 +22,7 @@ def holds(part, place):
         return True
     if part is None or place is None:
         return False
-    tree = _tree(place.code.co_filename)
+    tree = _tree("".join(linecache.getlines(place.code.co_filename)))
     node = tree and tree.find(place)
     if node is None:
         return part == "value"
@@ -42,9 +42,9 @@ def holds(part, place):
 
 
 @lru_cache(maxsize=16)
-def _tree(filename):
+def _tree(text):
     try:
-        return _Tree(ast.parse("".join(linecache.getlines(filename))))
+        return _Tree(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError):
         return None
 

@@ -12,6 +12,7 @@ class Place:
         positions = list(code.co_positions())
         line, end_line, start, end = positions[at] if at < len(positions) else (None,) * 4
         self.line = line or code.co_firstlineno
+        linecache.checkcache(code.co_filename)  # the file may have been edited and loaded again
         text = linecache.getline(code.co_filename, self.line)
         self.text = text.strip()
         if text and line == end_line and start is not None and end is not None:  # columns count bytes

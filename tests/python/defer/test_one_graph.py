@@ -181,3 +181,18 @@ def test_a_function_without_source_may_read_values_but_no_truth():
     assert torch.equal(torch.compile(names["reads"], fullgraph=True)(x), x * 3)
     with pytest.raises(Unsupported, match="branching"):
         torch.compile(names["decides"], fullgraph=True)(x)
+
+
+def test_a_file_that_was_edited_and_loaded_again_has_its_new_text(tmp_path):
+    path, x = tmp_path / "edited.py", torch.ones(3)
+
+    def load(text):
+        path.write_text(text)
+        names = {}
+        exec(compile(text, str(path), "exec"), names)
+        return names["f"]
+    f = load("def f(x):\n    n = x.sum().item()\n    return x * 2\n")
+    assert torch.equal(torch.compile(f, fullgraph=True, backend="eager")(x), x * 2)
+    f = load("def f(x):\n    n = x.sum().item()\n    return x * 2 if n > 5 else x\n")
+    with pytest.raises(Unsupported, match="n = |x.sum"):
+        torch.compile(f, fullgraph=True, backend="eager")(x)
