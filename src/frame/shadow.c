@@ -59,7 +59,7 @@ struct cr_shadow {
     const PyObject **watch;                /* objects that are looked for */
     size_t watch_count;
     PyObject *folders;      /* of code that may read modules, types and functions in C */
-    const PyObject *opaque; /* code whose calls are not logged, or NULL */
+    const PyObject *opaque; /* a tuple of code whose calls are not logged, or NULL */
     int watched;            /* the index of the first one found, or -1 */
     cr_access found;        /* and where: code and at */
     PyObject *names;        /* a set: those that C functions got as strings */
@@ -379,6 +379,16 @@ static void shadow_note_code(cr_shadow *s, const cr_live_frame *frame)
     Py_XDECREF(address);
 }
 
+static int shadow_is_opaque(const cr_shadow *s, const PyCodeObject *code)
+{
+    Py_ssize_t i = s->opaque ? PyTuple_GET_SIZE(s->opaque) : 0;
+
+    while (i-- > 0)
+        if (PyTuple_GET_ITEM(s->opaque, i) == (const PyObject *)code)
+            return 1;
+    return 0;
+}
+
 static void shadow_enter(void *context, const cr_live_frame *frame)
 {
     cr_shadow *s = context;
@@ -386,7 +396,7 @@ static void shadow_enter(void *context, const cr_live_frame *frame)
 
     if (!f)
         return;
-    f->hidden = (const PyObject *)f->code == s->opaque || (s->frames.count > 1 && f[-1].hidden);
+    f->hidden = (s->frames.count > 1 && f[-1].hidden) || shadow_is_opaque(s, f->code);
     if (s->log && !f->hidden)
         shadow_note_code(s, frame);
     shadow_bind(s, s->frames.count - 1);

@@ -63,9 +63,9 @@ const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
 /* The C functions that were called.  The array is valid until the next callback. */
 const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count);
 /* Looks for objects by address; 0, or -1 without memory.  Code in the folders, a tuple of
- * paths, may read modules, types and functions in C.  Calls of `opaque`,
- * a code object or NULL, and what runs in them are not logged.  The caller keeps the objects,
- * the tuple and the code alive. */
+ * paths, may read modules, types and functions in C.  Calls of the code in `opaque`, a tuple or
+ * NULL, and what runs in them are not logged.  The caller keeps the objects and the tuples
+ * alive. */
 int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders,
                     const PyObject *opaque);
 /* -1 until one of them is in an observed frame, then its index; the instruction is in `code`

@@ -302,10 +302,13 @@ def is_traced():
 
 
 def _observation(watched):
-    """A started observation of this thread; None under a debugger, which has the hooks."""
-    operators = sys.modules.get(f"{_root.NAME}._library.operators")
+    """A started observation of this thread; None under a debugger, which has the hooks.  What the compiler itself runs in
+    the middle of a call, and implementations of opaque operators, are no part of it."""
+    operators, parts = (sys.modules.get(f"{_root.NAME}.{name}") for name in ("_library.operators", "_dynamo.parts"))
+    hidden = [Compiler.note_flushes, *([operators.Operator._call_opaque] if operators else ()),
+              *([parts.Parts.end] if parts else ())]
     seen = _C.Observation(False)
-    seen.watch(watched, _TRUSTED, operators and operators.Operator._call_opaque.__code__)
+    seen.watch(watched, _TRUSTED, tuple(f.__code__ for f in hidden))
     return seen if seen.start() else None
 
 

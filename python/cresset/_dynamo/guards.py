@@ -108,7 +108,7 @@ _MODULE = f"{_root.NAME}.nn.modules.module"
 _CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__hash__", "__index__", "__int__"))
 _MOST_NODES = 100_000
 # Checks of nodes whose objects have to be apart, and the slot of those that other nodes name (py/bind/compile/guard.c).
-_OWN, _NAMED = frozenset(("list", "mapping", "set", "instance", "derived")), -2
+_OWN, _NAMED = frozenset(("list", "mapping", "items", "instance", "derived")), -2
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 # Names by which code reads functions that it does not call.
 _DESCRIPTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "get_type_hints"))
@@ -594,7 +594,7 @@ class Walk:
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
             return self.unread(x, source, parent, key, "it reads a set of objects")
-        node = self.known[id(x)] = self.add(source, parent, key, "set", (type(x), tuple(x)))
+        node = self.known[id(x)] = self.add(source, parent, key, "items", (type(x), tuple(x)))
         self.attributes(x, node)
         return node
 
@@ -926,14 +926,14 @@ class Walk:
     def guard_absence(self, names, by_string):
         """Guards that classes and modules lack names.  In a class, a name added later would hide a base's attribute."""
         for t in self.classes:
-            self.add("const", -1, t, "lacks", (t.__mro__, tuple(names.difference(_dict_of(t)))))
+            self.add("const", -1, t, "holds", (_NOTHING, tuple(names.difference(_dict_of(t))), t.__mro__, False))
         for f in (*self.codes, *self.unrun) if by_string else ():
             if not f.__dict__:
                 self.add("dict", self.add("const", -1, f, "any"), None, "mapping", (dict, ()))
         for module, _ in self.modules.values():
             absent = tuple((names if "__getattr__" in module.__dict__ else {*by_string, "__getattr__"}).difference(module.__dict__))
             if absent:
-                self.add("const", -1, module.__dict__, "holds", (_NOTHING, absent, ()))
+                self.add("const", -1, module.__dict__, "holds", (_NOTHING, absent, None, False))
 
     def library_attributes(self):
         """Visits what attributes of the library's classes contain, where code uses their names."""
@@ -958,7 +958,7 @@ class Walk:
         """Guards that the program replaces no method or attribute of the library's classes."""
         for t in self.library - self.held:
             self.held.add(t)
-            self.add("const", -1, t, "holds", (dict(_dict_of(t)), (), t.__mro__))
+            self.add("const", -1, t, "holds", (dict(_dict_of(t)), (), t.__mro__, True))
             for name in self.library_names.intersection(_dict_of(t)):
                 self.hold_contents(_dict_of(t)[name])
 
@@ -972,19 +972,14 @@ class Walk:
         state = x if isinstance(x, dict) else getattr(x, "__dict__", None) if type(x).__dictoffset__ and not inner else None
         if isinstance(state, dict):
             items = dict(dict.items(state))
-            self.add("const", -1, state, "holds", (items, (), (dict,)))
+            self.add("const", -1, state, "holds", (items, (), None, True))
             inside = items.values()
-        elif isinstance(x, (set, frozenset)):
-            self.add("const", -1, x, "set", (type(x), tuple(x)))
-            return
-        elif isinstance(x, (list, tuple)):
-            at = self.add("const", -1, x, "list", (type(x), len(x)))
-            inside = list(list.__iter__(x)) if isinstance(x, list) else tuple(tuple.__iter__(x))
-            for place, item in enumerate(inside):
-                self.add("at", at, place, "is", item)
+        elif isinstance(x, (set, frozenset, list, tuple)):
+            inside = tuple(next(t for t in (set, frozenset, list, tuple) if isinstance(x, t)).__iter__(x))
+            self.add("const", -1, x, "items", (type(x), inside))
         else:
             return
-        for item in inside:
+        for item in () if isinstance(x, (set, frozenset)) else inside:
             self.hold_contents(item, True)
 
     def guard_library(self, codes):
@@ -996,7 +991,7 @@ class Walk:
                     self.reach_class(x)
                 else:
                     self.hold_contents(x)
-            self.add("const", -1, module.__dict__, "holds", (items, tuple(absent[id(module)]), ()))
+            self.add("const", -1, module.__dict__, "holds", (items, tuple(absent[id(module)]), None, False))
         self.hold_classes()
 
     @staticmethod

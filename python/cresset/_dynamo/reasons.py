@@ -50,10 +50,10 @@ def _parts(walk, node):
 
 def _first_change(expected, x):
     """The name of an item of a module or a class that is not what it was."""
-    items, absent, _ = expected
+    items, absent, _, exact = expected
     now = x if isinstance(x, dict) else type.__dict__["__dict__"].__get__(x)
     changed = [key for key, value in items.items() if now.get(key, items) is not value]
-    return next(iter([*changed, *(key for key in absent if key in now), *(key for key in now if key not in items)]), "an item")
+    return next(iter([*changed, *(key for key in absent if key in now), *(key for key in now if exact and key not in items)]), "an item")
 
 
 def guard(walk, node):
@@ -63,7 +63,7 @@ def guard(walk, node):
         return f"{name} == {_short(expected)}"
     if check == "list":
         return f"len({name}) == {expected[1]}"
-    if check in ("mapping", "set"):
+    if check in ("mapping", "items"):
         return f"list({name}) == {_short(list(expected[1]))}"
     if check == "tensor":
         return f"{name}: {expected[0].__name__}, {expected[1]}, {list(expected[2])}"
@@ -71,8 +71,6 @@ def guard(walk, node):
         return f"type({name}) is {expected.__name__}"
     if check == "same":
         return f"{name} is {walk.path(expected)}"
-    if check == "lacks":
-        return f"{name} has the same bases and no further attributes"
     if check == "holds":
         return f"{name} has the same functions, classes and values"
     if check == "derived":
@@ -104,9 +102,9 @@ def failure(walk, node, found, twin=-1):
         return _tensor(name, expected, mask, x)
     if check == "list" and type(x) is expected[0]:
         return f"{guard(walk, node)} (it is {len(x)})"
-    if check in ("mapping", "set") and type(x) is expected[0]:
+    if check in ("mapping", "items") and type(x) is expected[0]:
         return f"{guard(walk, node)} (it is {_short(list(x))})"
-    if check in ("list", "mapping", "set", "instance", "number"):
+    if check in ("list", "mapping", "items", "instance", "number"):
         wanted = expected[0] if isinstance(expected, tuple) else expected
         return f"type({name}) is {wanted.__name__} (it is {type(x).__name__})"
     return f"{guard(walk, node)} (it is {'a tensor' if isinstance(x, Tensor) else _short(x)})"

@@ -30,8 +30,7 @@ typedef enum {
     IS_NUMBER,
     IS_LIST,
     IS_MAPPING,
-    IS_SET,
-    IS_LACKING,
+    IS_ITEMS,
     IS_HOLDING,
     IS_DERIVED,
     IS_RETURNING,
@@ -41,9 +40,9 @@ typedef enum {
 static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none",
                                            "at",   "cell",  "dict",  "attr", "type",
                                            "code", "grad",  "class"};
-static const char *const check_names[] = {"any",    "is",      "same",    "instance", "equal",
-                                          "number", "list",    "mapping", "set",      "lacks",
-                                          "holds",  "derived", "returns", "tensor"};
+static const char *const check_names[] = {"any",     "is",      "same",    "instance", "equal",
+                                          "number",  "list",    "mapping", "items",    "holds",
+                                          "derived", "returns", "tensor"};
 
 typedef struct {
     uint8_t dtype, ndim;
@@ -59,14 +58,14 @@ typedef struct {
     bool stable; /* the dict or tuple contains the objects of the last check */
     bool kept;   /* while the kept dicts are unchanged, `seen` is the object */
     bool own;    /* no other node may have this object, but for those that check "same" */
+    bool exact;  /* IS_HOLDING: has no other items */
     int parent, slot;
     int leaves;        /* number of following nodes that check plain values in this container */
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
     Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
-    PyObject *keys;       /* IS_MAPPING, IS_SET, IS_LACKING, IS_HOLDING: a tuple, borrowed from
-                             `expected` */
-    PyObject *mro;        /* IS_LACKING, IS_HOLDING: borrowed from `expected` */
+    PyObject *keys; /* IS_MAPPING, IS_ITEMS, IS_HOLDING: a tuple, borrowed from `expected` */
+    PyObject *mro;  /* IS_HOLDING: borrowed from `expected` */
     PyObject *held_items; /* IS_HOLDING: a dict, borrowed from `expected` */
     PyObject *base;       /* IS_DERIVED: the plain value, borrowed from `expected` */
     PyTypeObject *type;   /* borrowed from `expected` */
@@ -177,18 +176,16 @@ static int set_expected(node *d)
     case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
     case IS_LIST: return PyArg_ParseTuple(d->expected, "On", &d->type, &d->wanted) ? 0 : -1;
     case IS_MAPPING:
-    case IS_SET:
+    case IS_ITEMS:
         return PyArg_ParseTuple(d->expected, "OO!", &d->type, &PyTuple_Type, &d->keys) ? 0 : -1;
-    case IS_LACKING:
-        return PyArg_ParseTuple(d->expected, "O!O!", &PyTuple_Type, &d->mro, &PyTuple_Type,
-                                &d->keys)
-                   ? 0
-                   : -1;
-    case IS_HOLDING:
-        return PyArg_ParseTuple(d->expected, "O!O!O!", &PyDict_Type, &d->held_items,
-                                &PyTuple_Type, &d->keys, &PyTuple_Type, &d->mro)
-                   ? 0
-                   : -1;
+    case IS_HOLDING: {
+        int exact;
+        if (!PyArg_ParseTuple(d->expected, "O!O!Op", &PyDict_Type, &d->held_items,
+                              &PyTuple_Type, &d->keys, &d->mro, &exact))
+            return -1;
+        d->exact = exact;
+        return 0;
+    }
     case IS_DERIVED: return PyArg_ParseTuple(d->expected, "OO", &d->type, &d->base) ? 0 : -1;
     case IS_RETURNING: {
         PyObject *given, *wanted;
@@ -219,7 +216,7 @@ static bool is_own(const node *d)
     case IS_TENSOR:
     case IS_LIST:
     case IS_MAPPING:
-    case IS_SET:
+    case IS_ITEMS:
     case IS_DERIVED: return d->source != FROM_DICT && d->source != FROM_CONST;
     case IS_INSTANCE: return d->type != &PyMethod_Type && d->source != FROM_CONST;
     default: return false;
@@ -404,40 +401,35 @@ static bool equals(PyObject *o, PyObject *expected)
     return same == 1;
 }
 
-/* True when the set gives these items in this order.  Equal sets may differ in order. */
-static bool set_has_items(PyObject *set, PyObject *items)
+/* True when the iteration by the method of CPython's class gives these items in this order. */
+static bool gives_items(PyTypeObject *base, PyObject *x, PyObject *items)
 {
-    if (PySet_GET_SIZE(set) != PyTuple_GET_SIZE(items))
-        return false;
-    if (!PySet_GET_SIZE(set))
-        return true;
-    PyObject *now = PySequence_Tuple(set);
-    bool same = now && tuples_equal(now, items);
+    PyObject *each = base->tp_iter(x), *item = NULL;
+    Py_ssize_t i = 0, n = PyTuple_GET_SIZE(items);
 
-    PyErr_Clear();
-    Py_XDECREF(now);
-    return same;
-}
-
-/* --- dicts --- */
-
-/* True when the OrderedDict, whose order is not that of the dict inside it, has these keys in
- * this order. */
-static bool ordered_has_keys(PyObject *dict, PyObject *keys)
-{
-    PyObject *each = PyODict_Type.tp_iter(dict), *key = NULL;
-    Py_ssize_t i = 0, n = PyTuple_GET_SIZE(keys);
-
-    for (; each && (key = PyIter_Next(each)); i++) {
-        bool same = i < n && equals(key, PyTuple_GET_ITEM(keys, i));
-        Py_DECREF(key);
+    for (; each && (item = PyIter_Next(each)); i++) {
+        bool same = i < n && equals(item, PyTuple_GET_ITEM(items, i));
+        Py_DECREF(item);
         if (!same)
             break;
     }
     PyErr_Clear();
     Py_XDECREF(each);
-    return i == n && !key;
+    return i == n && !item;
 }
+
+/* True when the set, list or tuple has these items in this order.  Equal sets may differ in
+ * order. */
+static bool has_items(PyObject *x, PyObject *items)
+{
+    if (PyAnySet_Check(x))
+        return PySet_GET_SIZE(x) == PyTuple_GET_SIZE(items) &&
+               (!PySet_GET_SIZE(x) || gives_items(&PySet_Type, x, items));
+    return Py_SIZE(x) == PyTuple_GET_SIZE(items) &&
+           gives_items(PyList_Check(x) ? &PyList_Type : &PyTuple_Type, x, items);
+}
+
+/* --- dicts --- */
 
 static bool dict_has_keys(PyObject *dict, PyObject *keys)
 {
@@ -448,8 +440,9 @@ static bool dict_has_keys(PyObject *dict, PyObject *keys)
         return false;
     if (!PyDict_GET_SIZE(dict))
         return true;
-    if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1)
-        return ordered_has_keys(dict, keys);
+    if (PyODict_Check(dict) &&
+        PyDict_GET_SIZE(dict) > 1) /* its order is not that of the dict */
+        return gives_items(&PyODict_Type, dict, keys);
     while (PyDict_Next(dict, &at, &key, &x))
         if (i >= PyTuple_GET_SIZE(keys) || !equals(key, PyTuple_GET_ITEM(keys, i++)))
             return false;
@@ -561,26 +554,6 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
     return NULL;
 }
 
-/* True when the class has the same bases and its own dict has none of these names.  The version
- * of a class changes with every change of the class or of a base; 0 means that it has no
- * version. */
-static bool type_lacks(node *d, PyTypeObject *t)
-{
-    if (t->tp_version_tag && t->tp_version_tag == d->version)
-        return true;
-    if (t->tp_mro != d->mro)
-        return false;
-    PyObject *dict = cr_frame_type_dict(t);
-    bool lacks = dict != NULL;
-
-    for (Py_ssize_t i = 0; lacks && i < PyTuple_GET_SIZE(d->keys); i++)
-        lacks = !PyDict_Contains(dict, PyTuple_GET_ITEM(d->keys, i));
-    Py_XDECREF(dict);
-    if (lacks)
-        d->version = t->tp_version_tag;
-    return lacks;
-}
-
 static bool dict_lacks(PyObject *dict, PyObject *keys)
 {
     bool lacks = true;
@@ -597,6 +570,8 @@ static bool dict_holds(const node *d, PyObject *dict)
     PyObject *key, *wanted;
     Py_ssize_t at = 0;
 
+    if (d->exact && PyDict_GET_SIZE(dict) != PyDict_GET_SIZE(d->held_items))
+        return false;
     while (PyDict_Next(d->held_items, &at, &key, &wanted)) {
         PyObject *now = PyDict_GetItemWithError(dict, key);
 
@@ -607,34 +582,31 @@ static bool dict_holds(const node *d, PyObject *dict)
     return dict_lacks(dict, d->keys);
 }
 
-/* True when a dict, or the class with this __mro__, has what it had.  The version of a class or
- * a dict changes with every change. */
+static uint64_t version_of(PyObject *o)
+{
+    return PyDict_Check(o) ? dict_version(o) : ((PyTypeObject *)o)->tp_version_tag;
+}
+
+/* True when a dict, or the class with this __mro__, has what the node says.  The version of a
+ * class or a dict changes with every change; 0 means that it has none. */
 static bool holder_holds(node *d, PyObject *o)
 {
-    if (PyDict_Check(o)) {
-        uint64_t now = dict_version(o);
-        bool exact = PyTuple_GET_SIZE(d->mro) > 0;
-        bool same = (now && now == d->version) ||
-                    ((!exact || PyDict_GET_SIZE(o) == PyDict_GET_SIZE(d->held_items)) &&
-                     dict_holds(d, o));
-        d->version = same ? now : 0;
-        return same;
-    }
-    PyTypeObject *t = (PyTypeObject *)o;
-    if (!PyType_Check(o) || (t->tp_version_tag && t->tp_version_tag == d->version))
-        return PyType_Check(o);
-    PyObject *dict = t->tp_mro == d->mro ? cr_frame_type_dict(t) : NULL;
-    bool same =
-        dict && PyDict_GET_SIZE(dict) == PyDict_GET_SIZE(d->held_items) && dict_holds(d, dict);
+    PyTypeObject *t = PyType_Check(o) ? (PyTypeObject *)o : NULL;
+
+    if (d->version && d->version == version_of(o))
+        return true;
+    PyObject *dict = !t ? Py_NewRef(o) : t->tp_mro == d->mro ? cr_frame_type_dict(t) : NULL;
+    bool same = dict && dict_holds(d, dict);
 
     Py_XDECREF(dict);
-    if (same && !t->tp_version_tag && PyDict_GET_SIZE(d->held_items)) {
-        Py_ssize_t at = 0;
-        PyObject *key, *x;
-        if (PyDict_Next(d->held_items, &at, &key, &x))
-            (void)_PyType_Lookup(t, key); /* a lookup gives the class a version */
+    if (same && t && !t->tp_version_tag) {
+        PyObject *name = PyUnicode_InternFromString("__doc__");
+        if (name) /* a lookup gives the class a version */
+            (void)_PyType_Lookup(t, name);
+        PyErr_Clear();
+        Py_XDECREF(name);
     }
-    d->version = same ? t->tp_version_tag : 0;
+    d->version = same ? version_of(o) : 0;
     return same;
 }
 
@@ -691,11 +663,10 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
                (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted;
     case IS_MAPPING:
         return Py_TYPE(o) == d->type && (dict_is_unchanged(d, o) || dict_has_keys(o, d->keys));
-    case IS_LACKING: return PyType_Check(o) && type_lacks(d, (PyTypeObject *)o);
     case IS_HOLDING: return holder_holds(d, o);
     case IS_DERIVED: return is_derived(d, o);
     case IS_RETURNING: return function_returns(o, d->expected);
-    case IS_SET: return Py_TYPE(o) == d->type && set_has_items(o, d->keys);
+    case IS_ITEMS: return Py_TYPE(o) == d->type && has_items(o, d->keys);
     case IS_TENSOR:
         if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)) ||
             (d->facts.bare && !is_bare(o)))
@@ -790,16 +761,11 @@ static bool is_first(const node *d, const uint8_t *known, int i)
            (d->source != FROM_CONST || (PyDict_Check(d->seen) && is_open_dict(d)));
 }
 
-static uint64_t version_of(PyObject *o)
-{
-    return PyDict_Check(o) ? dict_version(o) : ((PyTypeObject *)o)->tp_version_tag;
-}
-
 /* Whether the version of the node's constant says that the node holds. */
 static bool is_held_by_version(const node *d)
 {
-    return d->source == FROM_CONST && (d->check == IS_HOLDING || d->check == IS_LACKING) &&
-           d->version && d->version == version_of(d->key);
+    return d->source == FROM_CONST && d->check == IS_HOLDING && d->version &&
+           d->version == version_of(d->key);
 }
 
 static void keep_all(cr_guard *g, uint8_t *known)
@@ -938,8 +904,7 @@ static bool holders_hold(cr_guard *g)
         node *d = &g->at[h->node];
         if (h->version && version_of(h->object) == h->version)
             continue;
-        if (d->check == IS_HOLDING ? !holder_holds(d, h->object)
-                                   : !type_lacks(d, (PyTypeObject *)h->object))
+        if (!holder_holds(d, h->object))
             return false;
         h->version = d->version;
     }

@@ -44,13 +44,10 @@ typedef struct cr_guard cr_guard;
  *                                   `slot`
  *   "list"        (type, length)    has exactly this class and length
  *   "mapping"     (type, keys)      has exactly this class, and these keys in this order
- *   "set"         (type, items)     has exactly this class, and these items in this order
- *   "lacks"       (mro, names)      is a class with this __mro__ that does not define these
- *                                   names
- *   "holds"       (items, names,    is a dict that has these items and none of these names
- *                  mro)             (just these items, when mro is not empty), or a class with
- *                                   this __mro__ that has just these items
- *   "derived"     (type, value)     has exactly this class, which derives from a class of
+ *   "items"       (type, items)     is a set, list or tuple of exactly this class, and has
+ * these items in this order "holds"       (items, names,    is a dict or a class with this
+ * __mro__, and has these items mro, exact)     and none of these names; just these items, if
+ * exact "derived"     (type, value)     has exactly this class, which derives from a class of
  *                                   numbers or strings, and this value
  *   "returns"     (arguments,       is a function in C that returns this object for these
  *                  object)          arguments

@@ -159,15 +159,15 @@ static PyObject *observed_accesses(PyObject *x, PyObject *unused)
     return out;
 }
 
-/* watch(objects, folders, opaque): a list, a tuple of str, and a code object or None; kept
+/* watch(objects, folders, opaque): a list, a tuple of str, and a tuple of code objects; kept
  * alive until stop() */
 static PyObject *observed_watch(PyObject *x, PyObject *args)
 {
     observed_object *self = (observed_object *)x;
-    PyObject *objects, *folders, *opaque = Py_None, *kept;
+    PyObject *objects, *folders, *opaque, *kept;
 
-    if (!PyArg_ParseTuple(args, "O!O!|O", &PyList_Type, &objects, &PyTuple_Type, &folders,
-                          &opaque))
+    if (!PyArg_ParseTuple(args, "O!O!O!", &PyList_Type, &objects, &PyTuple_Type, &folders,
+                          &PyTuple_Type, &opaque))
         return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++)
         if (!PyUnicode_Check(PyTuple_GET_ITEM(folders, i)))
