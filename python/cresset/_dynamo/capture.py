@@ -98,10 +98,10 @@ class Compiler:
 
     def note(self, walk):
         """Notes the sizes and numbers of a recording where none are known."""
+        for path, x, _ in walk.numbers_found(walk.nodes):
+            self.values.setdefault(path, x)
         for node, (source, _, _, check, expected, *_) in enumerate(walk.nodes):
-            if check == "equal" and type(expected) in (int, float):
-                self.values.setdefault(walk.path(node), expected)
-            elif check == "tensor" and source != "const":
+            if check == "tensor" and source != "const":
                 shape = expected.shape if isinstance(expected, Tensor) else expected[2]
                 self.sizes.setdefault(walk.path(node), tuple(shape))
 
@@ -563,15 +563,12 @@ class _Recording:
 
     def note_numbers(self):
         """Makes numbers that changed since the last recording inputs of the next recording."""
-        c, w = self.compiler, self.walk
-        for node, (_, _, _, check, expected, *_) in enumerate(w.nodes[:self.plain]):
-            if check == "equal" and type(expected) in (int, float):
-                path = w.path(node)
-                before = c.values.get(path, expected)
-                if type(before) is type(expected) and before != expected and may_vary(expected) and \
-                   w.can_replace(node):
-                    c.varying.add(path)
-                c.values[path] = expected
+        c = self.compiler
+        for path, x, replaceable in self.walk.numbers_found(self.walk.nodes[:self.plain]):
+            before = c.values.get(path, x)
+            if type(before) is type(x) and before != x and may_vary(x) and replaceable:
+                c.varying.add(path)
+            c.values[path] = x
 
     def look(self):
         w = self.walk
@@ -739,7 +736,7 @@ class _Recording:
 
     def new_gradients(self):
         """Returns .grad of leaves that the call set or removed, in the form of Walk.stores()."""
-        return [("grad", node, own, leaf.grad) for leaf, node, before, own in self.grads
+        return [(True, node, own, leaf.grad) for leaf, node, before, own in self.grads
                 if leaf.grad is not before() or type(before) is ref and before() is None]
 
     def compile(self, graph, tensors, leaves, places, returns, unflatten, puts, differentiate):

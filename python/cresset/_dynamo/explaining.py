@@ -1,6 +1,6 @@
 """explain(): reports how compile() records a function."""
 from .capture import compile_function
-from .reasons import guard
+from .reasons import guards
 
 
 class GraphCompileReason:
@@ -65,7 +65,7 @@ def report(compiled):
              f"{_count(compiler.recompilations, 'recompilation')}, {compiler.seconds * 1e3:.1f} ms"]
     for i, (walk, entry) in enumerate(compiler.records):
         lines.append(f"  recording {i + 1}: operators {walk.operators}, calls {entry.calls}")
-        lines += [f"    guard {guard(walk, n)}" for n in range(len(walk.nodes)) if walk.nodes[n][3] != "any"]
+        lines += [f"    guard {text}" for text in guards(walk)]
     lines += [f"  recompiled because {why}" for why in compiler.recompilations]
     deferred, broken, *_ = function._measured()
     lines.append(f"  {_count(range(deferred), 'deferred call')}, {broken} of them with a flush inside")
@@ -100,9 +100,8 @@ def explain(f, *extra_args, **extra_kwargs):
                     break
         compiler = compiled._compiler
         ops = [[node.target for node in module.graph.nodes if node.op == "call_function"] for module in graphs]
-        guards = [guard(walk, i) for walk, _ in compiler.records
-                  for i in range(len(walk.nodes)) if walk.nodes[i][3] != "any"]
+        texts = [text for walk, _ in compiler.records for text in guards(walk)]
         flushes = deferred._compiler.flushes  # a graph holds calls that need elements
         breaks = [_flush_reason(*flush) for (_, _, by_call), flush in flushes.items() if not by_call]
-        return ExplainOutput(graphs, breaks, ops, guards)
+        return ExplainOutput(graphs, breaks, ops, texts)
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

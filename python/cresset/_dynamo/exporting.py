@@ -7,7 +7,7 @@ from ..fx.graph import _PyTreeCodeGen, _PyTreeInfo
 from ..nn import Module, Parameter
 from ..utils._pytree import tree_flatten
 from .capture import compile_function
-from .reasons import guard
+from .reasons import guards
 
 
 class ExportResult(NamedTuple):
@@ -42,8 +42,7 @@ def export(f, *extra_args, aten_graph=False, tracing_mode="symbolic", assume_sta
             from .exc import Unsupported
             raise Unsupported(f"{compiled._compiler.name} makes state in every call, which an exported graph cannot do")
         walk, _ = compiled._compiler.records[-1]
-        guards = [guard(walk, i) for i in range(len(walk.nodes)) if walk.nodes[i][3] != "any"]
-        return ExportResult(_with_signature(*kept[-1], _by_position(target, args, kwargs), out), guards)
+        return ExportResult(_with_signature(*kept[-1], _by_position(target, args, kwargs), out), list(guards(walk)))
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
 
 

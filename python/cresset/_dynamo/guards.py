@@ -23,7 +23,7 @@ from math import isfinite
 from operator import attrgetter, is_, methodcaller
 
 from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
-from .._C import CompiledFunction, Symbol, _facts_of_code, _walk_items
+from .._C import CompiledFunction, Symbol, _facts_of_code
 from .classified import is_classified
 
 
@@ -48,6 +48,7 @@ _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.Bu
           Generator, property, staticmethod, classmethod)
 _VALUES = (int, float, complex, str, bytes, device)
 _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
+_PLAIN = _VALUE_SET - {device} | {bool, type(None)}  # parts of their container's node
 _WITHOUT_CONTENTS = _ATOM_SET | _VALUE_SET | {types.FunctionType}  # a function that ran is visited
 
 # Names of attributes and functions that read or write .grad.
@@ -229,6 +230,18 @@ def _is_of(module, name, x):
     return module in sys.modules and isinstance(x, getattr(sys.modules[module], name))
 
 
+def plain_of(check, expected):
+    """The numbers and strings that the node of a container has."""
+    if check == "holds":
+        return {key: x for key, x in expected[0].items() if type(x) in _PLAIN}
+    return expected[2] if check in ("list", "mapping") and len(expected) > 2 else _NOTHING
+
+
+def _iter_of(x):
+    """The items of a list or tuple, whose class may define __iter__."""
+    return list.__iter__(x) if isinstance(x, list) else tuple.__iter__(x)
+
+
 def _is_not_plain(item):
     return type(item[1]) not in _ATOM_SET and type(item[1]) not in _VALUE_SET
 
@@ -241,7 +254,7 @@ def _slots(t):
 
 def _calls_c(name, hooks):
     """Whether a dict of a module's hooks has others than functions in Python, whose frames are observed."""
-    return "_hooks" in name and "state_dict" not in name and isinstance(hooks, dict) and \
+    return isinstance(hooks, dict) and len(hooks) and "_hooks" in name and "state_dict" not in name and \
         any(callable(x) and type(getattr(x, "__func__", x)) is not types.FunctionType for x in hooks.values())
 
 
@@ -381,6 +394,12 @@ class Walk:
     def visit(self, x, source, parent, key):
         """Returns the node of x, found from `parent` by `source` and `key`."""
         t = type(x)
+        if t in _EXACT:
+            known = self.known.get(id(x))
+            if known is not None:
+                return self.add(source, parent, key, "same", known)
+            self.kept.append(x)
+            return _EXACT[t](self, x, source, parent, key)
         meta = t if isinstance(x, type) else type(t)
         if meta is not type and meta.__getattribute__ is not type.__getattribute__:
             raise Refused(f"it reads a class whose class {meta.__name__} defines __getattribute__")
@@ -419,10 +438,7 @@ class Walk:
     def member(self, x, source, parent, key):
         """A member of an enumeration, which may have attributes of its own."""
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-        inner = self.add("dict", node, None, "mapping", (dict, tuple(x.__dict__)))
-        self.holders[inner] = x.__dict__
-        plain = {name: value for name, value in x.__dict__.items() if value is not type(x)}
-        self.items(plain, "item", inner)
+        self.state({name: value for name, value in x.__dict__.items() if value is not type(x)}, node, x.__dict__)
         self.reach_class(type(x))
         return node
 
@@ -494,7 +510,7 @@ class Walk:
 
     def can_replace(self, node):
         source, parent = self.nodes[node][:2]
-        return source in ("arg", "kwarg") or source in ("item", "at", "cell") and parent in self.holders
+        return source in ("arg", "kwarg") or source in ("item", "cell") and parent in self.holders
 
     def replace(self, node, x):
         """Stores x in the container in which the program finds the number of a node."""
@@ -508,7 +524,7 @@ class Walk:
         """The object that is in the place of a number now, None if the call emptied the place."""
         source, parent, key = self.nodes[node][:3]
         holder = self.holders[parent]
-        if source == "item":
+        if isinstance(holder, dict):
             return dict.get(holder, key)
         return _contents(holder).get("cell_contents") if source == "cell" else holder[key] if key < len(holder) else None
 
@@ -518,16 +534,14 @@ class Walk:
         node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
         self.tensors.append((x, node))
         if x.__dict__:  # attributes that the user set
-            inner = self.add("dict", node, None, "mapping", (dict, tuple(x.__dict__)))
-            self.holders[inner] = x.__dict__
-            self.items(x.__dict__, "item", inner)
+            self.state(x.__dict__, node)
         return node
 
     def sequence(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "list", (type(x), len(x)))
         if isinstance(x, list):
             self.holders[node] = x
-        self.items(x, "at", node)
+        self.items(x, node)
         self.attributes(x, node)
         return node
 
@@ -536,10 +550,11 @@ class Walk:
         self.holders[node] = x
         if x:
             self.hold_keys(x)
-            self.items(x, "item", node)
-        if isinstance(x, defaultdict):
-            self.visit(x.default_factory, "attr", node, "default_factory")
-        self.attributes(x, node)
+            self.items(x, node)
+        if type(x) is not dict and type(x) is not OrderedDict:
+            if isinstance(x, defaultdict):
+                self.visit(x.default_factory, "attr", node, "default_factory")
+            self.attributes(x, node)
         return node
 
     def hold_keys(self, keys):
@@ -563,9 +578,14 @@ class Walk:
             return
         state = x.__dict__
         if state or t is not types.FunctionType:
-            inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
-            self.holders[inner] = state
-            self.items(state, "item", inner)
+            self.state(state, node)
+
+    def state(self, visited, node, state=None):
+        """Visits the __dict__ of a node's object, or a part of it."""
+        state = visited if state is None else state
+        inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
+        self.holders[inner] = state
+        self.items(visited, inner)
 
     def slots(self, x, node):
         """Visits the attributes outside __dict__."""
@@ -581,15 +601,29 @@ class Walk:
                 raise Refused(f"it reads an object of type {type(x).__name__} whose {name} is not set")
             self.visit(getattr(x, name), "attr", node, name)
 
-    def items(self, holder, source, node):
-        """Adds plain values first, because a check skips them while their container is
-        unchanged."""
-        later = _walk_items(holder, source, node, self.nodes, self.known, self.holders, self.kept, not self.varying)
-        if len(self.nodes) >= _MOST_NODES:
-            raise Refused(_TOO_MANY)
-        later.sort(key=_is_not_plain)
-        for key, x in later:
-            self.visit(x, source, node, key)
+    def items(self, holder, node):
+        """Visits the contents of a dict, list or tuple.  Numbers and strings are a part of the container's node."""
+        plain, later = {}, []
+        for key, x in [*dict.items(holder)] if isinstance(holder, dict) else enumerate(_iter_of(holder)):
+            if type(x) in _PLAIN and x == x and not (self.varying and self.item_path(node, key) in self.varying):
+                plain[key] = x
+            else:
+                later.append((key, x))
+        if self.nodes[node][3] == "holds":
+            self.nodes[node][4][0].update(plain)
+        elif plain:
+            self.nodes[node][4] += (plain,)
+        for key, x in sorted(later, key=_is_not_plain) if len(later) > 1 else later:
+            self.visit(x, "item", node, key)
+
+    def numbers_found(self, nodes):
+        """[(path, number, whether it can vary)] of the numbers that nodes compare."""
+        for node, (_, _, _, check, expected, *_) in enumerate(nodes):
+            if check == "equal" and type(expected) in (int, float):
+                yield self.path(node), expected, self.can_replace(node)
+            for key, x in plain_of(check, expected).items() if check != "holds" or node in self.holders else ():
+                if type(x) in (int, float):
+                    yield self.item_path(node, key), x, node in self.holders
 
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
@@ -660,11 +694,8 @@ class Walk:
     def nn_module(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "instance", type(x))
         self.hooks_of_all_modules()
-        state = x.__dict__
-        inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
-        self.holders[inner] = state
-        self.items(state, "item", inner)
-        self.has_hooks = self.has_hooks or any(_calls_c(name, x) for name, x in state.items())
+        self.state(x.__dict__, node)
+        self.has_hooks = self.has_hooks or any(_calls_c(name, hooks) for name, hooks in x.__dict__.items())
         self.reach_class(type(x))
         return node
 
@@ -742,11 +773,8 @@ class Walk:
         node = self.known[id(x)] = self.add(source, parent, key, "instance", t)
         self.slots(x, node)
         self.reach_class(t)
-        if not isinstance(state, dict):
-            return node
-        inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
-        self.holders[inner] = state
-        self.items(state, "item", inner)
+        if isinstance(state, dict):
+            self.state(state, node)
         return node
 
     # --- changes that a call makes ---
@@ -774,7 +802,7 @@ class Walk:
         return None
 
     def stores(self):
-        """Returns the tensors that the call stored: [(kind, node of the container, key, tensor)].
+        """Returns the tensors that the call stored: [(False, node of the container, key, tensor)].
 
         Refuses the recording when the call stored or removed other objects where the program can see them.
         """
@@ -788,14 +816,13 @@ class Walk:
             now = _contents(holder)
             if len(before) > len(now) or not all(key in now for key in before):
                 raise Refused(f"it removes an item of {self.holder_name(node, holder)}")
-            kind = "cell" if isinstance(holder, types.CellType) else "at" if isinstance(holder, list) else "item"
             for key, x in now.items():
                 old = before.get(key, self)
                 if old is x or type(old) is type(x) and type(x) in _VALUE_SET and (old == x or old != old and x != x):
                     continue
-                if node is None or type(x) is not Tensor or kind == "at" and key >= len(before):
+                if node is None or type(x) is not Tensor or isinstance(holder, list) and key >= len(before):
                     raise Refused(f"it changes {self.holder_name(node, holder)}, at {key!r}")
-                found.append((kind, node, key, x))
+                found.append((False, node, key, x))
         if any(t.__dict__ for t in self.bare):
             raise Refused("it sets an attribute of a tensor")
         return found
@@ -830,7 +857,7 @@ class Walk:
     def visit_function(self, f, node):
         node = self.add("const", -1, f, "any") if node is None else node
         code = f.__code__
-        self.add("code", node, None, "is", code)
+        self.add("attr", node, "__code__", "is", code)
         loaded, names, matches = _facts_of_code(code)
         self.names |= names
         if matches:  # register() of an abstract base class makes a class a sequence or a mapping
@@ -854,33 +881,33 @@ class Walk:
 
     def visit_imported(self, names):
         """Visits the modules that the call's import statements find."""
-        if names:
-            self.items({"__import__": builtins.__import__}, "item", self.add("const", -1, builtins.__dict__, "any"))
-        at = self.add("const", -1, sys.modules, "any") if names else -1
-        for name in sorted({".".join(name.split(".")[:i + 1]) for name in names for i in range(name.count(".") + 1)}):
+        if not names:
+            return
+        self.visit(builtins.__import__, "item", self.add("const", -1, builtins.__dict__, "any"), "__import__")
+        names = sorted({".".join(name.split(".")[:i + 1]) for name in names for i in range(name.count(".") + 1)})
+        at = self.add("const", -1, sys.modules, "holds", ({}, tuple(x for x in names if x not in sys.modules), None, False))
+        for name in names:
             if name in sys.modules:
                 self.visit(sys.modules[name], "item", at, name)
-            else:
-                self.add("none", at, name, "any")
 
     def globals(self, f, loaded):
-        table, at = f.__globals__, self.add("const", -1, f.__globals__, "any")
+        table, others = f.__globals__, f.__builtins__
+        absent = tuple(name for name in loaded if name not in table)
+        at = self.add("const", -1, table, "holds", ({}, absent, None, False))
         self.holders[at] = table
-        for name in loaded:
-            if name in table:
-                continue
-            self.add("none", at, name, "any")
-            if name not in self.builtins and name in f.__builtins__:
-                self.builtins.add(name)
-                x, own = f.__builtins__[name], self.add("const", -1, f.__builtins__, "any")
-                if getattr(x, "__module__", None) == "builtins" or type(x) in _ATOM_SET and not isinstance(x, type):
-                    self.add("item", own, name, "is", x)
-                else:  # the program's
-                    self.visit(x, "item", own, name)
-            self.plain_only = self.plain_only or name == "type"
-            if name in _IMPURE_BUILTINS and hasattr(builtins, name):
+        found = {name: others[name] for name in absent if name in others and name not in self.builtins}
+        held = {name: x for name, x in found.items() if getattr(x, "__module__", None) == "builtins" or
+                type(x) in _ATOM_SET and not isinstance(x, type)}
+        self.builtins.update(found)
+        own = self.add("const", -1, others, "holds", (held, (), None, False)) if found else -1
+        for name in found:
+            if name not in held:  # the program's
+                self.visit(found[name], "item", own, name)
+        self.plain_only = self.plain_only or "type" in absent
+        for name in _IMPURE_BUILTINS.intersection(absent):
+            if hasattr(builtins, name):
                 self.defer(getattr(builtins, name), f"it calls {name}()")
-        self.items({name: table[name] for name in loaded if name in table}, "item", at)
+        self.items({name: table[name] for name in loaded if name in table}, at)
 
     def reach_class(self, t):
         """The class's code may run.  Its attributes are visited when code uses their names."""
@@ -1177,16 +1204,17 @@ class Walk:
             return self.parameters[key] if key < len(self.parameters) else f"args[{key - len(self.parameters)}]"
         if source == "kwarg":
             return self.keywords[key]
-        up = self.path(parent) if parent >= 0 else ""
         if source == "const":
             return getattr(key, "__qualname__", "") or ("G" if isinstance(key, dict) else type(key).__name__)
         if source == "cell":
             return str(key)
-        if source == "dict":
-            return up
-        if source in ("attr", "type", "grad", "class"):
-            return f"{up}.{key}"
-        if source in ("item", "none") and self.nodes[parent][0] == "dict":
+        if source == "item":
+            return self.item_path(parent, key)
+        return self.path(parent) if source == "dict" else f"{self.path(parent)}.{key}"
+
+    def item_path(self, node, key):
+        up = self.path(node)
+        if self.nodes[node][0] == "dict":
             return f"{up}.{key}"
         return f"{up}[{key!r}]" if not isinstance(key, Tensor) else f"{up}[...]"
 
@@ -1202,3 +1230,4 @@ _METHODS = [
     (CompiledFunction, Walk.compiled),
     (types.ModuleType, Walk.python_module),
 ]
+_EXACT = {t: method for kinds, method in _METHODS[:3] for t in kinds}

@@ -1,6 +1,6 @@
 """Texts of guards, for logs and errors."""
 from .. import Tensor, empty
-from .guards import tensor_facts
+from .guards import plain_of, tensor_facts
 
 _MODES = ((1, "grad_mode"), (2, "inference_mode"), (0x00ff000c, "autocast"), (0xff00, "default_dtype"))
 
@@ -56,11 +56,37 @@ def _first_change(expected, x):
     return next(iter([*changed, *(key for key in absent if key in now), *(key for key in now if exact and key not in items)]), "an item")
 
 
+def _plain_change(walk, node, check, expected, x):
+    """The text of a number or string in a container that is not what it was, or None."""
+    for key, value in plain_of(check, expected).items():
+        try:
+            now = dict.__getitem__(x, key) if isinstance(x, dict) else x[key]
+        except LookupError:
+            continue
+        if type(now) is not type(value) or now != value:
+            found = "a tensor" if isinstance(now, Tensor) else _short(now)
+            return f"{_plain(walk.item_path(node, key), value)} (it is {found})"
+    return None
+
+
+def _plain(name, value):
+    return f"{name} {'is' if value is None or type(value) is bool else '=='} {_short(value)}"
+
+
+def guards(walk):
+    """Returns all checks as texts."""
+    for node, (_, _, _, check, expected, *_) in enumerate(walk.nodes):
+        if check != "any":
+            yield guard(walk, node)
+        if check in ("list", "mapping"):
+            yield from (_plain(walk.item_path(node, key), x) for key, x in plain_of(check, expected).items())
+
+
 def guard(walk, node):
     """Returns the check of a node as text."""
     name, check, expected, _ = _parts(walk, node)
     if check == "equal":
-        return f"{name} == {_short(expected)}"
+        return _plain(name, expected)
     if check == "list":
         return f"len({name}) == {expected[1]}"
     if check in ("mapping", "items"):
@@ -96,6 +122,9 @@ def failure(walk, node, found, twin=-1):
     x, = found
     if twin >= 0:
         return f"{name} is not {walk.path(twin)}"
+    changed = _plain_change(walk, node, check, expected, x) if isinstance(x, (dict, list, tuple)) else None
+    if changed and (check == "holds" or type(x) is expected[0]):
+        return changed
     if check == "holds":
         return f"{_first_change(expected, x)} of {name} changed"
     if check == "tensor":

@@ -262,13 +262,12 @@ static PyTypeObject calls_type = {
 enum { FEW = 16 };
 typedef enum { RETURNS_ONE, RETURNS_TUPLE, RETURNS_LIST, RETURNS_TREE } returns_kind;
 
-/* A tensor that the recorded call stored in an object. */
-typedef enum { PUT_GRAD, PUT_ITEM, PUT_AT, PUT_CELL } put_kind;
+/* A tensor that the recorded call stored in a dict, a list, a cell or .grad. */
 typedef struct {
-    put_kind kind;
+    bool grad;
     int node, output; /* node: of the guard; output -1: no tensor; .grad becomes None */
-    PyObject *key;    /* of a dict item */
-    Py_ssize_t place; /* index in a list; PUT_GRAD: the guard's node of the earlier gradient */
+    PyObject *key;
+    Py_ssize_t place; /* index in a list; grad: the guard's node of the earlier gradient */
 } put;
 
 typedef struct {
@@ -375,22 +374,17 @@ static int read_outputs(entry *e, PyObject *places)
 
 static int read_put(put *p, PyObject *from)
 {
-    static const char *const kinds[] = {"grad", "item", "at", "cell"};
-    const char *kind;
-    size_t k = 0;
+    int grad;
 
-    if (!PyArg_ParseTuple(from, "siOi", &kind, &p->node, &p->key, &p->output)) {
+    if (!PyArg_ParseTuple(from, "piOi", &grad, &p->node, &p->key, &p->output)) {
         p->key = NULL;
         return -1;
     }
     Py_INCREF(p->key);
-    while (k < CR_LEN(kinds) && strcmp(kinds[k], kind))
-        k++;
-    if (k == CR_LEN(kinds))
-        return PyErr_Format(PyExc_ValueError, "'%s' is no place for a tensor", kind), -1;
-    p->kind = (put_kind)k;
-    if ((p->kind == PUT_AT || p->kind == PUT_GRAD) && (p->place = PyLong_AsSsize_t(p->key)) < 0)
-        return -1;
+    p->grad = grad;
+    if (PyLong_CheckExact(p->key))
+        p->place = PyLong_AsSsize_t(p->key);
+    PyErr_Clear(); /* a key of a dict may be any number */
     return 0;
 }
 
@@ -649,9 +643,7 @@ static void find_targets(const entry *e, PyObject **target)
 
 static int put_one(const put *p, PyObject *target, cr_tensor *const *output)
 {
-    int bad = -1;
-
-    if (p->kind == PUT_GRAD) {
+    if (p->grad) {
         cr_status st =
             cr_set_grad(cr_py_tensor_of(target), p->output < 0 ? NULL : output[p->output]);
         return st ? cr_py_raise_int(st) : 0;
@@ -659,12 +651,9 @@ static int put_one(const put *p, PyObject *target, cr_tensor *const *output)
     PyObject *x = cr_py_wrap_keep(output[p->output]);
     if (!x)
         return -1;
-    switch (p->kind) {
-    case PUT_ITEM: bad = PyDict_SetItem(target, p->key, x); break;
-    case PUT_CELL: bad = PyCell_Set(target, x); break;
-    case PUT_AT: return PyList_SetItem(target, p->place, x);
-    case PUT_GRAD: break;
-    }
+    if (PyList_Check(target))
+        return PyList_SetItem(target, p->place, x);
+    int bad = PyCell_Check(target) ? PyCell_Set(target, x) : PyDict_SetItem(target, p->key, x);
     Py_DECREF(x);
     return bad;
 }
@@ -683,7 +672,7 @@ static int put_all(const entry *e, PyObject *const *target, cr_tensor *const *ou
 static cr_status drop_old_grads(const entry *e, PyObject *const *target)
 {
     for (int k = 0; k < e->puts; k++) {
-        if (e->put[k].kind != PUT_GRAD || cr_guard_is_input(e->guard, (int)e->put[k].place))
+        if (!e->put[k].grad || cr_guard_is_input(e->guard, (int)e->put[k].place))
             continue;
         CR_TRY(cr_set_grad(cr_py_tensor_of(target[k]), NULL));
         cr_guard_release(e->guard, (int)e->put[k].place);
@@ -1488,7 +1477,6 @@ static PyMethodDef functions[] = {
     {"_refuse_recording", refuse_recording, METH_O, NULL},
     {"_literal", literal_of, METH_O, NULL},
     {"_facts_of_code", cr_py_code_facts, METH_O, NULL},
-    {"_walk_items", cr_py_walk_items, METH_VARARGS, NULL},
     {"_break_graph", break_graph, METH_O, NULL},
     {"_is_compiling", is_compiling, METH_NOARGS, NULL},
     {0}};

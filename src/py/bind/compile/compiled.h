@@ -19,14 +19,6 @@ PyObject *cr_py_graph_listing(const char *title, const cr_graph *g);
  * including nested code objects. */
 PyObject *cr_py_code_facts(PyObject *module, PyObject *code);
 
-/* _walk_items(holder, source, node, nodes, known, holders, kept, values) -> [(key, object)]
- * that the caller must handle.
- *
- * Adds guard nodes (guard.h) for the plain items of a dict, list or tuple that is node `node`,
- * for its empty dicts and for its tuples of plain items.  known, holders and kept are Walk's
- * (guards.py).  With `values`, numbers and strings are plain, too. */
-PyObject *cr_py_walk_items(PyObject *module, PyObject *args);
-
 /* --- symbols (symbol.c) --- */
 
 /* The Symbol of the recorder's number `k`. */

@@ -11,13 +11,10 @@ typedef enum {
     FROM_KWARG,
     FROM_CONST,
     FROM_ITEM,
-    FROM_NONE,
-    FROM_AT,
     FROM_CELL,
     FROM_DICT,
     FROM_ATTR,
     FROM_TYPE,
-    FROM_CODE,
     FROM_GRAD,
     FROM_CLASS
 } source_kind;
@@ -37,9 +34,8 @@ typedef enum {
     IS_TENSOR
 } check_kind;
 
-static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none",
-                                           "at",   "cell",  "dict",  "attr", "type",
-                                           "code", "grad",  "class"};
+static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "cell",
+                                           "dict", "attr",  "type",  "grad", "class"};
 static const char *const check_names[] = {"any",     "is",      "same",    "instance", "equal",
                                           "number",  "list",    "mapping", "items",    "holds",
                                           "derived", "returns", "tensor"};
@@ -60,13 +56,13 @@ typedef struct {
     bool own;    /* no other node may have this object, but for those that check "same" */
     bool exact;  /* IS_HOLDING: has no other items */
     int parent, slot;
-    int leaves;        /* number of following nodes that check plain values in this container */
-    Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
+    Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_ITEM of a tuple or list */
     Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
     PyObject *keys; /* IS_MAPPING, IS_ITEMS, IS_HOLDING: a tuple, borrowed from `expected` */
     PyObject *mro;  /* IS_HOLDING: borrowed from `expected` */
-    PyObject *held_items; /* IS_HOLDING: a dict, borrowed from `expected` */
+    PyObject *held_items; /* IS_LIST, IS_MAPPING: numbers and strings by place, a dict or NULL;
+                             IS_HOLDING: a dict; borrowed from `expected` */
     PyObject *base;       /* IS_DERIVED: the plain value, borrowed from `expected` */
     PyTypeObject *type;   /* borrowed from `expected` */
     tensor_facts facts;
@@ -174,10 +170,17 @@ static int set_expected(node *d)
 {
     switch ((check_kind)d->check) {
     case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
-    case IS_LIST: return PyArg_ParseTuple(d->expected, "On", &d->type, &d->wanted) ? 0 : -1;
+    case IS_LIST:
+        return PyArg_ParseTuple(d->expected, "On|O!", &d->type, &d->wanted, &PyDict_Type,
+                                &d->held_items)
+                   ? 0
+                   : -1;
     case IS_MAPPING:
     case IS_ITEMS:
-        return PyArg_ParseTuple(d->expected, "OO!", &d->type, &PyTuple_Type, &d->keys) ? 0 : -1;
+        return PyArg_ParseTuple(d->expected, "OO!|O!", &d->type, &PyTuple_Type, &d->keys,
+                                &PyDict_Type, &d->held_items)
+                   ? 0
+                   : -1;
     case IS_HOLDING: {
         int exact;
         if (!PyArg_ParseTuple(d->expected, "O!O!Op", &PyDict_Type, &d->held_items,
@@ -246,29 +249,15 @@ static int set_node(node *d, PyObject *from)
         return -1;
     d->source = (uint8_t)source;
     d->check = (uint8_t)check;
-    if (source == FROM_ARG || source == FROM_KWARG || source == FROM_AT)
-        d->place = PyLong_AsSsize_t(item[KEY]);
     if (PyErr_Occurred() || set_expected(d) < 0)
         return -1;
+    if (PyLong_CheckExact(d->key))
+        d->place = PyLong_AsSsize_t(d->key);
+    PyErr_Clear(); /* a key of a dict may be any number */
     if (n == DIMS + 1)
         d->facts.dims = PyLong_AsUnsignedLongLong(item[DIMS]);
     d->own = is_own(d);
     return PyErr_Occurred() ? -1 : 0;
-}
-
-static bool is_leaf(const node *d, int parent)
-{
-    return d->parent == parent &&
-           (d->source == FROM_NONE || ((d->source == FROM_ITEM || d->source == FROM_AT) &&
-                                       (d->check == IS_OBJECT || d->check == IS_EQUAL)));
-}
-
-static void count_leaves(cr_guard *g)
-{
-    for (int i = 0; i < g->count; i++)
-        while (i + 1 + g->at[i].leaves < g->count &&
-               is_leaf(&g->at[i + 1 + g->at[i].leaves], i))
-            g->at[i].leaves++;
 }
 
 static bool is_plain_argument(const node *d)
@@ -294,7 +283,6 @@ cr_guard *cr_guard_new(PyObject *nodes)
             cr_guard_drop(g);
             return NULL;
         }
-    count_leaves(g);
     while (g->leading < g->count && is_plain_argument(&g->at[g->leading]))
         g->leading++;
     return g;
@@ -502,6 +490,19 @@ static PyObject *guard_attribute(PyObject *o, PyObject *name, PyObject **held)
     return x;
 }
 
+/* The item of a dict, tuple or list, borrowed, or NULL. */
+static PyObject *item_of(PyObject *holder, PyObject *key, Py_ssize_t place)
+{
+    if (!PyDict_Check(holder))
+        return PyTuple_Check(holder) ? PyTuple_GET_ITEM(holder, place)
+                                     : PyList_GET_ITEM(holder, place);
+    PyObject *x = PyDict_GetItemWithError(holder, key);
+
+    if (!x)
+        PyErr_Clear();
+    return x;
+}
+
 static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t positional)
 {
     node *up = d->parent >= 0 ? &g->at[d->parent] : NULL;
@@ -511,21 +512,7 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
     case FROM_ARG: return args[d->place];
     case FROM_KWARG: return args[positional + d->place];
     case FROM_CONST: return d->key;
-    case FROM_ITEM:
-        if (up->stable)
-            return d->seen;
-        o = PyDict_GetItemWithError(o, d->key);
-        if (!o)
-            PyErr_Clear();
-        return o;
-    case FROM_NONE:
-        if (up->stable)
-            return Py_None;
-        o = PyDict_GetItemWithError(o, d->key);
-        PyErr_Clear();
-        return o ? NULL : Py_None;
-    case FROM_AT:
-        return PyTuple_Check(o) ? PyTuple_GET_ITEM(o, d->place) : PyList_GET_ITEM(o, d->place);
+    case FROM_ITEM: return up->stable ? d->seen : item_of(o, d->key, d->place);
     case FROM_CELL: return PyCell_GET(o);
     case FROM_DICT: {
         PyObject **dict = _PyObject_GetDictPtr(o);
@@ -542,7 +529,6 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
     case FROM_TYPE:
         return _PyType_Lookup((PyTypeObject *)(PyType_Check(o) ? o : (PyObject *)Py_TYPE(o)),
                               d->key);
-    case FROM_CODE: return PyFunction_GET_CODE(o);
     case FROM_CLASS: return (PyObject *)Py_TYPE(o);
     case FROM_GRAD: {
         cr_tensor *grad = cr_grad_of(cr_py_tensor_of(o));
@@ -554,6 +540,21 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
     return NULL;
 }
 
+/* True when the dict, list or tuple has these items by key or place, values by their bits and
+ * others by identity. */
+static bool contains(PyObject *holder, PyObject *items)
+{
+    PyObject *key, *wanted;
+    Py_ssize_t at = 0;
+
+    while (items && PyDict_Next(items, &at, &key, &wanted)) {
+        PyObject *now = item_of(holder, key, PyDict_Check(holder) ? 0 : PyLong_AsSsize_t(key));
+        if (!now || (now != wanted && !(is_value_of_python(now) && equals(now, wanted))))
+            return false;
+    }
+    return true;
+}
+
 static bool dict_lacks(PyObject *dict, PyObject *keys)
 {
     bool lacks = true;
@@ -563,23 +564,12 @@ static bool dict_lacks(PyObject *dict, PyObject *keys)
     return lacks;
 }
 
-/* True when the dict has these items, values by their bits and others by identity, and lacks
- * the keys. */
+/* True when the dict has these items and lacks the keys. */
 static bool dict_holds(const node *d, PyObject *dict)
 {
-    PyObject *key, *wanted;
-    Py_ssize_t at = 0;
-
     if (d->exact && PyDict_GET_SIZE(dict) != PyDict_GET_SIZE(d->held_items))
         return false;
-    while (PyDict_Next(d->held_items, &at, &key, &wanted)) {
-        PyObject *now = PyDict_GetItemWithError(dict, key);
-
-        PyErr_Clear();
-        if (!now || (now != wanted && !(is_value_of_python(now) && equals(now, wanted))))
-            return false;
-    }
-    return dict_lacks(dict, d->keys);
+    return contains(dict, d->held_items) && dict_lacks(dict, d->keys);
 }
 
 static uint64_t version_of(PyObject *o)
@@ -660,9 +650,12 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     case IS_NUMBER: return Py_TYPE(o) == d->type && take_number(o, &number[d->slot]);
     case IS_LIST:
         return Py_TYPE(o) == d->type &&
-               (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted;
+               (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted &&
+               contains(o, d->held_items);
     case IS_MAPPING:
-        return Py_TYPE(o) == d->type && (dict_is_unchanged(d, o) || dict_has_keys(o, d->keys));
+        return Py_TYPE(o) == d->type &&
+               (dict_is_unchanged(d, o) ||
+                (dict_has_keys(o, d->keys) && contains(o, d->held_items)));
     case IS_HOLDING: return holder_holds(d, o);
     case IS_DERIVED: return is_derived(d, o);
     case IS_RETURNING: return function_returns(o, d->expected);
@@ -719,11 +712,9 @@ static knowledge knowledge_of(const cr_guard *g, const node *d, const uint8_t *k
     case FROM_DICT:
         return !is_open_dict(d) ? (above ? KEPT : OPEN) : above == SURE ? SURE : OPEN;
     case FROM_ITEM:
-    case FROM_NONE:
-        if (above && !is_open_dict(up))
+        if (above && (PyTuple_CheckExact(up->seen) || !is_open_dict(up)))
             return KEPT;
-        return above == SURE && d->source == FROM_ITEM && d->check == IS_OBJECT ? SURE : OPEN;
-    case FROM_AT: return above && PyTuple_CheckExact(up->seen) ? KEPT : OPEN;
+        return above == SURE && PyDict_Check(up->seen) && d->check == IS_OBJECT ? SURE : OPEN;
     default: return OPEN;
     }
 }
@@ -1016,8 +1007,6 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
             guard_forget(g);
             return i;
         }
-        if (d->stable)
-            i += d->leaves;
     }
     shared = find_shared(g);
     if (shared >= 0) {

@@ -25,13 +25,11 @@ typedef struct cr_guard cr_guard;
  *   "kwarg"       -             position        value of a keyword
  *   "const"       -             object          the object itself
  *   "item"        a dict        key             its item; the check fails if missing
- *   "none"        a dict        key             no object: the dict must not have this key
- *   "at"          tuple, list   position        its item
+ *   "item"        tuple, list   position        its item
  *   "cell"        a cell        -               its contents
  *   "dict"        any object    -               its __dict__
  *   "attr"        any object    name            its attribute, by getattr
  *   "type"        any object    name            the attribute of its class
- *   "code"        a function    -               its code object
  *   "grad"        a tensor      -               its .grad or None
  *
  *   check         expected          condition on the object
@@ -42,13 +40,16 @@ typedef struct cr_guard cr_guard;
  *   "equal"       value             has its class and is equal; floats by their bits
  *   "number"      type              has exactly this class (int, float); its value is number
  *                                   `slot`
- *   "list"        (type, length)    has exactly this class and length
- *   "mapping"     (type, keys)      has exactly this class, and these keys in this order
- *   "items"       (type, items)     is a set, list or tuple of exactly this class, and has
- * these items in this order "holds"       (items, names,    is a dict or a class with this
- * __mro__, and has these items mro, exact)     and none of these names; just these items, if
- * exact "derived"     (type, value)     has exactly this class, which derives from a class of
- *                                   numbers or strings, and this value
+ *   "list"        (type, length,   is a list or tuple of exactly this class and length, and
+ *                  items)          has these items, a dict by position, which may be missing
+ *   "mapping"     (type, keys,     has exactly this class, these keys in this order, and these
+ *                  items)          items, a dict, which may be missing
+ *   "items"       (type, items)    is a set, list or tuple of exactly this class, and has just
+ *                                  these items in this order
+ *   "holds"       (items, names,   is a dict or a class with this __mro__, and has these items
+ *                  mro, exact)     and none of these names; just these items, if exact
+ *   "derived"     (type, value)    has exactly this class, which derives from a class of
+ *                                  numbers or strings, and this value
  *   "returns"     (arguments,       is a function in C that returns this object for these
  *                  object)          arguments
  *   "tensor"      tensor            has its class, dtype, device, sizes, strides and
