@@ -133,9 +133,9 @@ $(B)/gen/c_%_text.inc: src/compile/file/%.inc
 	@mkdir -p $(@D)
 	@sed -e 's/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$$/\\n"/' $< >$@
 $(B)/obj/compile/c_products.o $(B)/obj/compile/c_planes.o $(B)/obj/compile/c_plan.o $(B)/obj/compile/c_words.o: $(patsubst src/compile/file/%.inc,$(B)/gen/c_%_text.inc,$(wildcard src/compile/file/*.inc))
-# One copy of the loops of float32 products for each instruction set, with fused multiply-adds.
-$(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: OPT = -O3))
-$(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: CFLAGS_ALL += $(ISA_$(i)) -ffp-contract=fast))
+# One copy of the loops of products for each type and instruction set, with fused multiply-adds.
+$(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval $(B)/obj/kern/cpu/product/gemm_$(t)_$(i).o: OPT = -O3)))
+$(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval $(B)/obj/kern/cpu/product/gemm_$(t)_$(i).o: CFLAGS_ALL += $(ISA_$(i)) -ffp-contract=fast)))
 # The same of rows of attention; fused multiply-adds are spelled.
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/attention/rows_$(i).o: OPT = -O3))
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/attention/rows_$(i).o: CFLAGS_ALL += $(ISA_$(i))))

@@ -1,14 +1,19 @@
-"""float32 matrix products: bits that depend neither on other rows nor on layouts, and errors of long sums."""
+"""Matrix products of float32 and float64: bits that depend neither on other rows, layouts nor threads, and errors of
+long sums."""
 import pytest
 
 import cresset as torch
 
 
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+
+
+@both_types
 @pytest.mark.parametrize("k", [7, 64, 256, 300, 1000])
 @pytest.mark.parametrize("n", [5, 16, 33, 200])
-def test_rows_have_the_same_bits_in_every_product(n, k):
+def test_rows_have_the_same_bits_in_every_product(n, k, dtype):
     torch.manual_seed(0)
-    a, b = torch.randn(400, k), torch.randn(k, n)
+    a, b = torch.randn(400, k, dtype=dtype), torch.randn(k, n, dtype=dtype)
     columns = b.t().contiguous().t()
     whole = a @ b
     for m in (9, 33, 257):
@@ -16,14 +21,18 @@ def test_rows_have_the_same_bits_in_every_product(n, k):
             for x in (a[:m], a[:m].t().contiguous().t(), torch.nn.functional.pad(a, (3, 2))[:m, 3:-2]):
                 assert torch.equal(x @ b, whole[:m]), m
                 assert torch.equal(x @ columns, whole[:m]), m
-                assert torch.equal(torch.addmm(torch.zeros(n), x, b), whole[:m]), m
+                assert torch.equal(torch.addmm(torch.zeros(n, dtype=dtype), x, b), whole[:m]), m
 
 
+@both_types
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_results_do_not_depend_on_threads(threads):
+def test_results_do_not_depend_on_threads(threads, dtype):
     torch.manual_seed(0)
-    a, b, v = torch.randn(130, 700), torch.randn(700, 530), torch.randn(700)
-    products = lambda: (a @ b, a[:3] @ b, b.t() @ v, a.t()[:, :7].contiguous() @ a[:7])
+    a, b, v = (torch.randn(*size, dtype=dtype) for size in ((130, 700), (700, 530), (700,)))
+    long, few = torch.randn(70_000, 12, dtype=dtype), torch.randn(70_000, 3, dtype=dtype)
+    products = lambda: (a @ b, a[:3] @ b, b.t() @ v, a.t()[:, :7].contiguous() @ a[:7], long.t() @ long, few.t() @ few[:, :2],
+                        few.t() @ long, long.t() @ few[:, 0], torch.addmm(torch.ones(3), few.t(), few, beta=0.5, alpha=2)
+                        if dtype == torch.float32 else few[:, 0] @ long)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
@@ -32,6 +41,20 @@ def test_results_do_not_depend_on_threads(threads):
         assert all(torch.equal(x, y) for x, y in zip(alone, products()))
     finally:
         torch.set_num_threads(before)
+
+
+@both_types
+def test_long_sums_of_few_results_are_right(dtype):
+    """Exact numbers: any order of a sum has one result."""
+    torch.manual_seed(0)
+    for k in (8191, 8192, 16_385, 40_000):
+        for m, n in ((1, 1), (3, 2), (8, 4), (8, 9), (2, 40), (20, 3)):
+            a, b = (torch.randint(-4, 5, size).to(dtype) for size in ((k, m), (k, n)))
+            exact = (a.t().unsqueeze(2).long() * b.unsqueeze(0).long()).sum(1)
+            for x in (a.t(), a.t().contiguous()):
+                for y in (b, b.t().contiguous().t(), torch.nn.functional.pad(b, (1, 1))[:, 1:-1]):
+                    assert torch.equal((x @ y).long(), exact)
+                    assert torch.equal(torch.addmm(exact.to(dtype), x, y, beta=2, alpha=-1).long(), exact)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (2, 5), (9, 2)])

@@ -135,8 +135,8 @@ static cr_status worker_start(worker *w, const attention *a, int64_t block, bool
 static void worker_turn(const worker *w, float *to, const heads *h)
 {
     if (to)
-        cr_turn_run(&(cr_turn){head_at(h, w->batch, w->key_head, 0), to, h->stride[2], w->row,
-                               w->a->width, w->a->keys});
+        cr_turn_run(&(cr_turn){head_at(h, w->batch, w->key_head, 0), to, sizeof *to,
+                               h->stride[2], w->row, w->a->width, w->a->keys});
 }
 
 /* Copies the rows that each block multiplies by. */

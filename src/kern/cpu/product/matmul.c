@@ -1,7 +1,7 @@
 /* Matrix products.
  *
  * A product with fewer than TINY multiplications uses the loops of matmul_loops.inc.  Larger
- * products use gemm_f32.c for float32, oneDNN for bfloat16, BLAS for float64 and complex;
+ * products use gemm_real.inc for float32 and float64, oneDNN for bfloat16, BLAS for complex;
  * integers use loops. BLAS gets transposed operands as such; an operand is copied only when
  * neither of its strides is one.  It gets blocks of rows whose sizes depend only on the sizes
  * of the product.  Threads take whole blocks, so the sums do not depend on threads. */
@@ -10,7 +10,7 @@
 #include "kern/cpu/library/blas.h"
 #include "kern/cpu/library/dnnl.h"
 #include "kern/cpu/pack.h"
-#include "kern/cpu/product/gemm_f32.h"
+#include "kern/cpu/product/gemm_real.h"
 #include "kern/cpu/product/turn.h"
 #include "kern/cpu/walk.h"
 #include <limits.h>
@@ -201,7 +201,6 @@ static void blas_block(const blas_job *w, int64_t begin, int64_t rows)
 #define CALL(fn, alpha, beta)                                                                  \
     w->blas->fn(tb, ta, &n, &m, &k, alpha, w->b->data, &ldb, a, &lda, beta, c, &ldc, 1, 1)
     switch (g->dtype) {
-    case CR_F64: CALL(dgemm_, &s.re, &t.re); break;
     case CR_C64: CALL(cgemm_, &sf, &tf); break;
     default: CALL(zgemm_, &s, &t); break;
     }
@@ -407,26 +406,32 @@ static cr_status gemm_run_filled(const cr_gemm *g)
     return cr_gemm_run(&filled);
 }
 
-/* Whether gemm_f32.c computes the product. */
-static bool is_f32(const cr_gemm *g)
+/* Whether gemm_real.inc computes the product. */
+static bool is_real(const cr_gemm *g)
 {
-    return g->dtype == CR_F32 && g->k > 0 && (!is_tiny(g) || cr_gemm_f32_is_dots(g));
+    if (g->k == 0)
+        return false;
+    switch (g->dtype) {
+    case CR_F32: return !is_tiny(g) || cr_gemm_f32_is_dots(g);
+    case CR_F64: return !is_tiny(g) || cr_gemm_f64_is_dots(g);
+    default: return false;
+    }
 }
 
 cr_status cr_gemm_run(const cr_gemm *g)
 {
     if (g->m == 0 || g->n == 0)
         return CR_OK;
-    if (is_f32(g))
-        return cr_gemm_f32(g);
+    if (is_real(g))
+        return g->dtype == CR_F32 ? cr_gemm_f32(g) : cr_gemm_f64(g);
     if (g->bias)
         return gemm_run_filled(g);
     if (g->k == 0)
         return scale_only(g);
     switch (g->dtype) {
     case CR_BF16: return bf16(g);
-    case CR_F32: return loops(g);
-    case CR_F64:
+    case CR_F32:
+    case CR_F64: return loops(g);
     case CR_C64:
     case CR_C128: return is_tiny(g) ? loops(g) : by_blas(g);
     default: return computes_wider(g) ? gemm_widened(g) : loops(g);
@@ -437,15 +442,19 @@ cr_status cr_gemm_run(const cr_gemm *g)
 
 bool cr_gemm_copies_b(const cr_gemm *g)
 {
-    return g->dtype == CR_F32 && g->m > 0 && !is_tiny(g) && cr_gemm_f32_copies_b(g);
+    return (g->dtype == CR_F32 || g->dtype == CR_F64) && !is_tiny(g) && g->m > CR_REAL_ROWS &&
+           g->n > 1 && g->k > 1 && g->b.row == 1 && g->b.col >= g->k;
 }
 
-size_t cr_gemm_copy_bytes(const cr_gemm *g) { return (size_t)(g->k * g->n) * sizeof(float); }
+size_t cr_gemm_copy_bytes(const cr_gemm *g)
+{
+    return (size_t)(g->k * g->n) * cr_dtype_size(g->dtype);
+}
 
 cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to)
 {
     cr_turn_shared(
-        &(cr_turn){(const float *)(const void *)g->b.data, to, g->b.col, g->n, g->k, g->n});
+        &(cr_turn){g->b.data, to, cr_dtype_size(g->dtype), g->b.col, g->n, g->k, g->n});
     return (cr_matrix){to, g->n, 1};
 }
 

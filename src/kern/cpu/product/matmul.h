@@ -1,9 +1,9 @@
 /* matmul.h - matrix products on strided memory.
  *
- * One description serves every dtype: gemm_f32.h computes float32, oneDNN bfloat16, BLAS
- * float64 and complex; loops compute integers and products that are too small for a call.  The
- * order in which the products of an element are added depends on sizes and layouts only, never
- * on the number of threads. */
+ * One description serves every dtype: gemm_real.h computes float32 and float64, oneDNN
+ * bfloat16, BLAS complex; loops compute integers and products that are too small for a call.
+ * The order in which the products of an element are added depends on sizes and layouts only,
+ * never on the number of threads. */
 #ifndef CR_KERN_MATMUL_H
 #define CR_KERN_MATMUL_H
 

@@ -207,10 +207,10 @@ static bool same_bits_for_threads(cr_dtype t, int64_t m, int64_t n, int64_t k, b
 TEST(products_have_the_same_bits_for_any_number_of_threads)
 {
     static const cr_dtype types[] = {CR_F32, CR_F64, CR_C64, CR_I64};
-    static const int64_t size[][3] = {{64, 10, 784},   {1, 1003, 512}, {1000, 1, 700},
-                                      {256, 256, 256}, {100, 33, 77},  {10, 784, 64},
-                                      {16, 16, 9000},  {7, 5, 20000},  {500, 300, 30},
-                                      {128, 300, 768}, {1, 1, 100000}, {3, 2048, 300}};
+    static const int64_t size[][3] = {
+        {64, 10, 784},  {1, 1003, 512}, {1000, 1, 700}, {256, 256, 256}, {100, 33, 77},
+        {10, 784, 64},  {16, 16, 9000}, {7, 5, 20000},  {500, 300, 30},  {128, 300, 768},
+        {1, 1, 100000}, {3, 2048, 300}, {3, 2, 50000},  {12, 3, 40000},  {1, 40, 33000}};
 
     for (size_t t = 0; t < CR_LEN(types); t++)
         for (size_t s = 0; s < CR_LEN(size); s++)
