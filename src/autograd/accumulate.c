@@ -1,20 +1,34 @@
 /* The node of a leaf: adds gradients to .grad.
  *
  * The first gradient becomes .grad itself when it has no other owner and has the leaf's layout;
- * otherwise it is copied to that layout.  Later gradients are added in place, unless the
+ * otherwise it is copied to that layout.  If it is a view of all elements of such a tensor,
+ * .grad is a tensor over the same bytes.  Later gradients are added in place, unless the
  * addition must be recorded for another derivative. */
 #include "autograd/autograd_impl.h"
 #include "entry.h"
 #include "tensor/defer.h"
 #include <string.h>
 
-bool cr_is_sole(const cr_tensor *t)
+/* True if the caller has the only reference on `t`, and `tensors` tensors own the storage. */
+static bool accumulate_owns(const cr_tensor *t, int tensors)
 {
     return atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer &&
            t->storage &&
            atomic_load_explicit(&t->storage->count, memory_order_acquire) ==
-               1 + cr_defer_references(t->storage) &&
+               tensors + cr_defer_references(t->storage) &&
            !t->storage->release;
+}
+
+bool cr_is_sole(const cr_tensor *t) { return accumulate_owns(t, 1); }
+
+/* A view that alone refers to its base, and has as many elements: a sum to the sizes of a bias
+ * is such a view. */
+static bool is_sole_view(const cr_tensor *t)
+{
+    const cr_tensor *base = cr_base_of(t);
+
+    return base && base->storage == t->storage && base->numel == t->numel &&
+           accumulate_owns(base, 2) && accumulate_owns(t, 2);
 }
 
 /* The strides that .grad of `t` must have. */
@@ -44,8 +58,8 @@ static bool may_adopt(const cr_tensor *grad, const cr_tensor *leaf)
 {
     int64_t room[CR_MAX_DIMS];
 
-    return !cr_recording() && cr_is_sole(grad) && !cr_is_lazy(grad) &&
-           !cr_requires_grad(grad) && accumulate_same_strides(grad, wanted_strides(leaf, room));
+    return !cr_recording() && grad->storage && !cr_is_lazy(grad) && !cr_requires_grad(grad) &&
+           accumulate_same_strides(grad, wanted_strides(leaf, room));
 }
 
 /* The same for a tensor of a class whose calls Python answers: its bytes are not seen here. */
@@ -78,7 +92,10 @@ static cr_status first_grad(cr_tensor **out, cr_tensor *leaf, cr_tensor *grad)
     if (CR_UNLIKELY(cr_goes_to_python(grad)))
         return may_detach(grad, leaf) ? cr_detached(out, grad)
                                       : cr_call_unary(out, cr_entry.clone, grad);
-    if (!may_adopt(grad, leaf))
+    bool adopts = may_adopt(grad, leaf);
+    if (adopts && is_sole_view(grad))
+        return cr_tensor_alias(out, grad);
+    if (!adopts || !cr_is_sole(grad))
         return cr_clone_like(out, grad, leaf);
     *out = cr_keep(grad);
     return CR_OK;

@@ -25,6 +25,54 @@ def test_backward_accumulates():
         (x * 2).backward(torch.ones(3))
 
 
+@pytest.mark.parametrize("make, adopted", [
+    (lambda base: base.view(4), True),
+    (lambda base: base.reshape(4).view(2, 2).view(4), True),
+    (lambda base: base.expand(2, 4)[0], False),  # the view has fewer elements than what it was made of
+    (lambda base: base[:, :4], False),
+    (lambda base: base.view(2, 2).t().reshape(4), True),  # a copy
+])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_gradient_that_is_a_view_is_not_copied_if_its_base_has_no_other_owner(make, adopted, kept):
+    seen, owners = [], []
+
+    class Given(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            base = torch.arange(1.0, 5.0).view(1, 4)
+            view = make(base).view(4)
+            seen.append(view.data_ptr())
+            if kept:
+                owners.append(base)
+            return view
+
+    x = leaf()
+    Given.apply(x).sum().backward()
+    same = x.grad.data_ptr() == seen[0]
+    assert not (same and owners and owners[0].data_ptr() == seen[0])
+    assert same or kept or not adopted
+    assert sorted(x.grad.tolist()) == [1.0, 2.0, 3.0, 4.0]
+    assert x.grad.untyped_storage().nbytes() == 16
+    assert x.grad._base is None and x.grad.is_leaf and not x.grad.requires_grad
+    x.grad.zero_()
+    if owners:
+        assert owners[0].tolist() == [[1.0, 2.0, 3.0, 4.0]]
+    Given.apply(x).sum().backward()
+    assert sorted(x.grad.tolist()) == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_the_gradient_of_a_bias_is_the_sum_that_backward_made():
+    layer = torch.nn.Linear(3, 5)
+    x = torch.randn(2, 4, 3)
+    layer(x).sum().backward()
+    assert layer.bias.grad._base is None and layer.bias.grad.untyped_storage().nbytes() == 20
+    assert layer.bias.grad.tolist() == [8.0] * 5
+
+
 def test_backward_with_inputs():
     x, y = leaf(), leaf()
     (x.sum() * y.sum()).backward(inputs=x)
