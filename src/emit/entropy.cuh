@@ -1,9 +1,9 @@
 /* entropy.cuh - the cross entropy of rows of scores and a class each, on an NVIDIA GPU.
  *
  * Follows move.cuh.  CE_ITEM is the type of the scores; sums are of ce_real.  CE_LANES threads,
- * a power of two up to CE_THREADS, have a row, which is one read: a maximum and the sum of
- * exponentials below it are kept while the elements come.  CE_VECTOR elements are read at
- * once. */
+ * a power of two up to CE_THREADS, have a row, which is read once: a thread keeps a maximum and
+ * the sum of exponentials of differences to it.  A vector has CE_VECTOR elements, and a thread
+ * loads CE_AT_ONCE vectors before it uses the first. */
 #ifndef CR_EMIT_ENTROPY_CUH
 #define CR_EMIT_ENTROPY_CUH
 
@@ -26,7 +26,14 @@ struct ce_call {
     unsigned long long *late, wrong;
 };
 
-enum { CE_THREADS = 256, CE_NONE = 0, CE_MEAN };
+enum {
+    CE_THREADS = 256,
+    CE_ADDERS = 1024, /* threads that add up the terms */
+    CE_TERMS = 8,     /* terms that one of them loads at once */
+    CE_AT_ONCE = 4,
+    CE_NONE = 0,
+    CE_MEAN
+};
 
 struct alignas(CE_VECTOR * sizeof(CE_ITEM)) ce_vector {
     CE_ITEM item[CE_VECTOR];
@@ -34,6 +41,14 @@ struct alignas(CE_VECTOR * sizeof(CE_ITEM)) ce_vector {
 
 CV_FN float ce_exp(float x) { return __builtin_expf(x); }
 CV_FN double ce_exp(double x) { return __builtin_exp(x); }
+/* For sums of exponentials of differences: the error of a float grows with the difference, and
+ * the exponential, its share of the sum, falls faster. */
+#ifdef __CUDACC_RTC__
+CV_FN float ce_weight(float x) { return __expf(x); }
+#else
+CV_FN float ce_weight(float x) { return __builtin_expf(x); }
+#endif
+CV_FN double ce_weight(double x) { return __builtin_exp(x); }
 CV_FN float ce_log(float x) { return __builtin_logf(x); }
 CV_FN double ce_log(double x) { return __builtin_log(x); }
 
@@ -44,37 +59,44 @@ CV_FN cm_i64 ce_row(const ce_call &c, cm_i64 r)
     return outer * c.outer_step + (r - outer * c.inner) * c.inner_step;
 }
 
-/* The greatest element, and the sum of exponentials of differences to it. */
+/* The greatest element that is a number, and the sum of exponentials of differences to it: NaN
+ * where an element is NaN or infinity, 0 where all are minus infinity. */
 struct ce_sum {
     ce_real most, sum;
 };
 
-/* The difference to the greatest one: 0 where both are minus infinity, NaN where both are
- * infinity. */
-CV_FN ce_real ce_below(ce_real x, ce_real most) { return x == most && x < 0 ? 0 : x - most; }
+/* A sum of differences to a.most, as one of differences to `most`. */
+CV_FN ce_real ce_from(const ce_sum &a, ce_real most)
+{
+    return a.sum != 0 ? a.sum * ce_weight(a.most - most) : 0;
+}
 
 CV_FN ce_sum ce_join(const ce_sum &a, const ce_sum &b)
 {
-    const ce_real most = a.most > b.most || a.most != a.most ? a.most : b.most;
+    const ce_real most = a.most > b.most ? a.most : b.most;
 
-    return ce_sum{most, (a.sum != 0 ? a.sum * ce_exp(ce_below(a.most, most)) : 0) +
-                            (b.sum != 0 ? b.sum * ce_exp(ce_below(b.most, most)) : 0)};
+    return ce_sum{most, ce_from(a, most) + ce_from(b, most)};
 }
 
-/* The elements of a vector have one maximum: most of them do not change the thread's. */
-CV_FN void ce_add(ce_sum *s, const ce_vector &v)
+/* The elements of the vectors have one maximum: most of them do not change the thread's. */
+CV_FN void ce_add(ce_sum *s, const ce_vector (&v)[CE_AT_ONCE])
 {
     ce_real most = s->most, sum = 0;
 
     CV_ALL
+    for (int q = 0; q < CE_AT_ONCE; q++)
+        CV_ALL
     for (int l = 0; l < CE_VECTOR; l++) {
-        const ce_real x = cm_real(v.item[l]);
-        most = x > most || x != x ? x : most;
+        const ce_real x = cm_real(v[q].item[l]);
+        most = x > most ? x : most;
     }
+    const ce_real base = most == -(ce_real)__builtin_inf() ? 0 : most;
     CV_ALL
+    for (int q = 0; q < CE_AT_ONCE; q++)
+        CV_ALL
     for (int l = 0; l < CE_VECTOR; l++)
-        sum += ce_exp(ce_below(cm_real(v.item[l]), most));
-    s->sum = (s->sum != 0 ? s->sum * ce_exp(ce_below(s->most, most)) : 0) + sum;
+        sum += ce_weight(cm_real(v[q].item[l]) - base);
+    s->sum = ce_from(*s, most) + sum;
     s->most = most;
 }
 
@@ -86,6 +108,17 @@ CV_FN ce_vector ce_load(const ce_call &c, const CE_ITEM *row, cm_i64 at)
         return *(const ce_vector *)(row + at);
     one.item[0] = row[at * c.step];
     return one;
+}
+
+/* A vector whose elements add nothing. */
+CV_FN ce_vector ce_nothing(void)
+{
+    ce_vector none;
+
+    CV_ALL
+    for (int l = 0; l < CE_VECTOR; l++)
+        none.item[l] = cm_to<CE_ITEM>::of(-(ce_real)__builtin_inf());
+    return none;
 }
 
 /* The sum of a row; every thread of the row has it. */
@@ -130,8 +163,15 @@ CK_KERNEL_OF(CE_THREADS, ce_forward, ce_call)
     ce_sum s = {-(ce_real)__builtin_inf(), 0};
 
     for (cm_i64 i = (cm_i64)lane * CE_VECTOR; i < call.classes && r < call.rows;
-         i += CE_LANES * CE_VECTOR)
-        ce_add(&s, ce_load(call, row, i));
+         i += CE_AT_ONCE * CE_LANES * CE_VECTOR) {
+        ce_vector v[CE_AT_ONCE];
+        CV_ALL
+        for (int q = 0; q < CE_AT_ONCE; q++) {
+            const cm_i64 at = i + q * CE_LANES * CE_VECTOR;
+            v[q] = at < call.classes ? ce_load(call, row, at) : ce_nothing();
+        }
+        ce_add(&s, v);
+    }
     s = ce_fold(s);
     if (lane == 0 && r < call.rows) {
         const cm_i64 t = ce_class(call, r, true);
@@ -145,17 +185,28 @@ CK_KERNEL_OF(CE_THREADS, ce_forward, ce_call)
 }
 
 /* The loss: one block adds up the terms, in double. */
-CK_KERNEL_OF(CE_THREADS, ce_reduce, ce_call)
+CK_KERNEL_OF(CE_ADDERS, ce_reduce, ce_call)
 {
-    CK_SHARED double sums[2][CE_THREADS];
+    CK_SHARED double sums[2][CE_ADDERS];
     double sum = 0, n = 0;
     const int me = ck_x();
 
-    for (cm_i64 r = me; r < call.rows; r += CE_THREADS) {
-        sum += call.term[r];
-        n += ce_class(call, r, false) >= 0;
+    for (cm_i64 r = me; r < call.rows; r += CE_ADDERS * CE_TERMS) {
+        ce_real term[CE_TERMS];
+        bool counts[CE_TERMS];
+        CV_ALL
+        for (int q = 0; q < CE_TERMS; q++) {
+            const cm_i64 at = r + q * CE_ADDERS;
+            term[q] = at < call.rows ? call.term[at] : 0;
+            counts[q] = at < call.rows && ce_class(call, at, false) >= 0;
+        }
+        CV_ALL
+        for (int q = 0; q < CE_TERMS; q++) {
+            sum += term[q];
+            n += counts[q];
+        }
     }
-    for (int half = CE_THREADS / 2; half > 0; half /= 2) {
+    for (int half = CE_ADDERS / 2; half > 0; half /= 2) {
         sums[0][me] = sum, sums[1][me] = n;
         __syncthreads();
         sum += sums[0][me ^ half], n += sums[1][me ^ half];

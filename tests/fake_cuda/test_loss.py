@@ -15,7 +15,7 @@ def near(have, want, dtype):
 
 
 # Threads, warps and blocks of a row; vectors and single elements; classes that are not beside each other
-@pytest.mark.parametrize("size", [(70, 3), (9, 40), (5, 37), (3, 2048), (3, 2051), (2, 5, 3, 4), (0, 5)])
+@pytest.mark.parametrize("size", [(70, 3), (9, 40), (5, 37), (3, 2048), (3, 2051), (2, 9000), (2, 9001), (2, 5, 3, 4), (0, 5)])
 @pytest.mark.parametrize("dtype", EPS, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_cross_entropy(size, dtype, reduction):

@@ -8,7 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ENTROPY_THREADS = 256, ENTROPY_WARP = 32, ENTROPY_VECTOR = 16, ENTROPY_DIMS = 64 };
+enum {
+    ENTROPY_THREADS = 256,
+    ENTROPY_ADDERS = 1024,
+    ENTROPY_WARP = 32,
+    ENTROPY_VECTOR = 16,
+    ENTROPY_DIMS = 64
+};
 
 typedef enum { FORWARD, REDUCE, BACKWARD } entropy_kernel;
 
@@ -81,7 +87,8 @@ static const char *entropy_launch(int device, entropy_kernel kernel, int dtype, 
     int threads = c->step != 1 || c->classes <= 4     ? 1
                   : c->classes <= ENTROPY_THREADS * 4 ? ENTROPY_WARP
                                                       : ENTROPY_THREADS;
-    cr_cuda_grid g = {.grid = {1, 1}, .block = {ENTROPY_THREADS, 1}};
+    cr_cuda_grid g = {.grid = {1, 1},
+                      .block = {kernel == REDUCE ? ENTROPY_ADDERS : ENTROPY_THREADS, 1}};
     cr_cuda_text k = {.print = entropy_print,
                       .device = device,
                       .part = CR_VEC_CUDA_ENTROPY,
