@@ -7,10 +7,13 @@
  *
  * Both gradients are sums down the columns of a matrix, in order P (num/order.h), of which each
  * element is read once: of the cotangents, and of their products with the normalized rows, each
- * rounded to CL_ITEM, as the operators on the host make it.  A block of threads has up to 32
- * vectors of columns (x) and the CR_FOLD_BLOCKS blocks (y) of a part of CR_FOLD_COLUMN rows,
- * as in columns of kernel.cuh; the grid's y blocks share the parts.  The results of parts are
- * the rows of a matrix, whose columns another launch folds in the same way. */
+ * rounded to CL_ITEM, as the operators on the host make it.  A block of threads has CL_WIDE
+ * vectors of columns and a part of CR_FOLD_COLUMN rows.  Each of its warps has one of the
+ * CR_FOLD_BLOCKS blocks of rows (y), and each thread one of the CL_CHAINS sums of the block:
+ * x is the number of the vector and, in units of CL_WIDE, that of the sum.  So little work of a
+ * thread depends on earlier work of it, and a matrix of few rows has many blocks.  The grid's y
+ * blocks share the parts.  The results of parts are the rows of a matrix, whose columns another
+ * launch folds in the same way. */
 #ifndef CR_EMIT_LAYER_NORM_CUH
 #define CR_EMIT_LAYER_NORM_CUH
 
@@ -32,9 +35,11 @@ enum {
     CL_BLOCK = 64, /* CR_FOLD_BLOCK and so on of num/order.h */
     CL_BLOCKS = 8,
     CL_PART = CL_BLOCK * CL_BLOCKS,
-    CL_WIDE = 32,
-    CL_THREADS = CL_WIDE * CL_BLOCKS,
-    CL_AT_ONCE = 4 * (sizeof(CL_ITEM) < 4 ? 2 : 1) /* rows that a thread reads at once */
+    CL_CHAINS = 4,
+    CL_WIDE = 8,
+    CL_THREADS = CL_WIDE * CL_CHAINS * CL_BLOCKS,
+    CL_SCALARS = CL_WIDE * CL_LANES * CL_SUMS, /* sums of a block of threads */
+    CL_AT_ONCE = 4                             /* rows that a thread reads at once */
 };
 
 struct alignas(CL_LANES * sizeof(CL_ITEM)) cl_items {
@@ -98,56 +103,58 @@ CV_FN void cl_add(cl_pair *a, const cl_pair &b)
         a->of[k].lane[l] = a->of[k].lane[l] + b.of[k].lane[l];
 }
 
-/* The fold of the rows from `first` on, below `end`: at most a block of them. */
+/* The sums of the thread `by` further on in the warp. */
+CV_FN cl_pair cl_from(const cl_pair &own, int by)
+{
+    const int words = sizeof own / 4;
+    int word[words];
+    cl_pair other;
+
+    __builtin_memcpy(word, &own, sizeof own);
+    CV_ALL
+    for (int i = 0; i < words; i++)
+        word[i] = CK_SHUFFLE_DOWN_(~0u, word[i], by, CL_WIDE * CL_CHAINS);
+    __builtin_memcpy(&other, word, sizeof other);
+    return other;
+}
+
+/* The fold of the rows from `first` on, below `end`, of which the thread adds up those of its
+ * chain: at most a block of rows.  The warp's first CL_WIDE threads have it. */
 template <class R>
 CV_FN cl_pair cl_block(const cl_call &c, cm_i64 first, cm_i64 end, cm_i64 column)
 {
-    cl_pair acc[4];
+    cl_pair acc;
 
     CV_ALL
-    for (int q = 0; q < 4; q++)
-        CV_ALL
     for (int l = 0; l < CL_LANES; l++)
         CV_ALL
     for (int k = 0; k < CL_SUMS; k++)
-        acc[q].of[k].lane[l] = (cl_real)-0.0f;
-    for (cm_i64 row = first; row < end; row += CL_AT_ONCE) {
+        acc.of[k].lane[l] = (cl_real)-0.0f;
+    for (cm_i64 row = first + ck_x() / CL_WIDE; row < end; row += CL_CHAINS * CL_AT_ONCE) {
         R read[CL_AT_ONCE];
         CV_ALL
         for (int q = 0; q < CL_AT_ONCE; q++)
-            if (row + q < end)
-                cl_load(c, row + q, column, &read[q]);
+            if (row + q * CL_CHAINS < end)
+                cl_load(c, row + q * CL_CHAINS, column, &read[q]);
         CV_ALL
         for (int q = 0; q < CL_AT_ONCE; q++)
-            if (row + q < end)
-                cl_add(&acc[q % 4], cl_values(read[q]));
+            if (row + q * CL_CHAINS < end)
+                cl_add(&acc, cl_values(read[q]));
     }
-    cl_add(&acc[0], acc[1]);
-    cl_add(&acc[2], acc[3]);
-    cl_add(&acc[0], acc[2]);
-    return acc[0];
-}
-
-/* The result of a part, or of all rows if that is the only one. */
-CV_FN void cl_store(const cl_call &c, cm_i64 part, cm_i64 column, const cl_pair &v)
-{
-    const bool only = c.rows <= CL_PART;
-
     CV_ALL
-    for (int k = 0; k < CL_SUMS; k++)
-        CV_ALL
-    for (int l = 0; l < CL_LANES; l++)
-        if (only)
-            c.to[k][column + l] = cm_to<CL_STAT>::of(v.of[k].lane[l]);
-        else
-            c.sum[k][part * c.columns + column + l] = v.of[k].lane[l];
+    for (int by = CL_WIDE; by < CL_WIDE * CL_CHAINS; by *= 2)
+        cl_add(&acc, cl_from(acc, by));
+    return acc;
 }
 
 template <class R> CV_FN void cl_parts(const cl_call &call)
 {
-    CK_SHARED cl_pair kept[CL_BLOCKS][CL_WIDE];
-    const cm_i64 column = ((cm_i64)CK_BLOCK_(x) * CK_WIDTH_(x) + ck_x()) * CL_LANES;
-    const bool some = column < call.columns;
+    CK_SHARED cl_real kept[CL_BLOCKS][CL_SUMS][CL_WIDE * CL_LANES];
+    const int vector = ck_x() % CL_WIDE, me = ck_y() * CL_WIDE * CL_CHAINS + ck_x(),
+              sum = me / (CL_WIDE * CL_LANES), lane = me % (CL_WIDE * CL_LANES);
+    const cm_i64 begin = (cm_i64)CK_BLOCK_(x) * CL_WIDE * CL_LANES,
+                 column = begin + vector * CL_LANES;
+    const bool some = column < call.columns, only = call.rows <= CL_PART;
 
     for (cm_i64 part = CK_BLOCK_(y); part * CL_PART < call.rows; part += CK_BLOCKS_(y)) {
         const cm_i64 first = part * CL_PART, top = first + ck_y() * CL_BLOCK,
@@ -155,25 +162,33 @@ template <class R> CV_FN void cl_parts(const cl_call &call)
                      end = call.rows < top + CL_BLOCK ? call.rows : top + CL_BLOCK;
         const cl_pair own = cl_block<R>(call, top, some ? end : top, column);
         __syncthreads();
-        kept[ck_y()][ck_x()] = own;
+        CV_ALL
+        for (int k = 0; k < CL_SUMS; k++)
+            CV_ALL
+        for (int l = 0; l < CL_LANES; l++)
+            if (ck_x() < CL_WIDE)
+                kept[ck_y()][k][vector * CL_LANES + l] = own.of[k].lane[l];
         __syncthreads();
-        if (!some || ck_y())
+        if (me >= CL_SCALARS || begin + lane >= call.columns)
             continue;
-        cl_pair v[CL_BLOCKS];
+        cl_real v[CL_BLOCKS];
         CV_ALL
         for (int b = 0; b < CL_BLOCKS; b++)
-            v[b] = kept[b][ck_x()];
+            v[b] = kept[b][sum][lane];
         CV_ALL
         for (int by = CL_BLOCKS / 2; by > 0; by /= 2)
             CV_ALL
         for (int b = 0; b < by; b++)
             if ((b + by) * CL_BLOCK < left)
-                cl_add(&v[b], v[b + by]);
-        cl_store(call, part, column, v[0]);
+                v[b] = v[b] + v[b + by];
+        if (only)
+            call.to[sum][begin + lane] = cm_to<CL_STAT>::of(v[0]);
+        else
+            call.sum[sum][part * call.columns + begin + lane] = v[0];
     }
 }
 
-#define CL_MANY CK_AT_ONCE(CL_THREADS, 2)
+#define CL_MANY CK_AT_ONCE(CL_THREADS, 3)
 CK_KERNEL_OF(CL_MANY, cl_rows, cl_call) { cl_parts<cl_row>(call); }
 CK_KERNEL_OF(CL_MANY, cl_join, cl_call) { cl_parts<cl_pair>(call); }
 

@@ -10,7 +10,13 @@
 #include <stdio.h>
 
 /* As in emit/layer_norm.cuh; a launch has at most so many blocks along y. */
-enum { LAYER_WIDE = 32, LAYER_VECTOR = 16, LAYER_LANES = 4, LAYER_MOST_Y = 65535 };
+enum {
+    LAYER_WIDE = 8,
+    LAYER_CHAINS = 4,
+    LAYER_VECTOR = 16,
+    LAYER_LANES = 8,
+    LAYER_MOST_Y = 65535
+};
 /* Levels of parts: enough for 2^36 rows. */
 enum { LAYER_LEVELS = 4 };
 
@@ -48,7 +54,7 @@ static int64_t layer_parts(int64_t rows)
 static const char *layer_launch(layer *t, layer_kernel kernel)
 {
     int64_t parts = layer_parts(t->c.rows), across = LAYER_WIDE * (int64_t)t->lanes;
-    cr_cuda_grid g = {.block = {LAYER_WIDE, CR_FOLD_BLOCKS}};
+    cr_cuda_grid g = {.block = {LAYER_WIDE * LAYER_CHAINS, CR_FOLD_BLOCKS}};
     cr_cuda_text k = {.print = layer_print,
                       .device = t->device,
                       .part = CR_VEC_CUDA_LAYER,
