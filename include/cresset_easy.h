@@ -170,7 +170,8 @@ CR_API cr_generator *cr_easy_generator(const char *file, int line, uint64_t seed
  * The scope owns the module, and so do the modules that it is added to. */
 CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind,
                                  const cr_arg *args);
-#define ct_module(kind, ...)            cr_easy_module(__FILE__, __LINE__, kind, CR_ARGS(__VA_ARGS__))
+#define ct_module(kind, ...) cr_easy_module(__FILE__, __LINE__, kind, CR_ARGS(__VA_ARGS__))
+
 #define CT_LAYER(kind)                  cr_easy_module(__FILE__, __LINE__, kind, CR_NO_ARGS)
 #define ct_Linear(...)                  ct_module("Linear", __VA_ARGS__)
 #define ct_Conv1d(...)                  ct_module("Conv1d", __VA_ARGS__)

@@ -92,8 +92,7 @@ extern const char cr_c_object_types[];
 
 /* --- c_places.c --- */
 
-/* Prints a command on elements at computed places, and the functions that such commands need.
- */
+/* Prints a command on elements at computed places, and the functions that it needs. */
 void cr_c_indexed(cr_c_job *j, const cr_indexed *c);
 void cr_c_print_places(const cr_c_job *j, cr_text *out);
 

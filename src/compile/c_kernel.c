@@ -306,7 +306,7 @@ static bool scan_has_runs(const cr_expr *e)
     return !cr_fn_keeps_index((cr_fn)e->fn) && cr_dtype_is_float((cr_dtype)e->dtype);
 }
 
-/* Declares what a scan keeps from one element to the next: s, and t, the place of an extreme.
+/* Declares the variables that a scan keeps between elements: s, and t, the place of an extreme.
  */
 static void open_scan(kernel_job *k, const cr_expr *e)
 {

@@ -5,11 +5,10 @@
 #include <stdlib.h>
 
 const char *const cr_gnum_fn_name[CR_GNUM_FN_COUNT] = {
-    [CR_GNUM_ADD] = "add",     [CR_GNUM_SUB] = "sub",           [CR_GNUM_MUL] = "mul",
-    [CR_GNUM_DIV] = "div",     [CR_GNUM_FLOORDIV] = "floordiv", [CR_GNUM_MOD] = "mod",
-    [CR_GNUM_POW] = "pow",     [CR_GNUM_NEG] = "neg",           [CR_GNUM_ABS] = "abs",
-    [CR_GNUM_FLOOR] = "floor", [CR_GNUM_CEIL] = "ceil",         [CR_GNUM_TRUNC] = "trunc",
-    [CR_GNUM_ROUND] = "round", [CR_GNUM_SQRT] = "sqrt"};
+#define CR_GNUM(NAME, name) [CR_GNUM_##NAME] = #name,
+#include "graph/number.def"
+#undef CR_GNUM
+};
 const char *const cr_gnum_test_name[CR_GNUM_TEST_COUNT] = {
     [CR_GNUM_EQ] = "==", [CR_GNUM_LT] = "<", [CR_GNUM_LE] = "<="};
 

@@ -20,20 +20,9 @@ typedef enum {
     CR_GNUM_INPUT, /* number a of the call */
     CR_GNUM_SIZE,  /* of value `of` along dim a */
     CR_GNUM_CONST, /* value */
-    CR_GNUM_ADD,
-    CR_GNUM_SUB,
-    CR_GNUM_MUL,
-    CR_GNUM_DIV,
-    CR_GNUM_FLOORDIV,
-    CR_GNUM_MOD,
-    CR_GNUM_POW,
-    CR_GNUM_NEG,
-    CR_GNUM_ABS,
-    CR_GNUM_FLOOR, /* this and the next three: an int */
-    CR_GNUM_CEIL,
-    CR_GNUM_TRUNC,
-    CR_GNUM_ROUND, /* halves to the even neighbour */
-    CR_GNUM_SQRT,  /* a float */
+#define CR_GNUM(NAME, name) CR_GNUM_##NAME,
+#include "graph/number.def"
+#undef CR_GNUM
     CR_GNUM_FN_COUNT
 } cr_gnum_fn;
 

@@ -168,6 +168,7 @@ typedef struct {
     uint32_t absent;     /* it does not exist */
     uint32_t required;   /* it has no default */
     uint32_t positional; /* it is no keyword-only parameter */
+    bool unlisted;       /* torch's Python has no signature of it under the entry's name */
 } cr_overload;
 
 /* torch's overload that writes the results of another overload to tensors (clause `aten_out`,
@@ -230,9 +231,8 @@ typedef enum {
     CR_FORMAT_RULE_COLUMNS,   /* the last two dims column by column, of the results named */
     CR_FORMAT_RULE_TRANSFORM, /* of an FFT over `dim`: these dims innermost, in self's order */
     CR_FORMAT_RULE_STACKED,   /* each position along `dim` as the tensors of the list */
-    CR_FORMAT_RULE_PICKED, /* of indexing: self's order of dims and that of the list of indices
-                            */
-    CR_FORMAT_RULE_OPERANDS, /* of a function: as of a body without the clause */
+    CR_FORMAT_RULE_PICKED,    /* of indexing: the orders of dims of self and of the indices */
+    CR_FORMAT_RULE_OPERANDS,  /* of a function: as of a body without the clause */
     CR_FORMAT_RULE_LAST,
     CR_FORMAT_RULE_ROW_MAJOR
 } cr_format_rule;
@@ -253,6 +253,7 @@ typedef struct {
 typedef struct {
     int count, inplace_count, out_count;
     bool out_stated; /* by clause `aten_out` */
+    bool backwards;  /* torch's scripts try the entries of this name from the last one */
     cr_overload *list, *inplace;
     cr_out_overload *out;
 } cr_op_aten;

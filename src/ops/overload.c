@@ -6,7 +6,8 @@
  * "Tensor" and "Scalar"; in the second the last such parameter is a scalar.  "Tensor_mode"
  * comes with "Scalar_mode".  Clause `aten` states exceptions, as in `default(-dim) dim(+dim)
  * Scalar(other) Tensor(=other)`: -dim, the parameter does not exist; +dim, it has no default;
- * other, it is a Scalar; =other, it is a Tensor, and torch prefers numbers.
+ * other, it is a Scalar; =other, it is a Tensor, and torch prefers numbers.  -Scalar: torch's
+ * Python has no signature of this overload under the entry's own name.
  *
  * An entry of the form `out` or `copied` also has overloads that write to given tensors, one
  * for each of the others: "out" for "default", and "Scalar_out" for "Scalar".  The tensor's
@@ -68,7 +69,12 @@ cr_status overload_read(lexer *x, cr_op *op)
 
     while (x->kind != TOKEN_END) {
         cr_overload one = {0};
+        CR_TRY(lex_take(x, "-", &one.unlisted));
         CR_TRY(lex_name(x, &one.name));
+        if (!strcmp(one.name, "backwards")) {
+            op->aten.backwards = true;
+            continue;
+        }
         if (!strcmp(one.name, "inplace")) {
             inplace = true;
             continue;

@@ -19,16 +19,16 @@ TEST(a_map_is_a_view_without_saying_so)
 TEST(words_are_bits_and_in_place_forms_have_no_words_about_results)
 {
     OK(read("op w_step(Tensor self, Tensor other) -> Tensor\n  forms   method inplace\n"
-            "  words   idempotent no_alias\n  inverse w_step bool\n  neutral other = -0.0\n"
+            "  words   idempotent no_promote\n  inverse w_step bool\n  neutral other = -0.0\n"
             "  body    self + other\n"));
     OK(cr_ops_resolve());
     const cr_op *op = cr_ops_find("w_step");
-    EQ(op->words, (unsigned)(CR_WORD_IDEMPOTENT | CR_WORD_NO_ALIAS));
+    EQ(op->words, (unsigned)(CR_WORD_IDEMPOTENT | CR_WORD_NO_PROMOTE));
     EQ(op->inverse.op == op, true);
     EQ(op->inverse.dtypes, 1u << CR_BOOL);
     EQ(op->neutral.param, 1);
     EQ(op->neutral.number == 0 && __builtin_signbit(op->neutral.number) != 0, true);
-    EQ(op->inplace->words, (unsigned)CR_WORD_NO_ALIAS);
+    EQ(op->inplace->words, (unsigned)CR_WORD_NO_PROMOTE);
     EQ(op->inplace->inverse.op == NULL && op->inplace->neutral.param == -1, true);
 }
 

@@ -9,9 +9,10 @@ const char *const cr_command_names[CR_COMMAND_KINDS] = {
 };
 
 const char *const cr_combine_names[CR_COMBINE_COUNT] = {
-    [CR_COMBINE_SET] = "set",  [CR_COMBINE_ADD] = "add", [CR_COMBINE_MUL] = "mul",
-    [CR_COMBINE_MIN] = "min",  [CR_COMBINE_MAX] = "max", [CR_COMBINE_DIVIDE] = "divide",
-    [CR_COMBINE_READ] = "read"};
+#define CR_COMBINE(NAME, name) [CR_COMBINE_##NAME] = #name,
+#include "plan/combines.def"
+#undef CR_COMBINE
+};
 
 /* --- building --- */
 

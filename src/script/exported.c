@@ -916,8 +916,7 @@ static const char *result_type(const cr_json *v)
                                                         : "NoneType";
 }
 
-/* The results that the caller gets, or, with `types`, their types.  A single one is no tuple.
- */
+/* The results that the caller gets, or with `types` their types.  A single one is no tuple. */
 static cr_status put_results(reader *r, const place *p, bool types)
 {
     size_t n = 0, k = 0;

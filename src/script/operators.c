@@ -464,16 +464,10 @@ static void operators_read_names(cr_session *s, void *context)
 
 /* Operators whose entries are in the order in which Python tries the overloads: torch's scripts
  * try the last one first. */
-static bool operators_reversed(const char *name, const cr_sschemas *list)
+static bool operators_reversed(const cr_op *first, const cr_sschemas *list)
 {
-    static const char *const names[] = {"std", "var", "std_mean", "var_mean"};
-
-    if (list->len && !strcmp(list->at[list->len - 1]->overload, "vec"))
-        return true;
-    for (size_t i = 0; i < CR_LEN(names); i++)
-        if (!strcmp(names[i], name))
-            return true;
-    return false;
+    return (first && first->aten.backwards) ||
+           (list->len && !strcmp(list->at[list->len - 1]->overload, "vec"));
 }
 
 /* torch's overloads of the entries with this name: "add", or "torchvision::nms". */
@@ -487,7 +481,7 @@ static void operators_add_entries(cr_sunit *u, cr_sschemas *list, const char *na
             cr_op_print_overload(&text, op, name, &op->aten.list[i]);
             operators_add_text(u, list, &text, op);
         }
-    for (size_t i = 0; operators_reversed(name, list) && i < list->len / 2; i++) {
+    for (size_t i = 0; operators_reversed(first_op, list) && i < list->len / 2; i++) {
         const cr_sschema *other = list->at[i];
         list->at[i] = list->at[list->len - 1 - i];
         list->at[list->len - 1 - i] = other;

@@ -830,8 +830,7 @@ typedef struct {
     uint64_t flushes, at_once;
 } progress;
 
-/* Evaluates a composition, and keeps its calls if it made no others than those that it noted.
- */
+/* Evaluates a composition, and keeps its calls if it made only those that it noted. */
 static cr_status evaluate(cr_defer_thread *me, const progress *p, const cr_op *op,
                           const cr_value *arg, const cr_call_key *key, cr_value *result)
 {

@@ -297,8 +297,7 @@ static bool transform_strides(int64_t *stride, const cr_op *op, const cr_value *
     return true;
 }
 
-/* Functions that write results of any strides: the result is not filled row-major and copied.
- */
+/* Functions that write results of any strides, which need no row-major copy. */
 static bool writes_any_strides(const cr_op *op)
 {
     return op->format.rule == CR_FORMAT_RULE_COLUMNS ||

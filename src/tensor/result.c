@@ -208,8 +208,7 @@ static bool result_strides(int64_t *stride, const cr_shape *shape, const cr_valu
     return true;
 }
 
-/* An operand with the sizes of an indexed result and these strides, which are copied to `full`.
- */
+/* An operand with an indexed result's sizes and these strides, which are copied to `full`. */
 static cr_view along_result(const cr_index_plan *p, const int64_t *stride, int64_t *full)
 {
     memcpy(full, stride, (size_t)p->result.ndim * sizeof *full);

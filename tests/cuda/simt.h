@@ -29,7 +29,7 @@
     static void name(const __VA_ARGS__ call)
 #define CK_KERNEL_OF(threads, name, ...) CK_KERNEL_(name, __VA_ARGS__)
 #define CK_SHARED                        static
-#define CK_DYNAMIC                       static char ck_dynamic[1 << 17] __attribute__((aligned(16)))
+#define CK_DYNAMIC                       alignas(16) static char ck_dynamic[1 << 17]
 
 namespace simt
 {

@@ -172,7 +172,7 @@ def test_zero_size(key):
 def several_tensors(entry):
     """The tensor parameters that may be the same tensor, if there are two or more."""
     names = [p["name"] for p in entry.tensor_params if p["type"] == "Tensor" and not p["mask"] and not p["optional"]]
-    return names if "no_alias" not in entry.words and len(names) > 1 else []
+    return names if len(names) > 1 else []
 
 
 ONE_RESULT = [e for e in DRAWN if e.does == "body" and len(e.results) == 1]

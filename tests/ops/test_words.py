@@ -225,6 +225,24 @@ def test_idempotent(key):
         assert same_bits(draw.run(dict(values, **{entry.params[0]["name"]: made})), made)
 
 
+# A call of each entry with the word `rows`, on 4 parts of 3 numbers.
+ROW_CALLS = {"linear": lambda ops, x: ops.linear(x, torch.arange(6.0).view(2, 3)),
+             "layer_norm": lambda ops, x: ops.layer_norm(x, [3]), "rms_norm": lambda ops, x: ops.rms_norm(x, [3]),
+             "embedding": lambda ops, x: ops.embedding(torch.arange(10.0).view(5, 2), x.long() % 5),
+             "dropout": lambda ops, x: ops.dropout(x, 0.5, True), "alpha_dropout": lambda ops, x: ops.alpha_dropout(x, 0.5, True),
+             "feature_dropout": lambda ops, x: ops.feature_dropout(x, 0.5, True)}
+
+
+@having("rows")
+def test_rows(key):
+    """Another first part of the input, with the same random numbers, changes no other part of the result."""
+    made = []
+    for first in (1.0, 7.0):
+        torch.manual_seed(1)
+        made.append(ROW_CALLS[key](_C.ops, torch.cat([torch.full((1, 3), first) ** torch.arange(3.0), torch.arange(9.0).view(3, 3)])))
+    assert same_bits(made[0][1:], made[1][1:]) and not torch.equal(made[0], made[0] * 0)
+
+
 @having("keeps_zero")
 def test_keeps_zero(key):
     dtype = torch.float64 if "float64" in BY_KEY[key].dtypes else torch.complex128

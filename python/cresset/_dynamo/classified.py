@@ -5,16 +5,25 @@ Guards need all reads of the recorded call.  Python code is observed; of the fun
 package's, may have been called."""
 import collections
 import functools
+import operator
 import types
 
 from .. import _C, _root
 
+
+
+def _names(*functions):
+    return frozenset(f.__name__ for f in functions)
+
+
 _FUNCTIONS = {
-    "builtins": frozenset(("abs", "all", "any", "callable", "chr", "delattr", "divmod", "getattr", "hasattr",
-                           "isinstance", "issubclass", "iter", "len", "max", "min", "ord", "pow", "round", "setattr", "sorted", "sum", "__build_class__")),
+    "builtins": _names(abs, all, any, callable, chr, delattr, divmod, getattr, hasattr, isinstance, issubclass, iter, len,
+                       max, min, ord, pow, round, setattr, sorted, sum) | {"__build_class__"},
     "math": None,  # all
-    "_operator": frozenset(("add", "and_", "contains", "eq", "floordiv", "ge", "getitem", "gt", "index", "le",
-                            "length_hint", "lt", "mod", "mul", "ne", "neg", "not_", "or_", "sub", "truediv")),
+    "_operator": _names(operator.add, operator.and_, operator.contains, operator.eq, operator.floordiv, operator.ge,
+                        operator.getitem, operator.gt, operator.index, operator.le, operator.length_hint, operator.lt,
+                        operator.mod, operator.mul, operator.ne, operator.neg, operator.not_, operator.or_, operator.sub,
+                        operator.truediv),
     "_functools": frozenset(("reduce",)),
     # A recording has the elements of arrays that the call makes; the walk refuses arrays that were there before it.
     # Those of empty() and ndarray() are chance: only NumPy's code, which writes them, may call these.

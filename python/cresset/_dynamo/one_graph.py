@@ -9,7 +9,7 @@ import ast
 import linecache
 from functools import lru_cache
 
-_NUMBERS = frozenset(("abs", "bool", "float", "int", "max", "min", "pow", "round"))  # of a number they give one
+_NUMBERS = frozenset(f.__name__ for f in (abs, bool, float, int, max, min, pow, round))  # of a number they give one
 _TEXTS = frozenset(("print", "repr", "str"))  # torch refuses these
 _LOOPS = frozenset(("range",))  # torch does not unroll these
 _TRUTHS = frozenset(("bool", "max", "min"))  # calls that read truth values, which torch puts into its graph

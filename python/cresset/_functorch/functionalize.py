@@ -103,7 +103,7 @@ class _View:
             return self._put_piece(x, new)
         if new.dtype != x.dtype:
             return new.contiguous().view(x.dtype).view(x.shape)
-        if new.numel() == x.numel() and self.func._opname in ("view", "unflatten", "squeeze", "alias", "detach"):
+        if new.numel() == x.numel() and {"reshape", "identity"} & set(record["words"]):
             return new.reshape(x.shape)
         places = self.of(_C.arange(x.numel(), device=x.device).view(x.shape))
         return x.reshape(-1).scatter(0, places.reshape(-1), new.reshape(-1)).view(x.shape)

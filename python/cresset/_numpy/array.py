@@ -285,10 +285,10 @@ def _method(name):
     return method
 
 
-for _name in ("all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "clip", "cumprod", "cumsum", "diagonal", "dot",
-              "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "searchsorted", "squeeze", "std", "sum",
-              "swapaxes", "take", "trace", "var"):
-    setattr(ndarray, _name, _method(_name))
+# NumPy's methods that are functions of the same name; resize() is not: the method changes its array.
+for _name in dir(np.ndarray):
+    if _name != "resize" and not _name.startswith("_") and _name not in vars(ndarray) and callable(getattr(np, _name, None)):
+        setattr(ndarray, _name, _method(_name))
 ndarray.compress = lambda self, condition, axis=None, out=None: np.compress(condition, self, axis=axis, out=out)
 ndarray.put = lambda self, indices, values, mode="raise": np.put(self, indices, values, mode=mode)
 

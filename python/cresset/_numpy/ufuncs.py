@@ -147,13 +147,14 @@ def _vecdot(a, b):
     return (a.conj() * b).sum(-1)
 
 
-def _unary(*names):
-    return {name: getattr(_C, name) for name in names}
+def _of_one_name():
+    """NumPy's functions of one operand that an operator has the name of."""
+    found = {name: getattr(np, name) for name in dir(np) if isinstance(getattr(np, name), np.ufunc) and hasattr(_C, name)}
+    return {name: getattr(_C, name) for name, f in found.items() if f.__name__ == name and f.nin == f.nout == 1}
 
 
 CALLS = {
-    **_unary("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt",
-             "square", "isnan", "isinf", "isfinite", "signbit", "deg2rad", "rad2deg"),
+    **_of_one_name(),  # those below replace operators of another meaning
     "arcsin": _C.asin, "arccos": _C.acos, "arctan": _C.atan, "arcsinh": _C.asinh, "arccosh": _C.acosh,
     "arctanh": _C.atanh, "degrees": _C.rad2deg, "radians": _C.deg2rad,
     "absolute": absolute, "fabs": _C.abs, "negative": _C.neg, "positive": _C.clone, "conjugate": _C.conj_physical,

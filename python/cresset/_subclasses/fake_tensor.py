@@ -165,14 +165,17 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-# Operators whose tensors may be on several devices.
-_ANY_DEVICE = {"copy_", "_to_copy", "index", "index_put", "index_put_", "set_", "_foreach_copy_"}
+def _takes_several_devices(func):
+    """True if tensors of a call may be on several devices: it copies the elements of one, or indices of the host."""
+    record = func._record
+    copies = any(p["name"] == record["functional"] and p["type"] == "Tensor" for p in record["params"])
+    return copies or bool({"host_indices", "cast", "resets"} & set(func.words))
 
 
 def _check_devices(func, fakes):
     """Raises for two devices; a number on the host may be with tensors of any device."""
     found = list(dict.fromkeys(x.device for x in fakes if x.dim() or x.device.type != "cpu"))
-    if len(found) > 1 and func._opname not in _ANY_DEVICE:
+    if len(found) > 1 and not _takes_several_devices(func):
         raise FakeTensorDeviceMismatchError("Expected all tensors to be on the same device, but found at least two devices, "
                                             f"{found[0]} and {found[1]}!")
 

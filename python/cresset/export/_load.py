@@ -31,8 +31,11 @@ from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignat
 from .graph_signature import (ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
                               SymBoolArgument, SymFloatArgument, SymIntArgument, TensorArgument)
 
-_NUMBERS = {"mul", "add", "sub", "floordiv", "truediv", "mod", "pow", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge",
-            "and_", "or_", "not_", "getitem"}
+# Functions of Python's module `operator` that a file may name.
+_NUMBERS = {f.__name__: f for f in (
+    operator.mul, operator.add, operator.sub, operator.floordiv, operator.truediv, operator.mod, operator.pow, operator.neg,
+    operator.pos, operator.abs, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.and_,
+    operator.or_, operator.not_, operator.getitem)}
 _FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 _SYMBOLIC = {"as_sym_int": SymIntArgument, "as_sym_bool": SymBoolArgument, "as_sym_float": SymFloatArgument}
 
@@ -158,7 +161,7 @@ def _target(name):
             _refuse(f"operator {name.removeprefix('torch.ops.')} is not known; an operator of a program must be defined before "
                     "the file is read")
     if parts[0] in ("_operator", "operator") and len(parts) == 2 and parts[1] in _NUMBERS:
-        return getattr(operator, parts[1])
+        return _NUMBERS[parts[1]]
     if name in ("torch.sym_max", "torch.sym_min", "torch.sym_float", "torch.sym_int", "torch.sym_not", "torch.sym_ite",
                 "torch.sym_sqrt", "torch._sym_sqrt"):
         return getattr(cresset, parts[1].lstrip("_"))

@@ -22,10 +22,8 @@ Argument = typing.Any
 _legal_ops = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output",
               "root")
 _side_effectful_functions = {cresset._C._set_grad_enabled, operator.setitem}
-_RANDOM_FUNCTIONS = frozenset(
-    getattr(cresset, name) for name in ("rand", "randn", "randint", "randperm", "rand_like",
-                                        "randn_like", "randint_like", "normal", "poisson",
-                                        "bernoulli", "multinomial") if hasattr(cresset, name))
+_RANDOM_FUNCTIONS = frozenset(getattr(cresset, entry["name"], None) for entry in cresset._C._records()
+                              if "random" in entry["words"]) - {None}
 
 
 def has_side_effect(fn):

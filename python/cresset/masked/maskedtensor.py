@@ -3,6 +3,8 @@
 Operators that compute each element, views, and copies handle calls below autograd, so their derivatives are
 those of tensors.  Reductions call the functions of torch.masked on the data.
 """
+import functools
+import inspect
 import warnings
 
 from .. import _C, torch
@@ -108,14 +110,15 @@ def _elements(func, args, kwargs):
     return MaskedTensor._wrapped(data, mask)
 
 
-_COPIES = frozenset(("detach", "clone", "_to_copy", "ones_like", "zeros_like", "empty_like", "full_like", "rand_like", "randn_like",
-                     "contiguous", "alias", "lift_fresh", "to_dtype", "to"))
+def _reads_sizes_only(record):
+    """True for ones_like and its kin: the result has the sizes of a tensor whose elements are not read."""
+    return record["unread"] == ["self"] and all(p["name"] != "size" for p in record["params"])
 
 
 def _kind(func):
     """How a call of an operator is handled; None where it is not."""
     record, name = func._record, func._opname
-    if name in _COPIES or "identity" in record["words"] or "cast" in record["words"]:
+    if {"identity", "cast"} & set(record["words"]) or _reads_sizes_only(record):
         return _elements
     if func.is_view or "join" in record["words"] or "split" in record["words"]:
         return _both
@@ -137,7 +140,15 @@ def _reduction(name):
 
 
 _NORMALIZED = frozenset(("softmax", "log_softmax", "softmin"))
-_REDUCTIONS = frozenset(("sum", "mean", "prod", "amin", "amax", "argmin", "argmax", "all", "std", "var", "norm", *_NORMALIZED))
+
+
+@functools.lru_cache(maxsize=None)
+def _is_reduced(name):
+    """True if elements that exist are reduced or normalized by a function of this module's package."""
+    from .. import masked
+    found = None if name.startswith("_") else getattr(masked, name, None)
+    options = inspect.signature(found).parameters if inspect.isfunction(found) else ()
+    return name == "all" or name in _NORMALIZED or {"dim", "keepdim", "mask"} <= set(options)
 
 
 def _normalize(name, x, dim, dtype=None):
@@ -221,7 +232,7 @@ class MaskedTensor(Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name, kwargs = getattr(func, "__name__", ""), dict(kwargs or {})
-        if name in _REDUCTIONS and args and is_masked_tensor(args[0]):
+        if args and is_masked_tensor(args[0]) and _is_reduced(name):
             kwargs.pop("_stacklevel", None)
             with _C.DisableTorchFunctionSubclass():
                 return (_normalize if name in _NORMALIZED else _reduce)(name, *args, **kwargs)
@@ -233,7 +244,7 @@ class MaskedTensor(Tensor):
         kwargs = kwargs or {}
         if func._opname in ("_local_scalar_dense", "item"):
             return args[0]._masked_data.item()
-        if func._opname in _REDUCTIONS:
+        if _is_reduced(func._opname):
             return (_normalize if func._opname in _NORMALIZED else _reduce)(func._opname, *args, **kwargs)
         handle = _kind(func)
         return NotImplemented if handle is None else handle(func, args, kwargs)

@@ -13,15 +13,12 @@ __all__ = [
     "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal", "orthogonal",
     "sparse"]
 
-_GAIN_ONE = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-             "conv_transpose3d", "sigmoid")
-_GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
+_GAINS = {"linear": 1, "conv1d": 1, "conv2d": 1, "conv3d": 1, "conv_transpose1d": 1, "conv_transpose2d": 1,
+          "conv_transpose3d": 1, "sigmoid": 1, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 
 
 def calculate_gain(nonlinearity, param=None):
     """Returns the gain that compensates a nonlinearity's effect on scale."""
-    if nonlinearity in _GAIN_ONE:
-        return 1
     if nonlinearity in _GAINS:
         return _GAINS[nonlinearity]
     if nonlinearity != "leaky_relu":

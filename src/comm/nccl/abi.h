@@ -38,10 +38,13 @@ typedef enum { CR_NCCL_SUM, CR_NCCL_PROD, CR_NCCL_MAX, CR_NCCL_MIN, CR_NCCL_AVG 
     X(int, GroupStart, (void))                                                                 \
     X(int, GroupEnd, (void))                                                                   \
     X(int, AllReduce, (const void *, void *, size_t, int type, int op, cr_nccl_comm, void *))  \
-    X(int, Reduce, (const void *, void *, size_t, int type, int op, int root, cr_nccl_comm, void *)) \
-    X(int, Broadcast, (const void *, void *, size_t, int type, int root, cr_nccl_comm, void *)) \
+    X(int, Reduce, (const void *, void *, size_t, int type, int op, int root,                  \
+        cr_nccl_comm, void *))                                                                 \
+    X(int, Broadcast, (const void *, void *, size_t, int type, int root, cr_nccl_comm,         \
+        void *))                                                                               \
     X(int, AllGather, (const void *, void *, size_t, int type, cr_nccl_comm, void *))          \
-    X(int, ReduceScatter, (const void *, void *, size_t, int type, int op, cr_nccl_comm, void *)) \
+    X(int, ReduceScatter, (const void *, void *, size_t, int type, int op, cr_nccl_comm,       \
+        void *))                                                                               \
     X(int, Send, (const void *, size_t, int type, int peer, cr_nccl_comm, void *))             \
     X(int, Recv, (void *, size_t, int type, int peer, cr_nccl_comm, void *))                   \
     X(int, RedOpCreatePreMulSum, (int *op, void *factor, int type, int where, cr_nccl_comm))   \

@@ -441,38 +441,60 @@ static void solver_gels(int t, int m, int n, int columns, void *a, int lda, void
 #define INT const int *
 #define CHR const char *
 /* clang-format off */
-#define SOLVER_EACH(t)                                                                                       \
-    static void potrf_##t(CHR uplo, INT n, void *a, INT lda, int *info, size_t l)                             \
-    { (void)l; solver_potrf(t, uplo, *n, a, *lda, info); }                                                    \
-    static void getrf_##t(INT m, INT n, void *a, INT lda, int *pivots, int *info)                             \
-    { solver_getrf(t, *m, *n, a, *lda, pivots, info); }                                                       \
-    static void getrs_##t(CHR turn, INT n, INT c, const void *a, INT lda, INT p, void *b, INT ldb, int *info, size_t l) \
-    { (void)l; solver_getrs(t, turn, *n, *c, a, *lda, p, b, *ldb, info); }                                    \
-    static void trsm_##t(CHR side, CHR uplo, CHR turn, CHR d, INT m, INT n, const void *alpha, const void *a, INT lda, void *b, INT ldb, size_t l0, size_t l1, size_t l2, size_t l3) \
-    { (void)l0, (void)l1, (void)l2, (void)l3; solver_trsm(t, side, uplo, turn, d, *m, *n, alpha, a, *lda, b, *ldb); } \
-    static void geqrf_##t(INT m, INT n, void *a, INT lda, void *tau, void *work, INT size, int *info)         \
-    { solver_geqrf(t, *m, *n, a, *lda, tau, work, *size, info); }                                             \
-    static void orgqr_##t(INT m, INT n, INT k, void *a, INT lda, const void *tau, void *work, INT size, int *info) \
-    { solver_orgqr(t, *m, *n, *k, a, *lda, tau, work, *size, info); }                                         \
-    static void ormqr_##t(CHR side, CHR turn, INT m, INT n, INT k, const void *a, INT lda, const void *tau, void *c, INT ldc, void *work, INT size, int *info, size_t l0, size_t l1) \
-    { (void)l0, (void)l1; solver_ormqr(t, side, turn, *m, *n, *k, a, *lda, tau, c, *ldc, work, *size, info); } \
-    static void gels_##t(CHR turn, INT m, INT n, INT c, void *a, INT lda, void *b, INT ldb, void *work, INT size, int *info, size_t l) \
+#define SOLVER_EACH(t)                                                                        \
+    static void potrf_##t(CHR uplo, INT n, void *a, INT lda, int *info, size_t l)             \
+    { (void)l; solver_potrf(t, uplo, *n, a, *lda, info); }                                    \
+    static void getrf_##t(INT m, INT n, void *a, INT lda, int *pivots, int *info)             \
+    { solver_getrf(t, *m, *n, a, *lda, pivots, info); }                                       \
+    static void getrs_##t(CHR turn, INT n, INT c, const void *a, INT lda, INT p, void *b,     \
+        INT ldb, int *info, size_t l)                                                         \
+    { (void)l; solver_getrs(t, turn, *n, *c, a, *lda, p, b, *ldb, info); }                    \
+    static void trsm_##t(CHR side, CHR uplo, CHR turn, CHR d, INT m, INT n,                   \
+        const void *alpha, const void *a, INT lda, void *b, INT ldb, size_t l0, size_t l1,    \
+        size_t l2, size_t l3)                                                                 \
+    { (void)l0, (void)l1, (void)l2, (void)l3; solver_trsm(t, side, uplo, turn, d, *m, *n,     \
+        alpha, a, *lda, b, *ldb); }                                                           \
+    static void geqrf_##t(INT m, INT n, void *a, INT lda, void *tau, void *work, INT size,    \
+        int *info)                                                                            \
+    { solver_geqrf(t, *m, *n, a, *lda, tau, work, *size, info); }                             \
+    static void orgqr_##t(INT m, INT n, INT k, void *a, INT lda, const void *tau,             \
+        void *work, INT size, int *info)                                                      \
+    { solver_orgqr(t, *m, *n, *k, a, *lda, tau, work, *size, info); }                         \
+    static void ormqr_##t(CHR side, CHR turn, INT m, INT n, INT k, const void *a, INT lda,    \
+        const void *tau, void *c, INT ldc, void *work, INT size, int *info, size_t l0,        \
+        size_t l1)                                                                            \
+    { (void)l0, (void)l1; solver_ormqr(t, side, turn, *m, *n, *k, a, *lda, tau, c, *ldc,      \
+        work, *size, info); }                                                                 \
+    static void gels_##t(CHR turn, INT m, INT n, INT c, void *a, INT lda, void *b, INT ldb,   \
+        void *work, INT size, int *info, size_t l)                                            \
     { (void)l, (void)turn; solver_gels(t, *m, *n, *c, a, *lda, b, *ldb, work, *size, info); }
 SOLVER_EACH(0)
 SOLVER_EACH(1)
 SOLVER_EACH(2)
 SOLVER_EACH(3)
-#define SOLVER_PAIR(p)                                                                                       \
-    static void gesdd_real_##p(CHR job, INT m, INT n, void *a, INT lda, void *s, void *u, INT ldu, void *vt, INT ldvt, void *work, INT size, int *i, int *info, size_t l) \
-    { (void)l, (void)i; solver_svd(p, job, *m, *n, a, *lda, s, u, *ldu, vt, *ldvt, work, *size, info); }      \
-    static void gesdd_complex_##p(CHR job, INT m, INT n, void *a, INT lda, void *s, void *u, INT ldu, void *vt, INT ldvt, void *work, INT size, void *r, int *i, int *info, size_t l) \
-    { (void)l, (void)i, (void)r; solver_svd(2 + p, job, *m, *n, a, *lda, s, u, *ldu, vt, *ldvt, work, *size, info); } \
-    static void syevd_##p(CHR job, CHR uplo, INT n, void *a, INT lda, void *w, void *work, INT size, int *i, INT isize, int *info, size_t l0, size_t l1) \
-    { (void)l0, (void)l1, (void)isize; solver_eigh(p, job, uplo, *n, a, *lda, w, work, *size, NULL, i, info); } \
-    static void heevd_##p(CHR job, CHR uplo, INT n, void *a, INT lda, void *w, void *work, INT size, void *r, INT rsize, int *i, INT isize, int *info, size_t l0, size_t l1) \
-    { (void)l0, (void)l1, (void)isize, (void)rsize; solver_eigh(2 + p, job, uplo, *n, a, *lda, w, work, *size, r, i, info); } \
-    static void geev_complex_##p(CHR left, CHR job, INT n, void *a, INT lda, void *w, void *none, INT one, void *v, INT ldv, void *work, INT size, void *r, int *info, size_t l0, size_t l1) \
-    { (void)l0, (void)l1, (void)left, (void)none, (void)one, (void)r; solver_geev(p, job, *n, a, *lda, w, v, *ldv, work, *size, info); }
+#define SOLVER_PAIR(p)                                                                        \
+    static void gesdd_real_##p(CHR job, INT m, INT n, void *a, INT lda, void *s, void *u,     \
+        INT ldu, void *vt, INT ldvt, void *work, INT size, int *i, int *info, size_t l)       \
+    { (void)l, (void)i; solver_svd(p, job, *m, *n, a, *lda, s, u, *ldu, vt, *ldvt, work,      \
+        *size, info); }                                                                       \
+    static void gesdd_complex_##p(CHR job, INT m, INT n, void *a, INT lda, void *s, void *u,  \
+        INT ldu, void *vt, INT ldvt, void *work, INT size, void *r, int *i, int *info,        \
+        size_t l)                                                                             \
+    { (void)l, (void)i, (void)r; solver_svd(2 + p, job, *m, *n, a, *lda, s, u, *ldu, vt,      \
+        *ldvt, work, *size, info); }                                                          \
+    static void syevd_##p(CHR job, CHR uplo, INT n, void *a, INT lda, void *w, void *work,    \
+        INT size, int *i, INT isize, int *info, size_t l0, size_t l1)                         \
+    { (void)l0, (void)l1, (void)isize; solver_eigh(p, job, uplo, *n, a, *lda, w, work,        \
+        *size, NULL, i, info); }                                                              \
+    static void heevd_##p(CHR job, CHR uplo, INT n, void *a, INT lda, void *w, void *work,    \
+        INT size, void *r, INT rsize, int *i, INT isize, int *info, size_t l0, size_t l1)     \
+    { (void)l0, (void)l1, (void)isize, (void)rsize; solver_eigh(2 + p, job, uplo, *n, a,      \
+        *lda, w, work, *size, r, i, info); }                                                  \
+    static void geev_complex_##p(CHR left, CHR job, INT n, void *a, INT lda, void *w,         \
+        void *none, INT one, void *v, INT ldv, void *work, INT size, void *r, int *info,      \
+        size_t l0, size_t l1)                                                                 \
+    { (void)l0, (void)l1, (void)left, (void)none, (void)one, (void)r; solver_geev(p, job,     \
+        *n, a, *lda, w, v, *ldv, work, *size, info); }
 SOLVER_PAIR(0)
 SOLVER_PAIR(1)
 /* clang-format on */

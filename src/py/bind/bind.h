@@ -516,7 +516,6 @@ int cr_py_storage_start(PyObject *m);
 int cr_py_tensor_start(PyObject *m);
 int cr_py_op_start(PyObject *m);
 int cr_py_number_start(PyObject *m);
-int cr_py_index_start(PyObject *m);
 int cr_py_make_start(PyObject *m);
 int cr_py_numpy_start(PyObject *m);
 int cr_py_crc_start(PyObject *m);

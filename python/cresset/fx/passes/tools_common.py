@@ -52,8 +52,8 @@ def stable_topological_sort(gm):
 
 
 # Functions that compute sizes.  These nodes are placed as early as possible.
-_EARLY = {getattr(operator, name) for name in ("add", "mul", "sub", "floordiv", "truediv", "mod",
-                                               "le", "lt", "ge", "gt", "eq", "ne")}
+_EARLY = {operator.add, operator.mul, operator.sub, operator.floordiv, operator.truediv, operator.mod,
+          operator.le, operator.lt, operator.ge, operator.gt, operator.eq, operator.ne}
 
 
 def legalize_graph(gm):

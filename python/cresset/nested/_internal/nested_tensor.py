@@ -17,8 +17,6 @@ __all__ = ["NestedTensor", "jagged_from_list", "nested_view_from_values_offsets"
 
 _DIMS = frozenset(("dim", "dim0", "dim1", "dims", "axis", "start_dim", "end_dim", "source", "destination"))
 _SIZES = frozenset(("size", "shape"))
-# Functions of rows, whose last dims alone matter.
-_ROWS = frozenset(("linear", "layer_norm", "rms_norm", "embedding", "dropout", "alpha_dropout", "feature_dropout"))
 
 
 class NestedInt:
@@ -211,6 +209,14 @@ class _Call:
         chosen = dims if len(self.args) > 1 or self.kwargs else fitting
         return [p["name"] for p in (chosen or fitting)[0]["params"]] if fitting else []
 
+    def list_parameter(self):
+        """The name of a list of integers that is the only argument, and may be given item by item; None without one."""
+        for record in self.records:
+            names = [(p["name"], p["type"]) for p in record["params"][1:] if not p["keyword_only"]]
+            if len(names) == 1 and names[0][1].startswith("int["):
+                return names[0][0]
+        return None
+
     def named(self):
         """(name, value) of each argument."""
         names = self.names()
@@ -280,11 +286,12 @@ class _Call:
 
     def run(self, i, part):
         positional, named = self.named()
-        if self.name in ("view", "reshape", "expand", "permute") and len(positional) > 1:
+        alone = self.list_parameter()
+        if alone and len(positional) > 1:
             rest = [x for _, x in positional[1:]]
             rest = rest[0] if len(rest) == 1 and isinstance(rest[0], (list, tuple)) else rest
             if not isinstance(rest[0], _C.dtype):
-                positional = [positional[0], ("dims" if self.name == "permute" else "size", tuple(rest))]
+                positional = [positional[0], (alone, tuple(rest))]
         if self.name == "permute" and positional[1][1][0] == 0:
             positional[1] = ("dims", positional[1][1][1:])
         args = [self.argument(name, x, i, part) for name, x in positional]
@@ -371,7 +378,7 @@ class _Call:
         plain = [x for x in _leaves([self.args, self.kwargs]) if isinstance(x, Tensor) and not isinstance(x, NestedTensor)]
         same = all(x._ragged == like._ragged and x.dim() == like.dim() and x._lengths is like._lengths
                    for x in _leaves([self.args, self.kwargs]) if isinstance(x, NestedTensor))
-        if self.name in _ROWS:
+        if any("rows" in r["words"] for r in self.records):
             return like._ragged == 1 and same
         return self.elementwise() and same and all(x.dim() <= behind for x in plain)
 
@@ -390,8 +397,7 @@ class _Call:
 
     def reduced_dims(self):
         """The dims of a reduction as a tuple; None where there are none; False where the call is no reduction."""
-        if not any(r["does"] == "fold" or (r["name"] in ("mean", "std", "var", "max", "min", "argmax", "argmin", "norm", "logsumexp"))
-                   for r in self.records):
+        if not any(r["does"] == "fold" or any(p["name"] == "keepdim" for p in r["params"]) for r in self.records):
             return False
         given = dict(self.named()[0][1:] + self.named()[1])
         dims = [x for name, x in given.items() if name in ("dim", "axis")]

@@ -22,8 +22,7 @@ struct cr_fft_plan {
     int64_t radix[MOST_PASSES];
     void *twiddle[MOST_PASSES]; /* [rest, radix - 1] complex */
     void *roots[MOST_PASSES];   /* radix-th roots of one, for radices above 5 */
-    /* A line as a matrix of n = rows->n * columns->n elements: columns have rows->n elements.
-     */
+    /* A line as a matrix of n = rows->n * columns->n elements; a column has rows->n of them. */
     cr_fft_plan *rows, *columns;
     void *cross; /* [n] complex, by place in the matrix */
     /* Bluestein: a forward plan of a length with small factors */

@@ -556,32 +556,21 @@ static void list_by_numbers(listed *list, int count)
         }
 }
 
-/* torch's Python has no signature for these: their tensors take numbers, too. */
-static bool is_unlisted(const char *name, const cr_overload *o)
-{
-    static const char *const names[] = {"add", "sub", "mul", "div"};
-
-    for (size_t i = 0; i < CR_LEN(names); i++)
-        if (!strncmp(name, names[i], 3) && (!name[3] || !strcmp(name + 3, "_")))
-            return !strcmp(o->name, "Scalar");
-    return false;
-}
-
 /* Appends what torch lists for a signature.  Returns the new length. */
 static int list_signature(listed *list, int n, const char *name, const cr_py_sig *s)
 {
     const cr_op *op = s->op->inplace_of && s->by_numbers ? s->op->inplace_of : s->op;
     int from = n, count = 0;
-    bool several = false;
+    bool several = false, own = !strcmp(name, s->op->name);
 
     for (int i = 0; i < op->aten.count; i++) {
-        count += !is_unlisted(name, &op->aten.list[i]);
+        count += !(own && op->aten.list[i].unlisted);
         several |= op->aten.list[i].absent != 0;
     }
     several |= s->by_numbers || count > 1;
     for (int i = 0; several && i < op->aten.count && n < LISTED_MOST; i++) {
         const cr_overload *o = &op->aten.list[i];
-        if (!is_unlisted(name, o) && (s->self < 0 || !(o->scalars >> s->self & 1)))
+        if (!(own && o->unlisted) && (s->self < 0 || !(o->scalars >> s->self & 1)))
             list[n++] = (listed){
                 .sig = s, .absent = o->absent, .required = o->required, .scalars = o->scalars};
     }

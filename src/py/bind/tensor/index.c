@@ -3,24 +3,10 @@
  * An index is processed from left to right.  Ints, slices and None become views at once.
  * Tensors and sequences are collected by dim, and at the end they become one `index` or
  * `index_put_` call on the view. */
+#include "entry.h"
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
-
-enum {
-    OP_select,
-    OP_slice,
-    OP_unsqueeze,
-    OP_alias,
-    OP_index,
-    OP_index_put_,
-    OP_copy_,
-    OP_fill_,
-    OP_COUNT
-};
-static const char *const op_names[OP_COUNT] = {
-    "select", "slice", "unsqueeze", "alias", "index", "index_put_", "copy_", "fill_.Scalar"};
-static const cr_op *ops[OP_COUNT];
 
 typedef struct {
     cr_tensor *at;    /* owned: the view so far */
@@ -41,22 +27,20 @@ static void walk_drop(walk *w)
     cr_drop_values(w->index, (int)w->index_count);
 }
 
-/* Calls ops[which].  The caller sets arg[0] and the next n arguments. */
-static cr_status index_call(int which, cr_value *arg, int n, cr_value *result)
+/* Calls an operator.  The caller sets arg[0] and the next n arguments. */
+static cr_status index_call(const cr_op *op, cr_value *arg, int n, cr_value *result)
 {
-    if (!ops[which])
-        return cr_fail(CR_RUNTIME, "the operator table has no entry '%s'", op_names[which]);
-    cr_py_defaults(ops[which], arg, n + 1);
-    return cr_py_call(ops[which], arg, result);
+    cr_py_defaults(op, arg, n + 1);
+    return cr_py_call(op, arg, result);
 }
 
 /* Replaces the view by a view of the view. */
-static int view(walk *w, int which, cr_value *arg, int n)
+static int view(walk *w, const cr_op *op, cr_value *arg, int n)
 {
     cr_value result;
 
     arg[0] = cr_of_tensor(w->at);
-    cr_status st = index_call(which, arg, n, &result);
+    cr_status st = index_call(op, arg, n, &result);
     if (st)
         return cr_py_raise_int(st);
     cr_drop(w->at);
@@ -110,7 +94,7 @@ static int take_int(walk *w, int64_t index)
     arg[1] = cr_of_int(w->dim);
     arg[2] = cr_of_int(index);
     w->dropped++;
-    return view(w, OP_select, arg, 2);
+    return view(w, cr_entry.select_int, arg, 2);
 }
 
 /* start, stop and step; those that are symbols stay symbols. */
@@ -176,7 +160,7 @@ static int take_slice(walk *w, PyObject *x, bool always)
     arg[2] = cr_of_int(start);
     arg[3] = cr_of_int(stop);
     arg[4] = cr_of_int(step);
-    return view(w, OP_slice, arg, 4);
+    return view(w, cr_entry.slice_Tensor, arg, 4);
 }
 
 static int take_none(walk *w)
@@ -185,7 +169,7 @@ static int take_none(walk *w)
 
     arg[1] = cr_of_int(w->dim++);
     w->dropped--;
-    return view(w, OP_unsqueeze, arg, 1);
+    return view(w, cr_entry.unsqueeze, arg, 1);
 }
 
 /* Collects t, which indexes `dims` dims.  Takes ownership of t. */
@@ -401,11 +385,11 @@ static PyObject *index_result_of(walk *w)
     arg[0] = cr_of_tensor(w->at);
     if (w->index_count) {
         arg[1] = collected(w);
-        st = index_call(OP_index, arg, 1, &result);
+        st = index_call(cr_entry.index_Tensor, arg, 1, &result);
     } else if (w->changed) {
         return cr_py_wrap_keep(w->at);
     } else {
-        st = index_call(OP_alias, arg, 0, &result);
+        st = index_call(cr_entry.alias, arg, 0, &result);
     }
     return st ? cr_py_raise(st) : cr_py_wrap(result.t);
 }
@@ -475,13 +459,12 @@ static PyObject *select_first(cr_tensor *t, PyObject *index)
     int overflow;
     int64_t i = PyLong_AsLongLongAndOverflow(index, &overflow);
 
-    if (CR_UNLIKELY(overflow || !t->ndim || i < -t->size[0] || i >= t->size[0] ||
-                    !ops[OP_select]))
+    if (CR_UNLIKELY(overflow || !t->ndim || i < -t->size[0] || i >= t->size[0]))
         return NULL;
     cr_py_set_tensor(&arg[0], t);
     cr_py_set_int(&arg[1], 0);
     cr_py_set_int(&arg[2], i);
-    cr_status st = cr_call(ops[OP_select], arg, &result);
+    cr_status st = cr_call(cr_entry.select_int, arg, &result);
     return st ? cr_py_raise(st) : cr_py_wrap(result.t);
 }
 
@@ -562,7 +545,7 @@ static int drop_leading(cr_tensor **t, int ndim)
         arg[0] = cr_of_tensor(*t);
         arg[1] = cr_of_int(0);
         arg[2] = cr_of_int(0);
-        cr_status st = index_call(OP_select, arg, 2, &result);
+        cr_status st = index_call(cr_entry.select_int, arg, 2, &result);
         if (st)
             return cr_py_raise_int(st);
         cr_drop(*t);
@@ -595,7 +578,7 @@ static cr_status write_view(walk *w, cr_tensor *from, cr_value *result)
     arg[0] = cr_of_tensor(w->at);
     arg[1] = cr_of_tensor(from);
     CR_TRY(check_expands(w->at, from));
-    return index_call(OP_copy_, arg, 1, result);
+    return index_call(cr_entry.copy_, arg, 1, result);
 }
 
 /* Writes to the places of index tensors.  masked_fill_ computes a number's assignment by a
@@ -607,7 +590,7 @@ static cr_status write_places(walk *w, cr_tensor *from, cr_value *result)
     arg[0] = cr_of_tensor(w->at);
     arg[1] = collected(w);
     arg[2] = cr_of_tensor(from);
-    return index_call(OP_index_put_, arg, 2, result);
+    return index_call(cr_entry.index_put_, arg, 2, result);
 }
 
 static bool fills_by_mask(const walk *w, const cr_tensor *from)
@@ -626,7 +609,7 @@ static int warn_of_write(const walk *w, const cr_tensor *from)
         return cr_py_warn_cast((cr_dtype)from->dtype, (cr_dtype)w->at->dtype);
     if (!fills_by_mask(w, from) && warn_of_bytes(w) < 0)
         return -1;
-    return cr_py_warn_expanded(ops[OP_index_put_], w->at);
+    return cr_py_warn_expanded(cr_entry.index_put_, w->at);
 }
 
 static int write_value(walk *w, PyObject *value)
@@ -643,7 +626,7 @@ static int write_value(walk *w, PyObject *value)
         !cr_has_internal_overlap(w->at)) {
         arg[0] = cr_of_tensor(w->at);
         arg[1] = cr_of_number(scalar);
-        st = index_call(OP_fill_, arg, 1, &result);
+        st = index_call(cr_entry.fill__Scalar, arg, 1, &result);
     } else if (drop_leading(&from, w->index_count ? 0 : w->at->ndim) < 0 ||
                warn_of_write(w, from) < 0) {
         cr_drop(from);
@@ -682,12 +665,4 @@ int cr_py_ass_subscript(PyObject *self, PyObject *index, PyObject *value)
         done = write_value(&w, value);
     walk_drop(&w);
     return done;
-}
-
-int cr_py_index_start(PyObject *m)
-{
-    (void)m;
-    for (int i = 0; i < OP_COUNT; i++)
-        ops[i] = cr_ops_find(op_names[i]);
-    return 0;
 }
