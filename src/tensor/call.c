@@ -514,7 +514,7 @@ cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg, cr_value 
 {
     if (op->dispatch.calls)
         return composition_run(op, (cr_rule *const *)&op->dispatch.calls, 1, arg, result);
-    if (op->does == CR_DOES_IS)
+    if (op->does == CR_DOES_IS || (op->does == CR_DOES_STEPS && op->body_count))
         return cr_run_composition(op, arg, result);
     CR_TRY(cr_defer_settle_all(op, arg));
     return op->kernel_stage(op, arg, result);

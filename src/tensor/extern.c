@@ -620,3 +620,211 @@ cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *ou
     cr_drop_values(&result, 1);
     return CR_OK;
 }
+
+/* --- batches of calls --- */
+
+bool cr_extern_takes_batch(const cr_op *op, const cr_value *whole)
+{
+    cr_device device;
+
+    if (op->kernel_stage != cr_run_extern || written_tensor(op, whole) ||
+        cr_common_device(&device, op, whole))
+        return false;
+    return cr_is_host(device) && (op->does != CR_DOES_STEPS || !op->fn.dtypes) &&
+           (op->does != CR_DOES_STEPS || (op->fn.on_views && !extern_prefers_statement));
+}
+
+/* The views of one example among the arguments of a batch. */
+typedef struct {
+    cr_value arg[CR_MAX_ARGS];
+    cr_view view[CR_MAX_ARGS];
+    cr_value *list[CR_MAX_ARGS]; /* views are behind it; NULL: none */
+    int64_t step[CR_MAX_ARGS];   /* bytes from one example to the next */
+} extern_example;
+
+/* Shows the first example of a batch; `step`: bytes to the next one. */
+static void example_view(cr_view *out, int64_t *step, const cr_view *batch)
+{
+    *out = *batch;
+    *step = batch->stride[0] * (int64_t)cr_dtype_size(batch->dtype);
+    out->size++;
+    out->stride++;
+    out->ndim--;
+}
+
+static bool example_is_mapped(const cr_value *one, const cr_value *whole)
+{
+    return one->tag == CR_TENSOR && one->t != whole->t;
+}
+
+static cr_status example_list(extern_example *e, int i, const cr_value *given,
+                              const cr_value *arg, const cr_value *whole)
+{
+    uint32_t n = given->len;
+
+    /* views, then their steps */
+    e->list[i] = cr_alloc(n * (sizeof *e->list[i] + sizeof(cr_view) + sizeof(int64_t)) + 1);
+    CR_NEED(e->list[i]);
+    cr_view *view = (cr_view *)(e->list[i] + n);
+    int64_t *step = (int64_t *)(view + n);
+    for (uint32_t k = 0; k < n; k++) {
+        e->list[i][k] = given->list[k];
+        step[k] = 0;
+        if (!example_is_mapped(&arg->list[k], &whole->list[k]))
+            continue;
+        example_view(&view[k], &step[k], given->list[k].view);
+        e->list[i][k].view = &view[k];
+    }
+    e->arg[i] = (cr_value){.tag = CR_TENSORS, .len = n, .list = e->list[i]};
+    return CR_OK;
+}
+
+static cr_status example_start(extern_example *e, const cr_op *op, const extern_call *c,
+                               const cr_value *arg, const cr_value *whole)
+{
+    memset(e->list, 0, op->param_count * sizeof *e->list);
+    for (int i = 0; i < op->param_count; i++) {
+        e->arg[i] = c->arg[i];
+        e->step[i] = 0;
+        if (c->arg[i].tag == CR_TENSORS) {
+            CR_TRY(example_list(e, i, &c->arg[i], &arg[i], &whole[i]));
+        } else if (example_is_mapped(&arg[i], &whole[i])) {
+            example_view(&e->view[i], &e->step[i], c->arg[i].view);
+            e->arg[i].view = &e->view[i];
+        }
+    }
+    return CR_OK;
+}
+
+static void example_next_list(cr_value *list, uint32_t n)
+{
+    cr_view *view = (cr_view *)(list + n);
+    const int64_t *step = (const int64_t *)(view + n);
+
+    for (uint32_t k = 0; k < n; k++)
+        if (step[k])
+            view[k].data += step[k];
+}
+
+static void example_next(extern_example *e, const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (e->list[i])
+            example_next_list(e->list[i], e->arg[i].len);
+        else if (e->step[i])
+            e->view[i].data += e->step[i];
+}
+
+static void example_drop(extern_example *e, const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        cr_free(e->list[i]);
+}
+
+/* A batch of results k: each example has the strides that it has alone. */
+static cr_status batch_result(cr_tensor **out, cr_tensor **filled, const cr_op *op, int k,
+                              const cr_value *arg, const extern_example *e, cr_dtype dtype,
+                              const cr_shape *shape, int64_t size)
+{
+    int64_t sizes[CR_MAX_DIMS + 1] = {size}, strides[CR_MAX_DIMS + 1], step = 1;
+    cr_device device = CR_HOST;
+
+    if (shape->ndim >= CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "a batch of results has more than %d dims", CR_MAX_DIMS);
+    for (int d = 0; d < shape->ndim; d++)
+        sizes[d + 1] = shape->size[d];
+    CR_TRY(cr_tensor_new(filled, dtype, device, shape->ndim + 1, sizes));
+    *out = cr_keep(*filled);
+    if (!op->format.rule || !format_strides(strides + 1, op, k, arg, e->arg, shape))
+        return CR_OK;
+    for (int d = 0; d < shape->ndim; d++)
+        step = cr_step_over(step, shape->size[d]);
+    strides[0] = step;
+    cr_drop(*out);
+    *out = NULL;
+    CR_TRY(cr_tensor_new_strided(out, dtype, device, shape->ndim + 1, sizes, strides));
+    if (!writes_any_strides(op))
+        return CR_OK;
+    cr_drop(*filled);
+    *filled = cr_keep(*out);
+    return CR_OK;
+}
+
+static cr_status batch_results(cr_tensor **out, cr_tensor **filled, const cr_op *op,
+                               const cr_value *arg, const extern_example *e, cr_dtype compute,
+                               int64_t size, cr_frame *f)
+{
+    cr_shape *shape = cr_alloc(op->result_count * sizeof *shape);
+    cr_dtype dtype;
+    cr_status st;
+
+    CR_NEED(shape);
+    CR_GO(result_shapes(shape, op, e->arg, arg, CR_HOST, f));
+    for (int k = 0; k < op->result_count; k++) {
+        CR_GO(cr_result_type(&dtype, op, k, compute, f));
+        CR_GO(batch_result(&out[k], &filled[k], op, k, arg, e, dtype, &shape[k], size));
+    }
+done:
+    cr_free(shape);
+    return st;
+}
+
+static cr_status batch_run(const cr_op *op, extern_example *e, cr_tensor *const *filled,
+                           int64_t size)
+{
+    cr_view views[CR_MAX_RESULTS], batch;
+    int64_t step[CR_MAX_RESULTS];
+    bool empty = true;
+
+    for (int k = 0; k < op->result_count; k++) {
+        batch = cr_view_of(filled[k]);
+        example_view(&views[k], &step[k], &batch);
+        empty &= !filled[k]->numel;
+    }
+    for (int i = 0; i < op->param_count; i++)
+        empty &= is_empty_argument(&e->arg[i]);
+    for (int64_t n = 0; !empty && n < size; n++) {
+        CR_TRY(cr_run_on_views(op, e->arg, views));
+        example_next(e, op);
+        for (int k = 0; k < op->result_count; k++)
+            views[k].data += step[k];
+    }
+    return CR_OK;
+}
+
+cr_status cr_run_extern_batch(const cr_op *op, const cr_value *arg, const cr_value *whole,
+                              int64_t size, cr_value *result)
+{
+    cr_tensor *out[CR_MAX_RESULTS] = {0}, *filled[CR_MAX_RESULTS] = {0};
+    extern_example e;
+    extern_call c;
+    cr_dtype compute;
+    cr_frame f;
+    cr_status st;
+
+    call_start(&c, op);
+    cr_frame_init(&f, op, arg);
+    memset(e.list, 0, sizeof e.list);
+    CR_GO(cr_run_checks(op, &f));
+    CR_GO(extern_compute_type(&compute, op, arg, &f));
+    CR_GO(cr_check_numbers(op, arg, compute));
+    CR_GO(present_all(&c, op, whole, compute));
+    CR_GO(example_start(&e, op, &c, arg, whole));
+    CR_GO(batch_results(out, filled, op, arg, &e, compute, size, &f));
+    CR_GO(batch_run(op, &e, filled, size));
+    for (int k = 0; k < op->result_count; k++)
+        if (filled[k] != out[k])
+            CR_GO(cr_copy_tensor(out[k], filled[k]));
+done:
+    for (int k = 0; k < op->result_count; k++) {
+        cr_drop(filled[k]);
+        if (st)
+            cr_drop(out[k]);
+        else
+            result[k] = cr_of_tensor(out[k]);
+    }
+    example_drop(&e, op);
+    cr_frame_drop(&f);
+    call_drop(&c, op);
+    return st;
+}

@@ -84,6 +84,13 @@ CR_MUST cr_status cr_run_fold_index(const cr_op *op, const cr_value *arg, cr_vie
 CR_MUST cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out);
 cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result);
 void cr_extern_start(void);
+/* The same for each of `size` examples: `whole` has the batches in the places of the examples
+ * among `arg`, and each result is a batch.  No argument is written, and sizes of results do not
+ * depend on elements. */
+CR_MUST cr_status cr_run_extern_batch(const cr_op *op, const cr_value *arg,
+                                      const cr_value *whole, int64_t size, cr_value *result);
+/* True where that function can make the call. */
+bool cr_extern_takes_batch(const cr_op *op, const cr_value *whole);
 /* The same with `out` as the only result.  It has the size and dtype that the rules give. */
 cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result);

@@ -62,6 +62,7 @@ static inline cr_tensor *tensor_header_new(cr_dtype dtype, cr_device device, int
     /* gcc clears 80 bytes by vector stores; more by `rep stos`, which starts slowly. */
     memset(t, 0, offsetof(cr_tensor, peer));
     t->peer = NULL;
+    t->batch = NULL;
     atomic_init(&t->count, 1);
     t->dtype = (uint8_t)dtype;
     t->device = device;
@@ -124,6 +125,8 @@ static void tensor_free(cr_tensor *t)
         return;
     if (t->grad)
         cr_grad_meta_drop(t->grad);
+    if (CR_UNLIKELY(t->batch != NULL))
+        cr_drop(t->batch);
     cr_storage_drop(t->storage);
     header_free(t);
 }

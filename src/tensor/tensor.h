@@ -83,9 +83,11 @@ typedef struct cr_tensor {
     char *address;
     int64_t offset; /* elements from the storage's start */
     int64_t numel;
-    int64_t *size, *stride; /* ndim each; inline up to CR_INLINE_DIMS */
-    cr_grad_meta *grad;     /* NULL until needed */
-    void *peer;             /* the Python object, see py/bind */
+    int64_t *size, *stride;  /* ndim each; inline up to CR_INLINE_DIMS */
+    cr_grad_meta *grad;      /* NULL until needed */
+    void *peer;              /* the Python object, see py/bind */
+    struct cr_tensor *batch; /* the batch of which this is an example (batch.h), or NULL */
+    uint64_t level;          /* of the map; undefined without a batch */
     int64_t dims[2 * CR_INLINE_DIMS];
 } cr_tensor;
 

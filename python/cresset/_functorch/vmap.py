@@ -10,7 +10,6 @@ function: derivatives may be taken inside and outside of it.
 """
 import functools
 import inspect
-import itertools
 import re
 import warnings
 from collections import namedtuple
@@ -22,7 +21,6 @@ from ..autograd.function import Transforms
 from ..utils._python_dispatch import TorchDispatchMode
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-_levels = itertools.count(1)
 _loops = {"warn": False, "refuse": False}  # what calls of one example after the other do besides
 _running = {}  # levels whose function has not returned, and the modes of their random numbers
 
@@ -33,12 +31,24 @@ class _Batched(Tensor):
     __torch_function__ = _C._disabled_torch_function_impl
     _records_parts = True  # the batch and tensors that are not batches may have histories outside of the map
 
+    level = property(_C._level_of_example)
+
     @staticmethod
     def __new__(cls, inner, level):
+        if not inner.is_nested:
+            return _C._make_example(cls, inner, level)
         made = Tensor._make_wrapper_subclass(cls, inner.shape[1:], strides=inner.stride()[1:], dtype=inner.dtype,
                                              storage_offset=inner, device=inner.device)
-        made.inner, made.level = inner, level
+        _C._set_example(made, inner, level)
         return made
+
+    @property
+    def inner(self):
+        return _C._batch_of_example(self)
+
+    @inner.setter
+    def inner(self, batch):
+        _C._set_example(self, batch, self.level)
 
     def as_subclass(self, cls):
         """Returns a batch that is also of class `cls`, with the same history."""
@@ -70,13 +80,16 @@ class _Batched(Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         level = max(x.level for x in _tensors_of([*args, *kwargs.values()]) if isinstance(x, _Batched))
-        if level not in _running:
+        if level not in _running and not level % 2:  # odd ones are C's and do not end
             raise RuntimeError(
                 "Either your tensor may have escaped from inside a function being vmapped and this is a user error (see "
                 "https://pytorch.org/functorch/stable/ux_limitations.html), or there is an internal functorch error in "
                 "`gen_vmap_plumbing` Please file an issue if it looks like the latter")
         with _C._ReentrantDispatch():
             return _call_batch(func, args, kwargs, level)
+
+
+_C._set_example_class(_Batched)
 
 
 @functools.cache
@@ -109,6 +122,7 @@ def _is_at(x, level):
 def _debug_only_display_vmap_fallback_warnings(enabled):
     """Whether a call of one example after the other warns."""
     _loops["warn"] = enabled
+    _C._batch_may_repeat(not any(_loops.values()))
 
 
 def _debug_only_are_vmap_fallback_warnings_enabled():
@@ -883,28 +897,38 @@ def _unwrap_batched(batched_outputs, out_dims, vmap_level, batch_size, func):
 
 
 def _flat_vmap(func, batch_size, flat_in_dims, flat_args, args_spec, out_dims, randomness, /, **kwargs):
-    level = next(_levels)
-    _running[level] = _Randomness(randomness, batch_size, level)
+    level = _start_level(batch_size, randomness)
     try:
         given = _create_batched_inputs(flat_in_dims, flat_args, level, args_spec)
         with _running[level], Transforms():
             out = func(*given, **kwargs)
         return _unwrap_batched(out, out_dims, level, batch_size, func)
     finally:
-        del _running[level]
+        _end_level(level)
+
+
+def _start_level(batch_size, randomness):
+    level = _C._new_level()
+    _running[level] = _Randomness(randomness, batch_size, level)
+    _C._level_starts(level)
+    return level
+
+
+def _end_level(level):
+    _C._level_ends(level)
+    return _running.pop(level)
 
 
 def _vmap_increment_nesting(batch_size, randomness):
     """Starts a level by hand and returns its number; _vmap_decrement_nesting ends the level that was started last."""
-    level = next(_levels)
-    _running[level] = _Randomness(randomness, batch_size, level)
+    level = _start_level(batch_size, randomness)
     _running[level].__enter__()
     return level
 
 
 def _vmap_decrement_nesting():
-    level, mode = _running.popitem()
-    mode.__exit__(None, None, None)
+    level = next(reversed(_running))
+    _end_level(level).__exit__(None, None, None)
     return level
 
 
@@ -965,13 +989,12 @@ def restore_vmap(func, in_dims, batch_size, randomness):
     def mapped(*args, **kwargs):
         leaves, spec = tree_flatten(args)
         dims = broadcast_to_tree(in_dims, spec, lambda: None)
-        level = next(_levels)
-        _running[level] = _Randomness(randomness, batch_size, level)
+        level = _start_level(batch_size, randomness)
         try:
             with _running[level]:
                 out = func(*_create_batched_inputs(dims, leaves, level, spec), **kwargs)
         finally:
-            del _running[level]
+            _end_level(level)
         return (tree_map(lambda x: x.inner if _is_at(x, level) else x, out),
                 tree_map(lambda x: 0 if _is_at(x, level) else None, out))
     return mapped

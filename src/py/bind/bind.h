@@ -48,6 +48,8 @@ PyObject *cr_py_wrap_keep(cr_tensor *t);
  * RuntimeError if it has another.  Takes ownership of the caller's reference, also on
  * failure. */
 PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t);
+/* The class of examples of batches. */
+PyTypeObject *cr_py_example_type(void);
 /* Visits the objects that are reachable only through `t`.  For tp_traverse. */
 int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg);
 /* Number of Python objects that only C refers to.  While it is 0, the garbage collector need

@@ -6,6 +6,7 @@
 #include "entry.h"
 #include "graph/graph.h"
 #include "py/bind/bind.h"
+#include "tensor/batch.h"
 
 static CR_THREAD PyObject *dispatch_modes; /* list of active TorchDispatchModes; NULL: none */
 static CR_THREAD int dispatch_off;         /* number of active guards _DisableTorchDispatch */
@@ -58,6 +59,8 @@ static bool dispatch_value_has(const cr_value *v, PyObject *name)
             return true;
     if (v->tag != CR_TENSOR || !cr_is_dispatched(v->t))
         return false;
+    if (cr_is_example(v->t))
+        return name == dispatch_records_name; /* python/cresset/_functorch/vmap.py */
     PyGILState_STATE locked = PyGILState_Ensure();
     PyObject *x = cr_py_wrap_keep(v->t);
     bool has = x && PyObject_HasAttr((PyObject *)Py_TYPE(x), name);
@@ -369,17 +372,46 @@ static cr_status dispatch_past_mode(const cr_op *op, const cr_value *arg, cr_val
     return st;
 }
 
+/* Refuses to record a call that a handler sees, unless the recorder takes what it calls. */
+static void dispatch_tell_recorder(const cr_op *op, const cr_value *arg)
+{
+    if (!cr_recorder_is_whole() && (!cr_recorder_has_parts() || !dispatch_handling(op, arg)))
+        cr_recorder_refuse("__torch_dispatch__ handles a call");
+}
+
+/* Makes a call of examples for their batch, where no mode comes before; *left if Python
+ * decides.
+ */
+static cr_status dispatch_batch(const cr_op *op, const cr_value *arg, cr_value *result,
+                                bool *left)
+{
+    *left = true;
+    if (dispatch_off || (dispatch_modes && PyList_GET_SIZE(dispatch_modes)) ||
+        !cr_any_tensor(op, arg, cr_is_example))
+        return CR_OK;
+    dispatch_tell_recorder(op, arg);
+    CR_TRY(cr_batch_call(op, arg, result, left));
+    if (!*left || !cr_batch_comes_apart(op, arg))
+        return CR_OK;
+    *left = false;
+    return dispatch_parts(op, arg, result);
+}
+
 static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    bool left;
+
     if (dispatch_passes_mode(op))
         return dispatch_past_mode(op, arg, result);
+    CR_TRY(dispatch_batch(op, arg, result, &left));
+    if (!left)
+        return CR_OK;
 
     PyGILState_STATE locked = PyGILState_Ensure();
     uint32_t was = cr_thread.exclude;
     dispatch_versions versions;
 
-    if (!cr_recorder_is_whole() && (!cr_recorder_has_parts() || !dispatch_handling(op, arg)))
-        cr_recorder_refuse("__torch_dispatch__ handles a call");
+    dispatch_tell_recorder(op, arg);
     cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
     dispatch_versions_before(&versions, op, arg);
     PyObject *out = dispatch_handlers(op, arg);
@@ -394,6 +426,8 @@ static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *r
 
 static cr_status dispatch_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    if (op == cr_entry._example_of || op == cr_entry._batch_of)
+        return op->kernel_stage(op, arg, result);
     if (dispatch_apart && op->does == CR_DOES_IS) {
         dispatch_apart = false; /* the parts themselves stay whole */
         return dispatch_parts(op, arg, result);
@@ -732,6 +766,111 @@ static PyObject *dispatch_share_storage(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* --- examples of batches, for _functorch/vmap.py --- */
+
+static PyTypeObject
+    *dispatch_example_type; /* the class of examples; set by _set_example_class */
+
+PyTypeObject *cr_py_example_type(void)
+{
+    return dispatch_example_type ? dispatch_example_type : cr_py_tensor_type;
+}
+
+static PyObject *dispatch_set_example_class(PyObject *m, PyObject *cls)
+{
+    (void)m;
+    if (!PyType_Check(cls))
+        return PyErr_Format(PyExc_TypeError, "a class is expected");
+    Py_XSETREF(dispatch_example_type, (PyTypeObject *)Py_NewRef(cls));
+    Py_RETURN_NONE;
+}
+
+/* _make_example(cls, batch, level) */
+static PyObject *dispatch_make_example(PyObject *m, PyObject *args)
+{
+    PyObject *cls, *batch;
+    unsigned long long level;
+    cr_tensor *t;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OOK", &cls, &batch, &level))
+        return NULL;
+    if (!cr_py_is_tensor(batch) || !PyType_Check(cls) ||
+        !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type) ||
+        !cr_py_tensor_of(batch)->ndim)
+        return PyErr_Format(PyExc_TypeError, "a class of tensors and a batch are expected");
+    cr_status st = cr_example_new(&t, cr_py_tensor_of(batch), level);
+    return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, t);
+}
+
+/* _set_example(tensor, batch, level): a tensor without elements becomes an example. */
+static PyObject *dispatch_set_example(PyObject *m, PyObject *args)
+{
+    PyObject *x, *batch;
+    unsigned long long level;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OOK", &x, &batch, &level))
+        return NULL;
+    if (!cr_py_is_tensor(x) || !cr_py_is_tensor(batch) || cr_has_elements(cr_py_tensor_of(x)))
+        return PyErr_Format(PyExc_TypeError, "two tensors, one without elements, are expected");
+    cr_example_set(cr_py_tensor_of(x), cr_py_tensor_of(batch), level);
+    Py_RETURN_NONE;
+}
+
+/* The batch of an example; its level. */
+static PyObject *dispatch_batch_of(PyObject *m, PyObject *x)
+{
+    (void)m;
+    if (!cr_py_is_tensor(x) || !cr_is_example(cr_py_tensor_of(x)))
+        return PyErr_Format(PyExc_TypeError, "the tensor is no example of a batch");
+    return cr_py_wrap_keep(cr_py_tensor_of(x)->batch);
+}
+
+static PyObject *dispatch_level_of(PyObject *m, PyObject *x)
+{
+    (void)m;
+    if (!cr_py_is_tensor(x) || !cr_is_example(cr_py_tensor_of(x)))
+        return PyErr_Format(PyExc_TypeError, "the tensor is no example of a batch");
+    return PyLong_FromUnsignedLongLong(cr_py_tensor_of(x)->level);
+}
+
+static PyObject *dispatch_new_level(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(cr_level_new());
+}
+
+static PyObject *dispatch_level_starts(PyObject *m, PyObject *level)
+{
+    uint64_t n = PyLong_AsUnsignedLongLong(level);
+
+    (void)m;
+    if (PyErr_Occurred())
+        return NULL;
+    cr_level_starts(n);
+    Py_RETURN_NONE;
+}
+
+static PyObject *dispatch_level_ends(PyObject *m, PyObject *level)
+{
+    uint64_t n = PyLong_AsUnsignedLongLong(level);
+
+    (void)m;
+    if (PyErr_Occurred())
+        return NULL;
+    cr_level_ends(n);
+    Py_RETURN_NONE;
+}
+
+static PyObject *dispatch_batch_may_repeat(PyObject *m, PyObject *may)
+{
+    (void)m;
+    cr_batch_may_repeat(PyObject_IsTrue(may) == 1);
+    Py_RETURN_NONE;
+}
+
 static PyObject *dispatch_set_caller(PyObject *m, PyObject *function)
 {
     (void)m;
@@ -749,6 +888,15 @@ static PyMethodDef dispatch_functions[] = {
     {"_make_wrapper", dispatch_make_wrapper, METH_VARARGS, NULL},
     {"_share_storage", dispatch_share_storage, METH_VARARGS, NULL},
     {"_set_dispatch_caller", dispatch_set_caller, METH_O, NULL},
+    {"_set_example_class", dispatch_set_example_class, METH_O, NULL},
+    {"_make_example", dispatch_make_example, METH_VARARGS, NULL},
+    {"_set_example", dispatch_set_example, METH_VARARGS, NULL},
+    {"_batch_of_example", dispatch_batch_of, METH_O, NULL},
+    {"_level_of_example", dispatch_level_of, METH_O, NULL},
+    {"_new_level", dispatch_new_level, METH_NOARGS, NULL},
+    {"_level_starts", dispatch_level_starts, METH_O, NULL},
+    {"_level_ends", dispatch_level_ends, METH_O, NULL},
+    {"_batch_may_repeat", dispatch_batch_may_repeat, METH_O, NULL},
     {0}};
 
 int cr_py_dispatch_start(PyObject *m)

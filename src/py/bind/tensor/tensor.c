@@ -54,6 +54,8 @@ PyObject *cr_py_wrap(cr_tensor *t)
 {
     if (CR_UNLIKELY(t->peer != NULL))
         return wrap_again(t);
+    if (CR_UNLIKELY(t->batch != NULL))
+        return wrap_new(cr_py_example_type(), t);
     if (CR_UNLIKELY(!free_count))
         return wrap_new(cr_py_tensor_type, t);
     cr_py_tensor *w = free_wrappers[--free_count];
@@ -71,10 +73,11 @@ PyObject *cr_py_wrap_keep(cr_tensor *t)
     return cr_py_wrap(cr_keep(t));
 }
 
-/* A handler (__torch_dispatch__) may have given `t` an object of its class. */
+/* A handler (__torch_dispatch__) may have given `t` an object of its class, and an example of a
+ * batch has one. */
 static PyObject *wrap_again_as(PyTypeObject *type, cr_tensor *t)
 {
-    PyObject *had = wrap_again(t);
+    PyObject *had = cr_py_wrap(t);
 
     if (PyObject_TypeCheck(had, type))
         return had;
@@ -89,7 +92,8 @@ static PyObject *wrap_again_as(PyTypeObject *type, cr_tensor *t)
 
 PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t)
 {
-    if (CR_UNLIKELY(t->peer != NULL))
+    if (CR_UNLIKELY(t->peer != NULL) ||
+        (t->batch && !PyType_IsSubtype(type, cr_py_example_type())))
         return wrap_again_as(type, t);
     cr_py_mark_dispatched(type, t);
     return wrap_new(type, t);
