@@ -59,6 +59,10 @@ class Compiler:
         self.given_name = self.limit = None
         self.one_part = False  # under fullgraph, reads of values are errors even where torch's graph has them
         self.of_tensors = None  # the same function of tensors, compiled, once it was called with NumPy's arrays
+        self.reset()
+
+    def reset(self):
+        """Forgets all recordings."""
         self.attempts = self.deferred = 0  # calls recorded in vain; calls deferred before the first recording
         self.refusal, self.said_limit = None, False
         self.place = None  # the instruction that the refusal is about, a places.Place
@@ -989,16 +993,6 @@ def _alive():
 def reset():
     """Drops all recordings."""
     for compiled in _alive():
-        compiler = compiled._compiler
+        compiled._compiler.reset()
         compiled._entries.clear()
         compiled._off = compiled._failed = compiled._sizes_fixed = False
-        compiler.seconds = 0.
-        for seen in (compiler.records, compiler.recompilations, compiler.parts, compiler.alike, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
-                     compiler.varying):
-            seen.clear()
-        compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False
-        compiler.by_string, compiler.imported, compiler.ran = set(), set(), None
-        compiler.library_names, compiler.plain_only = set(), False
-        compiler.flushes.clear()
-        compiler.held = {None: False}
-        compiler.unread = None

@@ -18,6 +18,7 @@ from _thread import _local as local
 from _weakref import ReferenceType
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
+from contextlib import contextmanager
 from gc import get_referents
 from math import isfinite
 from operator import attrgetter, is_, methodcaller
@@ -259,9 +260,11 @@ def _calls_c(name, hooks):
 
 
 def _contents(holder):
-    """Returns the contents of a dict, list, cell, class or object with slots as a dict."""
+    """Returns the contents of a dict, list, set, cell, class or object with slots as a dict."""
     if isinstance(holder, list):
-        return dict(enumerate(holder))
+        return dict(enumerate(list.__iter__(holder)))
+    if isinstance(holder, set):
+        return dict.fromkeys(set.__iter__(holder))
     if isinstance(holder, dict):  # a subclass may define __getitem__
         return dict(dict.items(holder))
     if isinstance(holder, type):
@@ -275,26 +278,19 @@ def _contents(holder):
 
 
 def _kept_in(items):
-    """[(name, container)] of those globals that are containers or objects with attributes."""
-    for name, x in items.items():
+    """The containers, and those of objects' attributes, of globals."""
+    for x in items.values():
         if x is sys.modules or type(x) in _WITHOUT_CONTENTS or isinstance(x, (type, types.ModuleType, Tensor, local)):
             continue
         state = x if isinstance(x, (dict, list, set)) else getattr(x, "__dict__", None) if type(x).__dictoffset__ else None
         if isinstance(state, (dict, list, set)):
-            yield name, state
+            yield state
 
 
-def _copy_of(x):
-    return dict(dict.items(x)) if isinstance(x, dict) else list(list.__iter__(x)) if isinstance(x, list) else set(set.__iter__(x))
-
-
-def _is_copy(x, before):
-    """Whether a container has the objects of its copy."""
-    if len(x) != len(before):
-        return False
-    if isinstance(x, dict):
-        return all(dict.get(x, key, before) is value for key, value in before.items())
-    return set(x) == before if isinstance(x, set) else all(map(is_, list.__iter__(x), before))
+def _is_unchanged(holder, before):
+    """Whether a container has the objects that _contents() returned."""
+    now = _contents(holder)
+    return len(now) == len(before) and all(before.get(key, before) is x for key, x in now.items())
 
 
 def _hides_slot(t):
@@ -331,7 +327,7 @@ class Walk:
         self.numbers = []  # (node, value) of these numbers
         self.holders = {}  # node -> its dict, list or cell
         self.slotted = []  # objects with attributes outside __dict__
-        self.library_before = []  # from snapshot_library(): (module, its items, name -> (container, copy of its contents))
+        self.library_before = []  # from snapshot_library(): (module, its items, [(container, its contents)])
         self.before = []  # from snapshot(): (node or None, container, copy of its contents)
         self.overwritten = None  # the node of a varying number that the call replaced
         self.paths = {}  # node -> path
@@ -367,6 +363,15 @@ class Walk:
         if not self.may_defer:
             raise Refused(why)
         self.deferred.append((x, why))
+
+    @contextmanager
+    def deferring(self, may):
+        """Inside, objects that no guard can hold refuse the call if it reads them (may), or the walk."""
+        before, self.may_defer = self.may_defer, may
+        try:
+            yield
+        finally:
+            self.may_defer = before
 
     def unread(self, x, source, parent, key, why):
         self.defer(x, why)
@@ -474,16 +479,13 @@ class Walk:
 
     def visit_bound(self, method):
         """Visits the object to which a method in C is bound.  A call loads the method, not the object."""
-        before, self.may_defer = self.may_defer, False
         try:
-            self.visit(method.__self__, "const", -1, method.__self__)
+            with self.deferring(False):
+                self.visit(method.__self__, "const", -1, method.__self__)
         except NotYet:
             raise
         except Refused as why:
-            self.may_defer = before
             self.defer(method, str(why))
-        finally:
-            self.may_defer = before
 
     def reach_abstract(self, t):
         """A later register() of an abstract base class changes what isinstance() returns."""
@@ -652,18 +654,15 @@ class Walk:
 
     def partial(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "instance", type(x))
-        in_python, before = isinstance(x.func, (types.FunctionType, types.MethodType)), self.may_defer
+        in_python = isinstance(x.func, (types.FunctionType, types.MethodType))
         if not in_python:
             self.called_in_c(x.func)
             if not _is_ours(_root_of(x.func)):
                 self.defer(x, f"it calls a partial of {x.func!r}")
         self.visit(x.func, "attr", node, "func")
-        self.may_defer = before and in_python  # C code reads the arguments
-        try:
+        with self.deferring(self.may_defer and in_python):  # C code reads the arguments
             for part in ("args", "keywords"):
                 self.visit(getattr(x, part), "attr", node, part)
-        finally:
-            self.may_defer = before
         self.attributes(x, node)
         return node
 
@@ -742,10 +741,10 @@ class Walk:
             self.plain_only = self.plain_only or not _is_trusted(x.__module__)  # its keys tell symbols from numbers
             return self.unread(x, source, parent, key, "it calls a function of functools.lru_cache, which forgets its "
                                "results when the program says so")
-        if type(x) is types.MappingProxyType:
+        if t in (types.MappingProxyType, types.GenericAlias, slice):  # immutable; their parts are not
             node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-            for shown in get_referents(x):
-                self.visit(shown, "const", -1, shown)
+            for part in get_referents(x):
+                self.visit(part, "const", -1, part)
             return node
         if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)) or _has_state_in_c(t):
             why = f"it reads an object of type {t.__name__}"
@@ -753,16 +752,6 @@ class Walk:
                 return self.unread(x, source, parent, key, why)
             raise Refused(why)
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
-        if t is types.GenericAlias:  # immutable; its classes are not
-            node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-            for part in (x.__origin__, *x.__args__):
-                self.visit(part, "const", -1, part)
-            return node
-        if t is slice:
-            node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-            for part in (x.start, x.stop, x.step):
-                self.visit(part, "const", -1, part)
-            return node
         if isinstance(x, BaseException):
             return self.unread(x, source, parent, key, f"it reads an object of type {t.__name__}")
         slots = _slots(t) if t.__flags__ & _HEAP_TYPE else ()
@@ -789,7 +778,7 @@ class Walk:
 
     def snapshot_library(self, codes):
         """Copies what the library's code keeps in its modules."""
-        self.library_before = [(module, items, {name: (kept, _copy_of(kept)) for name, kept in _kept_in(items)})
+        self.library_before = [(module, items, [(x, _contents(x)) for x in _kept_in(items)])
                                for module, items in self.library_globals(codes)]
 
     def changes_library(self):
@@ -797,7 +786,7 @@ class Walk:
         next call reads."""
         for module, items, kept in self.library_before:
             if any(module.__dict__.get(name, self) is not x for name, x in items.items()) or \
-               any(not _is_copy(x, before) for x, before in kept.values()):
+               not all(_is_unchanged(x, before) for x, before in kept):
                 return module.__name__
         return None
 
@@ -848,11 +837,8 @@ class Walk:
             self.unrun.add(f)
             return
         self.codes.add(f)
-        before, self.may_defer = self.may_defer, True  # its instructions are observed
-        try:
+        with self.deferring(True):  # its instructions are observed
             self.visit_function(f, node)
-        finally:
-            self.may_defer = before
 
     def visit_function(self, f, node):
         node = self.add("const", -1, f, "any") if node is None else node
@@ -1100,26 +1086,26 @@ class Walk:
         return False
 
     def module_attribute(self, module, node, name):
-        x = module.__dict__[name]
+        x, at = module.__dict__[name], self.add("dict", node, None, "any")
         if not _is_trusted(module.__name__):
-            self.visit(x, "item", self.add("dict", node, None, "any"), name)
+            self.visit(x, "item", at, name)
         elif module.__name__ == "os" and name in ("environ", "getenv"):
-            environ = self.add("item", self.add("dict", node, None, "any"), "environ", "is", module.environ)
+            environ = self.add("item", at, "environ", "is", module.environ)
             if not hasattr(module.environ, "_data"):  # the program replaced it
                 raise Refused("it reads os.environ, which is an object of the program")
             self.visit(module.environ._data, "attr", environ, "_data")
-            self.add("item", self.add("dict", node, None, "any"), name, "is", x)
+            self.add("item", at, name, "is", x)
         elif callable(x):  # the program may replace it
-            self.add("item", self.add("dict", node, None, "any"), name, "is", x)
+            self.add("item", at, name, "is", x)
             if name not in _PURE_FUNCTIONS.get(module.__name__, (name,)):
                 self.defer(x, f"it uses {module.__name__}.{name}")
             elif isinstance(x, type):
                 self.atom(x, "const", -1, x)
         elif isinstance(x, types.ModuleType) and not x.__name__.startswith(f"{module.__name__}.") and module.__name__ != "os":
-            self.add("item", self.add("dict", node, None, "any"), name, "is", x)
+            self.add("item", at, name, "is", x)
             self.visit(x, "const", -1, x)
         else:
-            self.visit_or_defer(x, "item", self.add("dict", node, None, "any"), name)
+            self.visit_or_defer(x, "item", at, name)
 
     def special_methods(self, t):
         """The special methods that Python may call although no code names them."""
@@ -1128,41 +1114,26 @@ class Walk:
                 (self.ran is not None or t in self.makes or name not in _NOT_IN_USE)} - {"__class__", "__dict__", "__weakref__"}
 
     def class_attribute(self, t, name):
-        x = _dict_of(t).get(name, self)
-        if x is self:
-            return
-        before = self.may_defer
-        self.may_defer = before and not name.startswith("__")  # C code calls special methods
-        try:
-            self.visit_class_attribute(t, name, x)
-        finally:
-            self.may_defer = before
+        if name in _dict_of(t):
+            with self.deferring(self.may_defer and not name.startswith("__")):  # C code calls special methods
+                self.visit_class_attribute(t, name, _dict_of(t)[name])
 
     def visit_class_attribute(self, t, name, x):
         self.plain_only = self.plain_only or name in _CHECKED_METHODS
         at = self.add("const", -1, t, "any")
-        if isinstance(x, (staticmethod, classmethod)):
-            self.add("type", at, name, "is", x)
-            x = x.__func__
-        elif isinstance(x, property):
+        if isinstance(x, (staticmethod, classmethod, types.FunctionType, property)):
             node = self.add("type", at, name, "is", x)
-            if type(x) is not property:
+            if isinstance(x, property) and type(x) is not property:
                 self.attributes(x, node)
-            for function in (x.fset, x.fdel, x.fget):
-                if isinstance(function, types.FunctionType):
-                    self.reach_function(function)
-                elif function is not None:
-                    self.called_in_c(function)
+            for f in (x.fset, x.fdel, x.fget) if isinstance(x, property) else (x if isinstance(x, types.FunctionType) else x.__func__,):
+                if isinstance(f, types.FunctionType):
+                    self.reach_function(f)
+                elif isinstance(x, property) and f is not None:
+                    self.called_in_c(f)
             return
-        elif not isinstance(x, types.FunctionType):
-            if name.startswith("__") and getattr(x, "__name__", name) != name:
-                self.called_in_c(x)
-            self.visit(x, "type", at, name)
-            return
-        else:
-            self.add("type", at, name, "is", x)
-        if isinstance(x, types.FunctionType):
-            self.reach_function(x)
+        if name.startswith("__") and getattr(x, "__name__", name) != name:
+            self.called_in_c(x)
+        self.visit(x, "type", at, name)
 
     # --- the function ---
 

@@ -285,7 +285,7 @@ typedef struct {
     PyObject *released;  /* [(output, name of its node)]: histories that a backward pass used */
     returns_kind returns;
     PyObject *leaves;    /* list: the return value's leaves, None in place of tensors */
-    Py_ssize_t *place;   /* index in leaves, by output; -1: not returned */
+    int *place;          /* index in leaves, by output; -1: not returned */
     PyObject *unflatten; /* RETURNS_TREE: leaves -> return value */
     int puts;
     put *put;
@@ -313,20 +313,23 @@ static PyObject *recorded_modes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
     return PyLong_FromUnsignedLong(mode_now());
 }
 
+#define ENTRY_OBJECTS(DO)                                                                      \
+    DO(e->names);                                                                              \
+    DO(e->runner);                                                                             \
+    DO(e->graph);                                                                              \
+    DO(e->fitting);                                                                            \
+    DO(e->constants);                                                                          \
+    DO(e->leaves);                                                                             \
+    DO(e->unflatten);                                                                          \
+    DO(e->released);                                                                           \
+    for (int k = 0; e->put && k < e->puts; k++)                                                \
+        DO(e->put[k].key);
+
 static int entry_traverse(PyObject *x, visitproc visit, void *arg)
 {
-    entry *e = (entry *)x;
+    const entry *e = (entry *)x;
 
-    Py_VISIT(e->names);
-    Py_VISIT(e->runner);
-    Py_VISIT(e->graph);
-    Py_VISIT(e->fitting);
-    Py_VISIT(e->constants);
-    Py_VISIT(e->leaves);
-    Py_VISIT(e->unflatten);
-    Py_VISIT(e->released);
-    for (int k = 0; e->put && k < e->puts; k++)
-        Py_VISIT(e->put[k].key);
+    ENTRY_OBJECTS(Py_VISIT)
     return cr_guard_traverse(e->guard, visit, arg);
 }
 
@@ -337,16 +340,7 @@ static int entry_clear(PyObject *x)
 
     e->guard = NULL;
     cr_guard_drop(g);
-    Py_CLEAR(e->names);
-    Py_CLEAR(e->runner);
-    Py_CLEAR(e->graph);
-    Py_CLEAR(e->fitting);
-    Py_CLEAR(e->constants);
-    Py_CLEAR(e->leaves);
-    Py_CLEAR(e->unflatten);
-    Py_CLEAR(e->released);
-    for (int k = 0; e->put && k < e->puts; k++)
-        Py_CLEAR(e->put[k].key);
+    ENTRY_OBJECTS(Py_CLEAR)
     return 0;
 }
 
@@ -363,13 +357,18 @@ static void entry_dealloc(PyObject *x)
     Py_TYPE(x)->tp_free(x);
 }
 
-static int read_outputs(entry *e, PyObject *places)
+/* The numbers of a list, and how many they are; NULL with an exception. */
+static int *read_ints(PyObject *list, int *count)
 {
-    e->outputs = (int)PyList_GET_SIZE(places);
-    e->place = PyMem_Calloc((size_t)e->outputs + 1, sizeof *e->place);
-    for (int k = 0; e->place && k < e->outputs; k++)
-        e->place[k] = PyLong_AsSsize_t(PyList_GET_ITEM(places, k));
-    return e->place && !PyErr_Occurred() ? 0 : -1;
+    *count = (int)PyList_GET_SIZE(list);
+    int *out = PyMem_Calloc((size_t)*count + 1, sizeof *out);
+
+    for (int k = 0; out && k < *count; k++)
+        out[k] = (int)PyLong_AsLong(PyList_GET_ITEM(list, k));
+    if (out && !PyErr_Occurred())
+        return out;
+    PyMem_Free(out);
+    return NULL;
 }
 
 static int read_put(put *p, PyObject *from)
@@ -400,25 +399,6 @@ static int read_puts(entry *e, PyObject *all)
             return -1;
     }
     return 0;
-}
-
-static int read_origins(entry *e, PyObject *origins)
-{
-    if (origins == Py_None)
-        return 0;
-    e->origin = PyMem_Calloc((size_t)e->inputs + 1, sizeof *e->origin);
-    for (int k = 0; e->origin && k < e->inputs; k++)
-        e->origin[k] = (int)PyLong_AsLong(PyList_GET_ITEM(origins, k));
-    return e->origin && !PyErr_Occurred() ? 0 : -1;
-}
-
-static int read_still(entry *e, PyObject *still)
-{
-    e->stills = (int)PyList_GET_SIZE(still);
-    e->still = PyMem_Calloc((size_t)e->stills + 1, sizeof *e->still);
-    for (int k = 0; e->still && k < e->stills; k++)
-        e->still[k] = (int)PyLong_AsLong(PyList_GET_ITEM(still, k));
-    return e->still && !PyErr_Occurred() ? 0 : -1;
 }
 
 /* CompiledEntry(guard, positional, names, runner, constants, origins, still, released, returns,
@@ -457,8 +437,11 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->heavy = heavy;
     e->numbers = numbers;
     e->guard = cr_guard_new(guard);
-    if (e->guard && e->fitting && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 &&
-        read_origins(e, origins) == 0 && read_still(e, still) == 0)
+    e->place = read_ints(places, &e->outputs);
+    e->still = read_ints(still, &e->stills);
+    e->origin = origins == Py_None ? NULL : read_ints(origins, &e->inputs);
+    if (e->guard && e->fitting && e->place && e->still && (e->origin || origins == Py_None) &&
+        read_puts(e, puts) == 0)
         return (PyObject *)e;
     if (!PyErr_Occurred())
         PyErr_NoMemory();
@@ -1039,15 +1022,18 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return NULL;
 }
 
+#define FUNCTION_OBJECTS(DO)                                                                   \
+    DO(f->function);                                                                           \
+    DO(f->miss);                                                                               \
+    DO(f->entries);                                                                            \
+    DO(f->deferral.flushed);                                                                   \
+    DO(f->dict);
+
 static int function_traverse(PyObject *x, visitproc visit, void *arg)
 {
-    function *f = (function *)x;
+    const function *f = (function *)x;
 
-    Py_VISIT(f->function);
-    Py_VISIT(f->miss);
-    Py_VISIT(f->entries);
-    Py_VISIT(f->deferral.flushed);
-    Py_VISIT(f->dict);
+    FUNCTION_OBJECTS(Py_VISIT)
     return 0;
 }
 
@@ -1055,11 +1041,7 @@ static int function_clear(PyObject *x)
 {
     function *f = (function *)x;
 
-    Py_CLEAR(f->function);
-    Py_CLEAR(f->miss);
-    Py_CLEAR(f->entries);
-    Py_CLEAR(f->deferral.flushed);
-    Py_CLEAR(f->dict);
+    FUNCTION_OBJECTS(Py_CLEAR)
     return 0;
 }
 
