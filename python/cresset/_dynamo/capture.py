@@ -352,11 +352,8 @@ class _Recording:
         """Returns the function's result and makes the entry."""
         try:
             self.look()
-        except NotYet as why:
-            _C._log("graph", 1, f"{self.compiler.name}: this call is not recorded: {why}")
-            return self.compiled._deferred(*self.args, **self.kwargs)
         except Refused as why:
-            return self.refused(why)
+            return self.refused(why.with_traceback(None))
         if self.walk_again():
             return _Recording(self.compiler, self.compiled, self.args, self.kwargs).result()
         _watch_messages()
@@ -413,7 +410,11 @@ class _Recording:
         return parts
 
     def refused(self, why):
-        """Runs a call that the walk refused."""
+        """Runs a call that the walk refused, without the walk's references to the program's objects."""
+        self.walk = None
+        if isinstance(why, NotYet):
+            _C._log("graph", 1, f"{self.compiler.name}: this call is not recorded: {why}")
+            return self.compiled._deferred(*self.args, **self.kwargs)
         self.compiler.refuse(self.compiled, why)
         return self.compiler.in_parts(self.compiled, self.args, self.kwargs)
 

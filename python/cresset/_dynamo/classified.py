@@ -8,7 +8,7 @@ import functools
 import operator
 import types
 
-from .. import _C, _root
+from .. import Generator, _C, _root
 
 
 
@@ -37,7 +37,7 @@ _TEXT = frozenset(("format", "format_map", "__format__", "__repr__", "__str__", 
                    "__dir__"))  # these read objects to any depth, or memory
 
 
-_OF_NUMPY = ("ufunc", "_ArrayFunctionDispatcher")  # their objects are functions of their arguments
+OF_NUMPY = ("ufunc", "_ArrayFunctionDispatcher")  # their objects are functions of their arguments
 
 
 # Of the functions of _C that are no operators: those that read their arguments and the modes that every recording has,
@@ -73,13 +73,18 @@ def _is_ours(module):
     return type(module) is str and module.partition(".")[0] in ("cresset", "torch", "_C", _root.NAME)
 
 
+def _is_our_class(t):
+    """A class of this package whose methods in C read what a guard has.  Those of generators read and set their state."""
+    return _is_ours(t.__module__) and t is not Generator
+
+
 def _is_function(name, owner):
     if isinstance(owner, type):
         owner = next((base for base in owner.__mro__ if name in base.__dict__ and  # that defines it in C
                       type(base.__dict__[name]) is not types.FunctionType), owner)
         if owner is object:
             return name in ("__new__", "__init__", "__init_subclass__")
-        return _is_ours(owner.__module__) or owner in _BASES and name not in _TEXT or name == "__init_subclass__"
+        return _is_our_class(owner) or owner in _BASES and name not in _TEXT or name == "__init_subclass__"
     if _is_ours(owner):
         return True
     allowed = _FUNCTIONS.get(owner, ())
@@ -102,10 +107,10 @@ def is_classified(kind, what, owner):
         return _is_function(what, owner)
     if kind == "d":
         owner = what.__objclass__
-        return _is_ours(owner.__module__) or (owner in _BASES or issubclass(owner, BaseException)) and what.__name__ not in _TEXT
+        return _is_our_class(owner) or (owner in _BASES or issubclass(owner, BaseException)) and what.__name__ not in _TEXT
     if kind == "t":
         return _is_type(what)
-    if _is_ours(what.__module__) or what is functools.partial or what.__name__ in _OF_NUMPY:
+    if _is_ours(what.__module__) or what is functools.partial or what.__name__ in OF_NUMPY:
         return True
     call = next((base.__dict__["__call__"] for base in what.__mro__ if "__call__" in base.__dict__), None)
     return type(call) is types.FunctionType or _is_ours(getattr(getattr(call, "__objclass__", None), "__module__", None))

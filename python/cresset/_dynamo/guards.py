@@ -25,7 +25,7 @@ from operator import attrgetter, is_, methodcaller
 
 from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
 from .._C import CompiledFunction, Symbol, _facts_of_code
-from .classified import is_classified
+from .classified import OF_NUMPY, is_classified
 
 
 class Refused(Exception):
@@ -79,16 +79,10 @@ _PURE_MODULES = frozenset(("abc", "bisect", "builtins", "cmath", "collections", 
                            "_collections_abc", "_functools", "_heapq", "_operator", "_typing"))
 # Functions of other modules that do so.
 _PURE_FUNCTIONS = {"inspect": ("signature",), "os": ("environ", "getenv")}
-_PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_threads", "set_rng_state",
-                           "set_default_device"))
-# Names of functions and attributes that read what no guard checks: states of the process and of tensors.
+# Names of attributes that read what no guard checks, of a method that no other check refuses, and of functions that see
+# the recorder's frames and references.
 _QUERIES = frozenset(("is_leaf", "grad_fn", "output_nr", "_base", "_is_view", "retains_grad", "_backward_hooks", "is_shared",
-                      "is_pinned", "get_default_device", "get_float32_matmul_precision", "__subclasses__",
-                      "is_anomaly_enabled", "current_stream", "getrefcount", "_getframe", "currentframe",
-                      "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
-                      "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
-                      "get_rng_state", "initial_seed", "is_warn_always_enabled", "get_fastpath_enabled",
-                      "get_printoptions", "get_warn_always"))
+                      "is_pinned", "__subclasses__", "getrefcount", "_getframe", "currentframe"))
 # Methods in C that read attributes by a string.
 _BY_NAME = frozenset(("__getattribute__", "__setattr__", "__delattr__", "getattr", "hasattr", "format", "format_map"))
 # Special methods that are called only to make, copy or pickle an object.
@@ -425,12 +419,6 @@ class Walk:
         if isinstance(x, Tensor):
             return self.tensor(x, source, parent, key)
         self.kept.append(x)
-        if _is_of(_MODULE, "Module", x):
-            return self.nn_module(x, source, parent, key)
-        if _is_of(_OPTIM, "Optimizer", x):
-            return self.optimizer(x, source, parent, key)
-        if _is_of("enum", "Enum", x):
-            return self.member(x, source, parent, key)
         if getattr(t, "guarded_by_identity", False):
             return self.add(source, parent, key, "is", x)
         if isinstance(x, _DERIVABLE):
@@ -439,13 +427,6 @@ class Walk:
             if isinstance(x, kinds):
                 return method(self, x, source, parent, key)
         return self.object(x, source, parent, key)
-
-    def member(self, x, source, parent, key):
-        """A member of an enumeration, which may have attributes of its own."""
-        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-        self.state({name: value for name, value in x.__dict__.items() if value is not type(x)}, node, x.__dict__)
-        self.reach_class(type(x))
-        return node
 
     def derived(self, x, source, parent, key):
         """A number, a string or bytes of a class of the program."""
@@ -576,18 +557,15 @@ class Walk:
         self.reach_class(t)
         if t.__flags__ & _HEAP_TYPE and not isinstance(x, property):
             self.slots(x, node)
-        if not t.__dictoffset__:
-            return
-        state = x.__dict__
-        if state or t is not types.FunctionType:
+        state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
+        if isinstance(state, dict) and (state or t is not types.FunctionType):
             self.state(state, node)
 
-    def state(self, visited, node, state=None):
-        """Visits the __dict__ of a node's object, or a part of it."""
-        state = visited if state is None else state
+    def state(self, state, node):
+        """Visits the __dict__ of a node's object."""
         inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
         self.holders[inner] = state
-        self.items(visited, inner)
+        self.items(state, inner)
 
     def slots(self, x, node):
         """Visits the attributes outside __dict__."""
@@ -690,81 +668,55 @@ class Walk:
         self.reach_class(type(x))
         return node
 
-    def nn_module(self, x, source, parent, key):
-        node = self.known[id(x)] = self.add(source, parent, key, "instance", type(x))
-        self.hooks_of_all_modules()
-        self.state(x.__dict__, node)
-        self.has_hooks = self.has_hooks or any(_calls_c(name, hooks) for name, hooks in x.__dict__.items())
-        self.reach_class(type(x))
-        return node
-
-    def hooks_of_all_modules(self):
-        if self.met_module:
-            return
-        self.met_module = True
-        for name, hooks in sys.modules[_MODULE].__dict__.items():
-            if name.startswith("_global_") and isinstance(hooks, dict):
-                self.kept.append(hooks)
-                self.has_hooks = self.has_hooks or _calls_c(name, hooks)
-                self.visit(hooks, "const", -1, hooks)
-
-    def optimizer(self, x, source, parent, key):
-        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-        self.add("class", node, "__class__", "is", type(x))
-        self.optimizers += 1
-        state = x.__dict__
-        inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
-        self.holders[inner] = state
-        for name, value in state.items():
-            if name in ("param_groups", "state", "defaults") or name.endswith("_hooks"):
-                self.visit(value, "item", inner, name)
-            else:
-                self.visit_or_defer(value, "item", inner, name)
-        self.reach_class(type(x))
-        return node
+    def hooks(self, module):
+        """Visits the hooks of all modules."""
+        found = module.__dict__
+        if not self.met_module:
+            self.met_module = True
+            hooks = {name: x for name, x in sys.modules[_MODULE].__dict__.items() if name.startswith("_global_") and isinstance(x, dict)}
+            for x in hooks.values():
+                self.visit(x, "const", -1, x)
+            found = {**hooks, **found}
+        self.has_hooks = self.has_hooks or any(_calls_c(name, x) for name, x in found.items())
 
     def object(self, x, source, parent, key):
         t = type(x)
-        if isinstance(x, (types.GeneratorType, types.CoroutineType)) or hasattr(t, "__next__"):
-            return self.unread(x, source, parent, key,
-                               f"it reads an iterator of type {t.__name__}, which every call advances")
-        if t.__module__.partition(".")[0] == "numpy":
-            if t.__name__ in ("ufunc", "_ArrayFunctionDispatcher"):  # pure functions of their arguments
-                return self.add(source, parent, key, "is", x)
-            why = f"it reads a NumPy object of type {t.__name__}"
-            if not hasattr(t, "__array__"):  # arrays and numbers are compared by their values
-                return self.unread(x, source, parent, key, why)
-            raise Refused(why)
-        if _has_settings(t.__module__):
-            return self.unread(x, source, parent, key, f"it reads settings of type {t.__name__}")
-        if t is _CACHED:
-            self.plain_only = self.plain_only or not _is_trusted(x.__module__)  # its keys tell symbols from numbers
-            return self.unread(x, source, parent, key, "it calls a function of functools.lru_cache, which forgets its "
-                               "results when the program says so")
+        why = self.why_unread(x, t)
+        if why is not None:
+            return self.unread(x, source, parent, key, why)
         if t in (types.MappingProxyType, types.GenericAlias, slice):  # immutable; their parts are not
             node = self.known[id(x)] = self.add(source, parent, key, "is", x)
             for part in get_referents(x):
                 self.visit(part, "const", -1, part)
             return node
-        if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)) or _has_state_in_c(t):
-            why = f"it reads an object of type {t.__name__}"
-            if isinstance(x, _BY_IDENTITY) or not _is_by_contents(t):
-                return self.unread(x, source, parent, key, why)
-            raise Refused(why)
-        state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
-        if isinstance(x, BaseException):
-            return self.unread(x, source, parent, key, f"it reads an object of type {t.__name__}")
-        slots = _slots(t) if t.__flags__ & _HEAP_TYPE else ()
-        if not isinstance(state, dict) and not slots:
-            node = self.known[id(x)] = self.add(source, parent, key, "is", x)
-            self.reach_class(t)
-            return node
-        node = self.known[id(x)] = self.add(source, parent, key, "instance", t)
-        self.slots(x, node)
-        self.reach_class(t)
-        if isinstance(state, dict):
-            self.state(state, node)
+        if _root_of(t) == "numpy":  # a pure function of its arguments
+            return self.add(source, parent, key, "is", x)
+        compared = t.__dictoffset__ and isinstance(getattr(x, "__dict__", None), dict) or t.__flags__ & _HEAP_TYPE and _slots(t)
+        node = self.known[id(x)] = self.add(source, parent, key, *(("instance", t) if compared else ("is", x)))
+        if _is_of(_MODULE, "Module", x):
+            self.hooks(x)
+        self.optimizers += _is_of(_OPTIM, "Optimizer", x)
+        self.attributes(x, node)
         return node
+
+    def why_unread(self, x, t):
+        """Why no guard can hold an object, or None.  C functions may compare arrays and numbers by what no guard has."""
+        if isinstance(x, (types.GeneratorType, types.CoroutineType)) or hasattr(t, "__next__"):
+            return f"it reads an iterator of type {t.__name__}, which every call advances"
+        if t is _CACHED:
+            self.plain_only = self.plain_only or not _is_trusted(x.__module__)  # its keys tell symbols from numbers
+            return "it calls a function of functools.lru_cache, which forgets its results when the program says so"
+        if _has_settings(t.__module__):
+            return f"it reads settings of type {t.__name__}"
+        if isinstance(x, BaseException):
+            return f"it reads an object of type {t.__name__}"
+        numpy = _root_of(t) == "numpy"
+        if t.__name__ in OF_NUMPY if numpy else not (isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)) or _has_state_in_c(t)):
+            return None
+        why = f"it reads {'a NumPy object' if numpy else 'an object'} of type {t.__name__}"
+        if hasattr(t, "__array__") if numpy else not isinstance(x, _BY_IDENTITY) and _is_by_contents(t):
+            raise Refused(why)
+        return why
 
     # --- changes that a call makes ---
 
@@ -932,9 +884,8 @@ class Walk:
         for t in {Tensor, *(type(x) for x, _ in self.tensors)}:
             self.reach_class(t)
         self.hold_classes()
-        for names in (_PURE_SETTERS, _QUERIES):
-            if self.names & names:
-                raise Refused(f"it reads {min(self.names & names)}")
+        if not self.names.isdisjoint(_QUERIES):
+            raise Refused(f"it reads {min(self.names & _QUERIES)}")
 
     def guard_absence(self, names, by_string):
         """Guards that classes and modules lack names.  In a class, a name added later would hide a base's attribute."""
@@ -1067,7 +1018,7 @@ class Walk:
         new = found - self.names
         self.names |= new
         spaces = [_dict_of(t) for t in self.classes] + [m.__dict__ for m, _ in self.modules.values()]
-        if any(not new.isdisjoint(x) for x in (*spaces, _PURE_SETTERS, _QUERIES, _TOUCH_GRADIENTS)):
+        if any(not new.isdisjoint(x) for x in (*spaces, _QUERIES, _TOUCH_GRADIENTS)):
             return True
         if new:
             self.guard_absence(new, new)
@@ -1101,9 +1052,6 @@ class Walk:
                 self.defer(x, f"it uses {module.__name__}.{name}")
             elif isinstance(x, type):
                 self.atom(x, "const", -1, x)
-        elif isinstance(x, types.ModuleType) and not x.__name__.startswith(f"{module.__name__}.") and module.__name__ != "os":
-            self.add("item", at, name, "is", x)
-            self.visit(x, "const", -1, x)
         else:
             self.visit_or_defer(x, "item", at, name)
 
@@ -1143,18 +1091,14 @@ class Walk:
             self.reach_function(f)
         else:
             self.visit(f, "const", -1, f)
-            call = getattr(type(f), "__call__", None)
-            if isinstance(call, types.FunctionType):
-                self.reach_function(call)
 
     def gradients(self):
         """Adds nodes for .grad, for functions that read or write it."""
         made = []
-        for t, node in list(self.tensors):
-            if t.is_leaf and not t.requires_grad:
-                self.visit(t.grad, "grad", node, "grad")
-            elif t.is_leaf:
-                made.append((t, node, t.grad, self.visit(t.grad, "grad", node, "grad")))
+        for t, node in [(t, node) for t, node in self.tensors if t.is_leaf]:
+            own = self.visit(t.grad, "grad", node, "grad")
+            if t.requires_grad:
+                made.append((t, node, t.grad, own))
         return made
 
     @property

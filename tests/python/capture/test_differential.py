@@ -8,8 +8,8 @@ from cresset._dynamo import config
 from cresset._dynamo.exc import FailOnRecompileLimitHit, Unsupported
 
 from . import (aliases, arrays, changes, classes, containers, effects, errors, features, gate, hidden, hooks,  # noqa: F401
-               iteration, mixed, names, orders, process, protocols, replaced, settings, specials, state, stateful, symbols,
-               threads, through_c, unforeseen, unread)
+               iteration, mixed, names, orders, process, protocols, queries, replaced, settings, specials, state,
+               stateful, symbols, threads, through_c, unforeseen, unread)
 from .harness import PROGRAMS, observed, plain
 
 
