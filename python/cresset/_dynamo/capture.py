@@ -215,7 +215,7 @@ class Compiler:
         fixed = [record for record in self.records if record[0].fixed]
         if not fixed and not compiled._sizes_fixed:
             return False
-        failed = [(walk, entry.fails(args, kwargs)) for walk, entry in self.records]
+        failed = [(walk, entry.fails(*args, **kwargs)) for walk, entry in self.records]
         if any(found and (found[0] < 0 or walk.nodes[found[0]][3] != "tensor") for walk, found in failed):
             return False
         compiled._sizes_fixed = True
@@ -251,7 +251,7 @@ class Compiler:
     def reasons(self, args, kwargs):
         """Returns why each recording does not fit a call, newest first."""
         from .reasons import failure
-        failed = ((walk, entry.fails(args, kwargs)) for walk, entry in reversed(self.records))
+        failed = ((walk, entry.fails(*args, **kwargs)) for walk, entry in reversed(self.records))
         return [failure(walk, *found) for walk, found in failed if found is not None]
 
     def note_recompilation(self, args, kwargs):
@@ -613,7 +613,7 @@ class _Recording:
     def check_unchanged(self):
         """Checks that the call did not change objects that it reads, except gradients."""
         probe = self.entry(self.walk.nodes[:self.plain], None, [], None, [], [], 0, [], [], None, [], False, None)
-        failed = probe.fails(self.args, self.kwargs)
+        failed = probe.fails(*self.args, **self.kwargs)
         if failed is None:
             return True
         self.compiler.attempts += 1

@@ -1061,36 +1061,21 @@ static PyObject *function_bind(PyObject *x, PyObject *self, PyObject *type)
     return self && self != Py_None ? PyMethod_New(x, self) : Py_NewRef(x);
 }
 
-static PyObject *another_way(void) { return Py_BuildValue("i()", -2); }
-
-static PyObject *entry_fails(PyObject *x, PyObject *given)
+static PyObject *entry_fails(PyObject *x, PyObject *const *args, Py_ssize_t positional,
+                             PyObject *names)
 {
-    PyObject *args, *kwargs, *names, *all[64];
     entry *e = (entry *)x;
     match m = {0};
-    Py_ssize_t n, k = 0;
-    int failed;
 
-    if (!PyArg_ParseTuple(given, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs))
-        return NULL;
-    n = PyTuple_GET_SIZE(args);
-    if (n != e->positional || n + PyDict_GET_SIZE(kwargs) > (Py_ssize_t)CR_LEN(all))
-        return another_way();
-    for (; k < n; k++)
-        all[k] = PyTuple_GET_ITEM(args, k);
-    names = e->names;
-    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
-        all[k] = PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names, i));
-        if (!all[k++])
-            return PyErr_Occurred() ? NULL : another_way();
-    }
-    if (k - n != PyDict_GET_SIZE(kwargs))
-        return another_way();
+    if (positional != e->positional || !same_names(e->names, names))
+        return Py_BuildValue("i()", -2);
     if (e->mode != mode_now())
         return Py_BuildValue("i(I)", -3, e->mode ^ mode_now());
     m.input = PyMem_Calloc((size_t)e->inputs + 1, sizeof *m.input);
     m.number = PyMem_Calloc((size_t)e->numbers + 1, sizeof *m.number);
-    failed = m.input && m.number ? cr_guard_check(e->guard, all, n, m.input, m.number) : -2;
+    int failed = m.input && m.number
+                     ? cr_guard_check(e->guard, args, positional, m.input, m.number)
+                     : -2;
     PyMem_Free(m.input);
     PyMem_Free(m.number);
     if (failed == -2)
@@ -1141,13 +1126,14 @@ static PyMethodDef function_methods[] = {
      "The numbers of deferred calls and of flushes in them, and both ways' seconds."},
     {0}};
 
-static PyMethodDef entry_methods[] = {{"fails", entry_fails, METH_VARARGS,
-                                       "fails(args, kwargs) -> (the guard's node that fails, a "
-                                       "tuple of the object found or an empty tuple, and the "
-                                       "node that has this object, too, or -1).\n"
-                                       "Node -2: other arguments; -3: another mode, with the "
-                                       "bits that differ.  None when the entry fits."},
-                                      {0}};
+static PyMethodDef entry_methods[] = {
+    {"fails", (PyCFunction)(void (*)(void))entry_fails, METH_FASTCALL | METH_KEYWORDS,
+     "fails(*args, **kwargs) -> (the guard's node that fails, a "
+     "tuple of the object found or an empty tuple, and the "
+     "node that has this object, too, or -1).\n"
+     "Node -2: other arguments; -3: another mode, with the "
+     "bits that differ.  None when the entry fits."},
+    {0}};
 static PyMemberDef entry_members[] = {{"runner", T_OBJECT_EX, offsetof(entry, runner), READONLY,
                                        "The Call, or the backend's function."},
                                       {"calls", T_LONGLONG, offsetof(entry, calls), READONLY,
