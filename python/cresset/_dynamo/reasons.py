@@ -57,10 +57,11 @@ def _first_change(expected, x):
 
 
 def _plain_change(walk, node, check, expected, x):
-    """The text of a number or string in a container that is not what it was, or None."""
+    """The text of a number or string in a container that is not what it was, or None.  The container's class is the same."""
+    item = next(kind.__getitem__ for kind in (dict, list, tuple) if isinstance(x, kind))
     for key, value in plain_of(check, expected).items():
         try:
-            now = dict.__getitem__(x, key) if isinstance(x, dict) else x[key]
+            now = item(x, key)
         except LookupError:
             continue
         if type(now) is not type(value) or now != value:
@@ -122,9 +123,11 @@ def failure(walk, node, found, twin=-1):
     x, = found
     if twin >= 0:
         return f"{name} is not {walk.path(twin)}"
-    changed = _plain_change(walk, node, check, expected, x) if isinstance(x, (dict, list, tuple)) else None
-    if changed and (check == "holds" or type(x) is expected[0]):
-        return changed
+    same_class = check == "holds" or isinstance(expected, tuple) and type(x) is expected[0]
+    if same_class and isinstance(x, (dict, list, tuple)):
+        changed = _plain_change(walk, node, check, expected, x)
+        if changed:
+            return changed
     if check == "holds":
         return f"{_first_change(expected, x)} of {name} changed"
     if check == "tensor":
