@@ -862,6 +862,8 @@ class Walk:
         """Visits the attributes of used names until there is nothing new."""
         before = -1
         while before != (before := len(self.nodes) + len(self.names) + len(self.codes)) or before < 0:
+            for t in {Tensor, *(type(x) for x, _ in self.tensors)}:
+                self.reach_class(t)
             for t, done in list(self.classes.items()):
                 for name in (self.names | self.library_names | {"forward"} | self.special_methods(t)) - done:
                     done.add(name)
@@ -881,8 +883,6 @@ class Walk:
             self.hold_metaclass(t)
         self.guard_descriptions()
         self.guard_absence(self.names | self.library_names | _SPECIAL, self.by_string)
-        for t in {Tensor, *(type(x) for x, _ in self.tensors)}:
-            self.reach_class(t)
         self.hold_classes()
         if not self.names.isdisjoint(_QUERIES):
             raise Refused(f"it reads {min(self.names & _QUERIES)}")
