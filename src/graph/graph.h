@@ -439,6 +439,9 @@ void cr_recorder_resume(cr_recorder *r);
 /* Tells the thread's recorder, if any, that the program made `t` from plain data: `t` is a
  * constant, but not a tensor from outside the call. */
 void cr_recorder_literal(cr_tensor *t);
+/* Tells the thread's recorder, if its graph is a part of a call, that the input `t` has got a
+ * history which no recorded call made, before a recorded call reads it. */
+void cr_recorder_gets_history(const cr_tensor *t);
 /* Called when a graph cannot represent the program's action (it read an element): finishing
  * then fails with CR_RUNTIME and this text. */
 void cr_recorder_refuse(const char *why);

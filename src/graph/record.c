@@ -7,8 +7,9 @@
  * reference, and drops it when only the recorder uses the storage.  A tensor that no recorded
  * call made is a constant of the graph, unless it shares bytes with a recorded tensor.  Then it
  * is the same value when it has the same elements (a tensor that autograd saved, a detached
- * tensor).  Any other view was made without a recorded call, and the recording fails, because
- * the graph would lose the connection. */
+ * tensor), unless it may have another history (has_own_history).  Any other view was made
+ * without a recorded call, and the recording fails, because the graph would lose the
+ * connection. */
 #include "base/map.h"
 #include "entry.h"
 #include "graph/graph.h"
@@ -359,6 +360,15 @@ static cr_gvalue *detached(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
     return n->result[0];
 }
 
+/* Whether `t`, which has the elements of `same`, may have another history: of a part of a call,
+ * in which the program made `t` of an input between this part and an earlier one. */
+static bool has_own_history(const cr_recorder *r, const cr_tensor *t, const cr_tensor *same)
+{
+    const cr_gvalue *v = recorded_value(r, same);
+
+    return r->ends && t->requires_grad && (!v->by || v->by->kind == CR_GNODE_CONSTANT);
+}
+
 static cr_gvalue *record_value(cr_recorder *r, cr_tensor *t)
 {
     cr_gvalue *v = recorded_value(r, t);
@@ -370,9 +380,9 @@ static cr_gvalue *record_value(cr_recorder *r, cr_tensor *t)
     same = twin(r, t, &shared);
     if (same && !r->parts && same->requires_grad && !t->requires_grad)
         return detached(r, t, recorded_value(r, same));
-    if (same)
+    if (same && !has_own_history(r, t, same))
         return recorded_value(r, same);
-    if (shared)
+    if (shared && !same)
         cr_bail(r->session, CR_RUNTIME,
                 "a view of %%%s was made in a way that recording does not see",
                 recorded_value(r, shared)->name);
@@ -580,6 +590,14 @@ static void refuse(const char *why, bool of_size)
 }
 
 void cr_recorder_refuse(const char *why) { refuse(why, false); }
+
+void cr_recorder_gets_history(const cr_tensor *t)
+{
+    cr_gvalue *v = active ? recorded_value(active, t) : NULL;
+
+    if (v && !v->by && active->ends)
+        v->type.requires_grad = t->requires_grad;
+}
 
 bool cr_recorder_has_parts(void) { return active && active->parts; }
 

@@ -55,7 +55,7 @@ _OF_C = frozenset((
     "_enter_transform", "_exit_transform", "_enter_hook_refusal", "_exit_hook_refusal",
     "_make_wrapper", "_is_fake", "_is_meta_or_subclass", "_at_backward_end", "_leaf_has_hooks", "_will_engine_execute_node", "_outline",
     "_quicken_module", "_profile_enabled", "_profile_enter", "_profile_leave", "_log", "_log_wants", "_overloads",
-    "_tensor_elements", "_cuda_count", "_cuda_is_initialized", "_cuda_properties", "_cuda_set_current", "_backend_count"))
+    "_tensor_elements", "_truth", "_cuda_count", "_cuda_is_initialized", "_cuda_properties", "_cuda_set_current", "_backend_count"))
 _STATE_OF_C = {"is_autocast_cache_enabled": ((),), "get_autocast_dtype": (("cpu",), ("cuda",)), "get_num_threads": ((),),
                "is_anomaly_enabled": ((),), "is_anomaly_check_nan_enabled": ((),), "_cuda_current": ((),),
                "_are_transforms_running": ((),)}

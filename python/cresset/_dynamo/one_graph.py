@@ -18,7 +18,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 def holds(part, place):
     """Whether one graph can have a value.  part: what it has of such values (py/bind/reads.def), place: of the read."""
-    if part == "size":
+    if part in ("size", "held"):
         return True
     if part is None or place is None:
         return False

@@ -1,7 +1,7 @@
 """One of two functions, by a predicate."""
 import warnings
 
-from .. import SymBool, Tensor
+from .. import SymBool, Tensor, _C
 from ..utils._pytree import tree_leaves, tree_unflatten
 from . import checked
 
@@ -54,7 +54,7 @@ def cond(pred, true_fn, false_fn, operands=()):
         from ..export._control import trace_cond
         return trace_cond(checked.tracing(), pred, true_fn, false_fn, operands)
     if not checked.is_batch(pred):
-        return _branch(true_fn if pred else false_fn, operands)
+        return _branch(true_fn if _C._truth(pred) else false_fn, operands)
     leaves, spec = checked.select(
         pred.reshape(()).bool(), _branch(true_fn, operands), _branch(false_fn, operands),
         lambda a, b: f"Unmatched output spec from torch.cond branches: true branch tree_spec {a} vs false branch "

@@ -1,4 +1,5 @@
 """torch.ops.higher_order: operators that take graphs."""
+from .. import _C
 
 __all__ = ["HigherOrderOperator", "find"]
 
@@ -33,12 +34,12 @@ class HigherOrderOperator:
 
 
 def _cond(pred, true_graph, false_graph, operands):
-    return tuple((true_graph if pred else false_graph)(*operands))
+    return tuple((true_graph if _C._truth(pred) else false_graph)(*operands))
 
 
 def _while_loop(cond_graph, body_graph, carried, additional):
     carried = tuple(carried)
-    while cond_graph(*carried, *additional):
+    while _C._truth(cond_graph(*carried, *additional)):
         carried = tuple(body_graph(*carried, *additional))
     return carried
 

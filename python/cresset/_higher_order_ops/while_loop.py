@@ -1,5 +1,5 @@
 """A loop whose condition and body are functions of tensors."""
-from .. import Tensor, bool as bool_dtype, where
+from .. import Tensor, _C, bool as bool_dtype, where
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import checked
 
@@ -36,7 +36,7 @@ def _any(pred):
     """Returns whether a batch of conditions of any level of vmap has one that holds."""
     while checked.is_batch(pred):
         pred = pred.inner
-    return bool(pred.any() if isinstance(pred, Tensor) else pred)
+    return _C._truth(pred.any() if isinstance(pred, Tensor) else pred)
 
 
 def _next(pred, out, before):

@@ -277,7 +277,7 @@ class _Square(Constraint):
 class _Symmetric(_Square):
     def check(self, value):
         square_check = super().check(value)
-        if not square_check.all():
+        if not torch._C._truth(square_check.all()):
             return square_check
         return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
 
@@ -285,7 +285,7 @@ class _Symmetric(_Square):
 class _PositiveSemidefinite(_Symmetric):
     def check(self, value):
         symmetric_check = super().check(value)
-        if not symmetric_check.all():
+        if not torch._C._truth(symmetric_check.all()):
             return symmetric_check
         return torch.linalg.eigvalsh(value).ge(0).all(-1)
 
@@ -293,7 +293,7 @@ class _PositiveSemidefinite(_Symmetric):
 class _PositiveDefinite(_Symmetric):
     def check(self, value):
         symmetric_check = super().check(value)
-        if not symmetric_check.all():
+        if not torch._C._truth(symmetric_check.all()):
             return symmetric_check
         return torch.linalg.cholesky_ex(value).info.eq(0)
 

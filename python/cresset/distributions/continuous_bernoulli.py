@@ -25,7 +25,7 @@ class ContinuousBernoulli(ExponentialFamily):
         given = probs if probs is not None else logits
         value, = broadcast_all(given)
         if probs is not None:
-            if validate_args is not None and not self.arg_constraints["probs"].check(value).all():
+            if validate_args is not None and not torch._C._truth(self.arg_constraints["probs"].check(value).all()):
                 raise ValueError("The parameter probs has invalid values")
             value = clamp_probs(value)
         setattr(self, "probs" if probs is not None else "logits", value)

@@ -44,7 +44,7 @@ class Distribution:
             if param not in self.__dict__ and isinstance(getattr(type(self), param), lazy_property):
                 continue  # follows from a parameter that was given
             value = getattr(self, param)
-            if not constraint.check(value).all():
+            if not torch._C._truth(constraint.check(value).all()):
                 raise ValueError(
                     f"Expected parameter {param} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
@@ -143,7 +143,7 @@ class Distribution:
             return
         if support is None:
             raise AssertionError("support is unexpectedly None")
-        if not support.check(value).all():
+        if not torch._C._truth(support.check(value).all()):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
                 f"to be within the support ({support!r}) of the distribution {self!r}, but found "

@@ -22,7 +22,7 @@ class Geometric(Distribution):
         super().__init__(_batch_shape_of(value, given), validate_args=validate_args)
         if self._validate_args and probs is not None:
             value = self.probs
-            if not (value > 0).all():
+            if not torch._C._truth((value > 0).all()):
                 raise ValueError(
                     f"Expected parameter probs ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to be positive but found "

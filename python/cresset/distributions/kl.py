@@ -134,7 +134,7 @@ def _kl_beta_beta(p, q):
 @register_kl(Binomial, Binomial)
 def _kl_binomial_binomial(p, q):
     # Infinite where q cannot count as far as p; where it can count farther there is no formula.
-    if (p.total_count < q.total_count).any():
+    if torch._C._truth((p.total_count < q.total_count).any()):
         raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is "
                                   "not implemented")
     kl = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())

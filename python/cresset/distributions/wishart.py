@@ -15,7 +15,7 @@ __all__ = ["Wishart"]
 
 def _mvdigamma(x, p):
     """The derivative of mvlgamma."""
-    if not x.gt((p - 1) / 2).all():
+    if not torch._C._truth(x.gt((p - 1) / 2).all()):
         raise AssertionError("Wrong domain for multivariate digamma function.")
     return torch.digamma(x.unsqueeze(-1) - torch.arange(p, dtype=x.dtype, device=x.device).div(2)
                          .expand(x.shape + (-1,))).sum(-1)
@@ -57,11 +57,11 @@ class Wishart(ExponentialFamily):
             batch_shape = torch.broadcast_shapes(param.shape[:-2], df.shape)
             self.df = df.expand(batch_shape)
         event_shape = param.shape[-2:]
-        if self.df.le(event_shape[-1] - 1).any():
+        if torch._C._truth(self.df.le(event_shape[-1] - 1).any()):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = "
                              f"{event_shape[-1] - 1}.")
         setattr(self, name, param.expand(batch_shape + (-1, -1)))
-        if self.df.lt(event_shape[-1]).any():
+        if torch._C._truth(self.df.lt(event_shape[-1]).any()):
             warnings.warn("Low df values detected. Singular samples are highly likely to occur for "
                           "ndim - 1 < df < ndim.", stacklevel=2)
         super().__init__(batch_shape, event_shape, validate_args=validate_args)

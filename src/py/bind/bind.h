@@ -198,6 +198,8 @@ typedef enum {
 /* Call before Python reads the elements of `t`.  A recording in progress is then refused,
  * because its graph would depend on these values. */
 void cr_py_note_read(const cr_tensor *t, cr_py_read by);
+/* Ends a recording (cr_recorder_refuse) at an action that one graph can have. */
+void cr_py_refuse_held(const char *why);
 /* A call whose effect is outside of tensors is made: a recording of it gives no graph. */
 void cr_py_note_outside(void);
 /* Symbols of a recording (symbol.c).  cr_py_symbol_scalar encodes a symbol as an argument
@@ -439,6 +441,8 @@ int cr_py_dispatch_start(PyObject *m);
 
 extern const PyType_Slot cr_py_number_slots[];  /* number.c */
 extern const PyType_Slot cr_py_convert_slots[]; /* convert.c */
+/* _truth(x) -> bool(x), where the library checks arguments or an operator decides. */
+PyObject *cr_py_truth_of_check(PyObject *module, PyObject *x);
 PyObject *cr_py_richcompare(PyObject *a, PyObject *b, int op);
 PyObject *cr_py_subscript(PyObject *self, PyObject *index); /* index.c */
 int cr_py_ass_subscript(PyObject *self, PyObject *index, PyObject *value);

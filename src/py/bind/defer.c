@@ -41,6 +41,13 @@ void cr_py_note_read(const cr_tensor *t, cr_py_read by)
     part_read = CR_PY_PART_BREAK;
 }
 
+void cr_py_refuse_held(const char *why)
+{
+    part_read = CR_PY_PART_HELD;
+    cr_recorder_refuse(why);
+    part_read = CR_PY_PART_BREAK;
+}
+
 cr_py_part cr_py_part_read(void) { return part_read; }
 
 void cr_py_note_outside(void) { cr_recorder_refuse(read_text[CR_READ_RANKS]); }
@@ -58,7 +65,7 @@ static cr_py_part part_of(const char *why, const cr_op *op)
 
 const char *cr_py_part_name(cr_py_part part)
 {
-    static const char *const name[] = {NULL, "value", "truth", "size"};
+    static const char *const name[] = {NULL, "value", "truth", "size", "held"};
 
     return name[part];
 }
@@ -346,6 +353,7 @@ static PyObject *defer_breaks_are_errors(PyObject *m, PyObject *on)
 
 static PyMethodDef functions[] = {
     {"_defer", defer_switch, METH_O, "Starts or ends a region of deferred calls."},
+    {"_truth", cr_py_truth_of_check, METH_O, NULL},
     {"_defer_flush", defer_flush, METH_O, "Runs the thread's deferred calls; says why."},
     {"_defer_pending", defer_pending, METH_NOARGS,
      "The number of the thread's deferred calls."},

@@ -503,3 +503,113 @@ def compiled_module_inside(compile):
     for n in (2, 2, 3, 2):
         f(torch.ones(n, 2)).backward()
         yield list(m.parameters())
+
+
+@P
+def a_backward_hook_of_an_inner_module(compile):
+    model = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2))
+    compiled, seen, handles = compile(model), [], []
+    model.register_forward_hook(lambda module, args, out: out + 1)
+    for k in range(7):
+        if k == 1:
+            handles.append(model[1].register_full_backward_hook(lambda module, i, o: seen.append(float(o[0].sum()))))
+        if k == 3:
+            handles.append(model[0].register_full_backward_pre_hook(lambda module, o: (o[0] * 2,)))
+        if k == 5:
+            handles[0].remove()
+        x = torch.full((3, 4), float(k), requires_grad=True)
+        y = compiled(x)
+        y.sum().backward()
+        yield y, x.grad, list(seen)
+
+
+@P
+def hooks_of_saved_tensors_that_change_values(compile):
+    @compile
+    def f(x, on):
+        y = x.cos()
+        if not on:
+            return (y * x.sin()).sum()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+            return (y * x.sin()).sum()
+    for on in (True, True, False, True, False, True):
+        x = torch.arange(3., requires_grad=True)
+        f(x, on).backward()
+        yield x.grad
+
+
+@P
+def functions_that_return_their_argument(compile):
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.factor, None
+
+    @compile
+    def f(x, factor):
+        y = Scaled.apply(x * 2, factor)
+        return Scaled.apply(y, 3.) * x + y
+    for factor in (2., 2., 3., 4., 2., 5.):
+        x = torch.arange(3., requires_grad=True)
+        f(x, factor).sum().backward()
+        yield x.grad
+
+
+class Weight(nn.Parameter):
+    factor = 1.
+
+    def scaled(self):
+        return self * self.factor
+
+
+class Tag(torch.Tensor):
+    offset = 0.
+
+
+@P
+def classes_of_parameters_change(compile):
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = Weight(torch.arange(3.))
+            self.register_buffer("tag", torch.ones(3).as_subclass(Tag))
+
+        def forward(self, x):
+            late = getattr(self.weight, "late", 0.)
+            return x * self.weight.scaled() + self.tag.as_subclass(torch.Tensor) * self.tag.offset + late
+
+    compiled, scaled = compile(Scale()), Weight.scaled
+    try:
+        for k in range(9):
+            if k == 2:
+                Weight.factor = 4.
+            if k == 3:
+                Tag.offset = 2.
+            if k == 5:
+                Weight.scaled = lambda self: self - 1
+            if k == 7:
+                Weight.late = 10.
+            yield compiled(torch.ones(3) * k)
+    finally:
+        Weight.factor, Weight.scaled, Tag.offset = 1., scaled, 0.
+        vars(Weight).get("late") and delattr(Weight, "late")
+
+
+@P
+def arguments_of_changing_containers(compile):
+    class Reversed(list):
+        def __getitem__(self, i):
+            return list.__getitem__(self, -1 - i)
+
+    @compile
+    def f(x, option):
+        if isinstance(option, dict):
+            return x + option["shift"]
+        return x - option[0] if option else x
+    for option in ({"shift": 1}, {"shift": 2}, (1, 5), [2, 6], (1, 6), {"shift": 2}, Reversed([1, 3]), [1, 3], None, "", (), {}):
+        yield attempt(f, torch.ones(4), option)

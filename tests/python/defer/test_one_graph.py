@@ -80,6 +80,13 @@ return [x[0, i].item() for i in range(3)]
 log = []; log.append(x.sum().item()); return x, log
 import math; return x + math.sqrt(s.item())
 return sum(v.tolist()), max(v.tolist())
+return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+return torch.while_loop(lambda y: y.sum() < 30, lambda y: (y + 1,), (x,))[0]
+return torch.distributions.Normal(x, x.exp()).log_prob(x)
+return torch.distributions.Categorical(logits=x).entropy()
+p = torch.distributions.Normal(x, 1.); return torch.distributions.kl_divergence(p, torch.distributions.Normal(0., x.exp()))
+y = x * 2; y.add_(1); return y, y._version
+y = x * 1; return y + 1, y.untyped_storage().nbytes()
 """
 BRANCHES = """
 return x if x.sum() > 0 else -x
@@ -140,6 +147,89 @@ def test_values_that_torch_has_in_its_graph(function, body, backend, capsys):
     want = call(f)
     for _ in range(7):
         assert call(compiled) == want
+
+
+class Cubed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x ** 3
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 10 * ctx.saved_tensors[0]
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 7
+
+
+def _through_functions(x):
+    return Cubed.apply(Same.apply(x * 2) + 1) * 3 + Same.apply(x)
+
+
+def _through_a_hook(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 5)
+    return y * y
+
+
+def _through_data(x):
+    y = torch.ones(3)
+    y.data = x.detach() * 3
+    z = torch.zeros(3)
+    z.set_(x.detach() + 1)
+    return x * y * z
+
+
+def _through_a_distribution(x):
+    d = torch.distributions.Independent(torch.distributions.Normal(x, x.exp()), 1)
+    return d.log_prob(x * 2) + d.entropy()
+
+
+def _through_a_branch(x):
+    return torch.cond(x.sum() > 4, lambda t: t.sin() * 2, lambda t: t.cos(), (x,))
+
+
+@pytest.mark.parametrize("backend", ["inductor", "eager", "aot_eager"])
+@pytest.mark.parametrize("f", [_through_functions, _through_a_hook, _through_data, _through_a_distribution, _through_a_branch])
+def test_gradients_of_what_torch_has_in_its_graph(f, backend):
+    def run(f, k):
+        x = (torch.arange(3.) / 2 + k).requires_grad_()
+        y = f(x)
+        y.sum().backward()
+        return values((y, x.grad))
+    compiled = torch.compile(f, fullgraph=True, backend=backend)
+    for k in range(6):
+        assert run(compiled, k) == run(f, k)
+
+
+def test_parts_after_a_custom_function_have_graphs():
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append([node.target.__name__ for node in module.graph.nodes if node.op == "call_function"])
+        return module.forward
+    torch.compile(_through_functions, fullgraph=True, backend=backend)(torch.ones(3, requires_grad=True))
+    assert [name for graph in graphs for name in graph if name != "detach.default"] == \
+        ["mul.Tensor", "add.Tensor", "pow.Tensor_Scalar", "mul.Tensor", "add.Tensor"]
+
+
+def test_values_that_a_distribution_refuses_are_errors():
+    def f(x):
+        return torch.distributions.Normal(0., x).log_prob(x)
+    for backend in ("eager", "inductor"):
+        compiled = torch.compile(f, fullgraph=True, backend=backend)
+        assert torch.equal(compiled(torch.ones(2)), f(torch.ones(2)))
+        for _ in range(3):
+            with pytest.raises(ValueError, match="to satisfy the constraint"):
+                compiled(-torch.ones(2))
 
 
 # This package's programs compute single numbers and integers at once, so reads of these are no breaks.

@@ -61,11 +61,13 @@ typedef enum {
     CR_PY_PART_BREAK,
     CR_PY_PART_VALUE,
     CR_PY_PART_TRUTH,
-    CR_PY_PART_SIZE
+    CR_PY_PART_SIZE,
+    CR_PY_PART_HELD
 } cr_py_part;
-/* "value", "truth", "size"; NULL: a break. */
+/* "value", "truth", "size", "held"; NULL: a break. */
 const char *cr_py_part_name(cr_py_part part);
-/* That of the read of which a recorder is told; a break outside of cr_py_note_read. */
+/* That of the read of which a recorder is told; a break outside of cr_py_note_read and
+ * cr_py_refuse_held. */
 cr_py_part cr_py_part_read(void);
 
 typedef struct {

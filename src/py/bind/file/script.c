@@ -46,7 +46,7 @@ static int script_status(cr_status st) { return st ? cr_py_raise_int(st) : 1; }
 static void script_note_outside(void)
 {
     if (!cr_py_trace_call)
-        cr_recorder_refuse("a scripted function or object is used");
+        cr_py_refuse_held("a scripted function or object is used");
 }
 
 static PyObject *script_to_python(const cr_ivalue *v);

@@ -460,6 +460,9 @@ static int record(call *k)
             st = record_output(k, i);
     if (!st && k->recorded)
         st = save_tensors(k);
+    for (Py_ssize_t i = 0; !st && i < PyTuple_GET_SIZE(k->outputs); i++)
+        if (cr_py_is_tensor(PyTuple_GET_ITEM(k->outputs, i)))
+            cr_recorder_gets_history(cr_py_tensor_of(PyTuple_GET_ITEM(k->outputs, i)));
     return st ? cr_py_raise_int(st) : 0;
 }
 
@@ -474,7 +477,7 @@ static PyObject *apply_call(PyObject *cls, call *k)
     if (!raw)
         return NULL;
     if (k->recorded && !cr_recorder_is_whole()) /* else the calls of forward() are recorded */
-        cr_recorder_refuse("a custom autograd.Function has a backward pass of its own");
+        cr_py_refuse_held("a custom autograd.Function has a backward pass of its own");
     bool single = !PyTuple_Check(raw);
     k->outputs = PyTuple_New(single ? 1 : PyTuple_GET_SIZE(raw));
     for (Py_ssize_t i = 0; k->outputs && i < PyTuple_GET_SIZE(k->outputs); i++)

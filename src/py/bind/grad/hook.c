@@ -29,7 +29,7 @@ PyObject *cr_py_hook_dict_add(PyObject **dict, PyObject *callable, bool *made)
     if (!handle_type &&
         !(handle_type = hook_attribute(cr_py_import("utils.hooks"), "RemovableHandle")))
         return NULL;
-    cr_recorder_refuse("a hook is registered");
+    cr_py_refuse_held("a hook is registered");
     *made = !*dict;
     if (*made && !(*dict = PyObject_CallNoArgs(ordered)))
         return NULL;

@@ -7,7 +7,8 @@
 typedef struct {
     cr_saved_hooks c; /* first member: autograd's structure */
     PyObject *pack, *unpack;
-    int count; /* refcount: the stack and packed objects; protected by the lock */
+    int count;     /* refcount: the stack and packed objects; protected by the lock */
+    bool recorded; /* entered while the thread's calls are recorded */
 } py_hooks;
 
 typedef struct {
@@ -16,7 +17,8 @@ typedef struct {
 } py_packed;
 
 static CR_THREAD py_hooks *top;
-static CR_THREAD PyObject *disabled; /* the error message while hooks are disabled */
+static CR_THREAD PyObject *disabled;      /* the error message while hooks are disabled */
+static CR_THREAD uint64_t recorded_packs; /* calls of hooks that were entered in a recording */
 
 static void hooks_drop(py_hooks *h)
 {
@@ -36,6 +38,7 @@ static cr_status saved_hooks_pack(void *context, cr_tensor *t, void **out)
     PyObject *object = tensor ? PyObject_CallOneArg(h->pack, tensor) : NULL;
 
     Py_XDECREF(tensor);
+    recorded_packs += h->recorded;
     if (object) {
         h->count++;
         *p = (py_packed){h, object};
@@ -152,7 +155,16 @@ static PyObject *disable(PyObject *m, PyObject *message)
     return was;
 }
 
+/* A number that grows with each tensor that hooks of a recorded call pack. */
+static PyObject *count_recorded_packs(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(recorded_packs);
+}
+
 static PyMethodDef functions[] = {
+    {"_recorded_packs", count_recorded_packs, METH_NOARGS, NULL},
     {"_push_saved_tensors_hooks", saved_hooks_push, METH_VARARGS, NULL},
     {"_pop_saved_tensors_hooks", pop, METH_NOARGS, NULL},
     {"_disable_saved_tensors_hooks", disable, METH_O, NULL},
@@ -161,25 +173,30 @@ static PyMethodDef functions[] = {
 /* --- the class saved_tensors_hooks --- */
 
 /* Graphs do not know hooks: a recording would save the tensors as they are.  Hooks of a
- * checkpoint give back equal tensors. */
-static void refuse_graph(PyObject *self)
+ * checkpoint give back equal tensors.  Returns whether calls are recorded that lack the hooks.
+ */
+static bool refuse_graph(PyObject *self)
 {
     PyObject *equal = PyObject_GetAttrString(self, "_gives_equal_tensors");
+    bool recorded = equal != Py_True && cr_recorder_active();
 
-    if (equal != Py_True)
+    if (recorded)
         cr_recorder_refuse("it uses saved-tensor hooks");
     Py_XDECREF(equal);
     PyErr_Clear();
+    return recorded;
 }
 
 static PyObject *enter(PyObject *m, PyObject *self)
 {
-    refuse_graph(self);
+    bool recorded = refuse_graph(self);
     PyObject *pack_fn = PyObject_GetAttrString(self, "pack_hook");
     PyObject *unpack_fn = pack_fn ? PyObject_GetAttrString(self, "unpack_hook") : NULL;
     PyObject *args = unpack_fn ? PyTuple_Pack(2, pack_fn, unpack_fn) : NULL;
     PyObject *out = args ? saved_hooks_push(m, args) : NULL;
 
+    if (out)
+        top->recorded = recorded;
     Py_XDECREF(pack_fn);
     Py_XDECREF(unpack_fn);
     Py_XDECREF(args);

@@ -228,7 +228,7 @@ static PyObject *tensor_complex(PyObject *self, PyObject *unused)
     return PyComplex_FromDoubles(c.re, c.im);
 }
 
-static int tensor_bool(PyObject *self)
+static int truth(PyObject *self, cr_py_read by)
 {
     cr_tensor *t = cr_py_tensor_of(self);
     cr_scalar s;
@@ -242,13 +242,24 @@ static int tensor_bool(PyObject *self)
     }
     if (cr_py_note_untraced("bool") < 0)
         return -1;
-    cr_py_note_read(t, CR_READ_BRANCH);
+    cr_py_note_read(t, by);
     cr_status st = convert_item(&s, t);
     if (st)
         return cr_py_raise_int(st);
     if (s.category == CR_CAT_COMPLEX)
         return s.c.re != 0 || s.c.im != 0;
     return s.category == CR_CAT_FLOAT ? s.d != 0 : s.i != 0;
+}
+
+static int tensor_bool(PyObject *self) { return truth(self, CR_READ_BRANCH); }
+
+PyObject *cr_py_truth_of_check(PyObject *m, PyObject *x)
+{
+    const PyNumberMethods *n = Py_TYPE(x)->tp_as_number;
+    int is = n && n->nb_bool == tensor_bool ? truth(x, CR_READ_CHECK) : PyObject_IsTrue(x);
+
+    (void)m;
+    return is < 0 ? NULL : PyBool_FromLong(is);
 }
 
 /* format(x, ".3f"): formats the number in a tensor of one element. */

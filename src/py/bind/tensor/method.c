@@ -701,7 +701,7 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
         return PyErr_Format(PyExc_NotImplementedError,
                             "Could not run 'aten::set_.source_Tensor' with arguments from the "
                             "'SparseCPU' backend.");
-    cr_recorder_refuse("set_() is called");
+    cr_py_refuse_held("set_() is called");
     if (source && cr_py_is_tensor(source) && !size)
         return set_from(self, cr_py_tensor_of(source));
     if (source && PyObject_HasAttrString(source, "_untyped_storage")) {

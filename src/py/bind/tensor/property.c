@@ -346,7 +346,7 @@ static int set_data(PyObject *self, PyObject *value, void *unused)
                      value ? Py_TYPE(value)->tp_name : "nothing");
         return -1;
     }
-    cr_recorder_refuse("the .data of a tensor is set");
+    cr_py_refuse_held("the .data of a tensor is set");
     cr_status st = check_data(SELF, cr_py_tensor_of(value));
     if (!st)
         st = cr_tensor_set_from(SELF, cr_py_tensor_of(value));
