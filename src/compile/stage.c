@@ -106,8 +106,8 @@ static void stage_planes(stage_way w, const cr_placed_operand *o, char *first, i
     const cr_space_dim *rows = cr_space_last(o->space, 1);
     int64_t down = rows->step[o->operand], over = cr_space_last(o->space, 2)->step[o->operand];
 
-    if (!w.out && !down && w.item == 8 && item == 8 &&
-        cr_repeat_8(to, first + along, over, rows->size, planes))
+    if (!w.out && !down && w.item == item &&
+        cr_repeat_items(to, first + along, item, over, rows->size, planes))
         return;
     for (int64_t r = 0; r < rows->size; r++)
         stage_line(w, first + r * down + along, over, to + r * item, rows->size * item, planes);

@@ -4,13 +4,19 @@
  * a plane, or a piece of one long row.  Operands that the kernel cannot read in place, because
  * of their dtype or because their columns are not adjacent, are converted through tiles, as in
  * eager pointwise operators. */
+#include "base/integer.h"
 #include "base/parallel.h"
 #include "compile/code.h"
 #include "num/convert.h"
 #include <stdatomic.h>
 #include <string.h>
 
-enum { GRAIN = 16384, SPAN = 4096 };
+enum {
+    GRAIN = 16384,
+    SPAN = 4096,
+    AT_ONCE = 64,      /* lanes of all vectors */
+    LAID_OUT = 1 << 18 /* bytes */
+};
 
 typedef struct {
     const cr_group_command *command;
@@ -323,14 +329,6 @@ static void run_flat(void *context, int64_t begin, int64_t end)
 
 /* --- short rows --- */
 
-/* Rows of one kernel call, a multiple of the lanes of all vectors. */
-static int64_t across_high(const job *j)
-{
-    int64_t high = tile_elements(j) / j->c->columns & ~(int64_t)63;
-
-    return high > 64 ? high : 64;
-}
-
 /* The kernel reads and writes the operand in place: all its rows are adjacent. */
 static bool across_fits(const job *j, int k)
 {
@@ -356,29 +354,98 @@ static int64_t across_period(const job *j, int k)
     return first ? period : 0;
 }
 
+/* Rows of one kernel call: a multiple of the lanes of all vectors, and of the rows after which
+ * operands repeat, where a call can have so many. */
+static int64_t across_high(const job *j)
+{
+    int64_t most = tile_elements(j) / j->c->columns, unit = AT_ONCE;
+
+    most = most > AT_ONCE ? most : AT_ONCE;
+    for (int k = j->c->outputs; k < j->c->operands; k++) {
+        int64_t period = source_of(j, k) ? 0 : across_period(j, k);
+        int64_t steps = period ? period / cr_common_divisor(unit, period) : 1;
+        unit *= steps <= most / unit ? steps : 1;
+    }
+    return most / unit * unit;
+}
+
+/* Where the rows of an operand are. */
+typedef struct {
+    char *tile;     /* NULL: in place */
+    int64_t pitch;  /* elements from one column of a tile to the next */
+    int64_t period; /* the tile has all rows until the operand repeats; 0: those of one call */
+} across_operand;
+
 typedef struct {
     const job *j;
-    int64_t high;
-    char *tile[CR_GROUP_OPERANDS]; /* NULL: in place */
-    bool repeats[CR_GROUP_OPERANDS];
+    int64_t high, rows; /* of one call, of all */
+    across_operand operand[CR_GROUP_OPERANDS];
 } across_tiles;
+
+static int64_t across_columns(const job *j, int k)
+{
+    return j->c->operand[k].row ? 1 : j->c->columns;
+}
+
+/* An operand that repeats is laid out once, if the second cache holds it beside others. */
+static across_operand across_place(const across_tiles *t, int k)
+{
+    const job *j = t->j;
+    int64_t period = k < j->c->outputs || source_of(j, k) ? 0 : across_period(j, k);
+    across_operand o = {.pitch = t->high};
+
+    if (period && t->high % period == 0)
+        o.period = t->high;
+    else if (period && period <= t->rows / 2 && period <= LAID_OUT / (across_columns(j, k) * 8))
+        o.period = o.pitch = period;
+    return o;
+}
+
+static int64_t across_bytes(const across_tiles *t, int k)
+{
+    return (across_columns(t->j, k) * t->operand[k].pitch * 8 + 127) & ~(int64_t)63;
+}
+
+static int64_t across_describe(across_tiles *t)
+{
+    int64_t bytes = 0;
+
+    for (int k = 0; k < t->j->c->operands; k++) {
+        t->operand[k] = across_place(t, k);
+        if (!across_fits(t->j, k))
+            bytes += across_bytes(t, k);
+    }
+    return bytes;
+}
 
 static void across_prepare(across_tiles *t, char *at)
 {
     const job *j = t->j;
 
     for (int k = 0; k < j->c->operands; k++) {
-        int64_t period = k < j->c->outputs || source_of(j, k) ? 0 : across_period(j, k);
-        cr_placed_operand o = flat_operand(j, k);
-        t->tile[k] = NULL;
+        across_operand *o = &t->operand[k];
+        cr_placed_operand from = flat_operand(j, k);
+        int64_t rows = o->period < j->c->rows ? o->period : j->c->rows;
         if (across_fits(j, k))
             continue;
-        t->tile[k] = at;
-        at += ((j->c->operand[k].row ? 1 : j->c->columns) * t->high * 8 + 127) & ~(int64_t)63;
-        t->repeats[k] = period && t->high % period == 0;
-        if (t->repeats[k])
-            cr_stage_across(j->c, &o, 0, t->high, t->tile[k], t->high, false);
+        o->tile = at;
+        at += across_bytes(t, k);
+        if (o->period)
+            cr_stage_across(j->c, &from, 0, rows, o->tile, o->pitch, false);
     }
+}
+
+/* The rows from `row` on that one call computes: no operand starts again among them. */
+static int64_t across_rows(const across_tiles *t, int64_t row, int64_t end)
+{
+    int64_t n = end - row < t->high ? end - row : t->high;
+
+    for (int k = 0; k < t->j->c->operands; k++) {
+        const across_operand *o = &t->operand[k];
+        int64_t left = o->tile && o->period ? o->period - row % o->period : n;
+        n = left < n ? left : n;
+    }
+    return n;
 }
 
 static cr_status across_piece(const across_tiles *t, int64_t row, int64_t n)
@@ -389,27 +456,28 @@ static cr_status across_piece(const across_tiles *t, int64_t row, int64_t n)
     int64_t stride[2 * CR_GROUP_OPERANDS], size[3] = {n, c->columns, row};
 
     for (int k = 0; k < c->operands; k++) {
-        cr_placed_operand o = flat_operand(j, k);
-        int64_t item = flat_item(j, k);
+        const across_operand *o = &t->operand[k];
+        cr_placed_operand from = flat_operand(j, k);
+        int64_t item = flat_item(j, k), first = o->period ? row % o->period : 0;
         bool inside = true;
         if (source_of(j, k))
-            inside =
-                cr_stage_source_across(c, o.plan, source_of(j, k), row, n, t->tile[k], t->high);
-        else if (t->tile[k] && k >= c->outputs && !t->repeats[k])
-            cr_stage_across(c, &o, row, n, t->tile[k], t->high, false);
+            inside = cr_stage_source_across(c, from.plan, source_of(j, k), row, n, o->tile,
+                                            o->pitch);
+        else if (o->tile && k >= c->outputs && !o->period)
+            cr_stage_across(c, &from, row, n, o->tile, o->pitch, false);
         if (!inside)
             return CR_INDEX;
-        ptr[k] = t->tile[k] ? t->tile[k] : j->ptr[k] + row * item;
+        ptr[k] = o->tile ? o->tile + first * item : j->ptr[k] + row * item;
         stride[2 * k] = item;
         stride[2 * k + 1] = c->operand[k].row ? 0
-                            : t->tile[k]      ? t->high * item
+                            : o->tile         ? o->pitch * item
                                               : cr_space_last(j->space, 0)->step[k];
     }
     CR_TRY(cr_fused_part(&j->call, ptr, stride, size, c->param));
     for (int k = 0; k < c->outputs; k++) {
-        cr_placed_operand o = flat_operand(j, k);
-        if (t->tile[k])
-            cr_stage_across(c, &o, row, n, t->tile[k], t->high, true);
+        cr_placed_operand to = flat_operand(j, k);
+        if (t->operand[k].tile)
+            cr_stage_across(c, &to, row, n, t->operand[k].tile, t->operand[k].pitch, true);
     }
     return CR_OK;
 }
@@ -419,14 +487,18 @@ static void run_across(void *context, int64_t begin, int64_t end)
 {
     const job *j = context;
     across_tiles t = {.j = j, .high = across_high(j)};
-    int64_t last = end * t.high < j->c->rows ? end * t.high : j->c->rows;
+    int64_t last = end * t.high < j->c->rows ? end * t.high : j->c->rows, n;
     char *memory, *tiles;
-    cr_status st = get_tiles(&memory, &tiles, j->c->operands, j->c->columns * t.high * 8 + 128);
+    cr_status st;
 
+    t.rows = last - begin * t.high;
+    st = get_tiles(&memory, &tiles, 1, across_describe(&t));
     if (!st)
         across_prepare(&t, tiles);
-    for (int64_t row = begin * t.high; !st && row < last; row += t.high)
-        st = across_piece(&t, row, last - row < t.high ? last - row : t.high);
+    for (int64_t row = begin * t.high; !st && row < last; row += n) {
+        n = across_rows(&t, row, last);
+        st = across_piece(&t, row, n);
+    }
     cr_free(memory);
     if (st)
         atomic_store(j->status, (int)st);

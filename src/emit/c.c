@@ -308,9 +308,17 @@ static void c_some_columns(cr_printer *p, const char *from, const char *end)
 
 static void c_columns_loop(cr_printer *p) { c_some_columns(p, "0", "columns"); }
 
+static void c_open_rows(cr_printer *p)
+{
+    cr_print_line(p, "const cv_s_i64 together = ck_rows_together(columns);");
+    cr_print_open(p, "for (cv_s_i64 from_row = 0; from_row < rows; from_row += together)");
+    cr_print_line(p, "const cv_s_i64 end_row = ck_least(rows, from_row + together);");
+}
+
 static void c_open_row(cr_printer *p)
 {
-    cr_print_open(p, "for (cv_s_i64 r = 0; r < rows; r++)");
+    cr_print_open(p, p->together ? "for (cv_s_i64 r = from_row; r < end_row; r++)"
+                                 : "for (cv_s_i64 r = 0; r < rows; r++)");
     cr_print_pointers(p, true);
 }
 
@@ -837,6 +845,7 @@ const cr_dialect cr_dialect_c = {
     .load = c_load,
     .store = c_store,
     .store_row = c_store_row,
+    .open_rows = c_open_rows,
     .open_row = c_open_row,
     .pointwise = c_pointwise,
     .columns_loop = c_columns_loop,

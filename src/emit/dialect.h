@@ -49,7 +49,8 @@ typedef struct {
     uint32_t held;    /* bit k: registers h<k>[q] hold the row's elements of operand k */
     uint32_t widened; /* bit k: not as halves, if they are halves in memory */
     bool near;        /* exponents of the loop at hand are at least -87 */
-    bool batched;     /* random words of four vectors are in q<id>[4] */
+    bool together; /* rows go through each sweep together, w<id>[r - from_row] keeps results */
+    bool batched;  /* random words of four vectors are in q<id>[4] */
 } cr_printer;
 
 struct cr_dialect {
@@ -80,6 +81,9 @@ struct cr_dialect {
     const char *(*word)(const cr_printer *p, const cr_expr *e);
 
     /* --- loops --- */
+    /* The head of a loop over groups of rows, of at most CK_ROWS_TOGETHER.  NULL: each row goes
+     * through all sweeps before the next one begins. */
+    void (*open_rows)(cr_printer *p);
     void (*open_row)(cr_printer *p); /* the head of the loop over r, and pointers */
     /* All columns of the only sweep of a pointwise program; flexible operands may have column
      * stride 0. */

@@ -18,6 +18,14 @@
 CV_FN cv_s_i64 ck_least(cv_s_i64 a, cv_s_i64 b) { return a < b ? a : b; }
 CV_FN cv_s_i64 ck_most(cv_s_i64 a, cv_s_i64 b) { return a > b ? a : b; }
 
+/* Rows that go through each sweep together: a thousand elements, which the first cache holds.
+ */
+enum { CK_ROWS_TOGETHER = 16 };
+CV_FN cv_s_i64 ck_rows_together(cv_s_i64 columns)
+{
+    return ck_least(CK_ROWS_TOGETHER, 1 + 1024 / (columns + 1));
+}
+
 /* Elements that are only moved, by their size; at any address. */
 typedef unsigned char ck_item1;
 typedef unsigned short __attribute__((may_alias, aligned(1))) ck_item2;

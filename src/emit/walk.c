@@ -256,13 +256,73 @@ void cr_print_pointers(cr_printer *p, bool outputs_too)
     }
 }
 
+/* Declares results of the sweeps before sweep `k`, or stores those of sweep `k`. */
+static void walk_kept_results(cr_printer *p, int k, bool store)
+{
+    for (int q = store ? k : 0; q < k + store; q++)
+        for (int i = 0; i < p->n->sweep[q].reduces.count; i++) {
+            const cr_expr *e = p->n->sweep[q].reduces.at[i];
+            cr_expr_set_add(&p->hoisted, e);
+            for (p->part = 0; p->part < cr_spell_parts(p, (cr_dtype)e->dtype); p->part++) {
+                const char *name = cr_spell_name(p, e);
+                const char *kept = cr_session_printf(p->s, "w%s[r - from_row]", name + 1);
+                if (store)
+                    cr_print_line(p, "%s = %s;", kept, name);
+                else
+                    cr_print_value(p, e, kept);
+            }
+            p->part = 0;
+        }
+}
+
 /* Values of a row are declared again in the next row. */
+static void walk_forget_row(cr_printer *p, const cr_expr_set *outside)
+{
+    p->hoisted = *outside;
+    p->hoisted.bits =
+        cr_session_copy(p->s, outside->bits, outside->words * sizeof *outside->bits);
+}
+
+/* Several rows go through a sweep before the next sweep begins.  A sweep needs results of the
+ * one before; so a processor has other rows to compute while it waits for them. */
+static void walk_rows_together(cr_printer *p)
+{
+    cr_expr_set outside = p->hoisted;
+
+    p->dialect->open_rows(p);
+    for (int k = 0; k + 1 < p->n->sweeps; k++)
+        for (int i = 0; i < p->n->sweep[k].reduces.count; i++) {
+            const cr_expr *e = p->n->sweep[k].reduces.at[i];
+            for (p->part = 0; p->part < cr_spell_parts(p, (cr_dtype)e->dtype); p->part++)
+                cr_print_line(p, "cv_%s w%s[CK_ROWS_TOGETHER];",
+                              cr_spell_vector(p, (cr_dtype)e->dtype), cr_spell_name(p, e) + 1);
+            p->part = 0;
+        }
+    for (int k = 0; k < p->n->sweeps; k++) {
+        p->dialect->open_row(p);
+        walk_forget_row(p, &outside);
+        walk_kept_results(p, k, false);
+        walk_sweep(p, k);
+        if (k + 1 < p->n->sweeps)
+            walk_kept_results(p, k, true);
+        else
+            walk_row_stores(p);
+        cr_print_shut(p);
+    }
+    cr_print_shut(p);
+    p->hoisted = outside;
+}
+
 static void walk_rows(cr_printer *p)
 {
     cr_expr_set outside = p->hoisted;
 
+    if (p->together) {
+        walk_rows_together(p);
+        return;
+    }
     p->dialect->open_row(p);
-    p->hoisted.bits = cr_session_copy(p->s, outside.bits, outside.words * sizeof *outside.bits);
+    walk_forget_row(p, &outside);
     for (int k = 0; k < p->n->sweeps; k++)
         walk_sweep(p, k);
     walk_row_stores(p);
@@ -454,6 +514,8 @@ void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symb
     walk_check_stored(&p);
     p.vector = d->vector ? d->vector(&p) : 0;
     p.hoisted = cr_expr_set_new(n->loop);
+    p.together = d->open_rows && n->kind == CR_NEST_ROWS && n->sweeps > 1 && !n->scans.count &&
+                 !cr_nest_keeps_index(n);
     walk_function(&p, symbol);
     cr_session_check(p.s, cr_text_status(p.out));
 }

@@ -153,8 +153,7 @@ THINS(4, uint32_t)
 THINS(8, uint64_t)
 #define thin_16(to, from, from_step, n) false
 
-/* Columns of 8 bytes to short rows, and elements of 8 bytes several times: constant numbers of
- * columns and times are vectorized. */
+/* Columns of 8 bytes to short rows: constant numbers of columns are vectorized. */
 CR_WIDE static void weave_2(uint64_t *restrict to, const uint64_t *restrict from, int64_t pitch,
                             int64_t n)
 {
@@ -414,17 +413,32 @@ cr_convert_fn cr_convert_row(cr_dtype to, cr_dtype from)
     return to == from ? copiers[cr_dtype_size(to)] : rows[to][from];
 }
 
-bool cr_repeat_8(void *to, const void *from, int64_t step, int64_t times, int64_t n)
-{
-    enum { SOME = 256 };
-    uint64_t some[SOME];
-
-    if (times < 2 || times > 4)
-        return false;
-    for (int64_t i = 0; i < n; i += SOME) {
-        int64_t piece = n - i < SOME ? n - i : SOME;
-        copy_8(some, 8, (const char *)from + i * step, step, piece);
-        (void)cr_weave_8((char *)to + 8 * times * i, some, 0, times, piece);
+/* Each element is written as a block of 64 bytes, of which the next elements' blocks overwrite
+ * what is too much. */
+#define REPEAT(bytes, type)                                                                    \
+    CR_WIDE static void repeat_##bytes(char *to, const char *from, int64_t step,               \
+                                       int64_t times, int64_t n)                               \
+    {                                                                                          \
+        type block[64 / bytes], one;                                                           \
+        int64_t i = 0;                                                                         \
+        for (; (n - i) * times * bytes >= 64; i++) {                                           \
+            memcpy(&one, from + i * step, bytes);                                              \
+            for (int k = 0; k < 64 / bytes; k++)                                               \
+                block[k] = one;                                                                \
+            memcpy(to + i * times * bytes, block, sizeof block);                               \
+        }                                                                                      \
+        for (; i < n; i++)                                                                     \
+            for (int64_t k = 0; k < times; k++)                                                \
+                memcpy(to + (i * times + k) * bytes, from + i * step, bytes);                  \
     }
+REPEAT(4, uint32_t)
+REPEAT(8, uint64_t)
+
+bool cr_repeat_items(void *to, const void *from, int64_t item, int64_t step, int64_t times,
+                     int64_t n)
+{
+    if ((item != 4 && item != 8) || times * item > 64)
+        return false;
+    (item == 4 ? repeat_4 : repeat_8)(to, from, step, times, n);
     return true;
 }

@@ -16,10 +16,11 @@ typedef void (*cr_convert_fn)(void *to, int64_t to_step, const void *from, int64
 /* The converter of a pair of dtypes; a plain copier for equal dtypes.  Never NULL. */
 cr_convert_fn cr_convert_row(cr_dtype to, cr_dtype from);
 
-/* Fast copies of elements of 8 bytes; false when there is none for the numbers.
- * weave: columns of `n` elements, `pitch` elements apart, to rows without gaps.
- * repeat: each of `n` elements, `step` bytes apart, `times` times in a row. */
+/* Fast copies; false when there is none for the numbers.
+ * weave: columns of `n` elements of 8 bytes, `pitch` elements apart, to rows without gaps.
+ * repeat: each of `n` elements of `item` bytes, `step` bytes apart, `times` times in a row. */
 bool cr_weave_8(void *to, const void *from, int64_t pitch, int64_t columns, int64_t n);
-bool cr_repeat_8(void *to, const void *from, int64_t step, int64_t times, int64_t n);
+bool cr_repeat_items(void *to, const void *from, int64_t item, int64_t step, int64_t times,
+                     int64_t n);
 
 #endif

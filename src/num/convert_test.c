@@ -33,7 +33,7 @@ TEST(elements_at_any_distance_are_copied)
                 CHECK(copies(types[k], apart, counts[i]));
 }
 
-TEST(columns_become_rows_and_elements_repeat)
+TEST(columns_become_rows)
 {
     static uint64_t from[5 * MOST], to[5 * MOST + 1];
     static const int64_t counts[] = {0, 1, 3, 4, 7, 33, MOST};
@@ -49,10 +49,26 @@ TEST(columns_become_rows_and_elements_repeat)
             for (int64_t i = 0; some && i < n * columns; i++)
                 EQ(to[i], from[i % columns * MOST + i / columns]);
             EQ(to[some ? n * columns : 0], 0xA5A5A5A5A5A5A5A5u);
-            memset(to, 0xA5, sizeof to);
-            EQ(cr_repeat_8(to, from, 16, columns, n), some);
-            for (int64_t i = 0; some && i < n * columns; i++)
-                EQ(to[i], from[i / columns * 2]);
-            EQ(to[some ? n * columns : 0], 0xA5A5A5A5A5A5A5A5u);
         }
+}
+
+TEST(elements_that_are_repeated_fill_their_places_alone)
+{
+    uint64_t from[3 * 40], to[16 * 40 + 1];
+
+    for (size_t i = 0; i < CR_LEN(from); i++)
+        from[i] = 1000003 * i + 1;
+    for (int64_t item = 4; item <= 8; item += 4)
+        for (int64_t times = 1; times <= 64 / item; times++)
+            for (int64_t n = 0; n <= 40; n++) {
+                char *end = (char *)to + item * times * n;
+                bool right = true;
+                memset(to, 0x5a, sizeof to);
+                CHECK(cr_repeat_items(to, from, item, 24, times, n));
+                for (int64_t i = 0; i < n * times; i++)
+                    right = right && !memcmp((char *)to + i * item, from + 3 * (i / times),
+                                             (size_t)item);
+                CHECK(right && *end == 0x5a);
+            }
+    CHECK(!cr_repeat_items(to, from, 8, 8, 9, 1) && !cr_repeat_items(to, from, 2, 2, 2, 1));
 }
