@@ -1,4 +1,7 @@
 """compile() of functions of NumPy's arrays: results are NumPy's in value and dtype."""
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -37,6 +40,16 @@ def test_programs(name):
         same(compiled(*given), expected)
         for a, b in zip(given, args):
             np.testing.assert_array_equal(a, b)
+
+
+def test_the_first_compiled_function_of_a_process_is_recorded():
+    """What the library reads when its functions of arrays are imported is not the program's."""
+    program = """import numpy as np, cresset as torch
+f = torch.compile(lambda p: np.sqrt((p ** 2).sum(-1)).min(0))
+for _ in range(4):
+    f(np.ones((5, 2)))"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "CR_LOG": "graph"})
+    assert "recorded:" in done.stderr and "is deferred" not in done.stderr, done.stderr
 
 
 # Programs whose calls read values, and those in which NumPy makes an array without a wrapped argument (np.array, np.eye):

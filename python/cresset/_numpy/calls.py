@@ -7,6 +7,7 @@ from .. import get_default_device
 from .._C import Tensor, from_numpy
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from . import convert
+from . import functions, indexing, ufuncs  # noqa: F401  their tables are made now: names read in a call are the program's
 from .array import ndarray
 
 _ARRAY, _SCALAR, _OTHER = range(3)  # kinds of results
