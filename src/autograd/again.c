@@ -6,7 +6,7 @@
 
 enum { RANGES = 256 };
 typedef struct {
-    const void *thread; /* sequences are the thread's own */
+    const void *thread; /* sequences are the thread's own; NULL: it has ended */
     uint64_t owner, from, to;
     bool met;
 } range;
@@ -16,10 +16,35 @@ static range watched[RANGES];   /* under the lock */
 static uint64_t ranges;         /* made so far; the newest RANGES are kept; under the lock */
 static _Atomic(uint64_t) found; /* ranges that were met so far */
 
-/* Another thread may have had the lock. */
-static void after_fork(void) { pthread_mutex_init(&lock, NULL); }
+static pthread_key_t thread_end;
 
-static void prepare(void) { pthread_atfork(NULL, NULL, after_fork); }
+/* A new thread may get the address of one that has ended, and counts its nodes from 0. */
+static void forget(const void *thread, bool others)
+{
+    for (uint64_t i = 0; i < RANGES && i < ranges; i++)
+        if ((watched[i].thread == thread) != others)
+            watched[i].thread = NULL;
+}
+
+static void thread_ended(void *thread)
+{
+    pthread_mutex_lock(&lock);
+    forget(thread, false);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Another thread may have had the lock. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    forget(&cr_thread, true);
+}
+
+static void prepare(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+    pthread_key_create(&thread_end, thread_ended);
+}
 
 void cr_again_watch(uint64_t owner, uint64_t from, uint64_t to)
 {
@@ -28,6 +53,8 @@ void cr_again_watch(uint64_t owner, uint64_t from, uint64_t to)
     if (from >= to)
         return;
     pthread_once(&once, prepare);
+    if (!pthread_getspecific(thread_end))
+        pthread_setspecific(thread_end, &cr_thread);
     pthread_mutex_lock(&lock);
     watched[ranges++ % RANGES] = (range){&cr_thread, owner, from, to, false};
     pthread_mutex_unlock(&lock);

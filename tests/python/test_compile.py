@@ -692,6 +692,25 @@ def test_gradients_that_are_differentiated(others):
     assert used(f)  # calls without gradients are recorded
 
 
+def test_gradients_that_another_thread_differentiates():
+    """Each thread counts its nodes from 0, and a new one may have the memory of one that has ended."""
+    f = torch.compile(lambda x: (x * 2).sin().sum())
+
+    def calls():
+        for _ in range(2):
+            f(torch.ones(3, requires_grad=True)).backward()
+
+    def others():
+        for _ in range(6):
+            x = torch.ones(3, requires_grad=True)
+            torch.autograd.grad((x * x * x).sum(), x, create_graph=True)
+    for run in [calls, *[others] * 4] * 3:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert type(f(torch.ones(3, requires_grad=True)).grad_fn).__name__ == "CompiledFunctionBackward"
+
+
 @pytest.mark.deferred_calls(0)
 def test_a_saved_tensor_that_is_written():
     f = torch.compile(lambda x, y: x * y)
