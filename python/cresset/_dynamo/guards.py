@@ -233,8 +233,8 @@ def plain_of(check, expected):
 
 
 def _iter_of(x):
-    """The items of a list or tuple, whose class may define __iter__."""
-    return list.__iter__(x) if isinstance(x, list) else tuple.__iter__(x)
+    """The items of a list, tuple or set, or the keys of a dict, whose class may define __iter__."""
+    return next(t for t in (list, tuple, set, frozenset, OrderedDict, dict) if isinstance(x, t)).__iter__(x)
 
 
 def _is_not_plain(item):
@@ -256,9 +256,9 @@ def _calls_c(name, hooks):
 def _contents(holder):
     """Returns the contents of a dict, list, set, cell, class or object with slots as a dict."""
     if isinstance(holder, list):
-        return dict(enumerate(list.__iter__(holder)))
+        return dict(enumerate(_iter_of(holder)))
     if isinstance(holder, set):
-        return dict.fromkeys(set.__iter__(holder))
+        return dict.fromkeys(_iter_of(holder))
     if isinstance(holder, dict):  # a subclass may define __getitem__
         return dict(dict.items(holder))
     if isinstance(holder, type):
@@ -521,7 +521,8 @@ class Walk:
         return node
 
     def sequence(self, x, source, parent, key):
-        node = self.known[id(x)] = self.add(source, parent, key, "list", (type(x), len(x)))
+        length = (tuple if isinstance(x, tuple) else list).__len__(x)
+        node = self.known[id(x)] = self.add(source, parent, key, "list", (type(x), length))
         if isinstance(x, list):
             self.holders[node] = x
         self.items(x, node)
@@ -529,10 +530,11 @@ class Walk:
         return node
 
     def mapping(self, x, source, parent, key):
-        node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), tuple(x)))
+        keys = tuple(_iter_of(x)) if dict.__len__(x) else ()
+        node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), keys))
         self.holders[node] = x
-        if x:
-            self.hold_keys(x)
+        if keys:
+            self.hold_keys(keys)
             self.items(x, node)
         if type(x) is not dict and type(x) is not OrderedDict:
             if isinstance(x, defaultdict):
@@ -606,9 +608,10 @@ class Walk:
                     yield self.item_path(node, key), x, node in self.holders
 
     def set(self, x, source, parent, key):
-        if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
+        items = tuple(_iter_of(x))
+        if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in items):
             return self.unread(x, source, parent, key, "it reads a set of objects")
-        node = self.known[id(x)] = self.add(source, parent, key, "items", (type(x), tuple(x)))
+        node = self.known[id(x)] = self.add(source, parent, key, "items", (type(x), items))
         self.attributes(x, node)
         return node
 
@@ -673,7 +676,8 @@ class Walk:
         found = module.__dict__
         if not self.met_module:
             self.met_module = True
-            hooks = {name: x for name, x in sys.modules[_MODULE].__dict__.items() if name.startswith("_global_") and isinstance(x, dict)}
+            hooks = {name: x for name, x in sys.modules[_MODULE].__dict__.items()
+                     if name.startswith("_global_") and isinstance(x, dict)}
             for x in hooks.values():
                 self.visit(x, "const", -1, x)
             found = {**hooks, **found}
@@ -939,7 +943,7 @@ class Walk:
             self.add("const", -1, state, "holds", (items, (), None, True))
             inside = items.values()
         elif isinstance(x, (set, frozenset, list, tuple)):
-            inside = tuple(next(t for t in (set, frozenset, list, tuple) if isinstance(x, t)).__iter__(x))
+            inside = tuple(_iter_of(x))
             self.add("const", -1, x, "items", (type(x), inside))
         else:
             return
@@ -1073,7 +1077,8 @@ class Walk:
             node = self.add("type", at, name, "is", x)
             if isinstance(x, property) and type(x) is not property:
                 self.attributes(x, node)
-            for f in (x.fset, x.fdel, x.fget) if isinstance(x, property) else (x if isinstance(x, types.FunctionType) else x.__func__,):
+            functions = (x.fset, x.fdel, x.fget) if isinstance(x, property) else (x,) if isinstance(x, types.FunctionType) else (x.__func__,)
+            for f in functions:
                 if isinstance(f, types.FunctionType):
                     self.reach_function(f)
                 elif isinstance(x, property) and f is not None:
