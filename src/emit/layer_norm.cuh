@@ -130,16 +130,22 @@ CV_FN cl_pair cl_block(const cl_call &c, cm_i64 first, cm_i64 end, cm_i64 column
         CV_ALL
     for (int k = 0; k < CL_SUMS; k++)
         acc.of[k].lane[l] = (cl_real)-0.0f;
-    for (cm_i64 row = first + ck_x() / CL_WIDE; row < end; row += CL_CHAINS * CL_AT_ONCE) {
+    cm_i64 row = first + ck_x() / CL_WIDE;
+    if (end - first == CL_BLOCK)
+        CV_LOOP
+    for (int n = 0; n < CL_BLOCK / (CL_CHAINS * CL_AT_ONCE); n++) {
         R read[CL_AT_ONCE];
         CV_ALL
-        for (int q = 0; q < CL_AT_ONCE; q++)
-            if (row + q * CL_CHAINS < end)
-                cl_load(c, row + q * CL_CHAINS, column, &read[q]);
+        for (int q = 0; q < CL_AT_ONCE; q++, row += CL_CHAINS)
+            cl_load(c, row, column, &read[q]);
         CV_ALL
         for (int q = 0; q < CL_AT_ONCE; q++)
-            if (row + q * CL_CHAINS < end)
-                cl_add(&acc, cl_values(read[q]));
+            cl_add(&acc, cl_values(read[q]));
+    }
+    for (; row < end; row += CL_CHAINS) {
+        R read;
+        cl_load(c, row, column, &read);
+        cl_add(&acc, cl_values(read));
     }
     CV_ALL
     for (int by = CL_WIDE; by < CL_WIDE * CL_CHAINS; by *= 2)
@@ -182,9 +188,9 @@ template <class R> CV_FN void cl_parts(const cl_call &call)
             if ((b + by) * CL_BLOCK < left)
                 v[b] = v[b] + v[b + by];
         if (only)
-            call.to[sum][begin + lane] = cm_to<CL_STAT>::of(v[0]);
+            (sum ? call.to[1] : call.to[0])[begin + lane] = cm_to<CL_STAT>::of(v[0]);
         else
-            call.sum[sum][part * call.columns + begin + lane] = v[0];
+            (sum ? call.sum[1] : call.sum[0])[part * call.columns + begin + lane] = v[0];
     }
 }
 
