@@ -43,11 +43,25 @@ CV_FN float ce_exp(float x) { return __builtin_expf(x); }
 CV_FN double ce_exp(double x) { return __builtin_exp(x); }
 /* For sums of exponentials of differences: the error of a float grows with the difference, and
  * the exponential, its share of the sum, falls faster. */
-#ifdef __CUDACC_RTC__
-CV_FN float ce_weight(float x) { return __expf(x); }
+#ifdef __CUDA_ARCH__
+CV_FN float ce_weight(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896340736f));
+    return y;
+}
+/* The greater number: the other one where one is NaN. */
+CV_FN float ce_most(float x, float y)
+{
+    float z;
+    asm("max.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
 #else
 CV_FN float ce_weight(float x) { return __builtin_expf(x); }
+CV_FN float ce_most(float x, float y) { return y > x || x != x ? y : x; }
 #endif
+CV_FN double ce_most(double x, double y) { return y > x || x != x ? y : x; }
 CV_FN double ce_weight(double x) { return __builtin_exp(x); }
 CV_FN float ce_log(float x) { return __builtin_logf(x); }
 CV_FN double ce_log(double x) { return __builtin_log(x); }
@@ -73,26 +87,24 @@ CV_FN ce_real ce_from(const ce_sum &a, ce_real most)
 
 CV_FN ce_sum ce_join(const ce_sum &a, const ce_sum &b)
 {
-    const ce_real most = a.most > b.most ? a.most : b.most;
+    const ce_real most = ce_most(a.most, b.most);
 
     return ce_sum{most, ce_from(a, most) + ce_from(b, most)};
 }
 
 /* The elements of the vectors have one maximum: most of them do not change the thread's. */
-CV_FN void ce_add(ce_sum *s, const ce_vector (&v)[CE_AT_ONCE])
+template <int n> CV_FN void ce_add(ce_sum *s, const ce_vector (&v)[n])
 {
     ce_real most = s->most, sum = 0;
 
     CV_ALL
-    for (int q = 0; q < CE_AT_ONCE; q++)
+    for (int q = 0; q < n; q++)
         CV_ALL
-    for (int l = 0; l < CE_VECTOR; l++) {
-        const ce_real x = cm_real(v[q].item[l]);
-        most = x > most ? x : most;
-    }
+    for (int l = 0; l < CE_VECTOR; l++)
+        most = ce_most(most, cm_real(v[q].item[l]));
     const ce_real base = most == -(ce_real)__builtin_inf() ? 0 : most;
     CV_ALL
-    for (int q = 0; q < CE_AT_ONCE; q++)
+    for (int q = 0; q < n; q++)
         CV_ALL
     for (int l = 0; l < CE_VECTOR; l++)
         sum += ce_weight(cm_real(v[q].item[l]) - base);
@@ -108,17 +120,6 @@ CV_FN ce_vector ce_load(const ce_call &c, const CE_ITEM *row, cm_i64 at)
         return *(const ce_vector *)(row + at);
     one.item[0] = row[at * c.step];
     return one;
-}
-
-/* A vector whose elements add nothing. */
-CV_FN ce_vector ce_nothing(void)
-{
-    ce_vector none;
-
-    CV_ALL
-    for (int l = 0; l < CE_VECTOR; l++)
-        none.item[l] = cm_to<CE_ITEM>::of(-(ce_real)__builtin_inf());
-    return none;
 }
 
 /* The sum of a row; every thread of the row has it. */
@@ -162,14 +163,17 @@ CK_KERNEL_OF(CE_THREADS, ce_forward, ce_call)
     const CE_ITEM *const row = call.x + (r < call.rows ? ce_row(call, r) : 0);
     ce_sum s = {-(ce_real)__builtin_inf(), 0};
 
-    for (cm_i64 i = (cm_i64)lane * CE_VECTOR; i < call.classes && r < call.rows;
-         i += CE_AT_ONCE * CE_LANES * CE_VECTOR) {
+    const cm_i64 step = CE_LANES * CE_VECTOR, end = r < call.rows ? call.classes : 0;
+    cm_i64 i = (cm_i64)lane * CE_VECTOR;
+    for (; i + (CE_AT_ONCE - 1) * step < end; i += CE_AT_ONCE * step) {
         ce_vector v[CE_AT_ONCE];
         CV_ALL
-        for (int q = 0; q < CE_AT_ONCE; q++) {
-            const cm_i64 at = i + q * CE_LANES * CE_VECTOR;
-            v[q] = at < call.classes ? ce_load(call, row, at) : ce_nothing();
-        }
+        for (int q = 0; q < CE_AT_ONCE; q++)
+            v[q] = ce_load(call, row, i + q * step);
+        ce_add(&s, v);
+    }
+    for (; i < end; i += step) {
+        const ce_vector v[1] = {ce_load(call, row, i)};
         ce_add(&s, v);
     }
     s = ce_fold(s);
