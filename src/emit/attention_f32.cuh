@@ -7,7 +7,9 @@
  * rows 8 y to 8 y + 7 and every sixteenth column, from x on, of the scores, and of results the
  * columns CA_PART x and up.  Weights are turned as they go through shared memory, so that both
  * operands of the second product are read along its sum.  One pass over rows computes a
- * gradient, as in attention.cuh. */
+ * gradient, as in attention.cuh.  Where there is memory for them, the pass over keys keeps the
+ * gradients of scores, of which one product more makes those of queries; otherwise another pass
+ * computes them again.  They are the same, and so are the sums. */
 #ifndef CR_EMIT_ATTENTION_F32_CUH
 #define CR_EMIT_ATTENTION_F32_CUH
 
@@ -266,6 +268,25 @@ CV_FN void ca_fetch_ends(const ca_call &c, float *ends, float *deltas, cm_i64 b,
     }
 }
 
+/* The gradients of a tile of scores, key by key. */
+CV_FN float *ca_kept_tile(const ca_call &c, cm_i64 b, cm_i64 h, int query, int key)
+{
+    const cm_i64 queries = (c.queries + CA_ROWS - 1) / CA_ROWS,
+                 keys = (c.keys + CA_ROWS - 1) / CA_ROWS,
+                 row = (b * c.heads + h) * queries + query / CA_ROWS;
+
+    return c.kept + (row * keys + key / CA_ROWS) * CA_ROWS * CA_ROWS;
+}
+
+CV_FN void ca_keep(float *tile, const float (*s)[CA_COLUMNS])
+{
+    CV_ALL
+    for (int i = 0; i < CA_EACH; i++)
+        CV_ALL
+    for (int j = 0; j < CA_COLUMNS; j++)
+        tile[(ca_first() + i) * CA_ROWS + ca_across() + j * CA_ACROSS] = s[i][j];
+}
+
 /* The gradients of a tile of keys and values, or of queries. */
 template <bool KEYS> CV_FN void ca_backward(const ca_call &c, float *ends, float *deltas)
 {
@@ -304,6 +325,8 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, float *ends, float
                 s[i][j] = weight * (p[i][j] - deltas[query]);
                 p[i][j] = weight;
             }
+            if (KEYS && c.kept)
+                ca_keep(ca_kept_tile(c, head.b, head.h, at, w.row), s);
             ca_turn(weights, s);
             if (KEYS)
                 ca_turn(turned, p);
@@ -329,6 +352,46 @@ CK_KERNEL_OF(CA_THREADS, ca_queries, ca_call)
 {
     CK_SHARED float ends[CA_ROWS], deltas[CA_ROWS];
     ca_backward<false>(call, ends, deltas);
+}
+
+/* A tile of keys, and the kept gradients of its scores. */
+CV_FN void ca_fetch_kept(const ca_call &c, float *weights, float *key, const ca_where &w,
+                         int at)
+{
+    const float *const tile = ca_kept_tile(c, w.b, w.h, w.row, at);
+
+    ca_fill(key, ca_head(c.k, w.b, w.h / c.repeat), c.k.step[2], at, c.keys, c.width);
+    CV_ALL
+    for (int i = 0; i < CA_ROWS * CA_ROWS / 4 / CA_THREADS; i++) {
+        const int place = (ck_x() + i * CA_THREADS) * 4, row = place / CA_ROWS;
+        ca_copy(weights + row * CA_WEIGHTS_STEP + place % CA_ROWS, tile + place);
+    }
+}
+
+/* The gradients of queries from those of scores.  A tile comes while the one before it is
+ * multiplied. */
+CK_KERNEL_OF(CA_THREADS, ca_kept, ca_call)
+{
+    float *const weights = (float *)ck_dynamic, *const key = weights + 2 * CA_WEIGHTS;
+    const ca_where w = ca_block(CA_ROWS, call.queries, call.heads, call.causal);
+    const int end = call.causal && w.row + CA_ROWS < call.keys ? w.row + CA_ROWS : call.keys;
+    float a[CA_EACH][CA_PART] = {};
+    int now = 0;
+
+    ca_fetch_kept(call, weights, key, w, 0);
+    ca_close();
+    for (int at = 0; at < end; at += CA_ROWS, now ^= 1) {
+        if (at + CA_ROWS < end)
+            ca_fetch_kept(call, weights + (now ^ 1) * CA_WEIGHTS, key + (now ^ 1) * CA_TILE, w,
+                          at + CA_ROWS);
+        ca_close();
+        ca_wait<1>();
+        __syncthreads();
+        ca_add(a, weights + now * CA_WEIGHTS, key + now * CA_TILE);
+        __syncthreads();
+    }
+    ca_store(ca_head(call.gq, w.b, w.h), call.gq.step[2], w.row, call.queries, call.width, a,
+             call.scale);
 }
 
 #endif

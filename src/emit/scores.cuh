@@ -30,6 +30,7 @@ struct ca_call {
     cm_i64 batch, heads, repeat; /* repeat: heads that share one of k and v */
     int queries, keys, width, causal;
     float scale;
+    float *kept; /* tiles of gradients of scores (attention_f32.cuh), or NULL */
 };
 
 #if defined(__CUDA_ARCH__)

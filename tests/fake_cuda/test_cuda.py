@@ -886,6 +886,28 @@ for x, y in zip(here, there):
     assert r.returncode == 0, r.stderr
 
 
+KEPT_SCORES = """import hashlib
+import cresset as t
+t.manual_seed(38)
+for heads, shared, queries, keys, width, masked in ((2, 2, 70, 130, 40, False), (4, 2, 130, 70, 32, True), (2, 1, 65, 65, 64, False)):
+    for causal in (False, True)[:1 if masked else 2]:
+        q, k, v = (t.randn(5, n, rows, width, device="cuda", requires_grad=True) for n, rows in ((heads, queries), (shared, keys), (shared, keys)))
+        mask = t.rand(5, 1, queries, keys, device="cuda") > 0.3 if masked else None
+        y = t.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=True)
+        grads = t.autograd.grad(y, (q, k, v), t.randn(5, heads, queries, width, device="cuda"))
+        print(*(hashlib.sha256(g.cpu().numpy().tobytes()).hexdigest()[:16] for g in grads))"""
+
+
+@pytest.mark.skipif(not FAKE, reason="the memory of the stand-in")
+def test_gradients_of_attention_do_not_depend_on_the_memory_for_scores():
+    """Of float32: with 512 MB, gradients of scores of all batches are kept, with 128 MB those of two at once, with 24 MB of none."""
+    printed = [subprocess.run([sys.executable, "-c", KEPT_SCORES], env={**os.environ, "FAKE_CUDA_MEMORY": megabytes}, capture_output=True, text=True,
+                              timeout=300) for megabytes in ("512", "128", "24")]
+    assert not any(r.returncode for r in printed), [r.stderr for r in printed]
+    assert len(printed[0].stdout.split()) == 15
+    assert printed[1].stdout == printed[2].stdout == printed[0].stdout
+
+
 RANGES = {"arange": lambda **k: torch.arange(-3, 97, 1.3, **k), "whole": lambda **k: torch.arange(5, -40, -2, **k),
           "few": lambda **k: torch.arange(3, **k), "none": lambda **k: torch.arange(0, **k),
           "range": lambda **k: torch.range(1, 30, 0.7, **k), "linspace": lambda **k: torch.linspace(-1, 7, 50, **k),

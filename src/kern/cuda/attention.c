@@ -33,12 +33,13 @@ enum {
     /* Of float32: a tile's rows and columns, and the least width. */
     ATTENTION_WIDE_TILE = 64,
     ATTENTION_WIDE_LEAST = 32,
+    ATTENTION_SHARE = 256, /* of the device's memory, one part for gradients of scores */
     ATTENTION_DELTAS = ATTENTION_THREADS / 8, /* rows of a block that computes deltas */
     ATTENTION_BLOCKS = 1 << 30
 };
 
 /* Kernels, and kinds of masks: CA_NONE ... of emit/attention.cuh. */
-typedef enum { FORWARD, DELTAS, KEYS, QUERIES } attention_kernel;
+typedef enum { FORWARD, DELTAS, KEYS, QUERIES, KEPT } attention_kernel;
 typedef enum { MASK_NONE, MASK_TRUTH, MASK_ADDED, MASK_ADDED4 } attention_mask;
 
 /* ca_array and ca_call of emit/attention.cuh */
@@ -54,11 +55,12 @@ typedef struct {
     int64_t batch, heads, repeat;
     int queries, keys, width, causal;
     float scale;
+    float *kept;
 } attention_call;
 
 static void attention_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"forward", "deltas", "keys", "queries"};
+    static const char *const name[] = {"forward", "deltas", "keys", "queries", "kept"};
 
     cr_text_printf(out, "#define CA_ITEM cm_%s\n#define CA_WIDTH %d\n#define CA_MASK %d\n",
                    cr_dtype_infos[k->b].suffix, k->c, k->d);
@@ -204,6 +206,18 @@ static int device_shared(int device)
     return known[device];
 }
 
+/* The bytes that kept gradients of scores may have. */
+static int64_t device_kept(int device)
+{
+    static _Atomic int64_t known[CR_CUDA_DEVICES]; /* 0: not asked; the bytes and 1 */
+    cr_cuda_properties p;
+
+    if (!known[device])
+        known[device] =
+            cr_cuda_property(&p, device) ? 1 : (int64_t)(p.total_memory / ATTENTION_SHARE) + 1;
+    return known[device] - 1;
+}
+
 /* The dtype and the width of heads are those of a kernel. */
 static bool attention_has_width(const cr_array *q)
 {
@@ -274,9 +288,10 @@ static unsigned attention_shared_wide(const attention *t, attention_kernel kerne
 {
     int tile = ATTENTION_WIDE_TILE * (attention_width(t) + 4) + ATTENTION_WIDE_TILE / 2;
     int weights = ATTENTION_WIDE_TILE * (ATTENTION_WIDE_TILE + 4);
-    int floats = (kernel == FORWARD ? 3 : 4) * tile + (kernel == KEYS ? 2 : 1) * weights;
+    int tiles = kernel == FORWARD ? 3 : kernel == KEPT ? 2 : 4;
+    int turned = kernel == KEYS || kernel == KEPT ? 2 : 1;
 
-    return (unsigned)floats * sizeof(float);
+    return (unsigned)(tiles * tile + turned * weights) * sizeof(float);
 }
 
 /* The bytes of a block's tiles of half types, whose rows are 8 elements apart from each other
@@ -383,6 +398,68 @@ const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *r
     return attention_end(&t, error);
 }
 
+/* The bytes of the gradients of a batch's scores. */
+static int64_t kept_bytes(const attention *t)
+{
+    int64_t tiles = t->c.heads * tiles_of(t, t->c.queries) * tiles_of(t, t->c.keys);
+
+    return tiles * ATTENTION_WIDE_TILE * ATTENTION_WIDE_TILE * (int64_t)sizeof(float);
+}
+
+/* The problem of `count` batches from `first` on. */
+static attention attention_part(const attention *t, int64_t first, int64_t count)
+{
+    attention part = *t;
+    attention_call *c = &part.c;
+    attention_array *array[] = {&c->q, &c->k, &c->v, &c->out, &c->grad, &c->gq, &c->gk, &c->gv};
+    int64_t rows = first * c->heads * c->queries;
+
+    for (size_t i = 0; i < CR_LEN(array); i++)
+        array[i]->at += first * array[i]->step[0];
+    c->lse += rows;
+    c->delta += rows;
+    c->mask = c->mask ? c->mask + first * c->mask_step[0] : NULL;
+    c->batch = count;
+    return part;
+}
+
+/* The gradients of keys and values, and then those of queries from the gradients of scores that
+ * were kept, of as many batches at once as `kept` has room for, `most`. */
+static const char *attention_keeping(const attention *t, float *kept, int64_t most)
+{
+    const char *error = NULL;
+
+    for (int64_t first = 0; first < t->c.batch && !error; first += most) {
+        int64_t left = t->c.batch - first;
+        attention part = attention_part(t, first, left < most ? left : most);
+        int64_t heads = part.c.batch * part.c.heads;
+        part.c.kept = kept;
+        error = attention_launch(&part, KEYS, tiles_of(t, t->c.keys) * heads / t->c.repeat);
+        if (!error)
+            error = attention_launch(&part, KEPT, tiles_of(t, t->c.queries) * heads);
+    }
+    return error;
+}
+
+static const char *attention_passes(attention *t)
+{
+    int64_t heads = t->c.batch * t->c.heads;
+    int64_t most = is_wide(t) && t->c.keys ? device_kept(t->device) / kept_bytes(t) : 0;
+    uint32_t block;
+    const char *error;
+
+    most = most < t->c.batch ? most : t->c.batch;
+    float *kept =
+        most ? cr_cuda_memory_get(t->device, (size_t)(most * kept_bytes(t)), &block) : NULL;
+    if (kept) {
+        error = attention_keeping(t, kept, most);
+        cr_cuda_memory_release(t->device, kept, block);
+        return error;
+    }
+    error = attention_launch(t, KEYS, tiles_of(t, t->c.keys) * heads / t->c.repeat);
+    return error ? error : attention_launch(t, QUERIES, tiles_of(t, t->c.queries) * heads);
+}
+
 static const char *attention_gradients(attention *t)
 {
     int64_t heads = t->c.batch * t->c.heads, rows = heads * t->c.queries;
@@ -397,9 +474,7 @@ static const char *attention_gradients(attention *t)
         return cr_cuda_no_memory(t->device, bytes);
     error = attention_launch(t, DELTAS, (rows + ATTENTION_DELTAS - 1) / ATTENTION_DELTAS);
     if (!error)
-        error = attention_launch(t, KEYS, tiles_of(t, t->c.keys) * heads / t->c.repeat);
-    if (!error)
-        error = attention_launch(t, QUERIES, tiles_of(t, t->c.queries) * heads);
+        error = attention_passes(t);
     cr_cuda_memory_release(t->device, t->c.delta, block);
     return error;
 }
