@@ -321,19 +321,40 @@ template <int N> CV_FN cv_lanes<float, N> cv_x_roundhalf(cv_lanes<float, N> a)
 
 /* --- threads --- */
 
-/* A kernel's head.  Its only parameter is `call`, of the type that follows the name. */
+/* A kernel's head.  Its only parameter is `call`, of the type that follows the name.
+ *
+ * From compute capability 9.0 on, a kernel may be launched while the one before it in its
+ * stream still runs (cr_cuda_launch): it first lets the next one be launched, and waits until
+ * all kernels before it have ended. */
 #ifndef CK_KERNEL
-#define CK_KERNEL(name, ...)                                                                   \
-    extern "C" __attribute__((global)) void name(const __VA_ARGS__ call)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(__clang__)
+CV_FN void ck_begin(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+#define CK_HEAD_(bounds, name, ...)                                                            \
+    CV_FN void name##_body(const __VA_ARGS__ &call);                                           \
+    extern "C" __attribute__((global)) void bounds name(                                       \
+        const __grid_constant__ __VA_ARGS__ call)                                              \
+    {                                                                                          \
+        ck_begin();                                                                            \
+        name##_body(call);                                                                     \
+    }                                                                                          \
+    CV_FN void name##_body(const __VA_ARGS__ &call)
+#else
+#define CK_HEAD_(bounds, name, ...)                                                            \
+    extern "C" __attribute__((global)) void bounds name(const __VA_ARGS__ call)
+#endif
+#define CK_KERNEL(name, ...) CK_HEAD_(, name, __VA_ARGS__)
 /* The same for blocks of at most `threads` threads; of CK_AT_ONCE(threads, blocks), for so many
  * blocks of a multiprocessor, whose registers the compiler then uses. */
 #define CK_AT_ONCE(threads, blocks) threads, blocks
 #ifdef __clang__
 #define CK_KERNEL_OF(threads, name, ...)                                                       \
-    extern "C" __attribute__((global, launch_bounds(threads))) void name(const __VA_ARGS__ call)
+    CK_HEAD_(__attribute__((launch_bounds(threads))), name, __VA_ARGS__)
 #else
-#define CK_KERNEL_OF(threads, name, ...)                                                       \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __VA_ARGS__ call)
+#define CK_KERNEL_OF(threads, name, ...) CK_HEAD_(__launch_bounds__(threads), name, __VA_ARGS__)
 #endif
 #define CK_SHARED __attribute__((shared))
 /* Declares ck_dynamic, as much shared memory as the launch says. */

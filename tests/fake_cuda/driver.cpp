@@ -703,6 +703,31 @@ API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     return OK;
 }
 
+struct launching {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    struct {
+        int what;
+        char unused[4];
+        int on;
+    } *attribute;
+    unsigned attributes;
+};
+
+/* A kernel may begin while the one before it runs, or afterwards, as here.  Not in a capture: drivers before 12.3 refuse that. */
+API cuLaunchKernelEx(const launching *how, void *function, void **argument, void **extra)
+{
+    {
+        LOCKED;
+        if (stream_of(how->stream)->in)
+            return INVALID;
+    }
+    if (how->attributes != 1 || how->attribute->what != 6 || how->attribute->on != 1)
+        return INVALID;
+    return cuLaunchKernel(function, how->grid[0], how->grid[1], how->grid[2], how->block[0], how->block[1], how->block[2], how->shared,
+                          how->stream, argument, extra);
+}
+
 /* Blocks run one after the other, so there may be one. */
 API cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                               unsigned by, unsigned bz, unsigned shared, void *s, void **argument)

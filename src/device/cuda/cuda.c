@@ -489,6 +489,33 @@ const char *cr_cuda_load_code(void **function, int index, const void *image, con
     return error;
 }
 
+/* Whether kernels begin with ck_begin (emit/vec.cuh), which waits for those before them. */
+static bool cuda_begins(int index)
+{
+    enum { EARLY_MAJOR = 9 };
+    static _Atomic int known[CR_CUDA_DEVICES]; /* the answer, and 1; 0: not asked */
+    cr_cuda_properties p;
+
+    if (!known[index])
+        known[index] = !cr_cuda_property(&p, index) && p.major >= EARLY_MAJOR ? 2 : 1;
+    return known[index] == 2;
+}
+
+/* The driver may launch the kernel while the one before it in the stream still runs: its blocks
+ * take places that become free, and wait there. */
+static cr_cuda_result cuda_launch_early(const cr_cuda_grid *g, void *stream, void *argument)
+{
+    cr_cuda_launch_attribute early = {.what = CR_CUDA_LAUNCH_EARLY, .value = {.on = 1}};
+    cr_cuda_launching how = {.grid = {g->grid[0], g->grid[1], 1},
+                             .block = {g->block[0], g->block[1], 1},
+                             .shared = g->shared,
+                             .stream = stream,
+                             .attribute = &early,
+                             .attributes = 1};
+
+    return driver->launch_early(&how, g->function, &argument, NULL);
+}
+
 const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
 {
     CUDA_TRY(cr_cuda_use(index));
@@ -497,6 +524,8 @@ const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
     if (g->together && g->grid[0] > 1)
         CUDA_CALL(launch_together(g->function, g->grid[0], g->grid[1], 1, g->block[0],
                                   g->block[1], 1, g->shared, cr_cuda_stream(index), &argument));
+    else if (cuda_begins(index) && !cr_cuda_is_capturing(index))
+        CUDA_TRY(cr_cuda_check(cuda_launch_early(g, cr_cuda_stream(index), argument)));
     else
         CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1,
                          g->shared, cr_cuda_stream(index), &argument, NULL));

@@ -54,6 +54,24 @@ enum {
     CR_CUDA_POINTER_DEVICE = 9 /* the number of the memory's device */
 };
 
+/* CUlaunchAttribute and CUlaunchConfig */
+typedef struct {
+    int what;
+    char unused[4];
+    union {
+        int on;
+        char bytes[64];
+    } value;
+} cr_cuda_launch_attribute;
+typedef struct {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    cr_cuda_launch_attribute *attribute;
+    unsigned attributes;
+} cr_cuda_launching;
+
+enum { CR_CUDA_LAUNCH_EARLY = 6 }; /* while the kernel before it in the stream still runs */
+
 typedef struct {
 #define CR_CUDA_CALL(name, symbol, arguments) cr_cuda_result(*name) arguments;
 #include "device/cuda/driver.def"
