@@ -108,11 +108,13 @@ def test_a_compiled_gradient_of_scores_takes_their_memory(dtype):
     for _ in range(3):
         torch.autograd.grad(compiled(x), (x, w))
     want = torch.autograd.grad(loss(x), (x, w))
-    value = compiled(x)
+    value, grown = compiled(x), []
     for keeps in (True, True, False):
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         made = torch.autograd.grad(value, (x, w), retain_graph=keeps)
-        grown = torch.cuda.max_memory_allocated() - before
+        grown.append(torch.cuda.max_memory_allocated() - before)
         assert all(torch.equal(a, b) for a, b in zip(made, want))
-        assert grown >= 128000 * x.element_size() if keeps else grown < 64000 * x.element_size()
+        del made
+    # Products may need memory of their own, in every pass.
+    assert min(grown[:2]) - grown[2] >= 128000 * x.element_size()
