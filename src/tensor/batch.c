@@ -490,7 +490,8 @@ static cr_status batch_expand(batch_call *c, cr_value *result)
 
 /* --- views --- */
 
-static cr_status batch_geometry(const batch_call *c, cr_geometry *g)
+/* The sizes and strides of the entry's view of an example; `stride` replaces the example's. */
+static cr_status batch_geometry(const batch_call *c, cr_geometry *g, const int64_t *stride)
 {
     cr_view view = cr_shape_view(c->arg[0].t);
     cr_status st = CR_OK;
@@ -501,27 +502,25 @@ static cr_status batch_geometry(const batch_call *c, cr_geometry *g)
         st = cr_run_checks(c->op, &f);
         cr_frame_drop(&f);
     }
+    view.stride = stride ? stride : view.stride;
     return st ? st : c->op->fn.on_geometry(c->arg, &view, g);
 }
 
-/* Finds the order of an example's dims that a view shows them in; false if it is no order. */
-static bool batch_order(const cr_geometry *g, const cr_tensor *t, int64_t *dims)
+/* Another order of the dims.  Dims of an example may have equal sizes and strides (expand), so
+ * that only other strides, which count the batch's dims, tell the order. */
+static cr_status batch_ordered(batch_call *c, cr_value *result)
 {
-    uint64_t used = 0;
+    int64_t place[CR_MAX_DIMS], dims[CR_MAX_DIMS + 1] = {0};
+    cr_tensor *made;
+    cr_geometry g;
 
-    if (g->offset || g->ndim != t->ndim)
-        return false;
-    for (int k = 0; k < g->ndim; k++) {
-        int d = 0;
-        while (d < t->ndim &&
-               (used >> d & 1 || g->size[k] != t->size[d] || g->stride[k] != t->stride[d]))
-            d++;
-        if (d == t->ndim)
-            return false;
-        used |= 1ull << d;
-        dims[k] = d + 1;
-    }
-    return true;
+    for (int d = 0; d < c->arg[0].t->ndim; d++)
+        place[d] = d + 1;
+    CR_TRY(batch_geometry(c, &g, place));
+    memcpy(dims + 1, g.stride, g.ndim * sizeof *dims);
+    CR_TRY(batch_permute(c, &made, c->given[0].t, dims));
+    result[0] = cr_of_tensor(cr_keep(made));
+    return CR_OK;
 }
 
 /* Places that are counted in the storage: each example's are one distance further. */
@@ -543,7 +542,7 @@ static cr_status batch_view(batch_call *c, cr_value *result)
     cr_tensor *t = c->arg[0].t, *whole = t->batch, *made;
     cr_geometry g;
 
-    CR_TRY(batch_geometry(c, &g));
+    CR_TRY(batch_geometry(c, &g, NULL));
     if (g.ndim >= CR_MAX_DIMS)
         return batch_leave(c);
     if (c->op->words & CR_WORD_IDENTITY)
@@ -552,9 +551,6 @@ static cr_status batch_view(batch_call *c, cr_value *result)
         memcpy(size + 1, g.size, g.ndim * sizeof *size);
         cr_value arg[] = {cr_of_tensor(whole), cr_of_ints(size, (size_t)g.ndim + 1)};
         CR_TRY(batch_apply(c, &made, cr_entry.view, arg, 2));
-    } else if (batch_order(&g, t, size + 1)) {
-        size[0] = 0;
-        CR_TRY(batch_permute(c, &made, whole, size));
     } else {
         stride[0] = whole->stride[0];
         memcpy(size + 1, g.size, g.ndim * sizeof *size);
@@ -574,7 +570,7 @@ static cr_status batch_named_view(batch_call *c, cr_value *result)
     int ndim = c->arg[0].t->ndim;
     cr_geometry g;
 
-    CR_TRY(batch_geometry(c, &g)); /* the errors of an example */
+    CR_TRY(batch_geometry(c, &g, NULL)); /* the errors of an example */
     return batch_dims(c, g.ndim > ndim ? g.ndim : ndim, result);
 }
 
@@ -586,7 +582,9 @@ static cr_status batch_map(batch_call *c, cr_value *result)
         return batch_leave(c);
     if (c->op->words & CR_WORD_ABSOLUTE)
         return batch_absolute(c, result);
-    if (c->op->words & (CR_WORD_RESHAPE | CR_WORD_PERMUTE))
+    if (c->op->words & CR_WORD_PERMUTE)
+        return batch_ordered(c, result);
+    if (c->op->words & CR_WORD_RESHAPE)
         return batch_view(c, result);
     if (c->op->words & CR_WORD_EXPAND)
         return batch_expand(c, result);

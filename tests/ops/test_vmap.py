@@ -170,6 +170,20 @@ def test_writes_to_views_of_examples(key):
                     outcome(lambda: loop(lambda *x: write(*copies(x)), xs, dims)), where)
 
 
+@by_key([e for e in VIEWS if "permute" in e.words])
+def test_orders_of_dims_that_look_alike(key):
+    """All dims of an expanded example have equal sizes and strides; gradients tell them apart."""
+    entry = BY_KEY[key]
+    for case in entry.cases():
+        draw = Draw(entry, case, "float64")
+        name = entry.params[0]["name"]
+        x = torch.ones(1, dtype=torch.float64).expand(SIZE, *[2] * draw.values[name].dim())
+
+        def total(x):
+            return weighted([draw.run({**draw.values, name: x})])
+        assert torch.equal(grad(lambda x: vmap(total)(x).sum())(x), torch.stack([grad(total)(row) for row in x])), case
+
+
 # Forms in place that make a tensor another view of itself, with arguments; the sizes of an example are 2, 1, 3.
 BECOMES = {"transpose_": (0, 2), "swapaxes_": (-1, 1), "swapdims_": (1, 2), "unsqueeze_": (1,), "squeeze_": (),
            "squeeze_.dim": (1,), "squeeze_.dims": ((0, 1),), "as_strided_": ((2, 2), (1, 3)), "t_": (),
