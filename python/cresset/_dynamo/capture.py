@@ -136,9 +136,10 @@ class Compiler:
             return self.watched_call(compiled._deferred, args, kwargs)
         if self.fixes_sizes(compiled, args, kwargs):
             return self.in_parts(compiled, args, kwargs)
-        if self.records:
+        full = len(self.records) >= self.most_records
+        if self.records and (not full or config.error_on_recompile):
             self.note_recompilation(args, kwargs)
-        if len(self.records) >= self.most_records:
+        if full:
             return self.over_limit(compiled, args, kwargs)
         start = perf_counter()
         try:
@@ -265,12 +266,13 @@ class Compiler:
                                  f"failure(s):\n    - {reasons[0] if reasons else 'unknown'}")
 
     def over_limit(self, compiled, args, kwargs):
-        text = (f"torch._dynamo hit config.recompile_limit ({self.most_records})\n   function: '{self.name}'\n"
-                f"   last reason: {(self.reasons(args, kwargs) or ['unknown'])[0]}")
-        if self.fullgraph or config.fail_on_recompile_limit_hit:
-            from .exc import FailOnRecompileLimitHit
-            raise FailOnRecompileLimitHit(text)
-        if not self.said_limit:
+        fails = self.fullgraph or config.fail_on_recompile_limit_hit
+        if fails or not self.said_limit:  # reasons take long
+            text = (f"torch._dynamo hit config.recompile_limit ({self.most_records})\n   function: '{self.name}'\n"
+                    f"   last reason: {(self.reasons(args, kwargs) or ['unknown'])[0]}")
+            if fails:
+                from .exc import FailOnRecompileLimitHit
+                raise FailOnRecompileLimitHit(text)
             self.said_limit = True
             warnings.warn(text + "\nOther calls are deferred.", stacklevel=3)
         return compiled._deferred(*args, **kwargs)
