@@ -773,6 +773,27 @@ static cr_status find(instance **out, cr_compiled_calls *c, const int64_t *key,
     return CR_OK;
 }
 
+/* False if a comparison of the call's numbers with each other and with constants fails.  Such a
+ * call needs no instance that says so. */
+static bool numbers_may_fit(const cr_compiled_calls *c, const cr_scalar *number)
+{
+    const cr_gnumbers *n = &c->g->numbers;
+
+    for (size_t i = 0; i < n->guards.len; i++) {
+        const cr_gnum_guard *g = &n->guards.at[i];
+        const cr_gnumber *of[] = {&n->list.at[g->a], &n->list.at[g->b]};
+        cr_scalar x[2];
+        int known = 0;
+        for (int k = 0; k < 2; k++) {
+            x[k] = of[k]->fn == CR_GNUM_INPUT ? number[of[k]->a] : of[k]->value;
+            known += of[k]->fn == CR_GNUM_INPUT || of[k]->fn == CR_GNUM_CONST;
+        }
+        if (known == 2 && cr_gnum_compare((cr_gnum_test)g->test, x[0], x[1]) != g->holds)
+            return false;
+    }
+    return true;
+}
+
 cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
                                  cr_tensor *const *input, const cr_scalar *number)
 {
@@ -780,6 +801,9 @@ cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
     instance *i;
     cr_status st;
 
+    *out = NULL;
+    if (!numbers_may_fit(c, number))
+        return CR_OK;
     if (c->key_len > (int)CR_LEN(few) && !(key = cr_alloc((size_t)c->key_len * sizeof *key)))
         return CR_MEMORY;
     fill_key(c, input, number, key);
