@@ -9,7 +9,7 @@ from cresset._dynamo.exc import FailOnRecompileLimitHit, Unsupported
 
 from . import (aliases, arrays, changes, classes, containers, contents, effects, errors, features, gate, hidden, hooks,  # noqa: F401
                iteration, mixed, names, orders, process, protocols, queries, replaced, settings, specials, state,
-               stateful, symbols, threads, through_c, unforeseen, unread)
+               stateful, symbols, threads, through_c, unforeseen, unread, user_code)
 from .harness import PROGRAMS, observed, plain
 
 
@@ -29,7 +29,7 @@ def test_a_compiled_program_is_observed_like_the_eager_one(f):
             assert observed(f, torch.compile) == wanted
 
 
-FAMILIES = ("settings", "stateful", "features", "through_c", "mixed")
+FAMILIES = ("settings", "stateful", "features", "through_c", "mixed", "user_code")
 SETTINGS = [{"dynamic": True}, {"backend": "eager"}, {"backend": "aot_eager"}, {"backend": "aot_eager", "dynamic": True}]
 
 
@@ -58,7 +58,8 @@ def test_a_program_of_one_graph_is_observed_like_the_eager_one_or_refused(f):
 REFUSED = {"lbfgs_closure_compiled", "mutable_default_argument", "autocast_with_break", "deepcopy_inside", "data_attribute",
            "random_shapes", "tolist_and_item", "print_inside", "logging_inside", "operators_overloaded", "sorted_with_key",
            "scalar_tensors_and_numbers", "while_on_value", "branch_on_the_sign_of_a_sum", "while_loop_until_it_converges",
-           "versions_after_writes", "numpy_view_of_a_result", "data_written_under_a_graph"}
+           "versions_after_writes", "numpy_view_of_a_result", "data_written_under_a_graph", "hessians_and_jacobians",
+           "numbers_that_change_kind", "beam_search_like"}
 
 
 @pytest.mark.deferred_calls(0)
