@@ -6,9 +6,9 @@
  * or groups.  Any other entry whose function takes plain views is run on the views of one
  * example after the other, with results that were allocated once (extern.c).
  *
- * Where autograd records a call of this last kind, the batches are first made examples of a
- * level that never ends (entries _example_of and _batch_of): the entry's own derivative is then
- * recorded on examples, and so is batched by the same rules. */
+ * Where autograd records a call of this last kind for the batch, it is made for each example.
+ * Batches of examples of a lower level become examples of one batch of all, at a level that
+ * never ends. */
 #include "tensor/batch.h"
 #include "entry.h"
 #include "tensor/geometry.h"
@@ -21,7 +21,6 @@
 enum { LEVELS_RUNNING = 64 };
 static _Atomic uint64_t level_last;
 static _Atomic uint64_t levels_running[LEVELS_RUNNING]; /* 0: no level */
-static _Atomic bool batch_repeats = true;
 
 /* Levels that never end are odd. */
 uint64_t cr_level_new(void) { return atomic_fetch_add(&level_last, 2) + 2; }
@@ -55,8 +54,6 @@ static bool level_runs(uint64_t level)
             return true;
     return false;
 }
-
-void cr_batch_may_repeat(bool may) { atomic_store(&batch_repeats, may); }
 
 /* --- examples --- */
 
@@ -253,6 +250,16 @@ static cr_status batch_prepend(batch_call *c, int i, int64_t first)
     return CR_OK;
 }
 
+/* The batches in the places of the examples, but for those in lists. */
+static void batch_give(batch_call *c)
+{
+    memcpy(c->given, c->arg, c->op->param_count * sizeof *c->given);
+    for (int i = 0; i < c->op->param_count; i++)
+        if (batch_has_value(c, &c->arg[i]))
+            c->given[i].t = c->arg[i].t->batch;
+    c->lists = 0;
+}
+
 static cr_status batch_run(batch_call *c, cr_value *result)
 {
     return cr_call(c->op, c->given, result);
@@ -337,20 +344,64 @@ static cr_status batch_pointwise(batch_call *c, cr_value *result)
     return batch_run(c, result);
 }
 
-/* In place: self has the dims of the result, so that its batch is written where it is. */
+/* Copies a batch into that of the first argument, whose examples then are the result. */
+static cr_status batch_write(batch_call *c, cr_tensor *from, cr_value *result)
+{
+    cr_value arg[] = {cr_of_tensor(c->arg[0].t->batch), cr_of_tensor(from)}, made;
+
+    CR_TRY(cr_call_given(&made, cr_entry.copy_, arg, 2));
+    cr_drop(made.t);
+    result[0] = cr_of_tensor(cr_keep(c->arg[0].t));
+    c->arg[0].t->storage->version++;
+    return CR_OK;
+}
+
+static cr_status batch_copy(batch_call *c, cr_value *result)
+{
+    cr_tensor *from = c->arg[1].tag == CR_TENSOR ? c->arg[1].t : NULL;
+
+    if (!from || !batch_has_value(c, &c->arg[0]) || from->ndim > c->arg[0].t->ndim)
+        return batch_leave(c);
+    if (batch_has(c, from))
+        CR_TRY(batch_widen(c, &from, from->batch, c->arg[0].t->ndim));
+    return batch_write(c, from, result);
+}
+
+static cr_status batch_any(batch_call *c, cr_value *result);
+
+/* In place: an elementwise entry writes the batch where it is, if self has the dims of the
+ * result.  Of another entry the result is copied. */
 static cr_status batch_inplace(batch_call *c, cr_value *result)
 {
     const cr_op *of = c->op->inplace_of;
+    cr_tensor *self = c->arg[0].t;
+    bool body = of->does == CR_DOES_BODY && !batch_weighs(c);
+    cr_value made;
 
-    if (of->does != CR_DOES_BODY || !batch_has_value(c, &c->arg[0]) || batch_weighs(c) ||
-        c->arg[0].t->ndim != batch_most_dims(c) || of->words & CR_WORD_RESETS)
+    if (!batch_has_value(c, &c->arg[0]) || of->words & CR_WORD_RESETS ||
+        of->result_count != 1 || (body && self->ndim != batch_most_dims(c)))
         return batch_leave(c);
+    if (!body) {
+        const cr_op *op = c->op;
+        c->op = of;
+        cr_status st = batch_any(c, &made);
+        c->op = op;
+        if (st || c->left)
+            return st;
+        if (made.t->dtype == self->dtype &&
+            cr_has_sizes(made.t, self->batch->ndim, self->batch->size))
+            st = batch_write(c, made.t, result);
+        else
+            c->left = true;
+        cr_drop(made.t);
+        return st;
+    }
     CR_TRY(batch_pointwise(c, result));
     if (c->left)
         return CR_OK;
     cr_drop(result[0].t);
-    result[0] = cr_of_tensor(cr_keep(c->arg[0].t));
-    c->arg[0].t->storage->version++;
+    result[0] = cr_of_tensor(cr_keep(self));
+    self->storage->version++;
     return CR_OK;
 }
 
@@ -1182,62 +1233,66 @@ batch_replace(batch_call *c, int i,
     return CR_OK;
 }
 
-static cr_status batch_example_of(batch_call *c, cr_tensor **out, cr_tensor *batch,
-                                  uint64_t level)
+/* Replaces the batches among the arguments by one example. */
+static cr_status batch_select(batch_call *c, cr_tensor **out, cr_tensor *t, void *context)
 {
-    cr_value arg[] = {cr_of_tensor(batch), cr_of_int((int64_t)level)};
-
-    return batch_apply(c, out, cr_entry._example_of, arg, 2);
-}
-
-/* Results for examples of an endless level become batches. */
-static cr_status batch_end_level(cr_value *v, uint64_t level, int64_t size)
-{
-    cr_tensor *made;
-
-    for (uint32_t k = 0; v->tag == CR_TENSORS && k < v->len; k++)
-        CR_TRY(batch_end_level((cr_value *)&v->list[k], level, size));
-    if (v->tag != CR_TENSOR)
-        return CR_OK;
-    cr_value arg[] = {*v, cr_of_int((int64_t)level), cr_of_int(size)};
-    CR_TRY(cr_call_tensor(&made, cr_entry._batch_of, arg, 3));
-    cr_drop(v->t);
-    v->t = made;
-    return CR_OK;
-}
-
-static cr_status batch_end_levels(batch_call *c, cr_value *result, uint64_t level, int64_t size)
-{
-    for (int k = 0; k < c->op->result_count; k++) {
-        cr_status st = batch_end_level(&result[k], level, size);
-        if (st) {
-            cr_drop_values(result, c->op->result_count);
-            return st;
-        }
-    }
-    return CR_OK;
-}
-
-static cr_status batch_to_endless(batch_call *c, cr_tensor **out, cr_tensor *t, void *context)
-{
-    cr_tensor *whole = t;
-
     *out = t;
-    if (!batch_has(c, t) && !t->requires_grad)
+    if (!batch_has(c, t))
         return CR_OK;
-    CR_TRY(batch_whole(c, &whole, t));
-    return batch_example_of(c, out, whole, *(uint64_t *)context);
+    cr_value arg[] = {cr_of_tensor(t->batch), cr_of_int(0), cr_of_int(*(int64_t *)context)};
+    return batch_apply(c, out, cr_entry.select_int, arg, 3);
 }
 
-/* Records the call on examples. */
-static cr_status batch_recorded(batch_call *c, cr_value *result)
+static bool batch_has_lists(const cr_op *op)
 {
-    uint64_t level = level_new_endless();
+    for (int k = 0; k < op->result_count; k++)
+        if (op->result[k].type != CR_T_TENSOR)
+            return true;
+    return false;
+}
 
-    for (int i = 0; i < c->op->param_count; i++)
-        CR_TRY(batch_replace(c, i, batch_to_endless, &level));
-    CR_TRY(batch_run(c, result));
-    return batch_end_levels(c, result, level, c->size);
+/* Makes result k of the results of all examples. */
+static cr_status batch_stack(batch_call *c, cr_value *list, int k, cr_value *result)
+{
+    int n = c->op->result_count;
+
+    for (int64_t e = 0; e < c->size; e++)
+        list[e] = cr_of_tensor(c->more.at[e * n + k]);
+    cr_value arg = {.tag = CR_TENSORS, .len = (uint32_t)c->size, .list = list};
+    return cr_call_tensor(&result->t, cr_entry.stack, &arg, 1);
+}
+
+/* Makes the call for one example after the other, so that autograd records each. */
+static cr_status batch_each(batch_call *c, cr_value *result)
+{
+    batch_call all = {.op = c->op, .size = c->size}; /* owns the results */
+    int n = c->op->result_count;
+    cr_value *list = cr_arena_get(&c->memory, (size_t)c->size * sizeof *list + 1);
+    cr_status st;
+
+    CR_NEED(list);
+    CR_GO(cr_vec_reserve(&all.more, (size_t)c->size * n));
+    for (int64_t e = 0; e < c->size; e++) {
+        cr_value made[CR_MAX_RESULTS];
+        batch_give(c);
+        for (int i = 0; i < c->op->param_count; i++)
+            CR_GO(batch_replace(c, i, batch_select, &e));
+        CR_GO(batch_run(c, made));
+        for (int k = 0; k < n; k++)
+            cr_vec_put(&all.more, made[k].t);
+    }
+    for (int k = 0; k < n; k++) {
+        result[k] = cr_of_tensor(NULL);
+        st = batch_stack(&all, list, k, &result[k]);
+        if (st) {
+            cr_drop_values(result, k);
+            goto done;
+        }
+        result[k].tag = CR_TENSOR;
+    }
+done:
+    batch_drop(&all);
+    return st;
 }
 
 /* What batches of examples of a lower level become: one batch of all. */
@@ -1262,7 +1317,9 @@ static cr_status batch_to_merged(batch_call *c, cr_tensor **out, cr_tensor *t, v
     size[0] = m->size * c->size;
     memcpy(size + 1, all->size + 2, (all->ndim - 2) * sizeof *size);
     CR_GO(batch_reshape(c, &all, all, all->ndim - 1, size));
-    CR_GO(batch_example_of(c, out, all, m->level));
+    CR_GO(cr_example_new(&all, all, m->level));
+    CR_GO(batch_keep(c, all));
+    *out = all;
 done:
     batch_drop(&lower);
     return st;
@@ -1278,12 +1335,14 @@ static cr_status batch_unmerge(cr_value *v, const batch_merge *m, int64_t size)
         CR_TRY(batch_unmerge((cr_value *)&v->list[k], m, size));
     if (v->tag != CR_TENSOR)
         return CR_OK;
-    if (v->t->ndim >= CR_MAX_DIMS)
+    cr_tensor *all = v->t->batch;
+    CR_ASSERT(all && v->t->level == m->level);
+    if (all->ndim >= CR_MAX_DIMS)
         return cr_fail(CR_RUNTIME, "a batch of results has more than %d dims", CR_MAX_DIMS);
     sizes[0] = m->size;
     sizes[1] = size;
-    memcpy(sizes + 2, v->t->size + 1, (v->t->ndim - 1) * sizeof *sizes);
-    cr_value arg[] = {*v, cr_of_ints(sizes, (size_t)v->t->ndim + 1)};
+    memcpy(sizes + 2, all->size + 1, (all->ndim - 1) * sizeof *sizes);
+    cr_value arg[] = {cr_of_tensor(all), cr_of_ints(sizes, (size_t)all->ndim + 1)};
     CR_TRY(cr_call_tensor(&parted, cr_entry.reshape, arg, 2));
     cr_status st = cr_example_new(&made, parted, m->lower);
     cr_drop(parted);
@@ -1302,7 +1361,6 @@ static cr_status batch_merged(batch_call *c, uint64_t lower, int64_t lower_size,
     for (int i = 0; i < c->op->param_count; i++)
         CR_TRY(batch_replace(c, i, batch_to_merged, &m));
     CR_TRY(batch_run(c, result));
-    CR_TRY(batch_end_levels(c, result, m.level, m.size * c->size));
     for (int k = 0; k < c->op->result_count; k++) {
         cr_status st = batch_unmerge(&result[k], &m, c->size);
         if (st) {
@@ -1340,18 +1398,18 @@ static cr_status batch_other(batch_call *c, cr_value *result)
     batch_size_of lower = {0};
     bool plain = true;
 
-    if (!atomic_load_explicit(&batch_repeats, memory_order_relaxed) || !c->size)
-        return batch_leave(c);
     if (cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE))
         return batch_leave(c);
-    if (batch_is_recorded(c))
-        return batch_recorded(c, result);
+    if (batch_is_recorded(c)) {
+        bool each = c->size && c->op->does != CR_DOES_WHOLE && !batch_has_lists(c->op);
+        return each ? batch_each(c, result) : batch_leave(c);
+    }
     if (!cr_extern_takes_batch(c->op, c->given))
         return batch_leave(c);
     cr_each_tensor(c->op, c->given, batch_find_lower, &lower.level);
     if (lower.level) {
         cr_each_tensor(c->op, c->given, batch_find_size_of, &lower);
-        return lower.size ? batch_merged(c, lower.level, lower.size, result) : batch_leave(c);
+        return batch_merged(c, lower.level, lower.size, result);
     }
     CR_TRY(cr_defer_settle_all(c->op, c->given));
     cr_each_tensor(c->op, c->given, batch_find_bytes, &plain);
@@ -1362,6 +1420,33 @@ static cr_status batch_other(batch_call *c, cr_value *result)
 
 /* --- which rule --- */
 
+/* Whether dims of a function on tensors are those of the examples: its results are views, or
+ * have sizes that the call names. */
+static bool batch_has_dims(const cr_op *op)
+{
+    return op->words & (CR_WORD_SPLIT | CR_WORD_VIEW) ||
+           cr_op_find_param(op, "input_sizes") >= 0;
+}
+
+/* Dims are counted in the sizes of the result where the call names these. */
+static cr_status batch_named_dims(batch_call *c, cr_value *result)
+{
+    int sizes = cr_op_find_param(c->op, "input_sizes"), ndim = c->arg[0].t->ndim;
+
+    if (sizes >= 0 && c->arg[sizes].tag == CR_INTS) {
+        int lost = (int)c->arg[sizes].len - ndim; /* dims that the view left out */
+        if (lost != 0 && (lost != 1 || cr_op_find_param(c->op, "step") >= 0))
+            return batch_leave(c);
+        ndim = (int)c->arg[sizes].len;
+    }
+    return ndim ? batch_dims(c, ndim, result) : batch_leave(c);
+}
+
+static bool batch_writes(const cr_op *op)
+{
+    return op->does == CR_DOES_INPLACE || op == cr_entry.copy_;
+}
+
 /* Tries the rule for the entry's kind. */
 static cr_status batch_rule(batch_call *c, cr_value *result)
 {
@@ -1370,6 +1455,8 @@ static cr_status batch_rule(batch_call *c, cr_value *result)
     int right, left = batch_factor_dims(op, &right);
     cr_tensor *only = batch_only(c);
 
+    if (op == cr_entry.copy_)
+        return batch_copy(c, result);
     if (op->does == CR_DOES_INPLACE)
         return batch_inplace(c, result);
     if (left)
@@ -1393,18 +1480,11 @@ static cr_status batch_rule(batch_call *c, cr_value *result)
         return batch_fold(c, result);
     if (op->fused)
         return batch_fused(c, result);
-    if (only && only->ndim && (op->does != CR_DOES_WHOLE || op->words & CR_WORD_SPLIT))
-        return batch_dims(c, only->ndim, result);
+    if (only && op->words & CR_WORD_VIEW && op->words & CR_WORD_BITS && op->param_count == 1)
+        return batch_run(c, result);
+    if (only && (op->does != CR_DOES_WHOLE || batch_has_dims(op)))
+        return batch_named_dims(c, result);
     return batch_leave(c);
-}
-
-static void batch_give(batch_call *c)
-{
-    memcpy(c->given, c->arg, c->op->param_count * sizeof *c->given);
-    for (int i = 0; i < c->op->param_count; i++)
-        if (batch_has_value(c, &c->arg[i]))
-            c->given[i].t = c->arg[i].t->batch;
-    c->lists = 0;
 }
 
 /* The batches in a list, where no rule has replaced them. */
@@ -1427,7 +1507,7 @@ static cr_status batch_any(batch_call *c, cr_value *result)
 {
     batch_give(c);
     CR_TRY(batch_rule(c, result));
-    if (!c->left || c->op->does == CR_DOES_INPLACE)
+    if (!c->left || batch_writes(c->op))
         return CR_OK;
     c->left = false;
     batch_give(c);
@@ -1504,7 +1584,7 @@ static bool batch_refuses(const cr_op *op, const cr_value *arg)
         return true;
     if (op->words & CR_WORD_SIZED_BY_VALUES && batch_sizes_differ(op, arg))
         return true;
-    for (int i = op->does == CR_DOES_INPLACE; i < op->param_count; i++)
+    for (int i = batch_writes(op); i < op->param_count; i++)
         if (op->param[i].written)
             return true;
     return false;
@@ -1532,7 +1612,7 @@ cr_status cr_batch_call(const cr_op *op, const cr_value *arg, cr_value *result, 
     st = batch_any(&c, result);
     cr_thread.exclude = was;
     *left = !st && c.left;
-    if (!st && !c.left && op->does != CR_DOES_INPLACE)
+    if (!st && !c.left && !batch_writes(op))
         for (int k = 0; !st && k < op->result_count; k++)
             if ((st = batch_show(&c, &result[k])))
                 cr_drop_values(result, op->result_count);
@@ -1560,8 +1640,7 @@ static void batch_find_written(cr_tensor *t, void *context)
 bool cr_batch_comes_apart(const cr_op *op, const cr_value *arg)
 {
     bool found = false, empty = false;
-    bool parts = (op->does == CR_DOES_IS && !op->fused) ||
-                 (op->does == CR_DOES_STEPS && op->body_count) ||
+    bool parts = op->does == CR_DOES_IS || (op->does == CR_DOES_STEPS && op->body_count) ||
                  (op->does == CR_DOES_WHOLE && op->defer.by_calls);
 
     if (!parts || op->custom || op->updates.params ||

@@ -1,16 +1,13 @@
 """vmap: a function of one example becomes a function of a batch.
 
-Inside of the function a batch is a tensor of the example's sizes that wraps the whole batch (`_Batched`).
-Its __torch_dispatch__ gives every operator a call for the batch.  Which call follows from the entry of the
-table: pointwise entries broadcast, entries with dims get theirs shifted by one, views keep the batch as
-their first dim, products become products of batches, and where the table states axes the examples become
-more matrices, rows or groups.  Of other compositions the parts are called.  Any other entry is called once
-for each example, and the results are stacked.  Calls for the batch are recorded by autograd, and so are those of the
-function: derivatives may be taken inside and outside of it.
+Inside of the function a batch is a tensor of the example's sizes that refers to the whole batch (`_Batched`).
+Calls of such tensors become calls for the batch in C, by the table (tensor/batch.c).  Its __torch_dispatch__ gets the
+calls that C leaves: of programs' own operators, with random numbers, with results whose sizes depend on elements, and
+of a few functions that are called once for each example, whose results are stacked.  Calls for the batch are recorded
+by autograd, and so are those of the function: derivatives may be taken inside and outside of it.
 """
 import functools
 import inspect
-import re
 import warnings
 from collections import namedtuple
 
@@ -122,7 +119,6 @@ def _is_at(x, level):
 def _debug_only_display_vmap_fallback_warnings(enabled):
     """Whether a call of one example after the other warns."""
     _loops["warn"] = enabled
-    _C._batch_may_repeat(not any(_loops.values()))
 
 
 def _debug_only_are_vmap_fallback_warnings_enabled():
@@ -167,11 +163,9 @@ def _call_batch(func, args, kwargs, level):
     if func._opname == "index" and any(call.is_batch(x) and x.dtype in (_C.bool, _C.uint8) for x in call.given["indices"]):
         raise RuntimeError("vmap: We do not support batching operators that can support dynamic shape. Attempting to batch over "
                            "indexing with a boolean mask.")
-    for rule in _rules(func):
-        result = rule(call)
-        if result is not NotImplemented:
-            return call.wrapped(result)
-    return call.each_example()
+    rule = _rule(func)
+    result = rule(call) if rule else NotImplemented
+    return call.each_example() if result is NotImplemented else call.wrapped(result)
 
 
 @functools.cache
@@ -252,7 +246,7 @@ class _Call:
         if plain is None:
             raise RuntimeError(f"Batching rule not implemented for {self.func._schema.name}; the fallback path doesn't work "
                                "on out= or view ops.")
-        inner = _call_batch(plain, self.args, self.kwargs, self.level).inner
+        inner = plain(*self.args, **self.kwargs).inner
         with _C._FakesOnly():
             self.func(*self.args, **self.kwargs)
         x.inner = inner
@@ -382,101 +376,7 @@ def call_function(cls, args, level):
     return tree_unflatten([x if d is None else _Batched(x.movedim(d, 0), level) for x, d in zip(leaves, dims)], spec)
 
 
-# --- rules: the result for the batch, or NotImplemented ---
-
-def _pointwise(call):
-    """All operands get the same number of dims behind the batch."""
-    tensors = call.tensors()
-    ndim = max(x.dim() for x in tensors)
-    kinds = {x.dtype for x in tensors}
-    if len(kinds) > 1 and any(x.dim() == 0 for x in tensors):
-        return NotImplemented  # a tensor without dims has less weight in promotion
-
-    def leaf(x):
-        if not call.is_batch(x):
-            return x
-        sizes = [call.size, *[1] * (ndim - x.dim()), *x.shape]
-        return x.inner if x.dim() == ndim else x.inner.reshape(sizes)
-    args = [leaf(x) if isinstance(x, Tensor) else x for x in call.args]
-    return call.func(*args, **{k: leaf(x) if isinstance(x, Tensor) else x for k, x in call.kwargs.items()})
-
-
-def _shift(d):
-    """The dim of the batch for a dim of an example: a negative one counts from the end."""
-    return d if d < 0 else d + 1
-
-
-_SIZES = ("input_sizes", "input_size", "size")  # parameters: the sizes of the result
-_NAMED_DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension", "source", "destination", "axis0", "axis1")
-
-
-def _dims(call):
-    """An operator of one tensor that names dims: each example is computed alone."""
-    named = {a.name: call.given.get(a.name, a.default_value) for a in call.func._schema.arguments
-             if a.name in _NAMED_DIMS}
-    x = call.args[0] if call.args else None
-    if not named or not call.is_batch(x) or len(call.tensors()) != 1 or x.dim() == 0:
-        return NotImplemented
-    changed = {name: [call.size, *call.given[name]] for name in _SIZES
-               if isinstance(call.given.get(name), (list, tuple))}
-    for name, d in named.items():
-        if isinstance(d, (list, tuple)) and d:
-            changed[name] = list(map(_shift, d))
-        elif isinstance(d, int):
-            changed[name] = _shift(d)
-        else:
-            return NotImplemented
-    if any(not -x.dim() <= d < x.dim() for d in tree_flatten(list(named.values()))[0]):
-        call.no_example()  # raises, unless these are dims of a result with more dims
-    if "permute" in call.words and "dims" in changed:
-        changed["dims"] = [0, *changed["dims"]]
-    return call.run(changed)
-
-
-def _trailing(call):
-    """An operator over the last `dims` dims: the batch becomes a part of the dim in front of them."""
-    tensors = call.tensors()
-    ndim, count = tensors[0].dim(), tensors[0].shape[:1].numel()
-    sizes = {name: call.given[name] for name in _SIZES if name in call.given}
-    if {x.dim() for x in tensors} | set(map(len, sizes.values())) != {ndim} or ndim <= call.given["dims"]:
-        return NotImplemented
-    sizes = {name: [call.size * size[0], *size[1:]] for name, size in sizes.items()}
-    folded = {name: call.as_batch(x).flatten(0, 1) for name, x in call.given.items() if isinstance(x, Tensor)}
-    out = call.run({**folded, **sizes})
-    return tree_map(lambda x: x.unflatten(0, (call.size, count)), out)
-
-
-def _sizes(call):
-    """A view with other sizes."""
-    size = call.given.get("size")
-    if size is None or not call.is_batch(call.args[0]) or not {"reshape", "expand"} & set(call.words):
-        return NotImplemented
-    x = call.args[0]
-    if "reshape" in call.words:
-        size = list(size)
-        if -1 in size and x.numel():
-            known = 1
-            for n in size:
-                known *= n if n != -1 else 1
-            size[size.index(-1)] = x.numel() // known
-        return x.inner.view([call.size, *size]) if "view" in call.words else x.inner.reshape([call.size, *size])
-    inner = x.inner.reshape([call.size, *[1] * (len(size) - x.dim()), *x.shape])
-    return inner.expand([call.size, *size])
-
-
-def _strided(call):
-    """as_strided: places are counted from an example's first element in the storage."""
-    x, size, stride = call.args[0], call.given["size"], call.given["stride"]
-    if not call.is_batch(x) or len(size) != len(stride):
-        return NotImplemented
-    return call.run({"size": [call.size, *size], "stride": [x.inner.stride(0), *stride]})
-
-
-def _squeezed(call):
-    """squeeze without dims: the batch may have one example."""
-    x = call.args[0]
-    return _C.squeeze(x.inner, [d + 1 for d, n in enumerate(x.shape) if n == 1])
-
+# --- calls that tensor/batch.c leaves: the result for the batch, or NotImplemented ---
 
 def _selected(call):
     """masked_select with one mask for all examples: the results have one size."""
@@ -493,154 +393,24 @@ def _selected(call):
 
 
 def _elements(call):
-    """A view that shows each element, or the last dim, in another way."""
-    x, name = call.args[0], call.func._opname
-    least = {"view_as_complex": 1, "matrix_H": 2, "mH": 2, "adjoint": 2}.get(name, 0)
-    if name == "view" and x.dim() == 0 and call.given["dtype"].itemsize != x.dtype.itemsize:
-        least = 1
-    if x.dim() < least or name == "matrix_H" and x.dim() > 2:
-        return NotImplemented  # an example alone raises
-    return x.inner.mH if name == "matrix_H" else call.func(x.inner, *call.args[1:], **call.kwargs)
-
-
-def _joined(call):
-    """Tensors of a list, along a dim."""
-    items, d = call.args[0], call.given.get("dim", 0)
-    ndim = items[0].dim() + ("join" not in call.words)
-    if not -ndim <= d < ndim or len({x.dim() for x in items}) > 1:
-        return NotImplemented
-    return call.func([call.as_batch(x) for x in items], _shift(d))
-
-
-def _whole_reduction(call):
-    """A reduction of all elements: of each example's, in one row."""
+    """A view that shows the elements in another dtype: a wider or narrower one has another last dim."""
     x = call.args[0]
-    if not call.is_batch(x) or call.given.get("dim") or call.record["does"] != "fold" or len(call.args) > 1:
-        return NotImplemented
-    return call.func(x.inner.reshape(call.size, x.numel()), [1], **call.kwargs) if call.func._opname == "sum" else \
-        NotImplemented
-
-
-@functools.cache
-def _axes(func):
-    """Returns the axes of an operator's tensors, {parameter: axes}, and of its results: lists of names; None where the
-    table states none, or several cases."""
-    given, arrow, made = func._record["axes"].partition("->")
-    if not arrow or "|" in made or "+" in given or func._schema.is_mutable:
-        return None
-    given, made = ([names.replace(",", " ").split() for names in re.findall(r"\(([^)]*)\)", text)] for text in (given, made))
-    names = [p["name"] for p in func._record["params"] if p["type"] == "Tensor"]
-    return (dict(zip(names, given)), made) if len(names) == len(given) else None
-
-
-def _by_axes(call):
-    """An operator whose axes the table states.  The examples become more matrices (of any number), more rows of a first
-    axis that all results have, or more groups."""
-    given, made = _axes(call.func)
-    given = {name: axes for name, axes in given.items() if call.given.get(name) is not None}
-    batched = {name for name in given if call.is_batch(call.given[name])}
-    if any(call.given[name].dim() < sum(not a.endswith("*") for a in axes) for name, axes in given.items()):
+    if x.dim() == 0 and call.given["dtype"].itemsize != x.dtype.itemsize:
         return NotImplemented  # an example alone raises
-    first = {axes[0] if axes else "" for axes in [*made, *(given[name] for name in batched)]}
-    if first == {"*"}:
-        return _more_matrices(call, given)
-    if len(first) == 1 and first != {"_"}:
-        return _more_rows(call, given, *first)
-    return _more_groups(call, given, made) if "groups" in call.given and len(made) == 1 else NotImplemented
-
-
-def _more_matrices(call, given):
-    own = {name: call.given[name] for name, axes in given.items() if "*" in axes}
-    if len({x.dim() - len(given[name]) for name, x in own.items()}) > 1:
-        return NotImplemented
-    return call.run({name: call.as_batch(x) for name, x in own.items()})
-
-
-def _sizes_of_axes(call, ndim):
-    """The parameters that are the sizes of a result with all its axes."""
-    return {name: list(size) for name, size in call.given.items() if name.endswith("_size") and len(size) == ndim}
-
-
-def _more_rows(call, given, first):
-    own = {name: call.given[name] for name, axes in given.items() if axes[0] == first}
-    x = next(iter(own.values()))
-    if len({y.shape[:1] for y in own.values()}) > 1:
-        return NotImplemented  # an example alone raises
-    sizes = {name: [call.size * size[0], *size[1:]] for name, size in _sizes_of_axes(call, x.dim()).items()}
-    out = call.run({**{name: call.as_batch(y).flatten(0, 1) for name, y in own.items()}, **sizes})
-    return tree_map(lambda y: y.unflatten(0, (call.size, x.shape[0])), out)
-
-
-def _more_groups(call, given, made):
-    """The channels are the second axis where a tensor has rows, else its first."""
-    if not call.size:
-        return NotImplemented
-    ndim = max(call.given[name].dim() for name in given)
-    at = {name: int(axes[0] != "_") for name, axes in given.items()}
-    folded = {name: call.as_batch(call.given[name]).movedim(0, d).flatten(d, d + 1) for name, d in at.items()}
-    place = int(made[0][0] != "_")
-    sizes = _sizes_of_axes(call, ndim)
-    for size in sizes.values():
-        size[place] *= call.size
-    out = call.run({**folded, **sizes, "groups": call.size * call.given["groups"]})
-    return out.unflatten(place, (call.size, out.shape[place] // call.size)).movedim(place, 0)
-
-
-_RANKS = {"mm": (2, 2), "mv": (2, 1), "dot": (1, 1), "addmm": (2, 2), "addmv": (2, 1)}  # of a product's factors
-
-
-def _product(call):
-    """A product of matrices or vectors, or beta * self + alpha * product: a product of batches."""
-    *self, a, b = call.args
-    if (a.dim(), b.dim()) != _RANKS[call.func._opname] or not (call.is_batch(a) or call.is_batch(b)):
-        return NotImplemented
-    left, right = (x.inner if call.is_batch(x) else x for x in (a, b))
-    left = left.unsqueeze(-2) if a.dim() == 1 else left
-    right = right.unsqueeze(-1) if b.dim() == 1 else right
-    is_outer = left.shape[-1] == right.shape[-2] == 1 and left.dtype == right.dtype and left.dtype.is_floating_point
-    value = left * right if is_outer else _C.matmul(left, right)
-    value = value.squeeze(-1) if b.dim() == 1 else value
-    value = value.squeeze(-1) if a.dim() == 1 else value
-    return _plus_product(call, self[0], value) if self else value
-
-
-def _plus_product(call, self, product):
-    beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
-    if self.dim() > product.dim() - 1 or alpha == 0:  # without a factor the matrices are not read
-        return NotImplemented
-    if beta == 0:
-        return product if alpha == 1 else product * alpha
-    first = call.as_batch(self)
-    first = first.reshape(call.size, *[1] * (product.dim() - first.dim()), *self.shape)
-    return _C.add(first if beta == 1 else first * beta, product, alpha=alpha)
-
-
-def _flip_matrix(call):
-    x = call.args[0]
-    return NotImplemented if x.dim() > 2 else x.inner.transpose(1, 2) if x.dim() == 2 else x.inner
+    return call.func(x.inner, *call.args[1:], **call.kwargs)
 
 
 _FORMATS = {_C.channels_last: 4, _C.channels_last_3d: 5}  # the dims of an example in this memory format
 
 
-def _like(call):
-    """A new tensor like a batch; a memory format is that of an example."""
+def _formatted(call):
+    """A new tensor like a batch, in a memory format that names the dims of an example."""
     x, *args = call.args
     ndim = _FORMATS.get(call.kwargs.get("memory_format"))
-    if not ndim:
-        return call.func(x.inner, *args, **call.kwargs)
-    if x.dim() != ndim:
+    if not ndim or x.dim() != ndim:
         return NotImplemented  # an example alone raises
     last = call.func(x.inner.movedim(2, -1), *args, **{**call.kwargs, "memory_format": _C.contiguous_format})
     return last.movedim(-1, 2)
-
-
-def _new(call):
-    return call.func(call.args[0].inner, [call.size, *call.args[1]], *call.args[2:], **call.kwargs)
-
-
-def _changes_dtype(func):
-    return func._opname in ("view_as_real", "view_as_complex") or func._opname == "view" and func._overloadname == "dtype"
 
 
 @functools.cache
@@ -655,42 +425,14 @@ def _plain_view(func):
 
 
 @functools.cache
-def _rules(func):
-    """Returns the rules that may have the call for a batch."""
-    if func._opname in _RANKS:
-        return (_product,)
-    if func._opname == "t":
-        return (_flip_matrix,)
+def _rule(func):
+    """Returns the rule that may have the call for a batch, or None."""
+    types = _types(func)
     if func._opname == "masked_select":
-        return (_selected,)
-    if func._opname in ("as_strided", "as_strided_copy"):
-        return (_strided,)
-    if func._opname == "squeeze" and not func._overloadname.startswith("dim"):
-        return (_squeezed,)
-    if "bits" in func.words or "view" in func.words and _changes_dtype(func):
-        return (_elements,)
-    if _axes(func) is not None and "dims" not in _types(func):  # any number of dims in front of `dims`: _trailing
-        return (_by_axes, *_further_rules(func))
-    return _further_rules(func)
-
-
-def _further_rules(func):
-    name, does, types = func._opname, func._record["does"], _types(func)
-    if func.namespace == "aten" and name.startswith("new_"):
-        return (_new,)
-    if func.namespace == "aten" and (name.endswith("_like") or name in ("clone", "_to_copy", "alias")):
-        return (_like,)
-    if does == "body":
-        return (_pointwise,)
-    if func._schema.is_mutable:
-        return (_sizes, _whole_reduction)
-    if list(types.values()) == ["Tensor[]", "int"] and "dim" in types:
-        return (_joined,)
-    if types.get("dims") == "int":
-        return (_trailing,)
-    if does == "whole" and not {"split", "view"} & set(func.words) and "input_sizes" not in types:
-        return ()
-    return (_sizes, _dims, _whole_reduction)
+        return _selected
+    if func._opname == "view" and func._overloadname == "dtype":
+        return _elements
+    return _formatted if types.get("memory_format") and "self" in types else None
 
 
 def _types(func):

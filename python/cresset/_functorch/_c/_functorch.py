@@ -1,5 +1,4 @@
 """torch._C._functorch: batches of vmap, as libraries with containers of tensors make and take them apart."""
-from cresset import _C
 from cresset._functorch.vmap import (_add_batch_dim, _Batched, _loops, _remove_batch_dim,  # noqa: F401
                                      _vmap_decrement_nesting, _vmap_increment_nesting)
 
@@ -11,7 +10,6 @@ def _is_vmap_fallback_enabled():
 
 def _set_vmap_fallback_enabled(enabled):
     _loops["refuse"] = not enabled
-    _C._batch_may_repeat(not any(_loops.values()))
 
 
 def is_batchedtensor(tensor):

@@ -393,8 +393,13 @@ static cr_status dispatch_batch(const cr_op *op, const cr_value *arg, cr_value *
     CR_TRY(cr_batch_call(op, arg, result, left));
     if (!*left || !cr_batch_comes_apart(op, arg))
         return CR_OK;
+    uint32_t was = cr_thread.exclude;
+    cr_thread.exclude &=
+        ~CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD); /* of tensors that are no batches */
+    cr_status st = dispatch_parts(op, arg, result);
+    cr_thread.exclude = was;
     *left = false;
-    return dispatch_parts(op, arg, result);
+    return st;
 }
 
 static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -426,8 +431,6 @@ static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *r
 
 static cr_status dispatch_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    if (op == cr_entry._example_of || op == cr_entry._batch_of)
-        return op->kernel_stage(op, arg, result);
     if (dispatch_apart && op->does == CR_DOES_IS) {
         dispatch_apart = false; /* the parts themselves stay whole */
         return dispatch_parts(op, arg, result);
@@ -864,13 +867,6 @@ static PyObject *dispatch_level_ends(PyObject *m, PyObject *level)
     Py_RETURN_NONE;
 }
 
-static PyObject *dispatch_batch_may_repeat(PyObject *m, PyObject *may)
-{
-    (void)m;
-    cr_batch_may_repeat(PyObject_IsTrue(may) == 1);
-    Py_RETURN_NONE;
-}
-
 static PyObject *dispatch_set_caller(PyObject *m, PyObject *function)
 {
     (void)m;
@@ -896,7 +892,6 @@ static PyMethodDef dispatch_functions[] = {
     {"_new_level", dispatch_new_level, METH_NOARGS, NULL},
     {"_level_starts", dispatch_level_starts, METH_O, NULL},
     {"_level_ends", dispatch_level_ends, METH_O, NULL},
-    {"_batch_may_repeat", dispatch_batch_may_repeat, METH_O, NULL},
     {0}};
 
 int cr_py_dispatch_start(PyObject *m)
