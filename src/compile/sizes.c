@@ -160,9 +160,10 @@ static bool divide(const cr_sizes *x, const int *power, const int64_t *at, int64
         out[p] = at[p];
         for (int i = 0; i < x->params; i++)
             for (int k = 0; k < power[i]; k++) {
-                if (out[p] % param_at(x, i, p))
+                int64_t by = param_at(x, i, p);
+                if (!by || out[p] % by)
                     return false;
-                out[p] /= param_at(x, i, p);
+                out[p] /= by;
             }
     }
     return true;
