@@ -63,10 +63,10 @@ struct cr_shadow {
     int watched;            /* the index of the first one found, or -1 */
     cr_access found;        /* and where: code and at */
     PyObject *names;        /* a set: those that C functions got as strings */
-    PyObject *codes;        /* a dict: the code objects of followed frames, by address */
-    const char *unnamed;    /* why `names` may lack some, or NULL */
-    cr_access escaped;      /* and where: code and at */
-    int *table;             /* hash table of sources */
+    PyObject *codes; /* a dict: code and globals of followed frames, by the code's address */
+    const char *unnamed; /* why `names` may lack some, or NULL */
+    cr_access escaped;   /* and where: code and at */
+    int *table;          /* hash table of sources */
     size_t table_size;
     int log, broken; /* broken: no memory; the shadow then follows nothing more */
     cr_shadow_sums sums;
@@ -371,11 +371,13 @@ static void shadow_note_code(cr_shadow *s, const cr_live_frame *frame)
 {
     PyObject *code = (PyObject *)cr_frame_code(frame);
     PyObject *address = PyLong_FromVoidPtr(code);
+    PyObject *pair = PyTuple_Pack(2, code, cr_frame_globals(frame));
 
-    if (!address || PyDict_SetItem(s->codes, address, code) < 0) {
+    if (!address || !pair || PyDict_SetItem(s->codes, address, pair) < 0) {
         PyErr_Clear();
         s->broken = 1;
     }
+    Py_XDECREF(pair);
     Py_XDECREF(address);
 }
 
@@ -1137,7 +1139,15 @@ const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count)
 
 PyObject *cr_shadow_names(const cr_shadow *s) { return s->names; }
 
-PyObject *cr_shadow_codes(const cr_shadow *s) { return PyDict_Values(s->codes); }
+PyObject *cr_shadow_codes(const cr_shadow *s)
+{
+    PyObject *pairs = PyDict_Values(s->codes), *out = pairs ? PyDict_New() : NULL;
+
+    if (out && PyDict_MergeFromSeq2(out, pairs, 1) < 0)
+        Py_CLEAR(out);
+    Py_XDECREF(pairs);
+    return out;
+}
 
 const char *cr_shadow_unnamed(const cr_shadow *s, PyCodeObject **code, int *at)
 {

@@ -163,7 +163,7 @@ class Compiler:
         """Notes what ran in an observed call.  `imports`: with code of imported modules, which later calls do not run."""
         self.imported |= imported
         self.by_string |= seen.names
-        self.ran = (self.ran or set()).union(seen.codes)
+        self.ran = {**(self.ran or {}), **dict.fromkeys(seen.codes), **_of_library(seen.codes)}
         self.library_names |= _names_of_library(seen.codes)
         self.plain_only = self.plain_only or not imports and asks_for_types(seen.codes)
 
@@ -318,9 +318,13 @@ def _observation(watched):
     return seen if seen.start() else None
 
 
+def _of_library(codes):
+    """Those code objects that are this package's or the standard library's, with their globals."""
+    return {x: space for x, space in codes.items() if _is_trusted_file(x.co_filename)}
+
+
 def _names_of_library(codes):
-    """The names in those code objects that are this package's or the standard library's."""
-    return set().union(*(_C._facts_of_code(x)[1] for x in codes if _is_trusted_file(x.co_filename)))
+    return set().union(*(_C._facts_of_code(x)[1] for x in _of_library(codes)))
 
 
 def _imports(calls):
@@ -602,7 +606,7 @@ class _Recording:
         if _C._saved_hooks_active():
             raise Refused("saved-tensor hooks are active")
         w.snapshot()
-        w.snapshot_library([x for x in self.compiler.ran or () if _is_trusted_file(x.co_filename)])
+        w.snapshot_library(_of_library(self.compiler.ran or {}))
 
     # --- after the call ---
 
@@ -675,7 +679,7 @@ class _Recording:
                 c.learn(seen, imported, imports)
                 self.try_again(f"the call changes globals of {changed}, which later calls read")
                 raise Refused(f"each call changes globals of {changed}")
-            self.walk.guard_library([x for x in seen.codes if _is_trusted_file(x.co_filename)])
+            self.walk.guard_library(_of_library(seen.codes))
             return
         c.learn(seen, imported, imports)
         self.try_again("the call runs code, computes names of attributes or imports modules that its guard lacks")

@@ -156,23 +156,13 @@ def _dict_of(t):
 
 
 _TYPE_DICT = type.__dict__["__dict__"].__get__
-_files = {}  # file -> the module whose code it has
-
-
-def _module_of(file):
-    """The module of this package or of the standard library whose code is in the file, or None."""
-    if file.startswith("<frozen "):
-        return sys.modules.get(file[len("<frozen "):-1])
-    if file not in _files:
-        _files.update((getattr(m, "__file__", None), m) for m in list(sys.modules.values()) if m is not None)
-    return _files.get(file)
 
 
 def asks_for_types(codes):
     """Whether code of the standard library, but that of import statements, reads the builtin `type`, by which it may tell
     symbols from numbers."""
     return any("type" in _facts_of_code(x)[0] and not x.co_filename.startswith((_FOLDER, "<frozen importlib")) and
-               _is_trusted(getattr(_module_of(x.co_filename), "__name__", None)) for x in codes)
+               _is_trusted(space.get("__name__")) for x, space in codes.items())
 
 
 def _has_settings(module_name):
@@ -321,7 +311,7 @@ class Walk:
         self.numbers = []  # (node, value) of these numbers
         self.holders = {}  # node -> its dict, list or cell
         self.slotted = []  # objects with attributes outside __dict__
-        self.library_before = []  # from snapshot_library(): (module, its items, [(container, its contents)])
+        self.library_before = []  # from snapshot_library(): (globals, their items, [(container, its contents)])
         self.before = []  # from snapshot(): (node or None, container, copy of its contents)
         self.overwritten = None  # the node of a varying number that the call replaced
         self.paths = {}  # node -> path
@@ -734,16 +724,16 @@ class Walk:
 
     def snapshot_library(self, codes):
         """Copies what the library's code keeps in its modules."""
-        self.library_before = [(module, items, [(x, _contents(x)) for x in _kept_in(items)])
-                               for module, items in self.library_globals(codes)]
+        self.library_before = [(space, items, [(x, _contents(x)) for x in _kept_in(items)])
+                               for space, items in self.library_globals(codes)]
 
     def changes_library(self):
         """The name of a module of the library whose globals the call changed, or None: its recording has not what the
         next call reads."""
-        for module, items, kept in self.library_before:
-            if any(module.__dict__.get(name, self) is not x for name, x in items.items()) or \
+        for space, items, kept in self.library_before:
+            if any(space.get(name, self) is not x for name, x in items.items()) or \
                not all(_is_unchanged(x, before) for x, before in kept):
-                return module.__name__
+                return space.get("__name__")
         return None
 
     def stores(self):
@@ -953,38 +943,37 @@ class Walk:
     def guard_library(self, codes):
         """Guards the globals, and the attributes of modules, that the library's code which ran looks up."""
         absent = {}
-        for module, items in self.library_globals(codes, absent):
+        for space, items in self.library_globals(codes, absent):
             for x in items.values():
                 if isinstance(x, type):
                     self.reach_class(x)
                 else:
                     self.hold_contents(x)
-            self.add("const", -1, module.__dict__, "holds", (items, tuple(absent[id(module)]), None, False))
+            self.add("const", -1, space, "holds", (items, tuple(absent[id(space)]), None, False))
         self.hold_classes()
 
     @staticmethod
     def library_globals(codes, absent=None):
-        """[(module, its items that the library's code looks up)]; puts the names into `absent` that it lacks."""
+        """[(globals, their items that the library's code looks up)]; puts the names into `absent` that they lack."""
         found, absent, wanted = {}, {} if absent is None else absent, {}
-        for code in codes:
-            module = None if code.co_filename.startswith(_COMPILER) else _module_of(code.co_filename)
-            if module is None:
+        for code, space in codes.items():
+            if code.co_filename.startswith(_COMPILER):
                 continue
             loaded, names, _ = _facts_of_code(code)
-            wanted.setdefault(id(module), (module, set()))[1].update(loaded)
+            wanted.setdefault(id(space), (space, set()))[1].update(loaded)
             for name in loaded:
-                x = module.__dict__.get(name)
+                x = space.get(name)
                 if isinstance(x, types.ModuleType):
-                    wanted.setdefault(id(x), (x, set()))[1].update(names)
+                    wanted.setdefault(id(x.__dict__), (x.__dict__, set()))[1].update(names)
         work = list(wanted.values())
         while work:
-            module, names = work.pop()
-            items = found.setdefault(id(module), (module, {}))[1]
-            absent.setdefault(id(module), set()).update(names.difference(module.__dict__))
-            for name in names.intersection(module.__dict__).difference(items):
-                x = module.__dict__[name]
+            space, names = work.pop()
+            items = found.setdefault(id(space), (space, {}))[1]
+            absent.setdefault(id(space), set()).update(names.difference(space))
+            for name in names.intersection(space).difference(items):
+                x = space[name]
                 if isinstance(x, types.ModuleType):
-                    work.append((x, names))
+                    work.append((x.__dict__, names))
                 items[name] = x
         return list(found.values())
 

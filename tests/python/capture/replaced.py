@@ -13,6 +13,7 @@ import decimal
 import enum
 import fractions
 import functools
+import importlib
 import math
 import mmap
 import statistics
@@ -734,3 +735,22 @@ for _name, _f in {"array_times_a_tensor": lambda x, v: v * x, "tensor_times_an_a
 def _list_in_a_slice():
     held = slice([2.], None)
     return read("x * sum(held.start)", held=held)(), lambda: held.start.append(8.)
+
+
+@program(FAMILY)
+def module_that_was_imported_again(compile):
+    """Code of the library belongs to the module whose globals it has, not to the one that has its file."""
+    first = sys.modules.pop("statistics")
+    try:
+        again = importlib.import_module("statistics")
+    finally:
+        sys.modules["statistics"] = first
+    for module in (first, again):
+        f = compile(lambda x: x * module.mean([1., 2.]))
+        convert = module._convert
+        for change in (lambda n, t: 7., convert, lambda n, t: 8.):
+            for _ in range(3):
+                yield attempt(f, ones)
+            module._convert = change
+        yield attempt(f, ones)
+        module._convert = convert

@@ -205,7 +205,7 @@ static PyObject *observed_names(PyObject *x, void *unused)
     return PySet_New(cr_shadow_names(((observed_object *)x)->shadow));
 }
 
-/* The code objects that ran, a list. */
+/* The code objects that ran, with their globals, a dict. */
 static PyObject *observed_codes(PyObject *x, void *unused)
 {
     (void)unused;
