@@ -265,146 +265,6 @@ static cr_status batch_run(batch_call *c, cr_value *result)
     return cr_call(c->op, c->given, result);
 }
 
-/* --- elementwise entries --- */
-
-/* The dims that the examples' results have at least. */
-static int batch_most_dims(const batch_call *c)
-{
-    int most = 0;
-
-    for (int i = 0; i < c->op->param_count; i++)
-        if (c->arg[i].tag == CR_TENSOR && c->arg[i].t->ndim > most)
-            most = c->arg[i].t->ndim;
-    return most;
-}
-
-/* A tensor without dims has less weight in promotion than one with dims, and in a batch it has
- * one.  Such tensors are converted to the compute type of an example first. */
-static cr_status batch_convert(batch_call *c, int i, cr_dtype compute)
-{
-    const cr_tensor *one = c->arg[i].t;
-    cr_tensor *t;
-
-    if (one->ndim || one->number || one->dtype == compute || one->dtype == CR_BOOL ||
-        c->op->mask_params >> i & 1)
-        return CR_OK;
-    cr_value arg[] = {c->given[i], cr_of_dtype(compute)};
-    CR_TRY(batch_apply(c, &t, cr_entry.to_dtype, arg, 2));
-    c->given[i] = cr_of_tensor(t);
-    return CR_OK;
-}
-
-static cr_status batch_compute_type(cr_dtype *out, const batch_call *c)
-{
-    cr_frame f;
-
-    cr_frame_init(&f, c->op, c->arg);
-    cr_status st = cr_compute_type(out, c->op, c->arg, &f);
-    cr_frame_drop(&f);
-    return st;
-}
-
-/* True if tensors differ in dtype and some have no dims. */
-static bool batch_weighs(const batch_call *c)
-{
-    int dtype = -1;
-    bool differ = false, single = false;
-
-    for (int i = 0; i < c->op->param_count; i++) {
-        if (c->arg[i].tag != CR_TENSOR || c->arg[i].t->number)
-            continue;
-        differ |= dtype >= 0 && dtype != c->arg[i].t->dtype;
-        dtype = c->arg[i].t->dtype;
-        single |= !c->arg[i].t->ndim;
-    }
-    return differ && single;
-}
-
-static cr_status batch_pointwise(batch_call *c, cr_value *result)
-{
-    int ndim = batch_most_dims(c);
-    cr_dtype compute = CR_F32;
-    bool weighs = batch_weighs(c);
-
-    if (weighs)
-        CR_TRY(batch_compute_type(&compute, c));
-    for (int i = 0; i < c->op->param_count; i++) {
-        if (c->arg[i].tag == CR_TENSORS)
-            return batch_leave(c);
-        if (c->arg[i].tag != CR_TENSOR)
-            continue;
-        if (batch_has(c, c->arg[i].t)) {
-            cr_tensor *t;
-            CR_TRY(batch_widen(c, &t, c->arg[i].t->batch, ndim));
-            c->given[i] = cr_of_tensor(t);
-        }
-        if (weighs)
-            CR_TRY(batch_convert(c, i, compute));
-    }
-    return batch_run(c, result);
-}
-
-/* Copies a batch into that of the first argument, whose examples then are the result. */
-static cr_status batch_write(batch_call *c, cr_tensor *from, cr_value *result)
-{
-    cr_value arg[] = {cr_of_tensor(c->arg[0].t->batch), cr_of_tensor(from)}, made;
-
-    CR_TRY(cr_call_given(&made, cr_entry.copy_, arg, 2));
-    cr_drop(made.t);
-    result[0] = cr_of_tensor(cr_keep(c->arg[0].t));
-    c->arg[0].t->storage->version++;
-    return CR_OK;
-}
-
-static cr_status batch_copy(batch_call *c, cr_value *result)
-{
-    cr_tensor *from = c->arg[1].tag == CR_TENSOR ? c->arg[1].t : NULL;
-
-    if (!from || !batch_has_value(c, &c->arg[0]) || from->ndim > c->arg[0].t->ndim)
-        return batch_leave(c);
-    if (batch_has(c, from))
-        CR_TRY(batch_widen(c, &from, from->batch, c->arg[0].t->ndim));
-    return batch_write(c, from, result);
-}
-
-static cr_status batch_any(batch_call *c, cr_value *result);
-
-/* In place: an elementwise entry writes the batch where it is, if self has the dims of the
- * result.  Of another entry the result is copied. */
-static cr_status batch_inplace(batch_call *c, cr_value *result)
-{
-    const cr_op *of = c->op->inplace_of;
-    cr_tensor *self = c->arg[0].t;
-    bool body = of->does == CR_DOES_BODY && !batch_weighs(c);
-    cr_value made;
-
-    if (!batch_has_value(c, &c->arg[0]) || of->words & CR_WORD_RESETS ||
-        of->result_count != 1 || (body && self->ndim != batch_most_dims(c)))
-        return batch_leave(c);
-    if (!body) {
-        const cr_op *op = c->op;
-        c->op = of;
-        cr_status st = batch_any(c, &made);
-        c->op = op;
-        if (st || c->left)
-            return st;
-        if (made.t->dtype == self->dtype &&
-            cr_has_sizes(made.t, self->batch->ndim, self->batch->size))
-            st = batch_write(c, made.t, result);
-        else
-            c->left = true;
-        cr_drop(made.t);
-        return st;
-    }
-    CR_TRY(batch_pointwise(c, result));
-    if (c->left)
-        return CR_OK;
-    cr_drop(result[0].t);
-    result[0] = cr_of_tensor(cr_keep(self));
-    self->storage->version++;
-    return CR_OK;
-}
-
 /* --- parameters that name dims and sizes --- */
 
 static bool batch_is_one_of(const char *name, const char *const *names, int n)
@@ -526,17 +386,149 @@ static cr_status batch_resize(batch_call *c, cr_value *result)
     return batch_run(c, result);
 }
 
-static cr_status batch_expand(batch_call *c, cr_value *result)
+/* --- elementwise entries --- */
+
+/* The dims that the examples' results have at least. */
+static int batch_most_dims(const batch_call *c)
 {
-    int i = batch_find_size(c->op);
+    int most = 0;
+
+    for (int i = 0; i < c->op->param_count; i++)
+        if (c->arg[i].tag == CR_TENSOR && c->arg[i].t->ndim > most)
+            most = c->arg[i].t->ndim;
+    return most;
+}
+
+/* A tensor without dims has less weight in promotion than one with dims, and in a batch it has
+ * one.  Such tensors are converted to the compute type of an example first. */
+static cr_status batch_convert(batch_call *c, int i, cr_dtype compute)
+{
+    const cr_tensor *one = c->arg[i].t;
     cr_tensor *t;
 
-    if (i < 0 || c->arg[i].tag != CR_INTS || (int)c->arg[i].len < c->arg[0].t->ndim)
-        return batch_leave(c);
-    CR_TRY(batch_widen(c, &t, c->given[0].t, (int)c->arg[i].len));
-    c->given[0] = cr_of_tensor(t);
-    CR_TRY(batch_prepend(c, i, c->size));
+    if (one->ndim || one->number || one->dtype == compute || one->dtype == CR_BOOL ||
+        c->op->mask_params >> i & 1)
+        return CR_OK;
+    cr_value arg[] = {c->given[i], cr_of_dtype(compute)};
+    CR_TRY(batch_apply(c, &t, cr_entry.to_dtype, arg, 2));
+    c->given[i] = cr_of_tensor(t);
+    return CR_OK;
+}
+
+static cr_status batch_compute_type(cr_dtype *out, const batch_call *c)
+{
+    cr_frame f;
+
+    cr_frame_init(&f, c->op, c->arg);
+    cr_status st = cr_compute_type(out, c->op, c->arg, &f);
+    cr_frame_drop(&f);
+    return st;
+}
+
+/* True if tensors differ in dtype and some have no dims. */
+static bool batch_weighs(const batch_call *c)
+{
+    int dtype = -1;
+    bool differ = false, single = false;
+
+    for (int i = 0; i < c->op->param_count; i++) {
+        if (c->arg[i].tag != CR_TENSOR || c->arg[i].t->number)
+            continue;
+        differ |= dtype >= 0 && dtype != c->arg[i].t->dtype;
+        dtype = c->arg[i].t->dtype;
+        single |= !c->arg[i].t->ndim;
+    }
+    return differ && single;
+}
+
+static cr_status batch_pointwise(batch_call *c, cr_value *result)
+{
+    int ndim = batch_most_dims(c);
+    cr_dtype compute = CR_F32;
+    bool weighs = batch_weighs(c);
+
+    if (weighs)
+        CR_TRY(batch_compute_type(&compute, c));
+    for (int i = 0; i < c->op->param_count; i++) {
+        if (c->arg[i].tag == CR_TENSORS)
+            return batch_leave(c);
+        if (batch_names_dim(&c->op->param[i])) { /* which the entry's derivative sums over */
+            CR_TRY(batch_shift(c, i, ndim));
+            if (c->left)
+                return CR_OK;
+        }
+        if (c->arg[i].tag != CR_TENSOR)
+            continue;
+        if (batch_has(c, c->arg[i].t)) {
+            cr_tensor *t;
+            CR_TRY(batch_widen(c, &t, c->arg[i].t->batch, ndim));
+            c->given[i] = cr_of_tensor(t);
+        }
+        if (weighs)
+            CR_TRY(batch_convert(c, i, compute));
+    }
     return batch_run(c, result);
+}
+
+/* Copies a batch into that of the first argument, whose examples then are the result. */
+static cr_status batch_write(batch_call *c, cr_tensor *from, cr_value *result)
+{
+    cr_value arg[] = {cr_of_tensor(c->arg[0].t->batch), cr_of_tensor(from)}, made;
+
+    CR_TRY(cr_call_given(&made, cr_entry.copy_, arg, 2));
+    cr_drop(made.t);
+    result[0] = cr_of_tensor(cr_keep(c->arg[0].t));
+    c->arg[0].t->storage->version++;
+    return CR_OK;
+}
+
+static cr_status batch_copy(batch_call *c, cr_value *result)
+{
+    cr_tensor *from = c->arg[1].tag == CR_TENSOR ? c->arg[1].t : NULL;
+
+    if (!from || !batch_has_value(c, &c->arg[0]) || from->ndim > c->arg[0].t->ndim)
+        return batch_leave(c);
+    if (batch_has(c, from))
+        CR_TRY(batch_widen(c, &from, from->batch, c->arg[0].t->ndim));
+    return batch_write(c, from, result);
+}
+
+static cr_status batch_any(batch_call *c, cr_value *result);
+
+/* In place: an elementwise entry writes the batch where it is, if self has the dims of the
+ * result.  Of another entry the result is copied. */
+static cr_status batch_inplace(batch_call *c, cr_value *result)
+{
+    const cr_op *of = c->op->inplace_of;
+    cr_tensor *self = c->arg[0].t;
+    bool body = of->does == CR_DOES_BODY && !batch_weighs(c);
+    cr_value made;
+
+    if (!batch_has_value(c, &c->arg[0]) || of->words & CR_WORD_RESETS ||
+        of->result_count != 1 || (body && self->ndim != batch_most_dims(c)))
+        return batch_leave(c);
+    if (!body) {
+        const cr_op *op = c->op;
+        c->op = of;
+        cr_status st = batch_any(c, &made);
+        c->op = op;
+        if (st || c->left)
+            return st;
+        if (made.t->dtype == self->dtype &&
+            cr_has_sizes(made.t, self->batch->ndim, self->batch->size))
+            st = batch_write(c, made.t, result);
+        else
+            c->left = true;
+        cr_drop(made.t);
+        return st;
+    }
+    CR_TRY(batch_pointwise(c, result));
+    if (c->left)
+        return CR_OK;
+    cr_drop(result[0].t);
+    result[0] = cr_of_tensor(cr_keep(self));
+    self->storage->version++;
+    return CR_OK;
 }
 
 /* --- views --- */
@@ -555,6 +547,21 @@ static cr_status batch_geometry(const batch_call *c, cr_geometry *g, const int64
     }
     view.stride = stride ? stride : view.stride;
     return st ? st : c->op->fn.on_geometry(c->arg, &view, g);
+}
+
+static cr_status batch_expand(batch_call *c, cr_value *result)
+{
+    int i = batch_find_size(c->op);
+    cr_geometry g;
+    cr_tensor *t;
+
+    CR_TRY(batch_geometry(c, &g, NULL)); /* the errors of an example */
+    if (i < 0 || c->arg[i].tag != CR_INTS)
+        return batch_leave(c);
+    CR_TRY(batch_widen(c, &t, c->given[0].t, (int)c->arg[i].len));
+    c->given[0] = cr_of_tensor(t);
+    CR_TRY(batch_prepend(c, i, c->size));
+    return batch_run(c, result);
 }
 
 /* Another order of the dims.  Dims of an example may have equal sizes and strides (expand), so
@@ -1154,10 +1161,32 @@ static cr_status batch_trailing(batch_call *c, cr_value *result)
     return axes_run_parted(c, 0, result);
 }
 
+/* Of sizes and strides: each example follows the one before. */
+static cr_status batch_strided(batch_call *c, int size, int stride, cr_value *result)
+{
+    const cr_value *sizes = &c->arg[size], *strides = &c->arg[stride];
+    int64_t step = 1, last;
+
+    if (sizes->tag != CR_INTS || strides->tag != CR_INTS || sizes->len != strides->len)
+        return batch_leave(c);
+    for (uint32_t k = 0; k < sizes->len; k++)
+        if (sizes->ints[k] < 0 || strides->ints[k] < 0 ||
+            CR_MUL_OVERFLOW(sizes->ints[k] - (sizes->ints[k] > 0), strides->ints[k], &last) ||
+            CR_ADD_OVERFLOW(step, last, &step))
+            return batch_leave(c);
+    CR_TRY(batch_prepend(c, size, c->size));
+    CR_TRY(batch_prepend(c, stride, step));
+    return batch_run(c, result);
+}
+
 /* Copies, conversions and new tensors of the batch's sizes.  A memory format that names dims is
  * that of an example. */
 static cr_status batch_like(batch_call *c, cr_value *result)
 {
+    int size = cr_op_find_param(c->op, "size"), stride = cr_op_find_param(c->op, "stride");
+
+    if (size >= 0 && stride >= 0)
+        return batch_strided(c, size, stride, result);
     for (int i = 1; i < c->op->param_count; i++) {
         if (c->arg[i].tag == CR_FORMAT_VAL && c->arg[i].i != CR_FORMAT_CONTIGUOUS &&
             c->arg[i].i != CR_FORMAT_PRESERVE)

@@ -512,6 +512,11 @@ cr_status cr_run_expanded(const cr_op *op, const cr_value *arg, cr_value *result
 
 cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    if (op->dispatch.calls && op->does == CR_DOES_MAP) { /* the errors of the view */
+        cr_view view = cr_shape_view(arg[0].t);
+        cr_geometry g;
+        CR_TRY(op->fn.on_geometry(arg, &view, &g));
+    }
     if (op->dispatch.calls)
         return composition_run(op, (cr_rule *const *)&op->dispatch.calls, 1, arg, result);
     if (op->does == CR_DOES_IS || (op->does == CR_DOES_STEPS && op->body_count))

@@ -1,4 +1,5 @@
 /* Views that a map function cannot make: other dtypes, possible copies, changes of self. */
+#include "tensor/batch.h"
 #include "tensor/entries.h"
 #include "whole/whole_impl.h"
 #include <stdio.h>
@@ -227,12 +228,20 @@ static cr_status view_step(cr_tensor **t, const cr_op *op, cr_value a, cr_value 
     return CR_OK;
 }
 
+/* An example has the bit conj where its batch has it. */
+static bool is_conjugate(const cr_tensor *t)
+{
+    while (cr_is_example(t))
+        t = t->batch;
+    return t->conj;
+}
+
 /* The real (0) or imaginary (1) parts: of a tensor with the bit conj, the stored real parts or
  * the negatives of the stored imaginary parts. */
 static cr_status complex_part(const cr_value *arg, int part, cr_value *result)
 {
     cr_tensor *t = cr_keep(arg[0].t);
-    bool conj = t->conj;
+    bool conj = is_conjugate(t);
     cr_value none = cr_of_none();
     cr_status st;
 

@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 import cresset as torch
+import cresset.nn.functional as F
 from cresset._tags import changes_sizes
 from cresset.func import grad, jvp, vmap
 
@@ -237,6 +238,40 @@ def test_places_of_a_storage_are_those_of_an_example():
     assert vmap(lambda row: row.as_strided((2,), (1,), 5))(x).tolist() == [[5, 6], [9, 10], [13, 14]]
     assert vmap(lambda row: row.as_strided((2,), (1,)))(x).tolist() == [[4, 5], [8, 9], [12, 13]]
     assert vmap(lambda column: column.as_strided((2,), (4,)), in_dims=1)(x).tolist() == [[4, 8], [5, 9], [6, 10], [7, 11]]
+
+
+@pytest.mark.parametrize("view", [
+    lambda a: a.narrow(0, -1, 1), lambda a: a.narrow(1, -4, 2), lambda a: a.narrow(0, 3, 2), lambda a: a.narrow(0, 5, 0),
+    lambda a: a.narrow(0, 0, -1), lambda a: a[0, 0].narrow(0, 0, 1), lambda a: a.expand(-1, 4, 5), lambda a: a.expand(2, -1, -1),
+    lambda a: a.expand(5), lambda a: a.expand(3, 5), lambda a: (a * 1j).conj().imag, lambda a: (a + 1j * a).conj().real])
+def test_views_of_examples_are_views_of_tensors(view):
+    """With errors of the same class and text."""
+    x = torch.arange(60.0).reshape(3, 4, 5)
+    (got, failed), (want, refused) = outcome(lambda: vmap(view)(x)), outcome(lambda: torch.stack([view(row) for row in x]))
+    assert (type(failed), str(failed)) == (type(refused), str(refused))
+    assert want is None or torch.equal(torch.stack(got), torch.stack(want))
+
+
+def test_new_examples_have_strides_of_their_own():
+    for sizes, strides in (((2, 3), (1, 2)), ((2, 3), (4, 1)), ((3,), (2,)), ((), ()), ((0, 2), (2, 1))):
+        made = vmap(lambda a: a.new_empty_strided(sizes, strides).fill_(a.sum()))(torch.arange(6.0).view(3, 2))
+        assert made.stride()[1:] == strides and made.shape == (3, *sizes)
+        assert torch.equal(made, torch.tensor([1.0, 5, 9]).view(3, *[1] * len(sizes)).expand(3, *sizes))
+
+
+@pytest.mark.parametrize("norm", [
+    lambda x, w, b: F.batch_norm(x, None, None, w, b, True), lambda x, w, b: F.group_norm(x, 2, w, b),
+    lambda x, w, b: F.instance_norm(x[..., None], None, None, w, b), lambda x, w, b: F.layer_norm(x, (4,), w, b),
+    lambda x, w, b: F.rms_norm(x, (4,), w) + b])
+def test_derivatives_of_derivatives_of_norms(norm):
+    """The gradients of examples have derivatives outside of the map."""
+    torch.manual_seed(0)
+    tensors = [torch.randn(SIZE, *sizes, dtype=torch.float64) for sizes in ((5, 4), (4,), (4,))]
+    of_one = grad(lambda *one: weighted([norm(*one)]), argnums=(0, 1, 2))
+
+    def of_all(gradients):
+        return grad(lambda *xs: sum((g ** 2).sum() for g in gradients(*xs)), argnums=(0, 1, 2))(*tensors)
+    compare(outcome(lambda: of_all(vmap(of_one))), outcome(lambda: of_all(lambda *xs: loop(of_one, xs, (0, 0, 0)))), "")
 
 
 def with_two_complex(entry):

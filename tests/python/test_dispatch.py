@@ -171,6 +171,15 @@ def test_a_mode_sees_subclasses_first_and_may_pass_them_on():
     assert (Scaled,) in mode.names
 
 
+def test_a_mode_sees_a_part_of_a_dim_by_its_place():
+    """narrow() is a slice, whose negative places have another meaning at the end."""
+    x = torch.arange(4.0)
+    with Counting():
+        assert x.narrow(0, -1, 1).tolist() == [3] and x.narrow(0, -3, 2).tolist() == [1, 2]
+        with pytest.raises(RuntimeError, match=r"start \(3\) \+ length \(2\) exceeds dimension size"):
+            x.narrow(0, 3, 2)
+
+
 def test_no_dispatch_calls_no_handler():
     class Data(torch.Tensor):
         @classmethod
