@@ -25,6 +25,7 @@ TEST(a_call_of_examples_is_left_unless_their_level_runs)
     cr_value result;
     bool left;
 
+    OK(cr_tensor_start());
     OK(cr_tensor_new(&batch, CR_F32, CR_HOST, 2, (int64_t[]){4, 2}));
     OK(cr_example_new(&one, batch, level));
     cr_value arg[CR_MAX_ARGS];
