@@ -1,5 +1,6 @@
 /* Axes of bodies, folds, scans, views and words. */
 #include "dist/axes.h"
+#include "ops/eval.h"
 #include "ops/ops.h"
 #include <string.h>
 
@@ -150,28 +151,86 @@ static int degree_of_call(const cr_axes *a, const cr_rule *r, uint32_t partial)
     return CR_DEGREE_NONE;
 }
 
+/* --- the domain: degrees in the partial operands --- */
+
+typedef struct {
+    const cr_axes *a;
+    uint32_t partial; /* operands, as bits */
+} degrees;
+
+static int degree_of(const degrees *d, const cr_rule *r)
+{
+    return cr_axes_degree(d->a, r, d->partial);
+}
+
+static cr_status degree_constant(void *in, cr_value v, void *out)
+{
+    (void)in;
+    *(int *)out = v.tag == CR_INT && !v.i ? CR_DEGREE_ZERO : 0;
+    return CR_OK;
+}
+
+static int name_degree(const degrees *d, const cr_rule *r)
+{
+    return degree_of_name(d->a, r, d->partial);
+}
+
+static int call_degree(const degrees *d, const cr_rule *r)
+{
+    return degree_of_call(d->a, r, d->partial);
+}
+
+/* Whether one of the parts from `first` depends on partial operands. */
+static bool parts_depend(const degrees *d, const cr_rule *r, int first)
+{
+    for (int i = first; i < r->count; i++)
+        if (depends(degree_of(d, r->args[i])))
+            return true;
+    return false;
+}
+
+static int list_degree(const degrees *d, const cr_rule *r)
+{
+    return parts_depend(d, r, 0) ? CR_DEGREE_NONE : 0;
+}
+
+static int item_degree(const degrees *d, const cr_rule *r)
+{
+    return parts_depend(d, r, 1) ? CR_DEGREE_NONE : degree_of(d, r->args[0]);
+}
+
+static cr_status degree_either(void *in, const cr_rule *r, void *out)
+{
+    int *degree = out;
+
+    *degree = depends(*degree)
+                  ? CR_DEGREE_NONE
+                  : degree_of_terms(degree_of(in, r->args[1]), degree_of(in, r->args[2]));
+    return CR_OK;
+}
+
+CR_RULE_PART(degree_part, int, degree_of)
+CR_RULE_PART(degree_name_part, int, name_degree)
+CR_RULE_PART(degree_call_part, int, call_degree)
+CR_RULE_PART(degree_list_part, int, list_degree)
+CR_RULE_PART(degree_item_part, int, item_degree)
+
+static const cr_rule_domain degree_domain = {.eval = degree_part,
+                                             .constant = degree_constant,
+                                             .name = degree_name_part,
+                                             .call = degree_call_part,
+                                             .list = degree_list_part,
+                                             .each = degree_list_part,
+                                             .index = degree_item_part,
+                                             .either = degree_either};
+
 int cr_axes_degree(const cr_axes *a, const cr_rule *r, uint32_t partial)
 {
-    switch (r->kind) {
-    case CR_RULE_NAME: return degree_of_name(a, r, partial);
-    case CR_RULE_INT: return r->integer ? 0 : CR_DEGREE_ZERO;
-    case CR_RULE_CALL: return degree_of_call(a, r, partial);
-    case CR_RULE_CHOOSE:
-        return depends(cr_axes_degree(a, r->args[0], partial))
-                   ? CR_DEGREE_NONE
-                   : degree_of_terms(cr_axes_degree(a, r->args[1], partial),
-                                     cr_axes_degree(a, r->args[2], partial));
-    case CR_RULE_INDEX:
-        for (unsigned i = 1; i < r->count; i++)
-            if (depends(cr_axes_degree(a, r->args[i], partial)))
-                return CR_DEGREE_NONE;
-        return cr_axes_degree(a, r->args[0], partial);
-    default:
-        for (unsigned i = 0; i < r->count; i++)
-            if (depends(cr_axes_degree(a, r->args[i], partial)))
-                return CR_DEGREE_NONE;
-        return 0;
-    }
+    degrees d = {a, partial};
+    int degree = 0;
+
+    cr_rule_eval(&degree_domain, &d, r, &degree);
+    return degree;
 }
 
 /* --- bodies --- */

@@ -1,6 +1,7 @@
 /* Effects of nodes: writes, random draws, undefined elements. */
 #include "entry.h"
 #include "graph/graph.h"
+#include "ops/eval.h"
 #include <stdatomic.h>
 #include <string.h>
 
@@ -149,16 +150,50 @@ static bool each_shares(sharing *in, const cr_rule *r)
     return rule_shares(in, r->args[1]);
 }
 
+static bool name_shares(const sharing *in, const cr_rule *r)
+{
+    return r->slot >= 0 && in->slots >> r->slot & 1;
+}
+
+static bool item_shares(sharing *in, const cr_rule *r) { return rule_shares(in, r->args[0]); }
+
+/* A call may choose either branch, whatever the condition is. */
+static bool branch_shares(sharing *in, const cr_rule *r)
+{
+    return rule_shares(in, r->args[1]) || rule_shares(in, r->args[2]);
+}
+
+static cr_status shares_constant(void *in, cr_value v, void *out)
+{
+    (void)in, (void)v;
+    *(bool *)out = false;
+    return CR_OK;
+}
+
+CR_RULE_PART(shares_part, bool, rule_shares)
+CR_RULE_PART(shares_name, bool, name_shares)
+CR_RULE_PART(shares_call, bool, call_shares)
+CR_RULE_PART(shares_list, bool, some_rule_shares)
+CR_RULE_PART(shares_each, bool, each_shares)
+CR_RULE_PART(shares_item, bool, item_shares)
+CR_RULE_PART(shares_branch, bool, branch_shares)
+
+/* The domain: whether a value may share memory with an argument. */
+static const cr_rule_domain shares = {.eval = shares_part,
+                                      .constant = shares_constant,
+                                      .name = shares_name,
+                                      .call = shares_call,
+                                      .list = shares_list,
+                                      .each = shares_each,
+                                      .index = shares_item,
+                                      .either = shares_branch};
+
 static bool rule_shares(sharing *in, const cr_rule *r)
 {
-    switch (r->kind) {
-    case CR_RULE_NAME: return r->slot >= 0 && in->slots >> r->slot & 1;
-    case CR_RULE_CHOOSE: return rule_shares(in, r->args[1]) || rule_shares(in, r->args[2]);
-    case CR_RULE_INDEX: return rule_shares(in, r->args[0]);
-    case CR_RULE_CALL: return call_shares(in, r);
-    case CR_RULE_EACH: return each_shares(in, r);
-    default: return some_rule_shares(in, r);
-    }
+    bool found = false;
+
+    cr_rule_eval(&shares, in, r, &found);
+    return found;
 }
 
 /* Of an entry that calls itself the answer is yes. */

@@ -1,6 +1,6 @@
 /* Floating point operations of a call: evaluates the entry's rule over expressions. */
 #include "graph/cost.h"
-#include "ops/rule.h"
+#include "ops/eval.h"
 #include <string.h>
 
 typedef struct {
@@ -10,11 +10,12 @@ typedef struct {
 } counter;
 
 static cr_measure flops_eval(counter *c, const cr_rule *r);
+static cr_measure flops_logic(counter *c, const cr_rule *r);
 
 CR_NORETURN static void misuse(const counter *c, const cr_rule *r, const char *what)
 {
     cr_bail(c->t->session, CR_RUNTIME, "%s:%d: in flops of %s: %s %s", c->op->text.file,
-            c->op->text.line, c->op->name, r->name ? r->name : "", what);
+            c->op->text.line, c->op->name, r && r->name ? r->name : "", what);
 }
 
 /* --- values --- */
@@ -47,21 +48,17 @@ static const cr_sym *sym(counter *c, const cr_rule *r)
     return m.at[0];
 }
 
-/* The value of a number on which the rule branches; it must be an integer. */
-static int64_t known_integer(counter *c, const cr_rule *r)
+static int64_t integer_of(counter *c, const cr_rule *r, const cr_sym *e)
 {
-    const cr_sym *e = sym(c, r);
-
     if (e->kind != CR_SYM_INT)
         misuse(c, r, "is not known");
     return e->integer;
 }
 
-static bool truth(counter *c, const cr_rule *r)
+/* The value of a number on which the rule branches; it must be an integer. */
+static int64_t known_integer(counter *c, const cr_rule *r)
 {
-    cr_measure m = flops_eval(c, r);
-
-    return m.tag == CR_INT || m.tag == CR_TRUTH ? known_integer(c, r) != 0 : m.tag != CR_NONE;
+    return integer_of(c, r, sym(c, r));
 }
 
 /* --- rules --- */
@@ -146,9 +143,9 @@ static cr_measure flops_call(counter *c, const cr_rule *r)
     case CR_BUILTIN_product:
         m = flops_eval(c, r->args[0]);
         return of_sym(c, flops_product(c->t, m.at, m.len));
-    case CR_BUILTIN_and: return of_int(c, truth(c, r->args[0]) && truth(c, r->args[1]));
-    case CR_BUILTIN_or: return of_int(c, truth(c, r->args[0]) || truth(c, r->args[1]));
-    case CR_BUILTIN_not: return of_int(c, !truth(c, r->args[0]));
+    case CR_BUILTIN_and:
+    case CR_BUILTIN_or:
+    case CR_BUILTIN_not: return flops_logic(c, r);
     case CR_BUILTIN_neg:
         return of_sym(c, cr_sym_sub(c->t, cr_sym_int(c->t, 0), sym(c, r->args[0])));
     case CR_BUILTIN_eq:
@@ -161,21 +158,72 @@ static cr_measure flops_call(counter *c, const cr_rule *r)
     }
 }
 
+/* --- the domain: expressions over sizes --- */
+
+static cr_status flops_part(void *in, const cr_rule *r, void *out);
+
+static cr_status flops_constant(void *in, cr_value v, void *out)
+{
+    if (v.tag != CR_INT && v.tag != CR_TRUTH && v.tag != CR_NONE)
+        misuse(in, NULL, "floats and texts are not for counts");
+    *(cr_measure *)out = v.tag == CR_NONE ? (cr_measure){.tag = CR_NONE} : of_int(in, v.i);
+    return CR_OK;
+}
+
+static cr_measure flops_list(counter *c, const cr_rule *r)
+{
+    misuse(c, r, "lists are not for counts");
+}
+
+static cr_measure flops_index(counter *c, const cr_rule *r)
+{
+    cr_measure m = flops_eval(c, r->args[0]);
+
+    return list_item(c, r, &m, known_integer(c, r->args[1]));
+}
+
+static cr_rule_truth flops_truth(void *in, const cr_rule *r, const void *value)
+{
+    const cr_measure *m = value;
+    bool number = m->tag == CR_INT || m->tag == CR_TRUTH;
+
+    return (number ? integer_of(in, r, m->at[0]) != 0 : m->tag != CR_NONE) ? CR_RULE_TRUE
+                                                                           : CR_RULE_FALSE;
+}
+
+CR_RULE_PART(flops_name_part, cr_measure, name)
+CR_RULE_PART(flops_call_part, cr_measure, flops_call)
+CR_RULE_PART(flops_list_part, cr_measure, flops_list)
+CR_RULE_PART(flops_index_part, cr_measure, flops_index)
+
+static const cr_rule_domain measures = {.eval = flops_part,
+                                        .constant = flops_constant,
+                                        .name = flops_name_part,
+                                        .call = flops_call_part,
+                                        .list = flops_list_part,
+                                        .each = flops_list_part,
+                                        .index = flops_index_part,
+                                        .truth = flops_truth};
+
+static cr_status flops_part(void *in, const cr_rule *r, void *out)
+{
+    return cr_rule_eval(&measures, in, r, out);
+}
+
 static cr_measure flops_eval(counter *c, const cr_rule *r)
 {
-    switch (r->kind) {
-    case CR_RULE_NAME: return name(c, r);
-    case CR_RULE_INT:
-    case CR_RULE_BOOL: return of_int(c, r->integer);
-    case CR_RULE_NONE: return (cr_measure){.tag = CR_NONE};
-    case CR_RULE_CALL: return flops_call(c, r);
-    case CR_RULE_CHOOSE: return flops_eval(c, r->args[truth(c, r->args[0]) ? 1 : 2]);
-    case CR_RULE_INDEX: {
-        cr_measure m = flops_eval(c, r->args[0]);
-        return list_item(c, r, &m, known_integer(c, r->args[1]));
-    }
-    default: misuse(c, r, "is not for counts");
-    }
+    cr_measure m = {.tag = CR_NONE};
+
+    flops_part(c, r, &m);
+    return m;
+}
+
+static cr_measure flops_logic(counter *c, const cr_rule *r)
+{
+    cr_measure m = {.tag = CR_NONE};
+
+    cr_rule_logic(&measures, c, r, &m);
+    return m;
 }
 
 /* --- by the kind of entry --- */

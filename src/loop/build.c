@@ -6,6 +6,7 @@
  * opaque value (IS_DIMS) instead of numbers.  A fold over this value is a reduction over the
  * columns. */
 #include "loop/build.h"
+#include "ops/eval.h"
 #include <math.h>
 #include <string.h>
 
@@ -250,12 +251,6 @@ static value eval_logic(frame *f, const cr_rule *r, cr_fn fn, const value *v)
     return value_of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
 }
 
-static bool is_logic(const cr_rule *r)
-{
-    return r->builtin == CR_BUILTIN_and || r->builtin == CR_BUILTIN_or ||
-           r->builtin == CR_BUILTIN_not;
-}
-
 static value apply_fn(frame *f, const cr_rule *r, cr_fn fn, const value *v)
 {
     int first = cr_fn_infos[fn].kind == CR_FN_SELECT ? 1 : 0;
@@ -264,7 +259,7 @@ static value apply_fn(frame *f, const cr_rule *r, cr_fn fn, const value *v)
 
     if (r->count != cr_fn_infos[fn].args || r->count > 3)
         refuse(f, r, "wrong number of arguments in");
-    if (is_logic(r))
+    if (cr_rule_is_logic(r))
         return eval_logic(f, r, fn, v);
     for (int i = 0; i < r->count; i++)
         args[i] = as_expr(f, r, v[i], i < first ? CR_BOOL : t);
@@ -445,22 +440,6 @@ static bool arithmetic_on_numbers(frame *f, const cr_rule *r, value *out)
 static value call_op(frame *f, const cr_rule *r, int item);
 static value eval_item(frame *f, const cr_rule *r);
 
-/* Chooses while building when the condition is known; otherwise the choice is `where`. */
-static value eval_choose(frame *f, const cr_rule *r)
-{
-    value v[3] = {eval_rule(f, r->args[0])};
-
-    if (v[0].kind == IS_TRUTH)
-        return eval_rule(f, r->args[v[0].truth ? 1 : 2]);
-    if (v[0].kind == IS_NUMBER)
-        return eval_rule(f, r->args[v[0].number.i ? 1 : 2]);
-    v[1] = eval_rule(f, r->args[1]);
-    v[2] = eval_rule(f, r->args[2]);
-    return apply_fn(
-        f, &(cr_rule){.name = cr_fn_infos[CR_FN_where].name, .builtin = -1, .count = 3},
-        CR_FN_where, v);
-}
-
 /* Compares values that are known while building: None, texts, types. */
 static bool known_equality(frame *f, const cr_rule *r, value *out)
 {
@@ -506,7 +485,7 @@ static bool known_logic(frame *f, const cr_rule *r, value *out)
     bool either = r->builtin == CR_BUILTIN_or;
     value a;
 
-    if (f->scalar_code || !is_logic(r))
+    if (f->scalar_code || !cr_rule_is_logic(r))
         return false;
     a = eval_rule(f, r->args[0]);
     if (a.kind != IS_TRUTH)
@@ -548,27 +527,81 @@ static value eval_callee(frame *f, const cr_rule *r)
         return v;
     if (of_type(f, r, &v))
         return v;
-    if (r->op && !is_logic(r))
+    if (r->op && !cr_rule_is_logic(r))
         return call_op(f, r, 0);
     return eval_loop_call(f, r);
 }
 
+/* --- the domain: expressions of loops --- */
+
+static cr_status loop_part(void *in, const cr_rule *r, void *out);
+
+static cr_status loop_constant(void *in, cr_value v, void *out)
+{
+    (void)in;
+    *(value *)out = v.tag == CR_INT      ? value_of_number(cr_scalar_int(v.i))
+                    : v.tag == CR_FLOAT  ? value_of_number(cr_scalar_float(v.d))
+                    : v.tag == CR_TRUTH  ? of_truth(v.i)
+                    : v.tag == CR_STRING ? (value){.kind = IS_STRING, .text = v.s}
+                                         : (value){.kind = IS_NONE};
+    return CR_OK;
+}
+
+/* Lists in compositions are of the row's dims. */
+static value row_dims(frame *f, const cr_rule *r)
+{
+    (void)f, (void)r;
+    return (value){.kind = IS_DIMS};
+}
+
+/* Decides while building when the condition is known. */
+static cr_rule_truth loop_truth(void *in, const cr_rule *r, const void *condition)
+{
+    const value *v = condition;
+
+    (void)in, (void)r;
+    if (!value_is_literal(v))
+        return CR_RULE_UNDECIDED;
+    return (v->kind == IS_TRUTH ? v->truth : v->number.i != 0) ? CR_RULE_TRUE : CR_RULE_FALSE;
+}
+
+/* Another condition is an argument of `where`. */
+static cr_status loop_where(void *in, const cr_rule *r, void *out)
+{
+    value v[3] = {*(value *)out, eval_rule(in, r->args[1]), eval_rule(in, r->args[2])};
+
+    *(value *)out = apply_fn(
+        in, &(cr_rule){.name = cr_fn_infos[CR_FN_where].name, .builtin = -1, .count = 3},
+        CR_FN_where, v);
+    return CR_OK;
+}
+
+CR_RULE_PART(loop_name_part, value, eval_name)
+CR_RULE_PART(loop_call_part, value, eval_callee)
+CR_RULE_PART(loop_dims_part, value, row_dims)
+CR_RULE_PART(loop_item_part, value, eval_item)
+
+static const cr_rule_domain loops = {.eval = loop_part,
+                                     .constant = loop_constant,
+                                     .name = loop_name_part,
+                                     .call = loop_call_part,
+                                     .list = loop_dims_part,
+                                     .each = loop_dims_part,
+                                     .index = loop_item_part,
+                                     .truth = loop_truth,
+                                     .either = loop_where};
+
+static cr_status loop_part(void *in, const cr_rule *r, void *out)
+{
+    return cr_rule_eval(&loops, in, r, out);
+}
+
 static value eval_rule(frame *f, const cr_rule *r)
 {
-    switch (r->kind) {
-    case CR_RULE_NAME: return eval_name(f, r);
-    case CR_RULE_INT: return value_of_number(cr_scalar_int(r->integer));
-    case CR_RULE_FLOAT: return value_of_number(cr_scalar_float(r->number));
-    case CR_RULE_BOOL: return of_truth(r->integer);
-    case CR_RULE_NONE: return (value){.kind = IS_NONE};
-    case CR_RULE_STRING: return (value){.kind = IS_STRING, .text = r->name};
-    case CR_RULE_CALL: return eval_callee(f, r);
-    case CR_RULE_CHOOSE: return eval_choose(f, r);
-    case CR_RULE_LIST:
-    case CR_RULE_EACH: return (value){.kind = IS_DIMS};
-    case CR_RULE_INDEX: return eval_item(f, r);
-    }
-    refuse(f, r, "no loop for");
+    value v = {.kind = IS_NONE};
+
+    loop_part(f, r, &v);
+    return v;
 }
 
 /* --- calls of operators inside a composition --- */

@@ -9,6 +9,7 @@
  * comparisons with a tensor are nodes, whose numbers have the tensor's dtype.  Other calls are
  * built-in functions of rules, or entries with a clause. */
 #include "onnx/lower.h"
+#include "ops/eval.h"
 #include <math.h>
 #include <string.h>
 
@@ -463,18 +464,7 @@ static ox_arg builtin(scope *f, const cr_rule *r, const ox_arg *a)
 
 /* --- calls --- */
 
-static ox_arg eval_logic(scope *f, const cr_rule *r)
-{
-    ox_arg a = eval(f, r->args[0]);
-    bool first = truth(f, r, &a);
-
-    if (r->builtin == CR_BUILTIN_not)
-        return of_truth(!first);
-    if (first == (r->builtin == CR_BUILTIN_or))
-        return of_truth(first);
-    a = eval(f, r->args[1]);
-    return of_truth(truth(f, r, &a));
-}
+static ox_arg eval_logic(scope *f, const cr_rule *r);
 
 static bool any_tensor(const ox_arg *a, int n)
 {
@@ -542,8 +532,7 @@ static ox_arg eval_call(scope *f, const cr_rule *r)
 
     if (*r->name >= 'A' && *r->name <= 'Z')
         return eval_node(f, r, 0);
-    if (r->builtin == CR_BUILTIN_and || r->builtin == CR_BUILTIN_or ||
-        r->builtin == CR_BUILTIN_not)
+    if (cr_rule_is_logic(r))
         return eval_logic(f, r);
     if (r->count > CR_MAX_ARGS)
         refuse_rule(f, r, "too many arguments of");
@@ -625,25 +614,56 @@ static ox_arg eval_list(scope *f, const cr_rule *r)
     return out;
 }
 
+/* --- the domain: values of the file --- */
+
+static cr_status file_part(void *in, const cr_rule *r, void *out);
+
+static cr_status file_constant(void *in, cr_value v, void *out)
+{
+    (void)in;
+    *(ox_arg *)out = preset_arg(&v);
+    return CR_OK;
+}
+
+static cr_rule_truth file_truth(void *in, const cr_rule *r, const void *value)
+{
+    return truth(in, r, value) ? CR_RULE_TRUE : CR_RULE_FALSE;
+}
+
+CR_RULE_PART(file_name_part, ox_arg, eval_name)
+CR_RULE_PART(file_call_part, ox_arg, eval_call)
+CR_RULE_PART(file_list_part, ox_arg, eval_list)
+CR_RULE_PART(file_each_part, ox_arg, eval_each)
+CR_RULE_PART(file_index_part, ox_arg, eval_index)
+
+static const cr_rule_domain file_values = {.eval = file_part,
+                                           .constant = file_constant,
+                                           .name = file_name_part,
+                                           .call = file_call_part,
+                                           .list = file_list_part,
+                                           .each = file_each_part,
+                                           .index = file_index_part,
+                                           .truth = file_truth};
+
+static cr_status file_part(void *in, const cr_rule *r, void *out)
+{
+    return cr_rule_eval(&file_values, in, r, out);
+}
+
 static ox_arg eval(scope *f, const cr_rule *r)
 {
-    ox_arg when;
+    ox_arg a = {.tag = CR_NONE};
 
-    switch (r->kind) {
-    case CR_RULE_NAME: return eval_name(f, r);
-    case CR_RULE_INT: return ox_int(r->integer);
-    case CR_RULE_FLOAT: return of_float(r->number);
-    case CR_RULE_BOOL: return of_truth(r->integer != 0);
-    case CR_RULE_STRING: return (ox_arg){.tag = CR_STRING, .text = r->name};
-    case CR_RULE_LIST: return eval_list(f, r);
-    case CR_RULE_CALL: return eval_call(f, r);
-    case CR_RULE_CHOOSE:
-        when = eval(f, r->args[0]);
-        return eval(f, r->args[truth(f, r, &when) ? 1 : 2]);
-    case CR_RULE_EACH: return eval_each(f, r);
-    case CR_RULE_INDEX: return eval_index(f, r);
-    default: return (ox_arg){.tag = CR_NONE};
-    }
+    file_part(f, r, &a);
+    return a;
+}
+
+static ox_arg eval_logic(scope *f, const cr_rule *r)
+{
+    ox_arg a = {.tag = CR_NONE};
+
+    cr_rule_logic(&file_values, f, r, &a);
+    return a;
 }
 
 /* --- the node --- */

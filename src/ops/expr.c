@@ -1,4 +1,5 @@
 /* Expressions, by precedence climbing; prints them back. */
+#include "ops/eval.h"
 #include "ops/lex.h"
 #include "ops/ops.h"
 #include <string.h>
@@ -309,44 +310,99 @@ static void print_rule_call(cr_text *out, const cr_rule *r)
     cr_text_put(out, ")");
 }
 
+/* --- the domain: texts, to whose end each part is appended --- */
+
+static cr_status text_part(void *in, const cr_rule *r, void *out)
+{
+    (void)in;
+    cr_rule_print(out, r);
+    return CR_OK;
+}
+
+static cr_status text_constant(void *in, cr_value v, void *out)
+{
+    (void)in;
+    if (v.tag == CR_INT)
+        cr_text_printf(out, "%lld", (long long)v.i);
+    else if (v.tag == CR_FLOAT)
+        cr_text_printf(out, "%.17g", v.d);
+    else if (v.tag == CR_STRING)
+        cr_text_printf(out, "\"%s\"", v.s);
+    else
+        cr_text_put(out, v.tag == CR_NONE ? "None" : v.i ? "True" : "False");
+    return CR_OK;
+}
+
+static cr_status text_name(void *in, const cr_rule *r, void *out)
+{
+    (void)in;
+    cr_text_put(out, r->name);
+    return CR_OK;
+}
+
+static cr_status text_call(void *in, const cr_rule *r, void *out)
+{
+    (void)in;
+    print_rule_call(out, r);
+    return CR_OK;
+}
+
+static cr_status text_list(void *in, const cr_rule *r, void *out)
+{
+    (void)in;
+    cr_text_put(out, "[");
+    print_rule_args(out, r);
+    cr_text_put(out, "]");
+    return CR_OK;
+}
+
+static cr_status text_each(void *in, const cr_rule *r, void *out)
+{
+    (void)in;
+    cr_text_printf(out, "[%s in ", r->name);
+    cr_rule_print(out, r->args[0]);
+    cr_text_put(out, ": ");
+    cr_rule_print(out, r->args[1]);
+    cr_text_put(out, "]");
+    return CR_OK;
+}
+
+static cr_status text_index(void *in, const cr_rule *r, void *out)
+{
+    (void)in;
+    cr_rule_print(out, r->args[0]);
+    for (int i = 1; i < r->count; i++) {
+        cr_text_put(out, i > 1 ? ", " : "[");
+        cr_rule_print(out, r->args[i]);
+    }
+    cr_text_put(out, "]");
+    return CR_OK;
+}
+
+/* The condition has been appended. */
+static cr_status text_branches(void *in, const cr_rule *r, void *out)
+{
+    (void)in;
+    cr_text_put(out, " ? ");
+    cr_rule_print(out, r->args[1]);
+    cr_text_put(out, " : ");
+    cr_rule_print(out, r->args[2]);
+    cr_text_put(out, ")");
+    return CR_OK;
+}
+
+static const cr_rule_domain texts = {.eval = text_part,
+                                     .constant = text_constant,
+                                     .name = text_name,
+                                     .call = text_call,
+                                     .list = text_list,
+                                     .each = text_each,
+                                     .index = text_index,
+                                     .either = text_branches};
+
 void cr_rule_print(cr_text *out, const cr_rule *r)
 {
-    switch (r->kind) {
-    case CR_RULE_NAME: cr_text_put(out, r->name); break;
-    case CR_RULE_INT: cr_text_printf(out, "%lld", (long long)r->integer); break;
-    case CR_RULE_FLOAT: cr_text_printf(out, "%.17g", r->number); break;
-    case CR_RULE_BOOL: cr_text_put(out, r->integer ? "True" : "False"); break;
-    case CR_RULE_NONE: cr_text_put(out, "None"); break;
-    case CR_RULE_STRING: cr_text_printf(out, "\"%s\"", r->name); break;
-    case CR_RULE_LIST:
-        cr_text_put(out, "[");
-        print_rule_args(out, r);
-        cr_text_put(out, "]");
-        break;
-    case CR_RULE_CALL: print_rule_call(out, r); break;
-    case CR_RULE_CHOOSE:
+    if (r->kind == CR_RULE_CHOOSE)
         cr_text_put(out, "(");
-        cr_rule_print(out, r->args[0]);
-        cr_text_put(out, " ? ");
-        cr_rule_print(out, r->args[1]);
-        cr_text_put(out, " : ");
-        cr_rule_print(out, r->args[2]);
-        cr_text_put(out, ")");
-        break;
-    case CR_RULE_EACH:
-        cr_text_printf(out, "[%s in ", r->name);
-        cr_rule_print(out, r->args[0]);
-        cr_text_put(out, ": ");
-        cr_rule_print(out, r->args[1]);
-        cr_text_put(out, "]");
-        break;
-    case CR_RULE_INDEX:
-        cr_rule_print(out, r->args[0]);
-        for (int i = 1; i < r->count; i++) {
-            cr_text_put(out, i > 1 ? ", " : "[");
-            cr_rule_print(out, r->args[i]);
-        }
-        cr_text_put(out, "]");
-        break;
-    }
+    cr_rule_eval(&texts, NULL, r, out);
 }

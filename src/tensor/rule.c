@@ -5,6 +5,7 @@
  * numbers.  The frame owns tensors made during evaluation. */
 #include "base/integer.h"
 #include "entry.h"
+#include "ops/eval.h"
 #include "tensor/decide.h"
 #include "tensor/internal.h"
 #include <math.h>
@@ -998,24 +999,7 @@ static bool decide_truth(const cr_value *v)
     return truth_of(v);
 }
 
-/* `and`, `or`, `not` on numbers skip unneeded operands; on tensors they are the logical
- * operators. */
-static CR_NOINLINE cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out)
-{
-    CR_TRY(cr_frame_eval(f, r->args[0], out));
-    if (r->builtin == CR_BUILTIN_not) {
-        *out = cr_of_bool(!decide_truth(out));
-        return CR_OK;
-    }
-    bool first = decide_truth(out);
-    if (first == (r->builtin == CR_BUILTIN_or)) {
-        *out = cr_of_bool(first);
-        return CR_OK;
-    }
-    CR_TRY(cr_frame_eval(f, r->args[1], out));
-    *out = cr_of_bool(decide_truth(out));
-    return CR_OK;
-}
+static cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out);
 
 /* Evaluates names of parameters without a call of the evaluator, because most arguments are
  * such names. */
@@ -1112,8 +1096,11 @@ static CR_NOINLINE cr_status eval_rule_call(cr_frame *f, const cr_rule *r, cr_va
     return apply_call(f, r, v, out);
 }
 
-static cr_status eval_any_call(cr_frame *f, const cr_rule *r, cr_value *out)
+static cr_status eval_any_call(void *in, const cr_rule *r, void *result)
 {
+    cr_frame *f = in;
+    cr_value *out = result;
+
     switch (r->builtin) {
     case CR_BUILTIN_and:
     case CR_BUILTIN_or:
@@ -1159,8 +1146,10 @@ static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *
     return CR_OK;
 }
 
-static CR_NOINLINE cr_status eval_list(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_list(void *in, const cr_rule *r, void *result)
 {
+    cr_frame *f = in;
+    cr_value *out = result;
     cr_value items[CR_MAX_ARGS];
 
     if (r->count > CR_MAX_ARGS)
@@ -1180,8 +1169,10 @@ static cr_value item_of(const cr_value *list, uint32_t i)
     }
 }
 
-static CR_NOINLINE cr_status eval_each(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_each(void *in, const cr_rule *r, void *result)
 {
+    cr_frame *f = in;
+    cr_value *out = result;
     cr_value over, *items;
     uint64_t was = f->known;
 
@@ -1196,8 +1187,10 @@ static CR_NOINLINE cr_status eval_each(cr_frame *f, const cr_rule *r, cr_value *
     return pack_list(f, items, (int)over.len, out);
 }
 
-static CR_NOINLINE cr_status eval_index(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_index(void *in, const cr_rule *r, void *result)
 {
+    cr_frame *f = in;
+    cr_value *out = result;
     cr_value list, at;
 
     CR_TRY(cr_frame_eval(f, r->args[0], &list));
@@ -1228,8 +1221,10 @@ static cr_status eval_rule_constant(cr_frame *f, const cr_rule *r, cr_value *out
     return CR_OK;
 }
 
-static CR_NOINLINE cr_status eval_rule_name(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_rule_name(void *in, const cr_rule *r, void *result)
 {
+    cr_frame *f = in;
+    cr_value *out = result;
     const cr_op *op = f->op;
     int slot = r->slot;
 
@@ -1251,24 +1246,33 @@ static CR_NOINLINE cr_status eval_rule_name(cr_frame *f, const cr_rule *r, cr_va
     return CR_OK;
 }
 
+/* --- the domain: numbers and tensors --- */
+
+static cr_status eval_part(void *in, const cr_rule *r, void *out)
+{
+    return cr_frame_eval(in, r, out);
+}
+
+static cr_rule_truth eval_truth(void *in, const cr_rule *r, const void *value)
+{
+    (void)in, (void)r;
+    return decide_truth(value) ? CR_RULE_TRUE : CR_RULE_FALSE;
+}
+
+static const cr_rule_domain values = {.eval = eval_part,
+                                      .name = eval_rule_name,
+                                      .call = eval_any_call,
+                                      .list = eval_list,
+                                      .each = eval_each,
+                                      .index = eval_index,
+                                      .truth = eval_truth};
+
+static CR_NOINLINE cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    return cr_rule_logic(&values, f, r, out);
+}
+
 cr_status cr_frame_eval(cr_frame *f, const cr_rule *r, cr_value *out)
 {
-    switch (r->kind) {
-    case CR_RULE_NAME: return eval_rule_name(f, r, out);
-    case CR_RULE_INT: *out = cr_of_int(r->integer); return CR_OK;
-    case CR_RULE_FLOAT: *out = cr_of_float(r->number); return CR_OK;
-    case CR_RULE_BOOL: *out = cr_of_bool(r->integer != 0); return CR_OK;
-    case CR_RULE_NONE: *out = cr_of_none(); return CR_OK;
-    case CR_RULE_STRING:
-        *out = (cr_value){.tag = CR_STRING, .len = (uint32_t)strlen(r->name), .s = r->name};
-        return CR_OK;
-    case CR_RULE_LIST: return eval_list(f, r, out);
-    case CR_RULE_CALL: return eval_any_call(f, r, out);
-    case CR_RULE_CHOOSE:
-        CR_TRY(cr_frame_eval(f, r->args[0], out));
-        return cr_frame_eval(f, r->args[decide_truth(out) ? 1 : 2], out);
-    case CR_RULE_EACH: return eval_each(f, r, out);
-    case CR_RULE_INDEX: return eval_index(f, r, out);
-    }
-    return refuse_rule(f, r, "unknown rule");
+    return cr_rule_eval(&values, f, r, out);
 }
