@@ -1,20 +1,7 @@
 """Sizes that may vary, as numbers: torch.SymInt."""
 from ._size_expr import Expr
 
-__all__ = ["SymInt", "SymNode"]
-
-
-class SymNode:
-    """The expression of a symbolic number, and its value in the example inputs."""
-
-    def __init__(self, expr, hint):
-        self.expr, self.hint = expr, hint
-
-    def has_hint(self):
-        return self.hint is not None
-
-    def __repr__(self):
-        return str(self.expr)
+__all__ = ["SymInt"]
 
 
 def _operator(name, apply, swapped=False):
@@ -23,26 +10,41 @@ def _operator(name, apply, swapped=False):
     def method(self, other):
         if not isinstance(other, int) or isinstance(other, bool):
             return number(self, other)
-        a, b = self.node.expr, other.node.expr if isinstance(other, SymInt) else Expr.of(other)
+        a, b = self.expr, other.expr if isinstance(other, SymInt) else Expr.of(other)
         expr, hint = apply(*((b, a) if swapped else (a, b))), number(int(self), int(other))
-        return hint if expr.is_number else SymInt(SymNode(expr, hint))
+        return symbolic(expr, hint)
     method.__name__ = name
     return method
 
 
 class SymInt(int):
-    """A size that may vary: an int with the value of the example inputs, and `node.expr`.
+    """A size that may vary: an int with the value of the example inputs (`hint`), and its expression (`expr`).
 
-    Arithmetic with +, -, *, // and % gives SymInts; comparisons are those of the value.
+    Arithmetic with +, -, *, // and % gives SymInts; comparisons are those of the value.  torch has the expression and
+    the value in an object `node`, which here is the number itself.
     """
 
     def __new__(cls, node):
-        made = int.__new__(cls, getattr(node, "hint", None) or 0)
-        made.node = node
+        hint = getattr(node, "hint", None)
+        made = int.__new__(cls, hint or 0)
+        made.expr, made.hint = getattr(node, "expr", node), hint
         return made
 
+    @staticmethod
+    def _of(expr, hint):
+        made = int.__new__(SymInt, hint or 0)
+        made.expr, made.hint = expr, hint
+        return made
+
+    @property
+    def node(self):
+        return self
+
+    def has_hint(self):
+        return self.hint is not None
+
     def __repr__(self):
-        return str(self.node.expr)
+        return str(self.expr)
 
     __str__ = __repr__
 
@@ -67,4 +69,4 @@ SymInt.__module__ = "torch"
 
 def symbolic(expr, hint):
     """The number of an expression: an int if it has no symbol."""
-    return hint if expr.is_number else SymInt(SymNode(expr, hint))
+    return hint if expr.is_number else SymInt._of(expr, hint)
