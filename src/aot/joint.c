@@ -3,6 +3,9 @@
 #include "autograd/autograd.h"
 #include <string.h>
 
+/* A replay of a graph with autograd on.
+ * Invariant: the first `roots` of root and cotangent belong to outputs that are
+ * differentiable, in their order; gradient has one place for each of the `wanted` leaves. */
 typedef struct {
     const cr_graph *g;
     cr_recorder *r;

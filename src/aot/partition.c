@@ -551,10 +551,7 @@ static cr_graph *copy_part(part *p, const part_inputs *input, const cr_garg *out
     return g;
 }
 
-typedef struct {
-    size_t len, cap;
-    cr_gvalue **at;
-} value_list;
+typedef CR_VEC(cr_gvalue *) value_list;
 
 static void add_if_saved(cutter *c, value_list *list, cr_gvalue *v)
 {

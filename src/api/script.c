@@ -309,12 +309,12 @@ const char *cr_script_class(const cr_script *m) { return m ? m->type->cls->name 
 
 const char *cr_script_method(const cr_script *m, size_t i)
 {
-    return m && i < m->type->cls->method_count ? m->type->cls->method[i]->name : NULL;
+    return m && i < m->type->cls->methods.len ? m->type->cls->methods.at[i]->name : NULL;
 }
 
 const char *cr_script_attribute(const cr_script *m, size_t i)
 {
-    return m && i < m->type->cls->attribute_count ? m->type->cls->attribute[i].name : NULL;
+    return m && i < m->type->cls->attributes.len ? m->type->cls->attributes.at[i].name : NULL;
 }
 
 static cr_status script_find_method(cr_sfunction **out, const cr_script *m, const char *method)
@@ -386,7 +386,7 @@ static cr_ivalue *script_slot(const cr_script *m, const char *path,
         if (i < 0 || (size_t)i >= m->len)
             return NULL;
         slot = (cr_ivalue *)&m->slot[i];
-        *attribute = &m->type->cls->attribute[i];
+        *attribute = &m->type->cls->attributes.at[i];
         at += len;
         if (!*at)
             return slot;
@@ -572,7 +572,7 @@ static cr_status script_set_mode(void *context, cr_script *m)
     int i = cr_sclass_attribute(m->type->cls, "training");
     bool on = *(const bool *)context;
 
-    if (i >= 0 && m->type->cls->attribute[i].type->kind == CR_STYPE_BOOL &&
+    if (i >= 0 && m->type->cls->attributes.at[i].type->kind == CR_STYPE_BOOL &&
         (m->slot[i].kind != CR_IV_BOOL || m->slot[i].i != on))
         cr_ivalue_set(&m->slot[i], cr_iv_bool(on));
     return CR_OK;
@@ -591,7 +591,8 @@ static cr_status script_add_parameters(void *context, cr_script *m)
     script_tensors *list = context;
 
     for (size_t i = 0; i < m->len; i++) {
-        bool known = !m->type->cls->attribute[i].parameter || m->slot[i].kind != CR_IV_TENSOR;
+        bool known =
+            !m->type->cls->attributes.at[i].parameter || m->slot[i].kind != CR_IV_TENSOR;
         for (size_t k = 0; !known && k < list->len; k++)
             known = list->at[k] == m->slot[i].t;
         if (known)
@@ -693,7 +694,7 @@ static cr_status script_fill(cr_module *as, cr_script *m, int depth)
     const cr_sclass *cls = m->type->cls;
 
     for (size_t i = 0; i < m->len; i++) {
-        const cr_sattribute *a = &cls->attribute[i];
+        const cr_sattribute *a = &cls->attributes.at[i];
         const cr_ivalue *v = &m->slot[i];
         if (v->kind == CR_IV_TENSOR && (a->parameter || a->buffer))
             CR_TRY(script_share(as, a, v->t));

@@ -44,7 +44,10 @@ typedef struct {
     enum { WATCH_WAKE, WATCH_LISTEN, WATCH_INLET, WATCH_PEER } what;
 } watch;
 
-/* A connection that another agent opened. */
+/* A connection that another agent opened.
+ * Invariant: `at` and `left` are of the stage: `left` bytes from `at` on are still to be
+ * read, all of them within the object that the stage reads. sizes and message are NULL
+ * before the head was read. Of a connection that is `gone` nothing is read. */
 typedef struct inlet {
     watch watch;
     struct inlet *next;
@@ -86,6 +89,10 @@ typedef struct {
     int waiting;
 } queue;
 
+/* The messages of a process that others send to it, and those that it sends.
+ * Invariant: `thread` runs while has_thread is set, in the process `process` alone. Every
+ * pending request is in one chain of `bucket`. soonest is at most the limit of each pending
+ * request. */
 struct cr_agent {
     cr_store *store;
     int rank;

@@ -180,11 +180,14 @@ static cr_frame *frame_in(const cr_comm *g, char *set, int rank)
 }
 
 /* This rank's frame is the last one of a set. */
-static cr_frame *frame_own(const cr_comm *g) { return frame_in(g, g->frames, g->size); }
+static cr_frame *frame_own(const cr_comm *g)
+{
+    return frame_in(g, g->frames_of.frames, g->size);
+}
 
 static cr_frame *frame_of(const cr_running *c, int rank)
 {
-    return rank == c->g->rank ? frame_own(c->g) : frame_in(c->g, c->g->frames, rank);
+    return rank == c->g->rank ? frame_own(c->g) : frame_in(c->g, c->g->frames_of.frames, rank);
 }
 
 /* The counts that a frame tells instead of data. */
@@ -195,7 +198,7 @@ static void gather_counts(const cr_running *c, cr_frame *f)
 
     f->count = total(b, n);
     for (int i = 0; i < n && tells_counts(c->args); i++)
-        if (counts_bytes(i + 1) <= c->g->frame_data) {
+        if (counts_bytes(i + 1) <= c->g->frames_of.frame_data) {
             memcpy(f->data + counts_bytes(i), &b[i].count, sizeof b[i].count);
             f->bytes = (uint32_t)counts_bytes(i + 1);
         }
@@ -222,7 +225,7 @@ static void gather_data(const cr_running *c, cr_frame *f)
     const cr_buffer *b = contributed(c, &n);
     size_t bytes = bytes_of(c, f->count), at = 0;
 
-    f->whole = bytes <= c->g->frame_data && !tells_counts(c->args);
+    f->whole = bytes <= c->g->frames_of.frame_data && !tells_counts(c->args);
     if (!f->whole)
         return;
     f->bytes = (uint32_t)bytes;
@@ -333,8 +336,8 @@ static cr_status expect_frames(const cr_running *c, char *set)
     cr_comm *g = c->g;
 
     for (int r = 0; r < g->size; r++)
-        if (meets(g, r) && !g->ahead[r])
-            CR_TRY(g->engine->receive(g->link, &g->ahead[r], frame_in(g, set, r),
+        if (meets(g, r) && !g->frames_of.ahead[r])
+            CR_TRY(g->engine->receive(g->link, &g->frames_of.ahead[r], frame_in(g, set, r),
                                       cr_frame_bytes(g), r, 0, FRAME_TAG));
     return CR_OK;
 }
@@ -342,7 +345,7 @@ static cr_status expect_frames(const cr_running *c, char *set)
 static cr_status take_frames(const cr_running *c)
 {
     for (int r = 0; r < c->g->size; r++)
-        CR_TRY(finish_one(c, &c->g->ahead[r]));
+        CR_TRY(finish_one(c, &c->g->frames_of.ahead[r]));
     return CR_OK;
 }
 
@@ -365,16 +368,16 @@ static cr_status compare_frames(const cr_running *c, bool *whole)
 static cr_status meet(const cr_running *c, bool *whole)
 {
     cr_comm *g = c->g;
-    started s = {g->transfers, 0};
-    char *other = g->frames;
+    started s = {g->frames_of.transfers, 0};
+    char *other = g->frames_of.frames;
     cr_status st;
 
-    g->frames = g->other_frames;
-    g->other_frames = other;
+    g->frames_of.frames = g->frames_of.other_frames;
+    g->frames_of.other_frames = other;
     describe(c, frame_own(g));
     gather_data(c, frame_own(g));
     gather_further(c, frame_own(g));
-    st = expect_frames(c, g->frames);
+    st = expect_frames(c, g->frames_of.frames);
     for (int k = 1; k < g->size && !st; k++) {
         int r = (g->rank + k) % g->size;
         if (meets(g, r))
@@ -387,7 +390,7 @@ static cr_status meet(const cr_running *c, bool *whole)
     CR_TRY(compare_frames(c, whole));
     /* Not with Gloo, which tells the peer of each receive and so wakes its thread once more.  A
      * peer that has ended meanwhile is the next call's failure, not this one's. */
-    if (g->engine->by_slices && expect_frames(c, g->other_frames))
+    if (g->engine->by_slices && expect_frames(c, g->frames_of.other_frames))
         cr_log_line("comm", 2, "a peer has left: %s", cr_error_message());
     return CR_OK;
 }
@@ -551,7 +554,7 @@ static cr_status frames_clear(cr_comm *g)
 
     for (int r = 0; r < g->size && !st; r++)
         for (uint64_t k = 0; k < 3 && !st; k++) {
-            cr_bytes *key = frame_keys(g->compared - 1 + k, &r, 1);
+            cr_bytes *key = frame_keys(g->compared_by.compared - 1 + k, &r, 1);
             st = key ? store_delete(g->store, key, 1) : CR_MEMORY;
             cr_free(key);
         }
@@ -561,7 +564,7 @@ static cr_status frames_clear(cr_comm *g)
 void cr_collective_leave(cr_comm *g)
 {
     int64_t left = 0;
-    cr_status st = g->compared && g->store ? frames_leave(g, &left) : CR_OK;
+    cr_status st = g->compared_by.compared && g->store ? frames_leave(g, &left) : CR_OK;
 
     if (!st && left == g->size)
         st = frames_clear(g);
@@ -641,12 +644,12 @@ static cr_status small(const cr_running *c)
 /* --- large calls --- */
 static cr_status need_scratch(cr_comm *g, size_t n)
 {
-    if (g->scratch_bytes >= n)
+    if (g->frames_of.scratch_bytes >= n)
         return CR_OK;
-    cr_free(g->scratch);
-    g->scratch = cr_alloc(n);
-    g->scratch_bytes = g->scratch ? n : 0;
-    return g->scratch ? CR_OK : CR_MEMORY;
+    cr_free(g->frames_of.scratch);
+    g->frames_of.scratch = cr_alloc(n);
+    g->frames_of.scratch_bytes = g->frames_of.scratch ? n : 0;
+    return g->frames_of.scratch ? CR_OK : CR_MEMORY;
 }
 
 /* Copies unless it is the same place. */
@@ -659,7 +662,7 @@ static void copy_part(const cr_running *c, cr_buffer to, cr_buffer from)
 /* Bytes to one rank and from another, at the same time. */
 static cr_status exchange(const cr_running *c, cr_buffer out, int to, cr_buffer in, int from)
 {
-    started s = {c->g->transfers, 0};
+    started s = {c->g->frames_of.transfers, 0};
     cr_status st = CR_OK;
 
     if (in.count)
@@ -734,7 +737,7 @@ static cr_status ring_reduce(const cr_running *c, const cr_buffer *part, void *o
     cr_buffer send = part[ring_at(g, -1)];
     for (int k = 1; k < g->size; k++) {
         cr_buffer own = part[ring_at(g, -k - 1)];
-        void *sum = g->scratch + (k & 1 ? room : 0);
+        void *sum = g->frames_of.scratch + (k & 1 ? room : 0);
         CR_TRY(reduce_step(c, send, own, sum));
         send = (cr_buffer){sum, own.count};
     }
@@ -778,13 +781,13 @@ static cr_status pair_reduce(const cr_running *c, cr_buffer whole, int peer)
     cr_status st = room ? need_scratch(c->g, all + 1) : CR_MEMORY;
 
     for (size_t i = 0; i < all && !st; i += SEGMENT)
-        st = start_receive(c, &r, c->g->scratch + i, all - i < SEGMENT ? all - i : SEGMENT,
-                           peer);
+        st = start_receive(c, &r, c->g->frames_of.scratch + i,
+                           all - i < SEGMENT ? all - i : SEGMENT, peer);
     for (size_t i = 0; i < all && !st; i += SEGMENT)
         st = start_send(c, &s, at + i, all - i < SEGMENT ? all - i : SEGMENT, peer);
     for (size_t i = 0, k = 0; i < all && !st; i += SEGMENT, k++) {
-        const char *low = c->g->rank < peer ? at + i : c->g->scratch + i;
-        const char *high = c->g->rank < peer ? c->g->scratch + i : at + i;
+        const char *low = c->g->rank < peer ? at + i : c->g->frames_of.scratch + i;
+        const char *high = c->g->rank < peer ? c->g->frames_of.scratch + i : at + i;
         size_t n = all - i < SEGMENT ? all - i : SEGMENT;
         st = finish_one(c, &room[k]);
         if (!st) /* the segment must have left before it changes */
@@ -821,7 +824,7 @@ static cr_buffer halves_segment(const halves *h, cr_buffer half, int64_t k)
 
 static char *halves_room(const halves *h, int64_t k)
 {
-    return h->c->g->scratch + (size_t)(k % HALVES_AHEAD) * HALVES_SEGMENT;
+    return h->c->g->frames_of.scratch + (size_t)(k % HALVES_AHEAD) * HALVES_SEGMENT;
 }
 
 static cr_status halves_send(const halves *h, started *s, cr_buffer b, uint64_t tag)
@@ -1028,7 +1031,7 @@ static cr_status everyone(const cr_running *c, const cr_buffer *out, const cr_bu
                           int only_to, int only_from)
 {
     cr_comm *g = c->g;
-    started s = {g->transfers, 0};
+    started s = {g->frames_of.transfers, 0};
     cr_status st = CR_OK;
 
     for (int k = 1; k < g->size && in && !st; k++) {
@@ -1047,7 +1050,7 @@ static cr_status everyone(const cr_running *c, const cr_buffer *out, const cr_bu
 static cr_status gather(const cr_running *c)
 {
     const cr_call_args *a = c->args;
-    started s = {c->g->transfers, 0};
+    started s = {c->g->frames_of.transfers, 0};
     cr_status st = CR_OK;
 
     if (c->g->rank == a->root) {
@@ -1062,7 +1065,7 @@ static cr_status gather(const cr_running *c)
 static cr_status scatter(const cr_running *c)
 {
     const cr_call_args *a = c->args;
-    started s = {c->g->transfers, 0};
+    started s = {c->g->frames_of.transfers, 0};
     int64_t sends = a->out[0].count;
     cr_status st = CR_OK;
 

@@ -62,6 +62,9 @@ typedef struct {
     const char *interface; /* a host name or address of this rank, or "" */
 } cr_link_how;
 
+/* The functions of a library that moves bytes between ranks.
+ * Invariant: an engine either has send, receive, wait and drop, or it has plan and start,
+ * which take all calls; order is set if `device` is no host. */
 typedef struct cr_engine {
     const char *name;
     bool by_slices;    /* a wait may end before the transfer and be repeated */

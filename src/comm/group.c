@@ -18,6 +18,19 @@ typedef struct {
     void *context;
 } work_follower;
 
+/* The transfer of a work, and the start of an engine that runs whole calls. */
+typedef struct {
+    void *transfer; /* of a SEND or RECEIVE, or of an engine that runs whole calls */
+    bool handed;    /* such an engine's start has returned, as follows */
+    bool ordered;   /* a wait made the device's later work wait */
+    cr_status start_status;
+    char *start_message;
+} work_transfer;
+
+/* A call, or a transfer, that was given to a group.
+ * Invariant: message is set only if status is a failure, and moved.start_message only if
+ * moved.start_status is one. A work is in the group's queue or was taken from it by the
+ * thread, not both. */
 struct cr_work {
     _Atomic int count;
     cr_comm *g;
@@ -30,11 +43,7 @@ struct cr_work {
     int64_t timeout_ms;
     uint64_t sequence; /* of the first call */
     double end;        /* time limit of a transfer */
-    void *transfer;    /* of a SEND or RECEIVE, or of an engine that runs whole calls */
-    bool handed;       /* such an engine's start has returned, as follows */
-    bool ordered;      /* a wait made the device's later work wait */
-    cr_status start_status;
-    char *start_message;
+    work_transfer moved;
     int source, n;
     CR_VEC(work_follower) followers;
     cr_call_args *calls;
@@ -46,14 +55,14 @@ enum { OPEN_SLICE_MS = 200, START_SLICE_MS = 100, LOOK_UP_MS = 2000 };
 /* --- making groups --- */
 /* A forked child has the sockets of its parent's link, but neither its threads nor, perhaps,
  * an open lock: it touches none of them. */
-static bool is_inherited(const cr_comm *g) { return g->process != getpid(); }
+static bool is_inherited(const cr_comm *g) { return g->queue.process != getpid(); }
 
 static cr_status fail_inherited(const cr_comm *g)
 {
     return cr_fail(CR_COMM,
                    "the group '%s' belongs to process %d, of which this one was forked; make a "
                    "new group in the child",
-                   g->name, (int)g->process);
+                   g->name, (int)g->queue.process);
 }
 
 /* The receives of a call that does not come are dropped when the link can get no more.  The
@@ -62,12 +71,12 @@ static void group_unlink(cr_comm *g)
 {
     if (is_inherited(g))
         return;
-    if (!g->broken && g->engine->receive)
+    if (!g->broken_by.broken && g->engine->receive)
         g->engine->shut(g->link); /* ends the receives */
-    for (int r = 0; g->ahead && r < g->size; r++)
-        if (g->ahead[r])
-            g->engine->drop(g->link, g->ahead[r]);
-    g->engine->close(g->link, g->broken);
+    for (int r = 0; g->frames_of.ahead && r < g->size; r++)
+        if (g->frames_of.ahead[r])
+            g->engine->drop(g->link, g->frames_of.ahead[r]);
+    g->engine->close(g->link, g->broken_by.broken);
 }
 
 static void group_free(cr_comm *g)
@@ -76,18 +85,18 @@ static void group_free(cr_comm *g)
         group_unlink(g);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
-    pthread_mutex_destroy(&g->starting);
+    pthread_mutex_destroy(&g->compared_by.starting);
     cr_peers_free(g->peers);
     cr_store_drop(g->store);
-    cr_text_drop(&g->why);
+    cr_text_drop(&g->broken_by.why);
     cr_free(g->global);
     cr_free(g->name);
     cr_free(g->history);
-    cr_free(g->frames);
-    cr_free(g->other_frames);
-    cr_free(g->ahead);
-    cr_free(g->transfers);
-    cr_free(g->scratch);
+    cr_free(g->frames_of.frames);
+    cr_free(g->frames_of.other_frames);
+    cr_free(g->frames_of.ahead);
+    cr_free(g->frames_of.transfers);
+    cr_free(g->frames_of.scratch);
     cr_free(g);
 }
 
@@ -99,9 +108,9 @@ static cr_comm *group_blank(const cr_comm_how *how)
         return NULL;
     g->count = 1;
     pthread_mutex_init(&g->lock, NULL);
-    pthread_mutex_init(&g->starting, NULL);
+    pthread_mutex_init(&g->compared_by.starting, NULL);
     cr_wait_start(&g->changed);
-    g->process = getpid();
+    g->queue.process = getpid();
     g->rank = how->rank;
     g->size = how->size;
     g->timeout_ms = how->timeout_ms;
@@ -137,15 +146,15 @@ static cr_status group_memory(cr_comm *g, const cr_comm_how *how)
     size_t n = (size_t)g->size;
 
     g->name = cr_strdup(how->name);
-    g->frame_data = frame_data(g->size);
-    g->frames = cr_alloc((n + 1) * cr_frame_bytes(g));
-    g->other_frames = cr_alloc((n + 1) * cr_frame_bytes(g));
-    g->ahead = cr_alloc_zero(n * sizeof *g->ahead);
-    g->transfers = cr_alloc_zero(2 * n * sizeof *g->transfers);
+    g->frames_of.frame_data = frame_data(g->size);
+    g->frames_of.frames = cr_alloc((n + 1) * cr_frame_bytes(g));
+    g->frames_of.other_frames = cr_alloc((n + 1) * cr_frame_bytes(g));
+    g->frames_of.ahead = cr_alloc_zero(n * sizeof *g->frames_of.ahead);
+    g->frames_of.transfers = cr_alloc_zero(2 * n * sizeof *g->frames_of.transfers);
     g->history = cr_alloc_zero(CR_HISTORY * sizeof *g->history);
     g->global = cr_alloc(n * sizeof *g->global);
-    if (!g->name || !g->frames || !g->other_frames || !g->ahead || !g->transfers ||
-        !g->history || !g->global)
+    if (!g->name || !g->frames_of.frames || !g->frames_of.other_frames || !g->frames_of.ahead ||
+        !g->frames_of.transfers || !g->history || !g->global)
         return CR_MEMORY;
     for (int i = 0; i < g->size; i++)
         g->global[i] = how->global ? how->global[i] : i;
@@ -304,19 +313,19 @@ uint64_t cr_comm_sequence(const cr_comm *g)
     return n;
 }
 
-bool cr_comm_compares(const cr_comm *g) { return g->compares; }
+bool cr_comm_compares(const cr_comm *g) { return g->compared_by.compares; }
 
-void cr_comm_set_compares(cr_comm *g, bool compares) { g->compares = compares; }
+void cr_comm_set_compares(cr_comm *g, bool compares) { g->compared_by.compares = compares; }
 
 void cr_comm_break(cr_comm *g, const char *why)
 {
     if (is_inherited(g))
         return;
     pthread_mutex_lock(&g->lock);
-    bool first = !g->broken;
-    g->broken = true;
+    bool first = !g->broken_by.broken;
+    g->broken_by.broken = true;
     if (first)
-        cr_text_put(&g->why, why);
+        cr_text_put(&g->broken_by.why, why);
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
     if (first)
@@ -327,11 +336,11 @@ void cr_comm_break(cr_comm *g, const char *why)
 static void group_tell(cr_comm *g, const char *why)
 {
     pthread_mutex_lock(&g->lock);
-    if (why && !g->told) {
-        g->why.len = 0;
-        cr_text_put(&g->why, why);
+    if (why && !g->broken_by.told) {
+        g->broken_by.why.len = 0;
+        cr_text_put(&g->broken_by.why, why);
     }
-    g->told = true;
+    g->broken_by.told = true;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
 }
@@ -348,13 +357,13 @@ void cr_comm_end(cr_comm *g)
     if (is_inherited(g))
         return;
     pthread_mutex_lock(&g->lock);
-    bool joins = g->has_thread && !g->ends;
-    g->ends = true;
+    bool joins = g->queue.has_thread && !g->queue.ends;
+    g->queue.ends = true;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
     if (!joins)
         return;
-    pthread_join(g->thread, NULL);
+    pthread_join(g->queue.thread, NULL);
     cr_collective_leave(g);
 }
 
@@ -434,11 +443,11 @@ void cr_work_drop(cr_work *w)
 {
     if (!w || --w->count)
         return;
-    if (w->transfer && !is_inherited(w->g))
-        w->g->engine->drop(w->g->link, w->transfer);
+    if (w->moved.transfer && !is_inherited(w->g))
+        w->g->engine->drop(w->g->link, w->moved.transfer);
     cr_vec_drop(&w->followers);
     cr_free(w->message);
-    cr_free(w->start_message);
+    cr_free(w->moved.start_message);
     cr_free(w->calls);
     cr_free(w);
 }
@@ -536,10 +545,10 @@ static cr_status fail_broken(cr_comm *g, const cr_call_args *call, const char *w
     struct timespec end = cr_moment_after(LOOK_UP_MS);
 
     pthread_mutex_lock(&g->lock);
-    while (g->engine->start && g->has_thread && !g->told &&
+    while (g->engine->start && g->queue.has_thread && !g->broken_by.told &&
            !pthread_cond_timedwait(&g->changed, &g->lock, &end))
         ;
-    cr_text_put(&why, cr_text_str(&g->why));
+    cr_text_put(&why, cr_text_str(&g->broken_by.why));
     pthread_mutex_unlock(&g->lock);
     cr_fail(CR_COMM, "%s%s%s%s of rank %d: the group '%s' is closed since: %s",
             cr_call_kind_name(call->kind), *where ? " (" : "", where, *where ? ")" : "",
@@ -551,7 +560,7 @@ static cr_status fail_broken(cr_comm *g, const cr_call_args *call, const char *w
 static bool is_broken(cr_comm *g)
 {
     pthread_mutex_lock(&g->lock);
-    bool broken = g->broken;
+    bool broken = g->broken_by.broken;
     pthread_mutex_unlock(&g->lock);
     return broken;
 }
@@ -559,10 +568,10 @@ static bool is_broken(cr_comm *g)
 static bool has_ended(cr_comm *g)
 {
     pthread_mutex_lock(&g->lock);
-    bool ended = g->ends;
-    if (ended && !g->why.len)
-        cr_text_put(&g->why, "it was destroyed");
-    g->told |= ended;
+    bool ended = g->queue.ends;
+    if (ended && !g->broken_by.why.len)
+        cr_text_put(&g->broken_by.why, "it was destroyed");
+    g->broken_by.told |= ended;
     pthread_mutex_unlock(&g->lock);
     return ended;
 }
@@ -570,10 +579,10 @@ static bool has_ended(cr_comm *g)
 /* --- works of engines that run whole calls --- */
 static cr_status start_status(const cr_work *w)
 {
-    return w->start_status
-               ? cr_fail(w->start_status, "%s",
-                         w->start_message ? w->start_message : "no memory for a message")
-               : CR_OK;
+    return w->moved.start_status ? cr_fail(w->moved.start_status, "%s",
+                                           w->moved.start_message ? w->moved.start_message
+                                                                  : "no memory for a message")
+                                 : CR_OK;
 }
 
 /* Waits until the engine has started the work, which may take as long as a call. */
@@ -583,12 +592,12 @@ static cr_status work_wait_start(cr_work *w, double end)
     int ended = -1;
 
     pthread_mutex_lock(&g->lock);
-    while (!w->handed && ended < 0 && cr_seconds() < end) {
+    while (!w->moved.handed && ended < 0 && cr_seconds() < end) {
         struct timespec slice = cr_moment_after(START_SLICE_MS);
         if (pthread_cond_timedwait(&g->changed, &g->lock, &slice) && g->peers)
             ended = cr_peers_ended(g->peers);
     }
-    bool handed = w->handed;
+    bool handed = w->moved.handed;
     pthread_mutex_unlock(&g->lock);
     if (handed)
         return start_status(w);
@@ -604,7 +613,7 @@ static cr_status work_watch(cr_work *w)
     cr_status st = work_wait_start(w, c.end);
 
     if (!st)
-        st = cr_transfer_wait(w->g, w->transfer, c.end, NULL);
+        st = cr_transfer_wait(w->g, w->moved.transfer, c.end, NULL);
     return st ? call_failed(&c, st) : CR_OK;
 }
 
@@ -613,11 +622,11 @@ static cr_status work_compare(const cr_work *w)
 {
     cr_comm *g = w->g;
 
-    for (int i = 0; i < w->n && g->compares && g->store; i++) {
+    for (int i = 0; i < w->n && g->compared_by.compares && g->store; i++) {
         cr_running c = running_of(w, i);
         if (c.args->kind == CR_CALL_SEND || c.args->kind == CR_CALL_RECEIVE)
             continue;
-        c.sequence = ++g->compared;
+        c.sequence = ++g->compared_by.compared;
         CR_TRY(cr_collective_compare(&c));
     }
     return CR_OK;
@@ -630,7 +639,7 @@ static cr_status work_begin(const cr_work *w)
     if (is_broken(g))
         return fail_broken(g, w->calls, w->where);
     CR_TRY(work_compare(w));
-    return g->engine->start(g->link, w->transfer, w->calls, w->n);
+    return g->engine->start(g->link, w->moved.transfer, w->calls, w->n);
 }
 
 /* Starts a work in the program's thread.  Its failure is the work's, which the group's thread
@@ -641,9 +650,9 @@ static void work_hand(cr_work *w)
     cr_status st = work_begin(w);
 
     pthread_mutex_lock(&g->lock);
-    w->start_status = st;
-    w->start_message = st ? cr_strdup(cr_error_message()) : NULL;
-    w->handed = true;
+    w->moved.start_status = st;
+    w->moved.start_message = st ? cr_strdup(cr_error_message()) : NULL;
+    w->moved.handed = true;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
 }
@@ -656,13 +665,14 @@ static bool work_order(cr_work *w)
     bool ordered = false;
 
     pthread_mutex_lock(&g->lock);
-    bool runs = w->handed && !w->start_status && w->state != WORK_ENDED && !g->broken;
+    bool runs = w->moved.handed && !w->moved.start_status && w->state != WORK_ENDED &&
+                !g->broken_by.broken;
     pthread_mutex_unlock(&g->lock);
     if (!runs || !g->engine->order ||
-        g->engine->order(g->link, w->transfer, w->calls, w->n, &ordered) || !ordered)
+        g->engine->order(g->link, w->moved.transfer, w->calls, w->n, &ordered) || !ordered)
         return false;
     pthread_mutex_lock(&g->lock);
-    w->ordered = true;
+    w->moved.ordered = true;
     pthread_mutex_unlock(&g->lock);
     return true;
 }
@@ -692,18 +702,18 @@ static void *group_thread(void *at)
 
     pthread_mutex_lock(&g->lock);
     for (;;) {
-        while (g->busy || (!g->first && !g->ends))
+        while (g->queue.busy || (!g->queue.first && !g->queue.ends))
             pthread_cond_wait(&g->changed, &g->lock);
-        cr_work *w = g->first;
+        cr_work *w = g->queue.first;
         if (!w)
             break;
-        g->first = w->next;
-        g->busy = true;
+        g->queue.first = w->next;
+        g->queue.busy = true;
         pthread_mutex_unlock(&g->lock);
         work_run(w);
         cr_work_drop(w);
         pthread_mutex_lock(&g->lock);
-        g->busy = false;
+        g->queue.busy = false;
         pthread_cond_broadcast(&g->changed);
     }
     pthread_mutex_unlock(&g->lock);
@@ -825,14 +835,14 @@ static cr_status group_enqueue(cr_work *w)
 {
     cr_comm *g = w->g;
 
-    if (!g->has_thread) {
-        if (cr_thread_start(&g->thread, group_thread, g))
+    if (!g->queue.has_thread) {
+        if (cr_thread_start(&g->queue.thread, group_thread, g))
             return cr_fail(CR_COMM, "no thread for the calls of a group");
-        g->has_thread = true;
+        g->queue.has_thread = true;
     }
     w->next = NULL;
-    *(g->first ? &g->last->next : &g->first) = work_keep(w);
-    g->last = w;
+    *(g->queue.first ? &g->queue.last->next : &g->queue.first) = work_keep(w);
+    g->queue.last = w;
     pthread_cond_broadcast(&g->changed);
     return CR_OK;
 }
@@ -845,9 +855,9 @@ static cr_status work_start(cr_work *w, bool now)
 
     pthread_mutex_lock(&g->lock);
     work_number(w);
-    bool here = now && !g->busy && !g->first;
+    bool here = now && !g->queue.busy && !g->queue.first;
     if (here)
-        g->busy = true;
+        g->queue.busy = true;
     else
         st = group_enqueue(w);
     pthread_mutex_unlock(&g->lock);
@@ -858,7 +868,7 @@ static cr_status work_start(cr_work *w, bool now)
     }
     work_run(w);
     pthread_mutex_lock(&g->lock);
-    g->busy = false;
+    g->queue.busy = false;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
     return CR_OK;
@@ -870,14 +880,14 @@ static cr_status work_start_whole(cr_work *w, bool now)
 {
     cr_comm *g = w->g;
 
-    pthread_mutex_lock(&g->starting);
+    pthread_mutex_lock(&g->compared_by.starting);
     pthread_mutex_lock(&g->lock);
     work_number(w);
     cr_status st = group_enqueue(w);
     pthread_mutex_unlock(&g->lock);
     if (!st)
         work_hand(w);
-    pthread_mutex_unlock(&g->starting);
+    pthread_mutex_unlock(&g->compared_by.starting);
     if (!st && now && !work_order(w) && cr_work_wait(w, -1))
         return CR_OK; /* the failure is the work's */
     return st;
@@ -897,20 +907,20 @@ static cr_status transfer_start(cr_work *w)
     pthread_mutex_unlock(&w->g->lock);
     w->end = cr_seconds() + 1e-3 * (double)w->timeout_ms;
     return a->kind == CR_CALL_SEND
-               ? e->send(w->g->link, &w->transfer, b.at, n, a->root, 1, tag)
-               : e->receive(w->g->link, &w->transfer, b.at, n, a->root, 1, tag);
+               ? e->send(w->g->link, &w->moved.transfer, b.at, n, a->root, 1, tag)
+               : e->receive(w->g->link, &w->moved.transfer, b.at, n, a->root, 1, tag);
 }
 
 static void transfer_finish(cr_work *w, double end)
 {
     cr_running c = running_of(w, 0);
-    void *transfer = w->transfer;
+    void *transfer = w->moved.transfer;
 
     cr_status st = cr_transfer_wait(w->g, transfer, end, &w->source);
     if (st)
         st = call_failed(&c, st);
     else {
-        w->transfer = NULL;
+        w->moved.transfer = NULL;
         w->g->engine->drop(w->g->link, transfer);
     }
     work_end(w, st);
@@ -920,7 +930,7 @@ static void transfer_finish(cr_work *w, double end)
 static bool transfer_fetch(cr_work *w)
 {
     pthread_mutex_lock(&w->g->lock);
-    bool mine = w->transfer && !w->fetched && w->state == WORK_RUNS;
+    bool mine = w->moved.transfer && !w->fetched && w->state == WORK_RUNS;
     w->fetched |= mine;
     pthread_mutex_unlock(&w->g->lock);
     if (mine)
@@ -944,7 +954,7 @@ static void *transfer_thread(void *at)
 static void transfer_watch(cr_work *w)
 {
     pthread_mutex_lock(&w->g->lock);
-    bool starts = w->transfer && !w->fetched && !w->watched && w->state == WORK_RUNS;
+    bool starts = w->moved.transfer && !w->fetched && !w->watched && w->state == WORK_RUNS;
     w->watched |= starts;
     pthread_mutex_unlock(&w->g->lock);
     if (!starts)
@@ -974,7 +984,7 @@ cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, in
     cr_work *w = work_new(g, calls, n, where, timeout_ms);
     CR_NEED(w);
     if (g->engine->plan)
-        st = g->engine->plan(g->link, &w->transfer, w->calls, n);
+        st = g->engine->plan(g->link, &w->moved.transfer, w->calls, n);
     if (!st)
         st = transfer           ? transfer_start(w)
              : g->engine->start ? work_start_whole(w, now)
@@ -1041,7 +1051,7 @@ bool cr_work_ended(cr_work *w)
 bool cr_work_is_ordered(cr_work *w)
 {
     pthread_mutex_lock(&w->g->lock);
-    bool ordered = w->ordered;
+    bool ordered = w->moved.ordered;
     pthread_mutex_unlock(&w->g->lock);
     return ordered;
 }

@@ -44,6 +44,42 @@ typedef struct {
     char where[CR_WHERE_BYTES];
 } cr_history_line;
 
+/* The works that wait, and the thread that runs them. */
+typedef struct {
+    cr_work *first, *last; /* waiting for the thread */
+    bool has_thread, ends, busy;
+    pthread_t thread;
+    pid_t process; /* that made the group */
+} cr_comm_queue;
+
+/* Why a group is broken. */
+typedef struct {
+    bool broken;
+    bool told; /* the reason is complete: ranks and calls were looked up */
+    cr_text why;
+} cr_comm_broken;
+
+/* Comparing calls of an engine of a device before they start. */
+typedef struct {
+    pthread_mutex_t starting; /* held while an engine of a device starts a call */
+    _Atomic bool compares; /* calls of an engine of a device are compared before they start */
+    uint64_t compared;     /* calls; by the thread that starts */
+} cr_comm_compared;
+
+/* The memory of the call in progress, which alone uses it. */
+typedef struct {
+    size_t frame_data;           /* bytes of data in a frame */
+    char *frames, *other_frames; /* two sets of size + 1 frames; the last is this rank's own */
+    void **ahead;                /* by rank: receives of the next call's frames */
+    void **transfers;            /* room for 2 * size */
+    char *scratch;
+    size_t scratch_bytes;
+} cr_comm_frames;
+
+/* A group of processes.
+ * Invariant: queue, broken_by.broken and .told, and .why change under `lock`. frames_of is
+ * used by the call in progress alone. `global` has `size` ranks, and rank < size. A group
+ * that is broken stays broken. */
 struct cr_comm {
     _Atomic int count;
     const cr_engine *engine;
@@ -57,26 +93,12 @@ struct cr_comm {
 
     pthread_mutex_t lock; /* of the fields below */
     pthread_cond_t changed;
-    cr_work *first, *last; /* waiting for the thread */
-    bool has_thread, ends, busy;
-    pthread_t thread;
-    pid_t process; /* that made the group */
-    bool broken;
-    bool told; /* the reason is complete: ranks and calls were looked up */
-    cr_text why;
-    pthread_mutex_t starting; /* held while an engine of a device starts a call */
-    _Atomic bool compares; /* calls of an engine of a device are compared before they start */
-    uint64_t compared;     /* calls; by the thread that starts */
+    cr_comm_queue queue;
+    cr_comm_broken broken_by;
+    cr_comm_compared compared_by;
     uint64_t sequence;
     cr_history_line *history; /* CR_HISTORY lines, by sequence */
-
-    /* Used by the call in progress alone. */
-    size_t frame_data;           /* bytes of data in a frame */
-    char *frames, *other_frames; /* two sets of size + 1 frames; the last is this rank's own */
-    void **ahead;                /* by rank: receives of the next call's frames */
-    void **transfers;            /* room for 2 * size */
-    char *scratch;
-    size_t scratch_bytes;
+    cr_comm_frames frames_of;
 };
 
 /* The number of a rank in the whole run, which errors name. */
@@ -98,7 +120,7 @@ typedef struct {
 /* The bytes of a frame of a group, of which sets are made. */
 static inline size_t cr_frame_bytes(const cr_comm *g)
 {
-    return sizeof(cr_frame) + g->frame_data;
+    return sizeof(cr_frame) + g->frames_of.frame_data;
 }
 
 /* Runs a call by messages, or by the engine (collective.c).  *alone: the further calls were not

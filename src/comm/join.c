@@ -57,7 +57,7 @@ static size_t join_room(const cr_running *c)
 
     if (c->args->kind == CR_CALL_BROADCAST)
         return MOST_BYTES;
-    return g->size <= CR_FRAME_RANKS && !g->engine->run ? g->frame_data : 0;
+    return g->size <= CR_FRAME_RANKS && !g->engine->run ? g->frames_of.frame_data : 0;
 }
 
 static int join_count(const cr_running *c, int n)

@@ -34,8 +34,8 @@ static cr_gvalue *value_of(const backer *x, cr_gvalue *v) { return cr_program_va
 
 static bool copies_back(const cr_step *s)
 {
-    return s->kind == CR_STEP_CALL && s->op == cr_entry.copy_ && s->reads == 2 &&
-           cr_gnode_copies_back(s->node);
+    return s->kind == CR_STEP_CALL && s->call.op == cr_entry.copy_ && s->reads == 2 &&
+           cr_gnode_copies_back(s->values.node);
 }
 
 /* False for a program with branches, or with other writes. */
@@ -43,24 +43,24 @@ static bool find_readers(backer *x)
 {
     const cr_program_steps *p = x->p;
 
-    for (unsigned v = 0; v < p->values; v++)
+    for (unsigned v = 0; v < p->value.values; v++)
         x->made[v] = x->copied[v] = NONE;
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
         x->before[i] = NONE;
         if (s->kind == CR_STEP_CHOOSE || s->kind == CR_STEP_JUMP || s->kind == CR_STEP_NONE ||
-            (s->kind == CR_STEP_CALL && cr_gnode_writes(s->node) && !copies_back(s)))
+            (s->kind == CR_STEP_CALL && cr_gnode_writes(s->values.node) && !copies_back(s)))
             return false;
         for (uint32_t k = 0; k < s->results; k++)
-            x->made[s->made_value[k]->id] = (int64_t)i;
+            x->made[s->values.made_value[k]->id] = (int64_t)i;
         for (uint32_t k = 0; k < s->reads; k++)
-            x->readers[value_of(x, s->read_value[k])->id]++;
+            x->readers[value_of(x, s->values.read_value[k])->id]++;
         if (copies_back(s))
-            x->copied[value_of(x, s->read_value[0])->id] = (int64_t)i;
+            x->copied[value_of(x, s->values.read_value[0])->id] = (int64_t)i;
     }
-    for (uint32_t k = 0; k < p->outputs; k++)
-        if (p->output_value[k])
-            x->readers[value_of(x, p->output_value[k])->id]++;
+    for (uint32_t k = 0; k < p->out.outputs; k++)
+        if (p->out.output_value[k])
+            x->readers[value_of(x, p->out.output_value[k])->id]++;
     return true;
 }
 
@@ -73,7 +73,7 @@ static bool binds(const backer *x, const cr_gvalue *v)
     return s &&
            (s->kind == CR_STEP_VIEW || s->kind == CR_STEP_MOVE || !t->known ||
             (s->kind == CR_STEP_CALL &&
-             (s->op->does == CR_DOES_MAP || s->op->result[0].alias)) ||
+             (s->call.op->does == CR_DOES_MAP || s->call.op->result[0].alias)) ||
             (int64_t)cr_dtype_size((cr_dtype)t->dtype) * cr_numel(t->ndim, t->size) >= LARGE);
 }
 
@@ -85,7 +85,7 @@ static bool may_move(const backer *x, int64_t from, const cr_gvalue *input, size
     if (!(x->p->how & CR_HOW_APART) && x->last > from)
         return false;
     for (uint32_t k = 0; k < s->reads; k++) {
-        const cr_gvalue *v = value_of(x, s->read_value[k]);
+        const cr_gvalue *v = value_of(x, s->values.read_value[k]);
         int64_t copy = x->copied[v->id];
         if (v != input && (binds(x, v) || (copy != NONE && copy < (int64_t)to)))
             return false;
@@ -96,12 +96,12 @@ static bool may_move(const backer *x, int64_t from, const cr_gvalue *input, size
 /* The read that is the input, if the step may write over it; NONE: there is none. */
 static int32_t read_of(const backer *x, const cr_step *s, const cr_gvalue *input)
 {
-    bool computes =
-        s->kind == CR_STEP_GROUP || (s->kind == CR_STEP_CALL && s->op->does == CR_DOES_BODY &&
-                                     !cr_gnode_has_effect(s->node));
+    bool computes = s->kind == CR_STEP_GROUP ||
+                    (s->kind == CR_STEP_CALL && s->call.op->does == CR_DOES_BODY &&
+                     !cr_gnode_has_effect(s->values.node));
 
     for (uint32_t k = 0; computes && k < s->reads && k < 32; k++)
-        if (value_of(x, s->read_value[k]) == input && cr_step_may_overwrite(s, k))
+        if (value_of(x, s->values.read_value[k]) == input && cr_step_may_overwrite(s, k))
             return (int32_t)k;
     return NONE;
 }
@@ -109,7 +109,8 @@ static int32_t read_of(const backer *x, const cr_step *s, const cr_gvalue *input
 static void visit(backer *x, size_t to)
 {
     const cr_step *copy = &x->p->steps.at[to];
-    cr_gvalue *input = value_of(x, copy->read_value[0]), *v = value_of(x, copy->read_value[1]);
+    cr_gvalue *input = value_of(x, copy->values.read_value[0]),
+              *v = value_of(x, copy->values.read_value[1]);
     int64_t from = x->made[v->id];
     cr_step *s = from == NONE ? NULL : &x->p->steps.at[from];
 
@@ -142,9 +143,9 @@ void cr_program_back(cr_program_steps *p)
 {
     size_t n = p->steps.len;
     backer x = {.p = p,
-                .made = CR_NEW_N(p->s, int64_t, p->values),
-                .copied = CR_NEW_N(p->s, int64_t, p->values),
-                .readers = CR_NEW_N(p->s, uint32_t, p->values),
+                .made = CR_NEW_N(p->s, int64_t, p->value.values),
+                .copied = CR_NEW_N(p->s, int64_t, p->value.values),
+                .readers = CR_NEW_N(p->s, uint32_t, p->value.values),
                 .before = CR_NEW_N(p->s, int64_t, n),
                 .moves = CR_NEW_N(p->s, bool, n),
                 .last = NONE};

@@ -19,6 +19,9 @@ enum {
     GRAIN = 16384
 };
 
+/* A step whose operands are in blocks of channels.
+ * Invariant: block * channel_blocks is the number of channels, and `blocks` that of all
+ * images; columns are a multiple of block; kind and type have `reads` entries in use. */
 typedef struct {
     cr_own own;
     cr_fused *fused;
@@ -279,7 +282,7 @@ static bool lie_again(blocked *b, const cr_step *s, const cr_kept_types *kept)
         b->type[k] = b->type[k] ? t : NULL;
     }
     cut(b, space, b->block);
-    b->made = *kept->of(kept->context, s->made_value[0]);
+    b->made = *kept->of(kept->context, s->values.made_value[0]);
     return true;
 }
 
@@ -328,7 +331,7 @@ static bool is_one_pass(const cr_nest *n)
 cr_own *cr_blocked_new(cr_program_steps *p, const cr_blocked_work *w)
 {
     blocked *b = cr_alloc_zero(sizeof *b);
-    builder x = {.w = w, .b = b, .values = p->values, .how = p->how};
+    builder x = {.w = w, .b = b, .values = p->value.values, .how = p->how};
     cr_status st;
 
     cr_session_check(p->s, b ? CR_OK : CR_MEMORY);

@@ -234,12 +234,12 @@ void cr_c_count_uses(cr_c_job *j)
         cr_command_each_address(j->p->command.at[i], count_address, &c);
     for (size_t i = 0; i < j->p->output.len; i++)
         count_address(&c, j->p->output.at[i].data);
-    j->uses = c.count;
+    j->memory.uses = c.count;
 }
 
 void cr_c_own_buffers(cr_c_job *j)
 {
-    j->slot = CR_NEW_N(j->s, int, j->p->buffer.len + 1);
+    j->memory.slot = CR_NEW_N(j->s, int, j->p->buffer.len + 1);
     for (size_t i = 0; i < j->group.len; i++) {
         const cr_c_group *g = &j->group.at[i];
         int slots = 0;
@@ -248,8 +248,9 @@ void cr_c_own_buffers(cr_c_job *j)
             (void)find_uses(j, &u, j->p->command.at[j->order.at[g->at + k]]);
             for (int m = 0; m < u.n; m++) {
                 size_t b = u.at[m].buffer;
-                if (!j->p->buffer.at[b].input && !j->slot[b] && is_own(j, g, b, j->uses[b]))
-                    j->slot[b] = ++slots;
+                if (!j->p->buffer.at[b].input && !j->memory.slot[b] &&
+                    is_own(j, g, b, j->memory.uses[b]))
+                    j->memory.slot[b] = ++slots;
             }
         }
         cr_c_scratch(j, (int64_t)slots * BLOCK);
@@ -263,9 +264,9 @@ static void put_place(cr_c_job *j, const char *address, int64_t step, bool writt
 {
     size_t b = cr_plan_buffer_of(address);
 
-    if (j->slot[b]) {
+    if (j->memory.slot[b]) {
         cr_text_printf(&j->body, "(unsigned char *)scratch + %d",
-                       (j->slot[b] - 1) * BLOCK * WORD);
+                       (j->memory.slot[b] - 1) * BLOCK * WORD);
         return;
     }
     cr_c_address(j, address, written);

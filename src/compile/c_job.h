@@ -11,6 +11,29 @@ typedef struct {
     size_t at, n;
 } cr_c_group;
 
+/* The functions of compile/file that the text calls, which follow it.
+ * Invariant: a bit, or a flag, is set when text that calls the function is printed, and is
+ * never cleared: a file has every function that its text calls. */
+typedef struct {
+    uint32_t moves[16]; /* by dtype written: bit for each dtype read, of the helpers */
+    uint32_t combines[CR_COMBINE_COUNT]; /* bits for dtypes, as the following */
+    uint32_t adds, multiplies;           /* in the order of columns */
+    uint32_t log_scans, products, batches, convolutions, spreads, weighs, resamples;
+    bool maxima, greatest, averages, launches, calls_library;
+} cr_c_needs;
+
+/* The memory of a call: one block of the caller, and what each call computes in it. */
+typedef struct {
+    int64_t *offset; /* of buffers in the caller's memory; -1: an input */
+    int64_t bytes;
+    int64_t *widened; /* of inputs in halves, whose floats each call makes; 0: not needed */
+    int half;         /* the dtype of inputs in halves, or 0 */
+    bool half_reads;
+    int64_t scratch, own; /* elements of 8 bytes: of a call, and of each of its threads */
+    int64_t *uses;        /* by buffer: how many operands and results of the plan are in it */
+    int *slot; /* by buffer: its number among those that only a chain uses; 0: it is none */
+} cr_c_memory;
+
 typedef struct {
     cr_session *s;
     const cr_plan *p;
@@ -20,21 +43,10 @@ typedef struct {
     cr_text kernels, body, head;
     cr_c_words words;
     CR_VEC(cr_c_printed) kernel;
-    int64_t *offset; /* of buffers in the caller's memory; -1: an input */
-    int64_t bytes;
-    int64_t *widened; /* of inputs in halves, whose floats each call makes; 0: not needed */
-    int half;         /* the dtype of inputs in halves, or 0 */
-    bool half_reads;
-    int64_t scratch, own; /* elements of 8 bytes: of a call, and of each of its threads */
-    uint32_t moves[16];   /* by dtype written: bit for each dtype read, of the helpers */
-    uint32_t combines[CR_COMBINE_COUNT]; /* bits for dtypes, as the following */
-    uint32_t adds, multiplies;           /* in the order of columns */
-    uint32_t log_scans, products, batches, convolutions, spreads, weighs, resamples;
-    bool maxima, greatest, averages, launches, calls_library;
+    cr_c_memory memory;
+    cr_c_needs needs;
     CR_VEC(size_t) order; /* numbers of commands, as the file computes them */
     CR_VEC(cr_c_group) group;
-    int64_t *uses; /* by buffer: how many operands and results of the plan are in it */
-    int *slot;     /* by buffer: its number among those that only a chain uses; 0: it is none */
 } cr_c_job;
 
 /* The address of an array in `body`: a pointer to unsigned char. */

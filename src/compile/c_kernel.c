@@ -9,6 +9,10 @@
 
 enum { MOST_OPERANDS = CR_PLAN_OPERANDS };
 
+/* A kernel that is printed as C.
+ * Invariant: stride has two numbers for each of `operands`; done, start and line have one
+ * entry for each expression of `l`; what `start` has is also in `done` at the start of each
+ * loop. */
 typedef struct {
     cr_session *s;
     cr_text *out;
@@ -306,8 +310,7 @@ static bool scan_has_runs(const cr_expr *e)
     return !cr_fn_keeps_index((cr_fn)e->fn) && cr_dtype_is_float((cr_dtype)e->dtype);
 }
 
-/* Declares the variables that a scan keeps between elements: s, and t, the place of an extreme.
- */
+/* Declares the variables of a scan: s, and t, the place of an extreme. */
 static void open_scan(kernel_job *k, const cr_expr *e)
 {
     const char *fn = cr_fn_infos[e->fn].name;
@@ -577,10 +580,7 @@ static void put_reduction(kernel_job *k, const cr_expr *e)
     k->done[e->id] = true;
 }
 
-typedef struct {
-    const cr_expr **at;
-    size_t len, cap;
-} expr_list;
+typedef CR_VEC(const cr_expr *) expr_list;
 
 /* The reductions in an expression that have no value yet, inner ones first. */
 static void find_reductions(kernel_job *k, expr_list *found, const cr_expr *e)

@@ -120,8 +120,8 @@ static void bound_scratch(object_job *o)
     int64_t value[2][MOST_PROBES], v;
 
     for (int k = 0; k < o->probes; k++) {
-        value[0][k] = (o->job[k].scratch + 7) / 8 * 8;
-        value[1][k] = (o->job[k].own + 7) / 8 * 8;
+        value[0][k] = (o->job[k].memory.scratch + 7) / 8 * 8;
+        value[1][k] = (o->job[k].memory.own + 7) / 8 * 8;
     }
     for (int i = 0; i < 2; i++) {
         polynomial p = bound(o, value[i]);
@@ -130,7 +130,7 @@ static void bound_scratch(object_job *o)
         for (int k = 0; k < o->probes; k++) {
             if (!at_size(&v, p, o->probe[k].n))
                 cr_bail(o->s, CR_VALUE, "the program needs too much memory");
-            *(i ? &o->job[k].own : &o->job[k].scratch) = v;
+            *(i ? &o->job[k].memory.own : &o->job[k].memory.scratch) = v;
         }
     }
 }
@@ -177,11 +177,12 @@ static void place_all(object_job *o)
         place_region(o, bytes, degree, offset, &total);
     for (int k = 0; k < o->probes; k++) {
         cr_c_job *j = &o->job[k];
-        j->offset = CR_NEW_N(o->s, int64_t, n + 1);
+        j->memory.offset = CR_NEW_N(o->s, int64_t, n + 1);
         for (size_t b = 0; b < n; b++)
-            if (j->p->buffer.at[b].input || !at_size(&j->offset[b], offset[b], o->probe[k].n))
-                j->offset[b] = -1;
-        if (!at_size(&j->bytes, total, o->probe[k].n))
+            if (j->p->buffer.at[b].input ||
+                !at_size(&j->memory.offset[b], offset[b], o->probe[k].n))
+                j->memory.offset[b] = -1;
+        if (!at_size(&j->memory.bytes, total, o->probe[k].n))
             cr_bail(o->s, CR_VALUE, "the program needs too much memory");
     }
 }
@@ -426,7 +427,7 @@ static int64_t weight_bytes(const object_job *o)
 
 static void put_description(const object_job *o)
 {
-    bool starts = count_of(o, is_state) > 0, calls = o->job[0].calls_library;
+    bool starts = count_of(o, is_state) > 0, calls = o->job[0].needs.calls_library;
 
     put_arrays(o);
     if (starts) {

@@ -12,11 +12,11 @@ static void put_indexed_name(cr_c_job *j, const cr_indexed *c, bool half, bool o
     bool adds = c->how == CR_COMBINE_ADD;
 
     if (half)
-        j->half_reads = true;
+        j->memory.half_reads = true;
     else if (ordered)
-        *(adds ? &j->adds : &j->multiplies) |= 1u << t;
+        *(adds ? &j->needs.adds : &j->needs.multiplies) |= 1u << t;
     else
-        j->combines[c->how] |= 1u << t;
+        j->needs.combines[c->how] |= 1u << t;
     if (half)
         cr_text_put(&j->body, "cv_read_half(");
     else if (ordered)
@@ -285,20 +285,20 @@ static void put_product_text(const cr_c_job *j, cr_text *out, int dtype)
 
 void cr_c_print_places(const cr_c_job *j, cr_text *out)
 {
-    uint32_t any = j->adds | j->multiplies | (uint32_t)j->half_reads;
+    uint32_t any = j->needs.adds | j->needs.multiplies | (uint32_t)j->memory.half_reads;
 
     for (int how = 0; how < CR_COMBINE_COUNT; how++)
-        any |= j->combines[how];
+        any |= j->needs.combines[how];
     if (any)
         cr_text_put(out, place_text);
-    if (j->half_reads)
+    if (j->memory.half_reads)
         cr_c_fill_in(out, read_text,
                      (const char *const[]){"half", "float", "", "", "uint16_t", "cv_widened"});
-    if (j->adds | j->multiplies)
+    if (j->needs.adds | j->needs.multiplies)
         cr_text_put(out, sort_text);
     for (int how = 0; how < CR_COMBINE_READ; how++)
         for (int t = 0; t < 16; t++)
-            if (j->combines[how] >> t & 1)
+            if (j->needs.combines[how] >> t & 1)
                 put_combination(j, out, (cr_combine)how, (cr_dtype)t);
     for (int t = 0; t < 16; t++) {
         const char *const with[] = {cr_dtype_name((cr_dtype)t),
@@ -307,11 +307,11 @@ void cr_c_print_places(const cr_c_job *j, cr_text *out)
                                     "",
                                     cr_c_type((cr_dtype)t),
                                     ""};
-        if (j->combines[CR_COMBINE_READ] >> t & 1)
+        if (j->needs.combines[CR_COMBINE_READ] >> t & 1)
             cr_c_fill_in(out, read_text, with);
-        if (j->adds >> t & 1)
+        if (j->needs.adds >> t & 1)
             cr_c_typed(out, gather_text, t);
-        if (j->multiplies >> t & 1)
+        if (j->needs.multiplies >> t & 1)
             put_product_text(j, out, t);
     }
 }

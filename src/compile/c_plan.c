@@ -30,7 +30,7 @@ static bool has_unread_places(const cr_c_job *j, const cr_command *c)
                    ? cr_plan_buffer_of(c->windows.which.data)
                    : SIZE_MAX;
 
-    return b < j->p->buffer.len && !j->p->buffer.at[b].input && j->uses[b] == 1;
+    return b < j->p->buffer.len && !j->p->buffer.at[b].input && j->memory.uses[b] == 1;
 }
 
 static void place_buffers(cr_c_job *j)
@@ -39,20 +39,21 @@ static void place_buffers(cr_c_job *j)
     int64_t *bytes = CR_NEW_N(j->s, int64_t, n + 1),
             *time = CR_NEW_N(j->s, int64_t, j->p->command.len + 1);
 
-    j->offset = CR_NEW_N(j->s, int64_t, n + 1);
+    j->memory.offset = CR_NEW_N(j->s, int64_t, n + 1);
     cr_c_order(j);
     cr_c_count_uses(j);
     cr_c_own_buffers(j);
     for (size_t b = 0; b < n; b++)
-        bytes[b] =
-            j->p->buffer.at[b].input || j->slot[b] ? -1 : (int64_t)j->p->buffer.at[b].bytes;
+        bytes[b] = j->p->buffer.at[b].input || j->memory.slot[b]
+                       ? -1
+                       : (int64_t)j->p->buffer.at[b].bytes;
     for (size_t i = 0; i < j->p->command.len; i++)
         if (has_unread_places(j, j->p->command.at[i]))
             bytes[cr_plan_buffer_of(j->p->command.at[i]->windows.which.data)] = -1;
     for (size_t i = 0; i < j->group.len; i++)
         for (size_t k = 0; k < j->group.at[i].n; k++)
             time[j->order.at[j->group.at[i].at + k]] = (int64_t)i;
-    j->bytes = cr_plan_places(j->s, j->p, time, bytes, CR_C_ALIGNMENT, j->offset);
+    j->memory.bytes = cr_plan_places(j->s, j->p, time, bytes, CR_C_ALIGNMENT, j->memory.offset);
 }
 
 int cr_c_input_number(const cr_c_job *j, size_t buffer)
@@ -81,12 +82,13 @@ void cr_c_half_pointer(cr_c_job *j, const char *address)
 /* Where the floats of an input in halves are in the caller's memory. */
 static int64_t widened_at(cr_c_job *j, int k)
 {
-    if (!j->widened[k]) {
-        j->bytes = (j->bytes + CR_C_ALIGNMENT - 1) / CR_C_ALIGNMENT * CR_C_ALIGNMENT;
-        j->widened[k] = 1 + j->bytes;
-        j->bytes += (int64_t)sizeof(float) * cr_c_weight_count(&j->input[k]);
+    if (!j->memory.widened[k]) {
+        j->memory.bytes =
+            (j->memory.bytes + CR_C_ALIGNMENT - 1) / CR_C_ALIGNMENT * CR_C_ALIGNMENT;
+        j->memory.widened[k] = 1 + j->memory.bytes;
+        j->memory.bytes += (int64_t)sizeof(float) * cr_c_weight_count(&j->input[k]);
     }
-    return j->widened[k] - 1;
+    return j->memory.widened[k] - 1;
 }
 
 /* The address of an array as text: a pointer to unsigned char. */
@@ -101,8 +103,8 @@ void cr_c_address(cr_c_job *j, const char *address, bool written)
     }
     if (b >= j->p->buffer.len)
         refuse(j, "an address outside of its buffers");
-    if (j->offset[b] >= 0) {
-        cr_text_printf(&j->body, "w + %lld", (long long)(j->offset[b] + at));
+    if (j->memory.offset[b] >= 0) {
+        cr_text_printf(&j->body, "w + %lld", (long long)(j->memory.offset[b] + at));
         return;
     }
     int k = cr_c_input_number(j, b);
@@ -143,12 +145,12 @@ void cr_c_bytes(cr_text *out, const char *name, const void *bytes, size_t n)
 
 void cr_c_scratch(cr_c_job *j, int64_t elements)
 {
-    j->scratch = elements > j->scratch ? elements : j->scratch;
+    j->memory.scratch = elements > j->memory.scratch ? elements : j->memory.scratch;
 }
 
 void cr_c_own_scratch(cr_c_job *j, int64_t elements)
 {
-    int64_t *most = j->how->threads ? &j->own : &j->scratch;
+    int64_t *most = j->how->threads ? &j->memory.own : &j->memory.scratch;
 
     *most = elements > *most ? elements : *most;
 }
@@ -248,7 +250,7 @@ static void put_kernel(cr_c_job *j, const cr_launch *l)
     bool parts = of->columns && l->stride[0];
     char shared[32] = "scratch";
 
-    j->launches = true;
+    j->needs.launches = true;
     if (j->how->threads)
         snprintf(shared, sizeof shared, "%d, team, %s",
                  of->splits && !l->outer && l->size[0] == 1, j->how->object ? "varying" : "0");
@@ -288,7 +290,7 @@ void cr_c_move_name(cr_c_job *j, int to, int from)
 {
     type_of(j, to);
     type_of(j, from);
-    j->moves[to] |= 1u << from;
+    j->needs.moves[to] |= 1u << from;
     cr_text_printf(&j->body, "        %scv_move_%s_%s", j->how->threads ? "cv_move(team, " : "",
                    cr_dtype_name((cr_dtype)to), cr_dtype_name((cr_dtype)from));
 }
@@ -423,7 +425,7 @@ static void put_windows(cr_c_job *j, const cr_command *command)
     if (c->result.dtype != CR_F32 || c->shares || !cr_array_is_dense(&c->result) ||
         (c->extreme && !cr_array_is_dense(&c->which)))
         refuse(j, "such windows");
-    *(where ? &j->maxima : c->extreme ? &j->greatest : &j->averages) = true;
+    *(where ? &j->needs.maxima : c->extreme ? &j->needs.greatest : &j->needs.averages) = true;
     for (int d = 0; d < 3; d++) {
         const cr_window_axis *a = &c->dim[d];
         int64_t places = a->start ? a->size : 1, ranges = a->start ? a->start[places] : 1;
@@ -652,7 +654,7 @@ static void put_moves(const cr_c_job *j, cr_text *out)
 {
     for (int to = 0; to < 16; to++)
         for (int from = 0; from < 16; from++)
-            if (j->moves[to] >> from & 1)
+            if (j->needs.moves[to] >> from & 1)
                 cr_c_fill_in(out, move_text,
                              (const char *const[]){
                                  cr_dtype_name((cr_dtype)to), cr_c_type((cr_dtype)to),
@@ -694,16 +696,16 @@ static const char widen_text[] =
 
 static void put_helpers(const cr_c_job *j, cr_text *out)
 {
-    if (j->half) {
-        cr_text_put(out, j->half == CR_F16 ? f16_text : bf16_text);
+    if (j->memory.half) {
+        cr_text_put(out, j->memory.half == CR_F16 ? f16_text : bf16_text);
         cr_text_put(out, widen_text);
     }
     cr_text_put(out, j->how->threads ? team_text : "");
-    if (j->launches)
+    if (j->needs.launches)
         cr_text_put(out, j->how->threads ? team_launch_text : launch_text);
     put_moves(j, out);
     cr_c_print_places(j, out);
-    if (j->maxima)
+    if (j->needs.maxima)
         cr_c_fill_in(
             out, window_text,
             (const char *const[]){
@@ -722,14 +724,14 @@ static void put_helpers(const cr_c_job *j, cr_text *out)
                 "to[at + u] = any ? best[u] : -INFINITY;\n"
                 "                        which[at + u] = any ? where[u] : -1;",
                 ""});
-    if (j->greatest) {
+    if (j->needs.greatest) {
         cr_text_put(out, raise_text);
         cr_c_fill_in(out, window_text,
                      (const char *const[]){"greatest", "", "float best[64];",
                                            "cv_raise(best, plane + at, n, next, any);",
                                            "to[at + u] = any ? best[u] : -INFINITY;", ""});
     }
-    if (j->averages)
+    if (j->needs.averages)
         cr_c_fill_in(
             out, window_text,
             (const char *const[]){
@@ -896,10 +898,10 @@ static int64_t spare_bytes(const cr_c_job *j) { return j->how->object ? 0 : CR_C
 /* Bytes of the buffers and of scratch memory, before that of the threads. */
 static int64_t common_bytes(const cr_c_job *j)
 {
-    return j->bytes + (8 * j->scratch + 63) / 64 * 64;
+    return j->memory.bytes + (8 * j->memory.scratch + 63) / 64 * 64;
 }
 
-static int64_t own_bytes(const cr_c_job *j) { return (8 * j->own + 127) / 64 * 64; }
+static int64_t own_bytes(const cr_c_job *j) { return (8 * j->memory.own + 127) / 64 * 64; }
 
 static void put_work_bytes(const cr_c_job *j, cr_text *out, const char *name)
 {
@@ -946,7 +948,7 @@ static void put_head(const cr_c_job *j, cr_text *out, const char *name)
         cr_text_printf(
             out, "(unsigned char *)work + (%d - (uintptr_t)work %% %d) %% %d; /* aligned */\n",
             CR_C_ALIGNMENT, CR_C_ALIGNMENT, CR_C_ALIGNMENT);
-    cr_text_printf(out, "    void *scratch = w + %lld;\n", (long long)j->bytes);
+    cr_text_printf(out, "    void *scratch = w + %lld;\n", (long long)j->memory.bytes);
     for (int k = 0; k < j->inputs; k++) {
         const cr_c_input *in = &j->input[k];
         if (!in->from_file)
@@ -964,12 +966,12 @@ static void put_head(const cr_c_job *j, cr_text *out, const char *name)
     for (int k = 0; k < j->inputs; k++)
         cr_text_printf(out, "    (void)%s;\n", j->input[k].name);
     for (int k = 0; k < j->inputs; k++)
-        if (j->widened[k])
+        if (j->memory.widened[k])
             cr_text_printf(out,
                            "    cv_widen(%lld, (float *)(void *)(w + %lld), (const uint16_t "
                            "*)(const void *)%s);\n",
                            (long long)cr_c_weight_count(&j->input[k]),
-                           (long long)(j->widened[k] - 1), j->input[k].name);
+                           (long long)(j->memory.widened[k] - 1), j->input[k].name);
 }
 
 /* Results are copied to arguments in row-major order. */
@@ -1089,12 +1091,12 @@ void cr_c_print_commands(cr_c_job *j)
 {
     if (j->p->of_values)
         refuse(j, "commands that depend on elements");
-    if (!j->uses)
+    if (!j->memory.uses)
         cr_c_count_uses(j);
-    j->widened = CR_NEW_N(j->s, int64_t, (size_t)j->inputs + 1);
-    memset(j->widened, 0, ((size_t)j->inputs + 1) * sizeof *j->widened);
+    j->memory.widened = CR_NEW_N(j->s, int64_t, (size_t)j->inputs + 1);
+    memset(j->memory.widened, 0, ((size_t)j->inputs + 1) * sizeof *j->memory.widened);
     for (int k = 0; k < j->inputs; k++)
-        j->half = j->input[k].half ? j->input[k].half : j->half;
+        j->memory.half = j->input[k].half ? j->input[k].half : j->memory.half;
     cr_c_pack_weights(j);
     for (size_t i = 0; i < j->group.len; i++)
         if (j->group.at[i].n > 1)

@@ -54,8 +54,8 @@ static void put_spread(cr_c_job *j, const cr_library *c, const cr_convolution *v
     int64_t at =
         n[0] < RT_MANY_CHANNELS ? CR_C_PANEL + 64 * n[0] * n[4] * n[5] : rt_turned_spread(n);
 
-    j->products |= 1u << v->x->dtype;
-    j->spreads |= 1u << v->x->dtype;
+    j->needs.products |= 1u << v->x->dtype;
+    j->needs.spreads |= 1u << v->x->dtype;
     cr_c_geometry(j, v, 0);
     cr_c_scratch(j, at);
     copy_operand(j, v->w, at);
@@ -83,8 +83,8 @@ static void put_weigh(cr_c_job *j, const cr_library *c, const cr_convolution *v)
                 "to_c: the program calls %s whose result is not row-major, which "
                 "has no C99 form",
                 c->entry);
-    j->products |= 1u << v->x->dtype;
-    j->weighs |= 1u << v->x->dtype;
+    j->needs.products |= 1u << v->x->dtype;
+    j->needs.weighs |= 1u << v->x->dtype;
     cr_c_geometry(j, v, 0);
     cr_c_scratch(j, n[0] < RT_MANY_CHANNELS
                         ? CR_C_PANEL + n[0] * n[4] * n[5] + cr_c_image(n) + 1
@@ -168,7 +168,7 @@ static void put_resample(cr_c_job *j, const cr_library *c, bool back)
                 "to_c: the program calls %s whose result is not row-major, which "
                 "has no C99 form",
                 c->entry);
-    j->resamples |= 1u << from->dtype;
+    j->needs.resamples |= 1u << from->dtype;
     put_axes(j, &u, (cr_dtype)from->dtype);
     cr_c_scratch(j, at);
     copy_operand(j, from, at);
@@ -202,11 +202,11 @@ void cr_c_print_planes(const cr_c_job *j, cr_text *out)
 
     for (size_t i = 0; i < CR_LEN(dtypes); i++) {
         uint32_t bit = 1u << dtypes[i];
-        if (j->spreads & bit)
+        if (j->needs.spreads & bit)
             cr_c_typed(out, spread_text, dtypes[i]);
-        if (j->weighs & bit)
+        if (j->needs.weighs & bit)
             cr_c_typed(out, weigh_text, dtypes[i]);
-        if (j->resamples & bit)
+        if (j->needs.resamples & bit)
             cr_c_typed(out, resample_text, dtypes[i]);
     }
 }

@@ -214,11 +214,12 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
     bool packed = find_matrix(j, &w, c) && w.of == b && is_packed(j, &w);
     bool halves = a->dtype == CR_F32 && (packed || !p->batch) && cr_c_half(j, b->data);
 
-    j->products |= 1u << a->dtype;
-    j->calls_library = j->calls_library || (j->how->libraries && a->dtype == CR_F32);
+    j->needs.products |= 1u << a->dtype;
+    j->needs.calls_library =
+        j->needs.calls_library || (j->how->libraries && a->dtype == CR_F32);
     cr_c_own_scratch(j, packed && !halves ? 0 : CR_C_PANEL);
     if (p->batch) {
-        j->batches |= 1u << a->dtype;
+        j->needs.batches |= 1u << a->dtype;
         put_batches(j, p, t);
     } else {
         cr_text_printf(&j->body, "        cv_matrix_%s x;\n\n", t);
@@ -228,11 +229,11 @@ static void put_product(cr_c_job *j, const cr_library *c, const cr_product *p)
     cr_c_pointer(j, out->data, a->dtype, true);
     cr_text_put(&j->body, ";\n        x.a = ");
     cr_c_pointer(j, a->data, a->dtype, false);
-    if (j->half)
+    if (j->memory.half)
         cr_text_put(&j->body, ";\n        x.half = ");
     if (halves)
         cr_c_half_pointer(j, b->data);
-    else if (j->half)
+    else if (j->memory.half)
         cr_text_put(&j->body, "NULL");
     cr_text_put(&j->body, ";\n        x.b = ");
     if (halves)
@@ -309,8 +310,8 @@ static void put_convolution(cr_c_job *j, const cr_library *c, const cr_convoluti
         cr_array_is_dense(w) && !cr_plan_offset_of(w->data) ? cr_c_half(j, w->data) : NULL;
     matrix m;
 
-    j->products |= 1u << x->dtype;
-    j->convolutions |= 1u << x->dtype;
+    j->needs.products |= 1u << x->dtype;
+    j->needs.convolutions |= 1u << x->dtype;
     cr_c_geometry(j, of, find_matrix(j, &m, c) && is_packed(j, &m) ? m.panel : 0);
     at = scratch_of(j, of);
     for (int d = 0; d < w->ndim; d++)
@@ -389,7 +390,7 @@ static void put_log_scan(cr_c_job *j, const cr_library *c)
         ts[ndim] = to->stride[d] * item;
         fs[ndim++] = from->stride[d] * item;
     }
-    j->log_scans |= 1u << from->dtype;
+    j->needs.log_scans |= 1u << from->dtype;
     (void)!cr_c_need(&j->words, "cv_log_add");
     cr_c_integers(&j->body, "size", size, ndim, 1);
     cr_c_integers(&j->body, "ts", ts, ndim, 1);
@@ -476,26 +477,26 @@ void cr_c_print_products(const cr_c_job *j, cr_text *out)
 {
     static const int dtypes[] = {CR_F32, CR_F64};
 
-    if (j->products | j->convolutions | j->weighs | j->spreads) {
+    if (j->needs.products | j->needs.convolutions | j->needs.weighs | j->needs.spreads) {
         cr_text_put(out, "#if defined(CV_CONTRACTS)\n");
         cr_text_put(out, fused_text);
         cr_text_put(out, "#endif\n");
     }
-    if (j->calls_library)
+    if (j->needs.calls_library)
         cr_text_put(out, library_text);
     for (size_t i = 0; i < CR_LEN(dtypes); i++) {
         uint32_t bit = 1u << dtypes[i];
         bool team = j->how->threads;
-        if (j->products & bit)
+        if (j->needs.products & bit)
             cr_c_typed(out, matrix_text, dtypes[i]);
-        if (j->products & bit && team)
+        if (j->needs.products & bit && team)
             cr_c_typed(out, team_matrix_text, dtypes[i]);
-        if (j->batches & bit)
+        if (j->needs.batches & bit)
             cr_c_typed(out, team ? team_batches_text : batches_text, dtypes[i]);
-        if (j->log_scans & bit)
+        if (j->needs.log_scans & bit)
             cr_c_typed(out, log_scan_text, dtypes[i]);
-        uint32_t of = j->convolutions | j->weighs | j->spreads;
-        if (of & bit && !(j->convolutions & bit))
+        uint32_t of = j->needs.convolutions | j->needs.weighs | j->needs.spreads;
+        if (of & bit && !(j->needs.convolutions & bit))
             cr_text_put(out, unused_text);
         if (of & bit) {
             cr_c_typed(out, convolve_text, dtypes[i]);

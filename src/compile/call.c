@@ -28,30 +28,49 @@ typedef struct layout {
     int64_t word[]; /* by output: 0 without a cotangent, or 1 and the cotangent's strides */
 } layout;
 
-struct cr_compiled_call {
-    _Atomic int32_t count;
-    pthread_mutex_t lock; /* held while the programs are made */
-    _Atomic bool made;
+/* What was recorded, kept until the programs are made. */
+typedef struct {
     /* For one program for all sizes: the recording, with a reference to its session. */
     const cr_graph *symbolic;
-    cr_sizes *sizes;      /* of the call for all sizes; under its lock */
-    cr_compiled_call *of; /* the call for all sizes, if cr_compiled_call_resize made this one */
-    cr_scalar *symbol;    /* the values of the symbols */
-    cr_session *session;  /* of `recorded` */
+    cr_session *session;      /* of `recorded` */
     const cr_graph *recorded; /* kept for inference until the program is made, or if it has
                                * numbers; for training, for other backward programs */
     cr_aot_joint joint;       /* for training, like `parts`: kept until the programs are made */
     cr_aot_parts parts;
+} call_recording;
+
+/* How many tensors a program takes and gives. */
+typedef struct {
+    int inputs, outputs, saved, cotangents;
+} call_counts;
+
+/* What takes part in a backward pass. */
+typedef struct {
+    bool *marks; /* the memory of the arrays below; NULL: there is no backward program */
+    bool *wants; /* by input: has a gradient */
+    bool *differentiable; /* by output: has a cotangent */
+    bool *plain;          /* by output: had no gradient in the recorded call */
+} call_marks;
+
+/* The programs of a recorded call.
+ * Invariant: forward is set once `made` is, and never changes then; `made` is set under
+ * `lock`. A call with `of` has no graph for all sizes. mark.marks is the memory of
+ * mark.wants (inputs), .differentiable and .plain (outputs each), or all four are NULL. */
+struct cr_compiled_call {
+    _Atomic int32_t count;
+    pthread_mutex_t lock; /* held while the programs are made */
+    _Atomic bool made;
+    call_recording kept;
+    cr_sizes *sizes;      /* of the call for all sizes; under its lock */
+    cr_compiled_call *of; /* the call for all sizes, if cr_compiled_call_resize made this one */
+    cr_scalar *symbol;    /* the values of the symbols */
     cr_program *forward, *backward;
     cr_undo_plan *undo; /* of `forward`; NULL: that of `of` */
     _Atomic(variant *) variants;
     _Atomic(layout *) layouts;
-    int inputs, outputs, saved, cotangents;
+    call_counts count_of;
     unsigned how; /* cr_how; of backward programs, backward_how() */
-    bool *marks;  /* the memory of the arrays below; NULL: there is no backward program */
-    bool *wants;  /* by input: has a gradient */
-    bool *differentiable; /* by output: has a cotangent */
-    bool *plain;          /* by output: had no gradient in the recorded call */
+    call_marks mark;
 };
 
 static bool is_made(const cr_compiled_call *c)
@@ -76,8 +95,8 @@ typedef struct {
 
 static void keep_recorded(cr_compiled_call *c, const cr_graph *g)
 {
-    c->session = cr_session_keep(g->session);
-    c->recorded = g;
+    c->kept.session = cr_session_keep(g->session);
+    c->kept.recorded = g;
 }
 
 static void cut(cr_session *s, void *context)
@@ -88,32 +107,33 @@ static void cut(cr_session *s, void *context)
     if (cr_graph_writes(j->from))
         j->from = cr_graph_functional(j->from);
     j->from = cr_compile_norm_relu(j->from);
-    j->c->parts = j->like
-                      ? cr_aot_partition_like(j->from, j->c->inputs, j->c->outputs, j->like)
-                      : cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
+    j->c->kept.parts = j->like ? cr_aot_partition_like(j->from, j->c->count_of.inputs,
+                                                       j->c->count_of.outputs, j->like)
+                               : cr_aot_partition(j->from, j->c->count_of.inputs,
+                                                  j->c->count_of.outputs, CR_AOT_MIN_CUT);
 }
 
 static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_aot_parts *like)
 {
     job j = {.c = c, .like = like};
 
-    CR_TRY(cr_aot_joint_new(&c->joint, g));
-    j.from = c->joint.graph;
-    c->cotangents = c->joint.cotangents;
-    c->marks = cr_alloc_zero((size_t)(c->inputs + c->outputs) + 1);
-    CR_NEED(c->marks);
-    c->wants = c->marks;
-    c->differentiable = c->wants + c->inputs;
-    memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
-    for (int i = 0; i < c->inputs; i++)
-        c->wants[i] = g->input[i]->type.requires_grad;
-    if (c->cotangents)
+    CR_TRY(cr_aot_joint_new(&c->kept.joint, g));
+    j.from = c->kept.joint.graph;
+    c->count_of.cotangents = c->kept.joint.cotangents;
+    c->mark.marks = cr_alloc_zero((size_t)(c->count_of.inputs + c->count_of.outputs) + 1);
+    CR_NEED(c->mark.marks);
+    c->mark.wants = c->mark.marks;
+    c->mark.differentiable = c->mark.wants + c->count_of.inputs;
+    memcpy(c->mark.differentiable, c->kept.joint.differentiable, (size_t)c->count_of.outputs);
+    for (int i = 0; i < c->count_of.inputs; i++)
+        c->mark.wants[i] = g->input[i]->type.requires_grad;
+    if (c->count_of.cotangents)
         keep_recorded(c, g);
-    cr_show_graph("aot", "joint", c->joint.graph);
-    CR_TRY(cr_session_run(c->joint.graph->session, cut, &j));
-    cr_show_graph("aot", "forward", c->parts.forward);
-    cr_show_graph("aot", "backward", c->parts.backward);
-    c->saved = c->parts.saved;
+    cr_show_graph("aot", "joint", c->kept.joint.graph);
+    CR_TRY(cr_session_run(c->kept.joint.graph->session, cut, &j));
+    cr_show_graph("aot", "forward", c->kept.parts.forward);
+    cr_show_graph("aot", "backward", c->kept.parts.backward);
+    c->count_of.saved = c->kept.parts.saved;
     return CR_OK;
 }
 
@@ -149,8 +169,9 @@ static void cut_like(cr_session *s, void *context)
     partial *x = context;
 
     without_writes(s, &x->some_cut);
-    x->backward = cr_aot_backward_like(x->some_cut, x->whole_cut, x->c->inputs, x->c->outputs,
-                                       cr_program_graph(x->c->backward), x->c->saved);
+    x->backward = cr_aot_backward_like(x->some_cut, x->whole_cut, x->c->count_of.inputs,
+                                       x->c->count_of.outputs, cr_program_graph(x->c->backward),
+                                       x->c->count_of.saved);
 }
 
 /* partial_drop releases it, also after a failure. */
@@ -177,13 +198,13 @@ static void partial_drop(partial *x)
 /* Makes the recording for the sizes of a call that shares its programs' steps. */
 static cr_status find_recorded(cr_compiled_call *c)
 {
-    cr_session *s = c->recorded ? NULL : cr_session_new();
+    cr_session *s = c->kept.recorded ? NULL : cr_session_new();
     cr_graph *g = NULL;
 
-    if (c->recorded)
+    if (c->kept.recorded)
         return CR_OK;
     cr_status st =
-        s ? cr_graph_instantiate_at(&g, s, c->symbolic, c->symbol, false) : CR_MEMORY;
+        s ? cr_graph_instantiate_at(&g, s, c->kept.symbolic, c->symbol, false) : CR_MEMORY;
     if (!st && !g)
         st = cr_fail(CR_RUNTIME, "what was asked of the sizes does not hold");
     if (!st)
@@ -199,7 +220,7 @@ static cr_status make_variant_alone(variant *v, cr_compiled_call *c)
     cr_status st = find_recorded(c);
 
     if (!st)
-        st = partial_new(&x, c, c->recorded, v->reached, NULL);
+        st = partial_new(&x, c, c->kept.recorded, v->reached, NULL);
     if (!st) {
         cr_show_graph("aot", "backward, of some outputs", x.backward);
         st = cr_program_new(&v->program, x.backward, backward_how(c));
@@ -213,17 +234,17 @@ static variant *find_variant(const cr_compiled_call *c, const bool *reached)
     variant *v = atomic_load_explicit(&((cr_compiled_call *)(uintptr_t)c)->variants,
                                       memory_order_acquire);
 
-    while (v && memcmp(v->reached, reached, (size_t)c->outputs))
+    while (v && memcmp(v->reached, reached, (size_t)c->count_of.outputs))
         v = v->next;
     return v;
 }
 
 static variant *new_variant(const cr_compiled_call *c, const bool *reached)
 {
-    variant *v = cr_alloc_zero(sizeof *v + (size_t)c->outputs);
+    variant *v = cr_alloc_zero(sizeof *v + (size_t)c->count_of.outputs);
 
     if (v)
-        memcpy(v->reached, reached, (size_t)c->outputs);
+        memcpy(v->reached, reached, (size_t)c->count_of.outputs);
     return v;
 }
 
@@ -259,7 +280,7 @@ static cr_status probe_variant(variant_probe *p, const cr_compiled_call *c,
 {
     p->session = cr_session_new();
     CR_NEED(p->session);
-    CR_TRY(cr_graph_instantiate_at(&p->recorded, p->session, c->symbolic, symbol, false));
+    CR_TRY(cr_graph_instantiate_at(&p->recorded, p->session, c->kept.symbolic, symbol, false));
     if (!p->recorded)
         return cr_fail(CR_RUNTIME, "what was asked of the sizes does not hold");
     return partial_new(&p->part, c, p->recorded, reached, NULL);
@@ -335,8 +356,8 @@ static cr_status evaluate(cr_scalar **out, const cr_compiled_call *c, const cr_s
  * saves. */
 static cr_status check_saved(const cr_compiled_call *c, const cr_program *backward)
 {
-    for (int i = 0; i < c->saved; i++)
-        if (!cr_program_takes(backward, i, c->forward, c->outputs + i))
+    for (int i = 0; i < c->count_of.saved; i++)
+        if (!cr_program_takes(backward, i, c->forward, c->count_of.outputs + i))
             return cr_fail(CR_VALUE, "what is saved is not what the backward pass reads");
     return CR_OK;
 }
@@ -393,7 +414,7 @@ static cr_status backward_of(cr_program **out, cr_compiled_call *c, const bool *
     variant *v = find_variant(c, reached);
     cr_status st = CR_OK;
 
-    if (!memcmp(reached, c->differentiable, (size_t)c->outputs)) {
+    if (!memcmp(reached, c->mark.differentiable, (size_t)c->count_of.outputs)) {
         *out = c->backward;
         return CR_OK;
     }
@@ -420,17 +441,17 @@ static void layout_drop(layout *l)
 static bool are_as_recorded(const cr_compiled_call *c, cr_tensor *const *grads, size_t *words)
 {
     bool same = true;
-    int k = c->saved;
+    int k = c->count_of.saved;
 
     *words = 0;
-    for (int i = 0; i < c->outputs; i++) {
-        if (c->differentiable[i] && grads[i]) {
+    for (int i = 0; i < c->count_of.outputs; i++) {
+        if (c->mark.differentiable[i] && grads[i]) {
             const int64_t *stride = cr_program_input_type(c->backward, k)->stride;
             same = same &&
                    (stride ? cr_tensor_has_strides(grads[i], stride) : grads[i]->contiguous);
             *words += grads[i]->ndim;
         }
-        k += c->differentiable[i];
+        k += c->mark.differentiable[i];
         ++*words;
     }
     return same;
@@ -443,8 +464,8 @@ static layout *layout_new(const cr_compiled_call *c, cr_tensor *const *grads, si
 
     if (!l)
         return NULL;
-    for (int i = 0; i < c->outputs; i++) {
-        const cr_tensor *g = c->differentiable[i] ? grads[i] : NULL;
+    for (int i = 0; i < c->count_of.outputs; i++) {
+        const cr_tensor *g = c->mark.differentiable[i] ? grads[i] : NULL;
         l->word[l->words++] = g != NULL;
         for (int d = 0; g && d < g->ndim; d++)
             l->word[l->words++] = g->size[d] == 1 ? 0 : g->stride[d];
@@ -509,7 +530,7 @@ static bool have_influence(const partial *x)
     if (a->body->len != b->body->len)
         return true;
     for (size_t i = 0; i < a->body->len; i++)
-        if (!has_bits_of(a, a->body->at[i], b->body->at[i], x->c->inputs))
+        if (!has_bits_of(a, a->body->at[i], b->body->at[i], x->c->count_of.inputs))
             return true;
     return false;
 }
@@ -518,18 +539,18 @@ static bool have_influence(const partial *x)
  * the recording's program, which gets copies. */
 static cr_status layout_fill(layout *l, cr_compiled_call *c, cr_tensor *const *grads)
 {
-    const int64_t **stride = cr_alloc_zero((size_t)c->outputs * (sizeof *stride + 1));
-    bool *reached = (bool *)(stride + c->outputs);
+    const int64_t **stride = cr_alloc_zero((size_t)c->count_of.outputs * (sizeof *stride + 1));
+    bool *reached = (bool *)(stride + c->count_of.outputs);
     partial x = {.c = c};
     size_t at = 0;
 
     CR_NEED(stride);
-    for (int i = 0; i < c->outputs; i++) {
+    for (int i = 0; i < c->count_of.outputs; i++) {
         reached[i] = l->word[at++];
         stride[i] = reached[i] ? &l->word[at] : NULL;
         at += reached[i] ? grads[i]->ndim : 0;
     }
-    cr_status st = partial_new(&x, c, c->recorded, reached, stride);
+    cr_status st = partial_new(&x, c, c->kept.recorded, reached, stride);
     if (!st && have_influence(&x)) {
         cr_show_graph("aot", "backward, of other layouts", x.backward);
         st = cr_program_new(&l->program, x.backward, backward_how(c));
@@ -569,7 +590,7 @@ static cr_status backward_for_layouts(cr_program **out, cr_compiled_call *c,
     cr_status st = CR_OK;
 
     *out = NULL;
-    if (are_as_recorded(c, grads, &words) || !c->recorded || c->of || c->symbolic)
+    if (are_as_recorded(c, grads, &words) || !c->kept.recorded || c->of || c->kept.symbolic)
         return CR_OK;
     made = layout_new(c, grads, words);
     CR_NEED(made);
@@ -606,11 +627,11 @@ static cr_compiled_call *call_of(int inputs, int outputs, unsigned how)
         return NULL;
     atomic_store(&c->count, 1);
     c->how = how;
-    c->inputs = inputs;
-    c->outputs = outputs;
+    c->count_of.inputs = inputs;
+    c->count_of.outputs = outputs;
     pthread_mutex_init(&c->lock, NULL);
-    c->plain = cr_alloc_zero((size_t)outputs + 1);
-    if (c->plain)
+    c->mark.plain = cr_alloc_zero((size_t)outputs + 1);
+    if (c->mark.plain)
         return c;
     cr_compiled_call_drop(c);
     return NULL;
@@ -625,13 +646,13 @@ static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, 
     cr_status st = CR_OK;
 
     CR_NEED(c);
-    for (int k = 0; k < c->outputs; k++) {
+    for (int k = 0; k < c->count_of.outputs; k++) {
         const cr_garg *a = &g->body->output[k];
-        c->plain[k] =
+        c->mark.plain[k] =
             a->tag == CR_TENSOR && a->value->type.known && !a->value->type.requires_grad;
     }
     if (grad && wants_gradient(g))
-        st = keep_training(c, g, like ? &like->parts : NULL);
+        st = keep_training(c, g, like ? &like->kept.parts : NULL);
     else if (!st)
         keep_recorded(c, g);
     CR_GIVE(st, out, c, cr_compiled_call_drop);
@@ -643,10 +664,10 @@ static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, 
 static cr_status inference_graph(const cr_graph **out, cr_aot_joint *parts,
                                  const cr_compiled_call *c)
 {
-    bool whole = c->recorded->parts || c->recorded->numbers.inputs;
-    cr_status st = whole ? CR_OK : cr_aot_parts_new(parts, c->recorded);
+    bool whole = c->kept.recorded->parts || c->kept.recorded->numbers.inputs;
+    cr_status st = whole ? CR_OK : cr_aot_parts_new(parts, c->kept.recorded);
 
-    *out = parts->graph ? parts->graph : c->recorded;
+    *out = parts->graph ? parts->graph : c->kept.recorded;
     return st == CR_MEMORY ? st : CR_OK;
 }
 
@@ -665,27 +686,28 @@ static cr_status make_inference(cr_compiled_call *c)
 static cr_status make_training(cr_compiled_call *c)
 {
     if (!c->forward)
-        CR_TRY(cr_program_new(&c->forward, c->parts.forward, c->how));
-    return cr_program_new(&c->backward, c->parts.backward, backward_how(c));
+        CR_TRY(cr_program_new(&c->forward, c->kept.parts.forward, c->how));
+    return cr_program_new(&c->backward, c->kept.parts.backward, backward_how(c));
 }
 
 static void drop_parts(cr_compiled_call *c)
 {
-    cr_graph_drop(c->parts.forward);
-    cr_graph_drop(c->parts.backward);
-    c->parts.forward = c->parts.backward = NULL;
-    cr_aot_joint_drop(&c->joint);
+    cr_graph_drop(c->kept.parts.forward);
+    cr_graph_drop(c->kept.parts.backward);
+    c->kept.parts.forward = c->kept.parts.backward = NULL;
+    cr_aot_joint_drop(&c->kept.joint);
 }
 
 /* Drops the graphs from which no further program will be made. */
 static void drop_graphs(cr_compiled_call *c)
 {
-    if (c->marks)
+    if (c->mark.marks)
         drop_parts(c);
-    if (!c->marks && !c->recorded->numbers.inputs && !c->recorded->numbers.guards.len) {
-        cr_session_release(c->session);
-        c->session = NULL;
-        c->recorded = NULL;
+    if (!c->mark.marks && !c->kept.recorded->numbers.inputs &&
+        !c->kept.recorded->numbers.guards.len) {
+        cr_session_release(c->kept.session);
+        c->kept.session = NULL;
+        c->kept.recorded = NULL;
     }
 }
 
@@ -697,7 +719,7 @@ cr_status cr_compiled_call_make(cr_compiled_call *c)
         return CR_OK;
     pthread_mutex_lock(&c->lock);
     if (!atomic_load(&c->made)) {
-        st = c->marks ? make_training(c) : make_inference(c);
+        st = c->mark.marks ? make_training(c) : make_inference(c);
         if (!st)
             st = cr_undo_plan_new(&c->undo, cr_program_graph(c->forward));
         if (!st && cr_program_peak(c->forward) > LARGE_PEAK)
@@ -733,16 +755,16 @@ void cr_compiled_call_drop(cr_compiled_call *c)
         layout_drop(l);
     }
     drop_parts(c);
-    cr_session_release(c->session);
+    cr_session_release(c->kept.session);
     pthread_mutex_destroy(&c->lock);
-    if (c->symbolic)
-        cr_session_release(c->symbolic->session);
+    if (c->kept.symbolic)
+        cr_session_release(c->kept.symbolic->session);
     cr_compiled_call_drop(c->of);
     cr_sizes_drop(c->sizes);
     cr_free(c->symbol);
     cr_free(c->undo);
-    cr_free(c->marks);
-    cr_free(c->plain);
+    cr_free(c->mark.marks);
+    cr_free(c->mark.plain);
     cr_free(c);
 }
 
@@ -772,15 +794,17 @@ static cr_status make_probe(probes *x, int p, const cr_graph *g, bool grad, unsi
     cr_decisions_into(was);
     CR_TRY(st);
     c = x->call[p];
-    if (c->marks) {
-        x->forward[p] = c->parts.forward;
-        x->backward[p] = c->parts.backward;
+    if (c->mark.marks) {
+        x->forward[p] = c->kept.parts.forward;
+        x->backward[p] = c->kept.parts.backward;
     } else {
         CR_TRY(inference_graph(&forward, &x->parts[p], c));
         x->forward[p] = (cr_graph *)(uintptr_t)forward;
     }
-    if (!c->marks != !x->call[0]->marks || c->cotangents != x->call[0]->cotangents ||
-        (c->marks && memcmp(c->marks, x->call[0]->marks, (size_t)(c->inputs + c->outputs))))
+    if (!c->mark.marks != !x->call[0]->mark.marks ||
+        c->count_of.cotangents != x->call[0]->count_of.cotangents ||
+        (c->mark.marks && memcmp(c->mark.marks, x->call[0]->mark.marks,
+                                 (size_t)(c->count_of.inputs + c->count_of.outputs))))
         return cr_fail(CR_VALUE, "other outputs have gradients for other sizes");
     return CR_OK;
 }
@@ -790,8 +814,9 @@ static cr_status make_varying(cr_compiled_call *c, probes *x, cr_sizes *sizes)
     CR_TRY(cr_session_run(sizes->s, guard_decisions, &(decisions){sizes, x->decided}));
     CR_TRY(cr_program_new_varying(&c->forward, sizes, x->forward, c->how));
     CR_TRY(cr_undo_plan_new(&c->undo, cr_program_graph(c->forward)));
-    return c->marks ? cr_program_new_varying(&c->backward, sizes, x->backward, backward_how(c))
-                    : CR_OK;
+    return c->mark.marks
+               ? cr_program_new_varying(&c->backward, sizes, x->backward, backward_how(c))
+               : CR_OK;
 }
 
 cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes,
@@ -814,7 +839,7 @@ cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes,
     if (st)
         return st;
     drop_graphs(x.call[0]);
-    x.call[0]->symbolic = recording;
+    x.call[0]->kept.symbolic = recording;
     cr_session_keep(recording->session);
     x.call[0]->sizes = sizes;
     *out = x.call[0];
@@ -823,27 +848,28 @@ cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes,
 
 static cr_status copy_facts(cr_compiled_call *c, const cr_compiled_call *of)
 {
-    c->saved = of->saved;
-    c->cotangents = of->cotangents;
-    memcpy(c->plain, of->plain, (size_t)c->outputs);
-    if (!of->marks)
+    c->count_of.saved = of->count_of.saved;
+    c->count_of.cotangents = of->count_of.cotangents;
+    memcpy(c->mark.plain, of->mark.plain, (size_t)c->count_of.outputs);
+    if (!of->mark.marks)
         return CR_OK;
-    c->marks = cr_alloc((size_t)(c->inputs + c->outputs) + 1);
-    CR_NEED(c->marks);
-    memcpy(c->marks, of->marks, (size_t)(c->inputs + c->outputs) + 1);
-    c->wants = c->marks;
-    c->differentiable = c->wants + c->inputs;
+    c->mark.marks = cr_alloc((size_t)(c->count_of.inputs + c->count_of.outputs) + 1);
+    CR_NEED(c->mark.marks);
+    memcpy(c->mark.marks, of->mark.marks,
+           (size_t)(c->count_of.inputs + c->count_of.outputs) + 1);
+    c->mark.wants = c->mark.marks;
+    c->mark.differentiable = c->mark.wants + c->count_of.inputs;
     return CR_OK;
 }
 
 static cr_status copy_symbols(cr_compiled_call *c, cr_compiled_call *of,
                               const cr_scalar *symbol)
 {
-    size_t bytes = of->symbolic->numbers.list.len * sizeof *symbol;
+    size_t bytes = of->kept.symbolic->numbers.list.len * sizeof *symbol;
 
     c->of = cr_compiled_call_keep(of);
-    c->symbolic = of->symbolic;
-    cr_session_keep(c->symbolic->session);
+    c->kept.symbolic = of->kept.symbolic;
+    cr_session_keep(c->kept.symbolic->session);
     c->symbol = cr_alloc(bytes + 1);
     CR_NEED(c->symbol);
     memcpy(c->symbol, symbol, bytes);
@@ -853,7 +879,7 @@ static cr_status copy_symbols(cr_compiled_call *c, cr_compiled_call *of,
 static cr_status resize_programs(cr_compiled_call *c, const cr_scalar *value)
 {
     CR_TRY(cr_program_resize(&c->forward, c->of->forward, value));
-    if (!c->marks)
+    if (!c->mark.marks)
         return CR_OK;
     CR_TRY(cr_program_resize(&c->backward, c->of->backward, value));
     return check_saved(c, c->backward);
@@ -862,7 +888,7 @@ static cr_status resize_programs(cr_compiled_call *c, const cr_scalar *value)
 cr_status cr_compiled_call_resize(cr_compiled_call **out, cr_compiled_call *of,
                                   const cr_scalar *symbol)
 {
-    cr_compiled_call *c = call_of(of->inputs, of->outputs, of->how);
+    cr_compiled_call *c = call_of(of->count_of.inputs, of->count_of.outputs, of->how);
     cr_scalar *value = NULL;
     cr_status st = c ? copy_facts(c, of) : CR_MEMORY;
 
@@ -887,11 +913,11 @@ cr_status cr_compiled_call_resize(cr_compiled_call **out, cr_compiled_call *of,
 
 size_t cr_compiled_call_bytes(const cr_compiled_call *c)
 {
-    size_t bytes = sizeof *c + (size_t)(2 * c->outputs + c->inputs);
+    size_t bytes = sizeof *c + (size_t)(2 * c->count_of.outputs + c->count_of.inputs);
 
-    bytes += c->symbol ? c->symbolic->numbers.list.len * sizeof *c->symbol : 0;
-    bytes += c->session ? cr_arena_bytes(&c->session->keep) : 0;
-    bytes += c->joint.graph ? cr_arena_bytes(&c->joint.graph->session->keep) : 0;
+    bytes += c->symbol ? c->kept.symbolic->numbers.list.len * sizeof *c->symbol : 0;
+    bytes += c->kept.session ? cr_arena_bytes(&c->kept.session->keep) : 0;
+    bytes += c->kept.joint.graph ? cr_arena_bytes(&c->kept.joint.graph->session->keep) : 0;
     if (!is_made(c))
         return bytes;
     return bytes + cr_program_bytes(c->forward) +
@@ -909,7 +935,7 @@ const cr_undo_plan *cr_compiled_call_undo(const cr_compiled_call *c)
 static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_scalar **out,
                              bool *holds)
 {
-    const cr_gnumbers *n = &c->recorded->numbers;
+    const cr_gnumbers *n = &c->kept.recorded->numbers;
 
     *out = cr_alloc(n->list.len * sizeof **out + 1);
     CR_NEED(*out);
@@ -921,7 +947,7 @@ static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_sc
 static cr_status run_numbers_sized(const cr_compiled_call *c, const cr_scalar *number,
                                    cr_scalar **out)
 {
-    const cr_gnumbers *n = &c->symbolic->numbers;
+    const cr_gnumbers *n = &c->kept.symbolic->numbers;
 
     *out = cr_alloc(n->list.len * sizeof **out + 1);
     CR_NEED(*out);
@@ -937,7 +963,7 @@ bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number)
     cr_scalar *values;
     bool holds = true;
 
-    if (c->marks || !c->recorded || !c->recorded->numbers.guards.len)
+    if (c->mark.marks || !c->kept.recorded || !c->kept.recorded->numbers.guards.len)
         return true;
     if (run_numbers(c, number, &values, &holds))
         return false;
@@ -1008,12 +1034,12 @@ static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tenso
     cr_compiled_call *c = n->call;
     int k = 0;
 
-    for (int i = 0; i < c->outputs; i++)
-        reached[i] = c->differentiable[i] && grads[i];
+    for (int i = 0; i < c->count_of.outputs; i++)
+        reached[i] = c->mark.differentiable[i] && grads[i];
     CR_TRY(backward_for_layouts(p, c, grads));
     if (!*p)
         CR_TRY(backward_of(p, c, reached));
-    for (int i = 0; i < c->outputs; i++)
+    for (int i = 0; i < c->count_of.outputs; i++)
         if (reached[i]) {
             const cr_gtype *type = cr_program_input_type(*p, n->saved_count + k);
             CR_TRY(with_strides(&out[k++], grads[i], type->stride));
@@ -1052,8 +1078,8 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
                               cr_tensor **grads_out)
 {
     cr_compiled_call *c = n->call;
-    cr_tensor **out = room + n->saved_count + c->cotangents;
-    bool *reached = (bool *)(out + c->inputs);
+    cr_tensor **out = room + n->saved_count + c->count_of.cotangents;
+    bool *reached = (bool *)(out + c->count_of.inputs);
     cr_program *p;
     int k = 0, edge = 0;
 
@@ -1062,8 +1088,8 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
     if (!cr_backward_retains())
         node_release(&n->node); /* the run drops saved tensors after their last reader */
     CR_TRY(consume(n, p, room, out));
-    for (int i = 0; i < c->inputs; i++)
-        if (c->wants[i])
+    for (int i = 0; i < c->count_of.inputs; i++)
+        if (c->mark.wants[i])
             grads_out[edge++] = out[k++];
     return CR_OK;
 }
@@ -1071,7 +1097,7 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
 static cr_status node_apply(cr_node *node, cr_tensor *const *grads, cr_tensor **grads_out)
 {
     call_node *n = (call_node *)node;
-    int most = n->saved_count + n->call->cotangents;
+    int most = n->saved_count + n->call->count_of.cotangents;
     cr_tensor **room;
     cr_status st;
 
@@ -1081,8 +1107,8 @@ static cr_status node_apply(cr_node *node, cr_tensor *const *grads, cr_tensor **
         return cr_fail(
             CR_RUNTIME,
             "torch.compile with aot_autograd does not currently support double backward");
-    room = cr_alloc_zero((size_t)(most + n->call->inputs + 1) * sizeof *room +
-                         (size_t)n->call->outputs);
+    room = cr_alloc_zero((size_t)(most + n->call->count_of.inputs + 1) * sizeof *room +
+                         (size_t)n->call->count_of.outputs);
     CR_NEED(room);
     st = run_backward(n, grads, room, grads_out);
     drop_all(room, most);
@@ -1109,19 +1135,19 @@ static const cr_node_kind node_kind = {.name = "CompiledFunctionBackward",
 static cr_status fill_node(call_node *n, cr_tensor *const *input, cr_tensor **output)
 {
     const cr_compiled_call *c = n->call;
-    cr_tensor **saved = output + c->outputs;
+    cr_tensor **saved = output + c->count_of.outputs;
     int edge = 0;
 
-    for (int i = 0; i < c->inputs; i++)
-        if (c->wants[i])
+    for (int i = 0; i < c->count_of.inputs; i++)
+        if (c->mark.wants[i])
             CR_TRY(cr_edge_of(&n->node.edges[edge++], input[i]));
-    for (int k = 0; k < c->outputs; k++)
-        if (c->differentiable[k])
+    for (int k = 0; k < c->count_of.outputs; k++)
+        if (c->mark.differentiable[k])
             CR_TRY(cr_set_history(output[k], &n->node, (uint32_t)k));
-    for (int i = 0; i < c->saved; i++) {
+    for (int i = 0; i < c->count_of.saved; i++) {
         bool is_result = false;
-        for (int k = 0; k < c->outputs; k++)
-            is_result = is_result || (c->differentiable[k] && saved[i] == output[k]);
+        for (int k = 0; k < c->count_of.outputs; k++)
+            is_result = is_result || (c->mark.differentiable[k] && saved[i] == output[k]);
         CR_TRY(cr_save(&n->saved[i], saved[i], is_result));
         n->saved_count = i + 1;
     }
@@ -1135,12 +1161,12 @@ static cr_status make_node(cr_compiled_call *c, cr_tensor *const *input, cr_tens
     uint32_t edges = 0;
     cr_status st;
 
-    for (int i = 0; i < c->inputs; i++)
-        edges += c->wants[i];
-    CR_TRY(cr_node_new(&node, sizeof *n, &node_kind, edges, (uint32_t)c->outputs));
+    for (int i = 0; i < c->count_of.inputs; i++)
+        edges += c->mark.wants[i];
+    CR_TRY(cr_node_new(&node, sizeof *n, &node_kind, edges, (uint32_t)c->count_of.outputs));
     n = (call_node *)node;
     n->call = cr_compiled_call_keep(c);
-    n->saved = cr_alloc_zero((size_t)(c->saved + 1) * sizeof *n->saved);
+    n->saved = cr_alloc_zero((size_t)(c->count_of.saved + 1) * sizeof *n->saved);
     st = n->saved ? fill_node(n, input, output) : CR_MEMORY;
     cr_node_drop(node);
     return st;
@@ -1150,9 +1176,9 @@ static cr_status make_node(cr_compiled_call *c, cr_tensor *const *input, cr_tens
  * made without gradients require one through their base, as they do in eager mode. */
 static cr_status lose_gradients(const cr_compiled_call *c, cr_tensor **output)
 {
-    for (int k = 0; k < c->outputs; k++) {
+    for (int k = 0; k < c->count_of.outputs; k++) {
         cr_tensor *t = output[k];
-        if (!c->plain[k] || !t || !t->requires_grad)
+        if (!c->mark.plain[k] || !t || !t->requires_grad)
             continue;
         CR_TRY(cr_detached(&output[k], t));
         cr_drop(t);
@@ -1167,15 +1193,15 @@ static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input,
     bool holds;
     cr_status st;
 
-    if (c->of && c->symbolic->numbers.inputs)
+    if (c->of && c->kept.symbolic->numbers.inputs)
         CR_TRY(run_numbers_sized(c, number, &values));
-    else if (c->recorded && c->recorded->numbers.inputs)
+    else if (c->kept.recorded && c->kept.recorded->numbers.inputs)
         CR_TRY(run_numbers(c, number, &values, &holds));
     st = run_program(c->forward, input, values, output);
     cr_free(values);
     if (!st && (st = lose_gradients(c, output))) {
-        drop_all(output, c->outputs);
-        memset(output, 0, (size_t)c->outputs * sizeof *output);
+        drop_all(output, c->count_of.outputs);
+        memset(output, 0, (size_t)c->count_of.outputs * sizeof *output);
     }
     return st;
 }
@@ -1187,9 +1213,9 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input,
     cr_status st;
 
     CR_TRY(cr_compiled_call_make(c));
-    if (!c->marks)
+    if (!c->mark.marks)
         return run_inference(c, input, number, output);
-    all = cr_alloc_zero((size_t)(c->outputs + c->saved + 1) * sizeof *all);
+    all = cr_alloc_zero((size_t)(c->count_of.outputs + c->count_of.saved + 1) * sizeof *all);
     CR_NEED(all);
     st = run_program(c->forward, input, NULL, all);
     if (!st)
@@ -1197,10 +1223,10 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input,
     if (!st && !cr_thread.no_grad)
         st = make_node(c, input, all);
     if (st) {
-        drop_all(all, c->outputs + c->saved);
+        drop_all(all, c->count_of.outputs + c->count_of.saved);
     } else {
-        memcpy(output, all, (size_t)c->outputs * sizeof *all);
-        drop_all(all + c->outputs, c->saved);
+        memcpy(output, all, (size_t)c->count_of.outputs * sizeof *all);
+        drop_all(all + c->count_of.outputs, c->count_of.saved);
     }
     cr_free(all);
     return st;

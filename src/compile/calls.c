@@ -33,6 +33,9 @@ typedef struct shared_call {
 
 enum { MOST_TRIES = 4, MOST_SEEN = 4 };
 
+/* The choices of sizes that a recording has programs for.
+ * Invariant: `room` is a power of two above `count`. Every instance is in one chain of
+ * `table` and in the list from newest to oldest. bytes is the sum over the instances. */
 struct cr_compiled_calls {
     cr_session *session; /* of `g` */
     const cr_graph *g;

@@ -103,20 +103,16 @@ struct source {
     const cr_group_code *code;
 };
 
+/* What a value of the graph is in a group, by value id. */
 typedef struct {
-    cr_session *s;
-    cr_compiled *all;
-    const cr_graph *g;
-    cr_facts_cache *facts;
-    cr_alike *alike;
-    cr_map *twins; /* groups with code, by description */
-    unsigned how;  /* cr_how */
-    /* by value id: */
     int32_t *place;          /* 1 + the number of a value of the group */
     const int32_t **numbers; /* places of its windows, or NULL */
     const cr_gnode **window; /* the split whose windows it is computed in */
     cr_gvalue **now;         /* the value in the graph `alone` */
-    /* the group */
+} builder_values;
+
+/* The group that gets code. */
+typedef struct {
     const cr_gnode *group;
     cr_group_code *c;
     cr_graph *alone; /* as a separate graph */
@@ -128,15 +124,38 @@ typedef struct {
     const cr_gnode **wide;   /* by node: the split whose windows it is computed in, or NULL */
     const cr_gnode *mark;    /* the split of mark_value */
     cr_source_plan *filling; /* the source of count_tensor and keep_tensor */
-    /* for other sizes */
+} builder_group;
+
+/* Code that is made again for other sizes. */
+typedef struct {
     const source *from; /* the plan, or NULL */
     source *made;
     const cr_kept_types *kept;
-    /* the current program */
+} builder_sizes;
+
+/* The program that is built. */
+typedef struct {
     cr_loop *l;
     const cr_expr **expr; /* by value number */
     const planned *at;
     int slot;
+} builder_program;
+
+/* Makes the code of one group after another.
+ * Invariant: `of` has one entry for each value of `g`; in, now and sized are of the group at
+ * hand. of.place of a value is 0 unless it is one of the group's. */
+typedef struct {
+    cr_session *s;
+    cr_compiled *all;
+    const cr_graph *g;
+    cr_facts_cache *facts;
+    cr_alike *alike;
+    cr_map *twins; /* groups with code, by description */
+    unsigned how;  /* cr_how */
+    builder_values of;
+    builder_group in;
+    builder_sizes sized;
+    builder_program now;
 } builder;
 
 /* --- nodes --- */
@@ -148,28 +167,29 @@ static cr_fact_kind kind_of(const builder *b, const cr_gnode *n)
 {
     cr_fact_kind kind = (cr_fact_kind)cr_facts_of(b->facts, n).kind;
 
-    return kind == CR_FACT_JOIN && !b->place[n->arg[0].list[0].value->id] ? CR_FACT_READ : kind;
+    return kind == CR_FACT_JOIN && !b->of.place[n->arg[0].list[0].value->id] ? CR_FACT_READ
+                                                                             : kind;
 }
 
 static void mark_value(void *context, cr_gvalue *v)
 {
     builder *b = context;
 
-    b->window[v->id] = b->mark;
+    b->of.window[v->id] = b->in.mark;
 }
 
 /* Marks the producers of the value that `split` reads: they are computed window by window. */
 static void mark_wide(builder *b, const cr_gnode *split, size_t at)
 {
-    const cr_gblock *block = b->group->block[0];
+    const cr_gblock *block = b->in.group->block[0];
 
-    b->mark = split;
+    b->in.mark = split;
     mark_value(b, split->arg[0].value);
     for (size_t i = at; i-- > 0;) {
         const cr_gnode *n = block->at[i];
-        if (b->window[n->result[0]->id] != split)
+        if (b->of.window[n->result[0]->id] != split)
             continue;
-        b->wide[i] = split;
+        b->in.wide[i] = split;
         cr_gnode_each_read(n, mark_value, b);
     }
 }
@@ -183,23 +203,23 @@ static void add_node(builder *b, const cr_gnode *n, int parts, int part)
 {
     cr_facts f = cr_facts_of(b->facts, n);
 
-    if (f.kind == CR_FACT_VIEW && b->place[n->arg[0].value->id] > 0) {
-        b->place[n->result[0]->id] = b->place[n->arg[0].value->id];
+    if (f.kind == CR_FACT_VIEW && b->of.place[n->arg[0].value->id] > 0) {
+        b->of.place[n->result[0]->id] = b->of.place[n->arg[0].value->id];
         if (numel_of_value(n->result[0]) != numel_of_value(n->arg[0].value))
-            b->chosen.spread = n;
+            b->in.chosen.spread = n;
         return;
     }
     if ((f.kind != CR_FACT_POINT && f.kind != CR_FACT_ROWS) ||
         (parts && f.kind != CR_FACT_POINT))
         cr_bail(b->s, CR_VALUE, "no loop for %%%s", n->result[0]->name);
-    if (b->chosen.nodes == b->chosen.room)
+    if (b->in.chosen.nodes == b->in.chosen.room)
         cr_bail(b->s, CR_VALUE, "too many nodes");
     f = b->how & CR_HOW_FAST ? cr_facts_loose(f) : f;
-    b->chosen.node[b->chosen.nodes] =
-        (planned){.n = n, .facts = f, .first = b->chosen.values, .parts = parts, .part = part};
+    b->in.chosen.node[b->in.chosen.nodes] = (planned){
+        .n = n, .facts = f, .first = b->in.chosen.values, .parts = parts, .part = part};
     for (int k = 0; k < n->result_count; k++)
-        b->place[n->result[k]->id] = ++b->chosen.values;
-    add_reads(b, &b->chosen.node[b->chosen.nodes++]);
+        b->of.place[n->result[k]->id] = ++b->in.chosen.values;
+    add_reads(b, &b->in.chosen.node[b->in.chosen.nodes++]);
 }
 
 /* Makes the node's result an operand that is read part by part. */
@@ -211,60 +231,60 @@ static void add_part_node(builder *b, const cr_gnode *n)
                   .compute = (uint8_t)cr_lane_type(dtype),
                   .half = CR_DTYPE_NONE};
 
-    if (b->chosen.nodes == b->chosen.room || b->c->sources == CR_GROUP_SOURCES)
+    if (b->in.chosen.nodes == b->in.chosen.room || b->in.c->sources == CR_GROUP_SOURCES)
         cr_bail(b->s, CR_VALUE, "too many nodes");
-    b->chosen.node[b->chosen.nodes++] =
-        (planned){.n = n, .facts = f, .first = b->chosen.values, .source = b->c->sources++};
-    b->place[n->result[0]->id] = ++b->chosen.values;
+    b->in.chosen.node[b->in.chosen.nodes++] = (planned){
+        .n = n, .facts = f, .first = b->in.chosen.values, .source = b->in.c->sources++};
+    b->of.place[n->result[0]->id] = ++b->in.chosen.values;
 }
 
 static void add_windows(builder *b, const cr_gnode *split, size_t at)
 {
-    const cr_gblock *block = b->group->block[0];
+    const cr_gblock *block = b->in.group->block[0];
     cr_gvalue *v = split->arg[0].value;
     int32_t *numbers = CR_NEW_N(b->s, int32_t, split->result_count);
 
     for (int part = 0; part < split->result_count; part++) {
         for (size_t i = 0; i < at; i++)
-            if (b->wide[i] == split)
+            if (b->in.wide[i] == split)
                 add_node(b, block->at[i], split->result_count, part);
-        numbers[part] = b->place[v->id];
+        numbers[part] = b->of.place[v->id];
         if (numbers[part] <= 0)
             cr_bail(b->s, CR_VALUE, "%%%s is split and not made inside", v->name);
-        b->place[split->result[part]->id] = numbers[part];
+        b->of.place[split->result[part]->id] = numbers[part];
     }
     for (size_t i = 0; i < at; i++)
-        if (b->wide[i] == split)
-            b->place[block->at[i]->result[0]->id] = OUT_OF_REACH;
-    b->numbers[v->id] = numbers;
+        if (b->in.wide[i] == split)
+            b->of.place[block->at[i]->result[0]->id] = OUT_OF_REACH;
+    b->of.numbers[v->id] = numbers;
 }
 
 /* A node whose result is complete only when the group is: no node of the group reads it. */
 static void add_last(builder *b, const cr_gnode *n)
 {
-    b->place[n->result[0]->id] = OUT_OF_REACH;
+    b->of.place[n->result[0]->id] = OUT_OF_REACH;
     if (kind_of(b, n) == CR_FACT_FOLD)
-        b->chosen.fold = n;
+        b->in.chosen.fold = n;
 }
 
 /* Lists the nodes in order. */
 static void gather_nodes(builder *b)
 {
-    const cr_gblock *block = b->group->block[0];
+    const cr_gblock *block = b->in.group->block[0];
     int windows = 1;
 
-    b->wide = CR_NEW_N(b->s, const cr_gnode *, block->len);
+    b->in.wide = CR_NEW_N(b->s, const cr_gnode *, block->len);
     for (size_t i = 0; i < block->len; i++)
         if (kind_of(b, block->at[i]) == CR_FACT_SPLIT) {
             mark_wide(b, block->at[i], i);
             windows =
                 block->at[i]->result_count > windows ? block->at[i]->result_count : windows;
         }
-    b->chosen.room = (int)block->len * windows;
-    b->chosen.node = CR_NEW_N(b->s, planned, b->chosen.room);
+    b->in.chosen.room = (int)block->len * windows;
+    b->in.chosen.node = CR_NEW_N(b->s, planned, b->in.chosen.room);
     for (size_t i = 0; i < block->len; i++) {
         const cr_gnode *n = block->at[i];
-        if (b->wide[i])
+        if (b->in.wide[i])
             continue;
         if (kind_of(b, n) == CR_FACT_SPLIT)
             add_windows(b, n, i);
@@ -305,23 +325,23 @@ static bool is_shape(const planned_shape *s, const cr_gtype *t, int parts)
 
 static int list_shape(builder *b, const cr_gtype *t, int parts)
 {
-    for (int i = 0; i < b->chosen.shapes; i++)
-        if (is_shape(&b->chosen.shape[i], t, parts))
+    for (int i = 0; i < b->in.chosen.shapes; i++)
+        if (is_shape(&b->in.chosen.shape[i], t, parts))
             return i;
-    b->chosen.shape[b->chosen.shapes] = (planned_shape){t, parts};
-    return b->chosen.shapes++;
+    b->in.chosen.shape[b->in.chosen.shapes] = (planned_shape){t, parts};
+    return b->in.chosen.shapes++;
 }
 
 static void list_shapes(builder *b)
 {
-    b->chosen.shape = CR_NEW_N(b->s, planned_shape, b->chosen.nodes);
-    b->chosen.rows = CR_NEW_N(b->s, const cr_gnode *, b->chosen.nodes);
-    for (int i = 0; i < b->chosen.nodes; i++) {
-        planned *p = &b->chosen.node[i];
+    b->in.chosen.shape = CR_NEW_N(b->s, planned_shape, b->in.chosen.nodes);
+    b->in.chosen.rows = CR_NEW_N(b->s, const cr_gnode *, b->in.chosen.nodes);
+    for (int i = 0; i < b->in.chosen.nodes; i++) {
+        planned *p = &b->in.chosen.node[i];
         p->shape = list_shape(b, type_of_elements(p), p->parts);
         if (p->facts.kind == CR_FACT_ROWS)
-            b->chosen.rows[b->chosen.rows_nodes++] = p->n;
-        b->chosen.scans = b->chosen.scans || p->facts.scans;
+            b->in.chosen.rows[b->in.chosen.rows_nodes++] = p->n;
+        b->in.chosen.scans = b->in.chosen.scans || p->facts.scans;
     }
 }
 
@@ -333,57 +353,59 @@ static bool refines(cr_refined *space, const builder *b, const cr_gtype *t, int 
     shape s;
 
     set_shape(&s, t, parts);
-    if (numel_of(&s) != b->space.numel)
-        s.size[s.ndim++] = b->space.columns;
-    return numel_of(&s) == b->space.numel && cr_refine(space, s.ndim, s.size);
+    if (numel_of(&s) != b->in.space.numel)
+        s.size[s.ndim++] = b->in.space.columns;
+    return numel_of(&s) == b->in.space.numel && cr_refine(space, s.ndim, s.size);
 }
 
 static void set_columns(builder *b, int64_t columns)
 {
-    if (b->space.columns && b->space.columns != columns)
+    if (b->in.space.columns && b->in.space.columns != columns)
         cr_bail(b->s, CR_VALUE, "the group has rows of two lengths");
-    b->space.columns = columns;
+    b->in.space.columns = columns;
 }
 
 static void count_elements(builder *b)
 {
     shape s;
 
-    if (b->chosen.fold)
-        set_columns(b, cr_node_kept(b->chosen.fold));
-    if (b->chosen.spread && numel_of_value(b->chosen.spread->arg[0].value))
-        set_columns(b, numel_of_value(b->chosen.spread->result[0]) /
-                           numel_of_value(b->chosen.spread->arg[0].value));
-    for (int i = 0; i < b->chosen.rows_nodes; i++)
-        set_columns(b, cr_node_columns(b->chosen.rows[i]));
-    for (int i = 0; i < b->chosen.shapes; i++) {
-        set_shape(&s, b->chosen.shape[i].type, b->chosen.shape[i].parts);
+    if (b->in.chosen.fold)
+        set_columns(b, cr_node_kept(b->in.chosen.fold));
+    if (b->in.chosen.spread && numel_of_value(b->in.chosen.spread->arg[0].value))
+        set_columns(b, numel_of_value(b->in.chosen.spread->result[0]) /
+                           numel_of_value(b->in.chosen.spread->arg[0].value));
+    for (int i = 0; i < b->in.chosen.rows_nodes; i++)
+        set_columns(b, cr_node_columns(b->in.chosen.rows[i]));
+    for (int i = 0; i < b->in.chosen.shapes; i++) {
+        set_shape(&s, b->in.chosen.shape[i].type, b->in.chosen.shape[i].parts);
         int64_t n = numel_of(&s);
-        b->space.numel = n > b->space.numel ? n : b->space.numel;
+        b->in.space.numel = n > b->in.space.numel ? n : b->in.space.numel;
     }
 }
 
 static bool refines_joined(cr_refined *space, const builder *b, const planned_output *o)
 {
     return !o->joined || o->part ||
-           refines(space, b, &b->group->result[o->result]->type, o->parts);
+           refines(space, b, &b->in.group->result[o->result]->type, o->parts);
 }
 
 static void find_space(builder *b)
 {
     count_elements(b);
-    bool fine = !b->space.columns ||
-                cr_refine(&b->space.dims, 2,
-                          (int64_t[2]){b->space.numel / b->space.columns, b->space.columns});
-    for (int i = 0; fine && i < b->chosen.shapes; i++)
-        fine = refines(&b->space.dims, b, b->chosen.shape[i].type, b->chosen.shape[i].parts);
-    for (int k = 0; fine && k < b->operands.outputs; k++)
-        fine = refines_joined(&b->space.dims, b, &b->operands.output[k]);
+    bool fine =
+        !b->in.space.columns ||
+        cr_refine(&b->in.space.dims, 2,
+                  (int64_t[2]){b->in.space.numel / b->in.space.columns, b->in.space.columns});
+    for (int i = 0; fine && i < b->in.chosen.shapes; i++)
+        fine = refines(&b->in.space.dims, b, b->in.chosen.shape[i].type,
+                       b->in.chosen.shape[i].parts);
+    for (int k = 0; fine && k < b->in.operands.outputs; k++)
+        fine = refines_joined(&b->in.space.dims, b, &b->in.operands.output[k]);
     if (!fine)
         cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
-    b->space.column_dims = b->space.columns && b->space.numel
-                               ? cr_refined_cut(&b->space.dims, b->space.columns)
-                               : 0;
+    b->in.space.column_dims = b->in.space.columns && b->in.space.numel
+                                  ? cr_refined_cut(&b->in.space.dims, b->in.space.columns)
+                                  : 0;
 }
 
 /* --- operands --- */
@@ -396,14 +418,14 @@ static bool same_operand(const cr_operand_plan *a, const cr_operand_plan *b)
 
 static cr_operand_plan *new_operand(builder *b)
 {
-    if (b->c->operands == CR_GROUP_OPERANDS)
+    if (b->in.c->operands == CR_GROUP_OPERANDS)
         cr_bail(b->s, CR_VALUE, "too many operands");
-    return &b->c->operand[b->c->operands++];
+    return &b->in.c->operand[b->in.c->operands++];
 }
 
 static int add_operand(builder *b, const cr_operand_plan *o)
 {
-    cr_group_code *c = b->c;
+    cr_group_code *c = b->in.c;
 
     for (int k = c->outputs; k < c->operands; k++)
         if (same_operand(&c->operand[k], o))
@@ -414,29 +436,29 @@ static int add_operand(builder *b, const cr_operand_plan *o)
 
 static int read_number_of(builder *b, const cr_gvalue *v)
 {
-    for (int i = 0; i < b->reads; i++)
-        if (b->read[i] == v)
+    for (int i = 0; i < b->in.reads; i++)
+        if (b->in.read[i] == v)
             return i;
-    if (b->reads == CR_GROUP_OPERANDS)
+    if (b->in.reads == CR_GROUP_OPERANDS)
         cr_bail(b->s, CR_VALUE, "too many operands");
-    b->read[b->reads] = v;
-    return b->reads++;
+    b->in.read[b->in.reads] = v;
+    return b->in.reads++;
 }
 
 static bool is_of_space(const builder *b, const cr_gtype *t, int parts)
 {
-    cr_refined fine = b->space.dims;
+    cr_refined fine = b->in.space.dims;
 
-    for (int i = 0; i < b->chosen.shapes; i++)
-        if (is_shape(&b->chosen.shape[i], t, parts))
+    for (int i = 0; i < b->in.chosen.shapes; i++)
+        if (is_shape(&b->in.chosen.shape[i], t, parts))
             return true;
-    return refines(&fine, b, t, parts) && fine.ndim == b->space.dims.ndim;
+    return refines(&fine, b, t, parts) && fine.ndim == b->in.space.dims.ndim;
 }
 
 /* The type of `v` that lives as long as the code. */
 static const cr_gtype *kept_type(const builder *b, const cr_gvalue *v)
 {
-    return b->kept ? b->kept->of(b->kept->context, v) : &v->type;
+    return b->sized.kept ? b->sized.kept->of(b->sized.kept->context, v) : &v->type;
 }
 
 /* The operand for a value that is broadcast to `s`, or for window `part` of its last dim. */
@@ -446,11 +468,11 @@ static cr_operand_plan lie(builder *b, const shape *s, const cr_gvalue *v, int p
     cr_operand_plan o = {.type = kept_type(b, v),
                          .dtype = type->dtype,
                          .lane = (uint8_t)cr_lane_type(type->dtype)};
-    bool row = numel_of(s) != b->space.numel;
+    bool row = numel_of(s) != b->in.space.numel;
 
-    if (b->space.numel)
-        cr_refined_steps(o.step, &b->space.dims,
-                         b->space.dims.ndim - (row ? b->space.column_dims : 0), s->ndim,
+    if (b->in.space.numel)
+        cr_refined_steps(o.step, &b->in.space.dims,
+                         b->in.space.dims.ndim - (row ? b->in.space.column_dims : 0), s->ndim,
                          s->size, type->ndim, type->size, type->stride);
     o.row = row;
     if (part && type->ndim && type->size[type->ndim - 1] != 1)
@@ -468,22 +490,22 @@ static int joined(const builder *b, const cr_gvalue *v)
 static void list_output(builder *b, planned_output o)
 {
     if (o.number <= 0)
-        cr_bail(b->s, CR_VALUE, "%%%s is not made inside", b->group->result[o.result]->name);
-    if (b->operands.outputs == CR_GROUP_OPERANDS)
+        cr_bail(b->s, CR_VALUE, "%%%s is not made inside", b->in.group->result[o.result]->name);
+    if (b->in.operands.outputs == CR_GROUP_OPERANDS)
         cr_bail(b->s, CR_VALUE, "too many operands");
-    b->operands.output[b->operands.outputs++] = o;
+    b->in.operands.output[b->in.operands.outputs++] = o;
 }
 
 static void list_windows(builder *b, int k, const cr_gvalue *v)
 {
-    const int32_t *numbers = b->numbers[v->id];
+    const int32_t *numbers = b->of.numbers[v->id];
     bool join = joined(b, v);
-    int parts = join ? joined(b, v) : b->window[v->id]->result_count;
+    int parts = join ? joined(b, v) : b->of.window[v->id]->result_count;
 
     for (int part = 0; part < parts; part++)
         list_output(
             b, (planned_output){.result = (int16_t)k,
-                                .number = join ? b->place[v->by->arg[0].list[part].value->id]
+                                .number = join ? b->of.place[v->by->arg[0].list[part].value->id]
                                                : numbers[part],
                                 .parts = parts,
                                 .part = part,
@@ -492,19 +514,19 @@ static void list_windows(builder *b, int k, const cr_gvalue *v)
 
 static void list_outputs(builder *b)
 {
-    const cr_gblock *block = b->group->block[0];
+    const cr_gblock *block = b->in.group->block[0];
 
-    b->c->results = block->output_count;
+    b->in.c->results = block->output_count;
     for (int k = 0; k < block->output_count; k++) {
         const cr_gvalue *v = block->output[k].value;
         bool fold = kind_of(b, v->by) == CR_FACT_FOLD;
-        if (!fold && (joined(b, v) || b->numbers[v->id]))
+        if (!fold && (joined(b, v) || b->of.numbers[v->id]))
             list_windows(b, k, v);
         else
-            list_output(
-                b, (planned_output){.result = (int16_t)k,
-                                    .number = b->place[fold ? v->by->arg[0].value->id : v->id],
-                                    .fold = fold ? v->by : NULL});
+            list_output(b, (planned_output){
+                               .result = (int16_t)k,
+                               .number = b->of.place[fold ? v->by->arg[0].value->id : v->id],
+                               .fold = fold ? v->by : NULL});
     }
 }
 
@@ -522,29 +544,29 @@ static cr_operand_plan lie_over(builder *b, const cr_gvalue *v, int parts, int p
 static cr_operand_plan lie_fold(builder *b, const planned_output *p)
 {
     cr_gvalue rows = *p->fold->arg[0].value; /* only its row-major order counts */
-    int64_t size[2] = {b->space.numel / b->space.columns, b->space.columns};
+    int64_t size[2] = {b->in.space.numel / b->in.space.columns, b->in.space.columns};
 
     rows.type.ndim = 2;
     rows.type.size = size;
     cr_operand_plan o = lie_over(b, &rows, 0, 0);
-    o.type = kept_type(b, b->group->result[p->result]);
+    o.type = kept_type(b, b->in.group->result[p->result]);
     o.fold = p->fold->op;
     o.dtype = o.lane;
-    b->c->folds++;
+    b->in.c->folds++;
     return o;
 }
 
 static void add_outputs(builder *b)
 {
-    for (int k = 0; k < b->operands.outputs; k++) {
-        const planned_output *p = &b->operands.output[k];
-        cr_operand_plan o = p->fold
-                                ? lie_fold(b, p)
-                                : lie_over(b, b->group->result[p->result], p->parts, p->part);
+    for (int k = 0; k < b->in.operands.outputs; k++) {
+        const planned_output *p = &b->in.operands.output[k];
+        cr_operand_plan o =
+            p->fold ? lie_fold(b, p)
+                    : lie_over(b, b->in.group->result[p->result], p->parts, p->part);
         o.number = p->result;
         *new_operand(b) = o;
     }
-    b->c->outputs = b->c->operands;
+    b->in.c->outputs = b->in.c->operands;
 }
 
 /* Sets the arguments of the node that are values of the group; others become operands when the
@@ -555,9 +577,9 @@ static void add_reads(builder *b, planned *p)
         if (p->n->arg[i].tag != CR_TENSOR)
             continue;
         const cr_gvalue *v = p->n->arg[i].value;
-        if (b->place[v->id] == OUT_OF_REACH)
+        if (b->of.place[v->id] == OUT_OF_REACH)
             cr_bail(b->s, CR_VALUE, "%%%s is there in windows alone", v->name);
-        p->ref[i] = (int16_t)-b->place[v->id];
+        p->ref[i] = (int16_t)-b->of.place[v->id];
     }
 }
 
@@ -565,7 +587,7 @@ static cr_operand_plan lie_read(builder *b, const planned_read *u)
 {
     shape s;
 
-    set_shape(&s, b->chosen.shape[u->shape].type, b->chosen.shape[u->shape].parts);
+    set_shape(&s, b->in.chosen.shape[u->shape].type, b->in.chosen.shape[u->shape].parts);
     cr_operand_plan o = lie(b, &s, u->v, u->part);
     o.lane = u->lane;
     o.number = u->number;
@@ -581,10 +603,10 @@ static bool same_read(const planned_read *a, const planned_read *b)
 
 static void list_read(builder *b, const planned_read *u)
 {
-    for (int i = 0; i < b->operands.uses; i++)
-        if (same_read(&b->operands.use[i], u))
+    for (int i = 0; i < b->in.operands.uses; i++)
+        if (same_read(&b->in.operands.use[i], u))
             return;
-    b->operands.use[b->operands.uses++] = *u;
+    b->in.operands.use[b->in.operands.uses++] = *u;
 }
 
 /* Kernels convert elements where they can; else tiles have the type that the node reads. */
@@ -608,9 +630,9 @@ static int add_read(builder *b, planned_read u)
 static void count_tensor(void *context, cr_gvalue *v)
 {
     builder *b = context;
-    cr_source_plan *x = b->filling;
+    cr_source_plan *x = b->in.filling;
 
-    if (b->place[v->id] > 0)
+    if (b->of.place[v->id] > 0)
         cr_bail(b->s, CR_VALUE, "%%%s is read at other places in its group", v->name);
     if (x->tensors == CR_PART_TENSORS)
         cr_bail(b->s, CR_VALUE, "too many operands");
@@ -631,9 +653,9 @@ static void add_part(builder *b, cr_source_plan *x, const cr_gnode *n)
 /* Sets the tensors of a source and adds its operand. */
 static void fill_source(builder *b, planned *p)
 {
-    b->filling = &b->c->source[p->source];
+    b->in.filling = &b->in.c->source[p->source];
     cr_gnode_each_read(p->n, count_tensor, b);
-    add_part(b, b->filling, p->n);
+    add_part(b, b->in.filling, p->n);
     p->ref[0] = (int16_t)add_read(b, (planned_read){.v = p->n->result[0],
                                                     .shape = p->shape,
                                                     .lane = p->facts.compute,
@@ -658,28 +680,28 @@ static void add_operands(builder *b, planned *p)
 
 static void add_all_operands(builder *b)
 {
-    int most = b->c->sources;
+    int most = b->in.c->sources;
 
-    for (int i = 0; i < b->chosen.nodes; i++)
-        most += b->chosen.node[i].n->arg_count;
-    b->operands.use = CR_NEW_N(b->s, planned_read, most);
-    for (int i = 0; i < b->chosen.nodes; i++)
-        add_operands(b, &b->chosen.node[i]);
+    for (int i = 0; i < b->in.chosen.nodes; i++)
+        most += b->in.chosen.node[i].n->arg_count;
+    b->in.operands.use = CR_NEW_N(b->s, planned_read, most);
+    for (int i = 0; i < b->in.chosen.nodes; i++)
+        add_operands(b, &b->in.chosen.node[i]);
 }
 
 /* For other sizes: reads that share an operand must still have the same place. */
 static void set_operands(builder *b)
 {
-    cr_group_code *c = b->c;
+    cr_group_code *c = b->in.c;
 
-    for (int i = 0; i < b->operands.uses; i++) {
-        cr_operand_plan o = lie_read(b, &b->operands.use[i]);
-        int k = b->operands.use[i].operand;
+    for (int i = 0; i < b->in.operands.uses; i++) {
+        cr_operand_plan o = lie_read(b, &b->in.operands.use[i]);
+        int k = b->in.operands.use[i].operand;
         if (k == c->operands)
             c->operand[c->operands++] = o;
         else if (!same_operand(&c->operand[k], &o))
             cr_bail(b->s, CR_VALUE, "%%%s is read in another way for these sizes",
-                    b->operands.use[i].v->name);
+                    b->in.operands.use[i].v->name);
     }
 }
 
@@ -692,11 +714,11 @@ enum { SHORT_ROW = 8, SHORTISH_ROW = 32, LONGEST_PERIOD = 1024 };
 /* The space of the group and the steps of its operands. */
 static void space_of_operands(cr_space *s, const builder *b)
 {
-    const cr_group_code *c = b->c;
+    const cr_group_code *c = b->in.c;
 
     cr_space_start(s, c->operands);
-    for (int d = 0; d < b->space.dims.ndim; d++) {
-        int64_t *step = cr_space_add(s, b->space.dims.size[d], d);
+    for (int d = 0; d < b->in.space.dims.ndim; d++) {
+        int64_t *step = cr_space_add(s, b->in.space.dims.size[d], d);
         for (int k = 0; k < c->operands; k++)
             step[k] = c->operand[k].step[d];
     }
@@ -705,9 +727,9 @@ static void space_of_operands(cr_space *s, const builder *b)
 /* The reverse: dims and steps of the code. */
 static void set_dims(cr_group_code *c, const cr_space *s)
 {
-    c->ndim = s->ndim;
+    c->over.ndim = s->ndim;
     for (int d = 0; d < s->ndim; d++) {
-        c->size[d] = s->dim[d].size;
+        c->over.size[d] = s->dim[d].size;
         for (int k = 0; k < c->operands; k++)
             c->operand[k].step[d] = s->dim[d].step[k];
     }
@@ -717,14 +739,15 @@ static void set_dims(cr_group_code *c, const cr_space *s)
  * become 0. */
 static void mark_copied(builder *b, cr_space *s)
 {
-    cr_group_code *c = b->c;
-    int first = s->ndim - b->space.column_dims;
+    cr_group_code *c = b->in.c;
+    int first = s->ndim - b->in.space.column_dims;
 
     for (int k = c->outputs; k < c->operands; k++) {
         cr_operand_plan *o = &c->operand[k];
         int64_t one = 0;
-        o->copied = b->space.column_dims &&
-                    !cr_one_step(&one, b->space.column_dims, c->size + first, o->step + first);
+        o->copied =
+            b->in.space.column_dims &&
+            !cr_one_step(&one, b->in.space.column_dims, c->over.size + first, o->step + first);
         if (o->copied)
             o->spread = cr_session_copy(b->s, o->step, sizeof o->step);
         for (int d = 0; o->copied && d < s->ndim; d++)
@@ -737,26 +760,26 @@ static void mark_copied(builder *b, cr_space *s)
  * elements row-major.  Rows and columns are not merged if nodes reduce rows. */
 static void lay_out_dims(builder *b)
 {
-    cr_group_code *c = b->c;
+    cr_group_code *c = b->in.c;
     cr_space s;
 
     space_of_operands(&s, b);
-    if (!b->space.columns && !c->sources)
+    if (!b->in.space.columns && !c->sources)
         cr_space_order(&s);
     set_dims(c, &s);
-    c->space = b->space.dims;
-    memcpy(c->space.size, c->size, sizeof c->size);
+    c->over.space = b->in.space.dims;
+    memcpy(c->over.space.size, c->over.size, sizeof c->over.size);
     mark_copied(b, &s);
-    cr_space_merge(&s,
-                   b->space.column_dims ? (uint64_t)1 << (s.ndim - b->space.column_dims) : 0);
+    cr_space_merge(
+        &s, b->in.space.column_dims ? (uint64_t)1 << (s.ndim - b->in.space.column_dims) : 0);
     set_dims(c, &s);
-    if (!c->ndim)
-        c->size[c->ndim++] = 1;
+    if (!c->over.ndim)
+        c->over.size[c->over.ndim++] = 1;
 }
 
 static bool is_uniform(const cr_group_code *c, const cr_operand_plan *o)
 {
-    for (int d = 0; d < c->ndim; d++)
+    for (int d = 0; d < c->over.ndim; d++)
         if (o->step[d])
             return false;
     return true;
@@ -769,10 +792,10 @@ static int64_t period_of(const cr_group_code *c, const cr_operand_plan *o)
     int64_t period = 1;
     int first = 0;
 
-    while (first < c->ndim && !o->step[first])
+    while (first < c->over.ndim && !o->step[first])
         first++;
-    for (int d = first; d < c->ndim; d++)
-        period *= c->size[d];
+    for (int d = first; d < c->over.ndim; d++)
+        period *= c->over.size[d];
     return first ? period : 0;
 }
 
@@ -780,7 +803,7 @@ static bool is_dense(const cr_group_code *c, const cr_operand_plan *o)
 {
     int64_t step = 1;
 
-    for (int d = c->ndim - 1; d >= 0; step *= c->size[d--])
+    for (int d = c->over.ndim - 1; d >= 0; step *= c->over.size[d--])
         if (o->step[d] != step)
             return false;
     return true;
@@ -796,20 +819,20 @@ static bool is_flat_operand(const cr_group_code *c, const cr_operand_plan *o)
 
 static bool is_flat(const builder *b)
 {
-    const cr_group_code *c = b->c;
-    bool all = c->columns < SHORTISH_ROW;
+    const cr_group_code *c = b->in.c;
+    bool all = c->over.columns < SHORTISH_ROW;
 
-    if (b->space.columns || c->ndim < 2 || c->empty)
+    if (b->in.space.columns || c->over.ndim < 2 || c->over.empty)
         return false;
     for (int k = 0; all && k < c->operands; k++)
         all = is_flat_operand(c, &c->operand[k]);
-    return all || c->columns < SHORT_ROW;
+    return all || c->over.columns < SHORT_ROW;
 }
 
 /* Short rows without a reduction: the kernel sees all elements as one row. */
 static bool lay_flat(builder *b)
 {
-    cr_group_code *c = b->c;
+    cr_group_code *c = b->in.c;
 
     if (!is_flat(b))
         return false;
@@ -819,7 +842,7 @@ static bool lay_flat(builder *b)
         o->staged =
             o->dtype != o->lane || (!o->row && !is_dense(c, o)) || cr_group_is_source(c, k);
         o->period = o->row || k < c->outputs ? 0 : period_of(c, o);
-        c->staged = c->staged || o->staged;
+        c->over.staged = c->over.staged || o->staged;
     }
     return true;
 }
@@ -828,8 +851,8 @@ static bool is_shared(const cr_group_code *c, int k)
 {
     const cr_operand_plan *o = &c->operand[k];
 
-    for (int d = 0; d + 1 < c->ndim; d++)
-        if (c->size[d] != 1 && o->step[d])
+    for (int d = 0; d + 1 < c->over.ndim; d++)
+        if (c->over.size[d] != 1 && o->step[d])
             return false;
     return k >= c->outputs && !o->row && !o->copied && !cr_group_is_source(c, k);
 }
@@ -838,29 +861,29 @@ static bool is_shared(const cr_group_code *c, int k)
  * share, which is in the cache. */
 static bool reads_shared(const builder *b, int k)
 {
-    const cr_group_code *c = b->c;
+    const cr_group_code *c = b->in.c;
 
-    if (b->from)
-        return b->from->code->operand[k].shared && is_shared(c, k);
-    return b->space.columns && c->rows > 1 && !cr_is_host(c->operand[0].type->device) &&
+    if (b->sized.from)
+        return b->sized.from->code->operand[k].shared && is_shared(c, k);
+    return b->in.space.columns && c->over.rows > 1 && !cr_is_host(c->operand[0].type->device) &&
            is_shared(c, k);
 }
 
 static void set_ways(builder *b)
 {
-    cr_group_code *c = b->c;
-    int last = c->ndim - 1;
+    cr_group_code *c = b->in.c;
+    int last = c->over.ndim - 1;
 
-    c->flat = lay_flat(b);
-    for (int k = 0; k < c->operands && !c->flat; k++) {
+    c->over.flat = lay_flat(b);
+    for (int k = 0; k < c->operands && !c->over.flat; k++) {
         cr_operand_plan *o = &c->operand[k];
         int64_t step = o->copied ? 1 : o->step[last];
-        o->row =
-            o->row || (k >= c->outputs && !step && (b->space.columns || c->size[last] > 1));
-        o->staged = o->dtype != o->lane || (!o->row && step != 1 && c->size[last] > 1) ||
+        o->row = o->row ||
+                 (k >= c->outputs && !step && (b->in.space.columns || c->over.size[last] > 1));
+        o->staged = o->dtype != o->lane || (!o->row && step != 1 && c->over.size[last] > 1) ||
                     cr_group_is_source(c, k);
         o->shared = reads_shared(b, k);
-        c->staged = c->staged || o->staged;
+        c->over.staged = c->over.staged || o->staged;
     }
 }
 
@@ -870,56 +893,58 @@ enum { MOST_ACROSS = 16, LEAST_ROWS = 64 };
 
 static bool reduces_across(builder *b)
 {
-    const cr_group_code *c = b->c;
+    const cr_group_code *c = b->in.c;
 
-    if (!b->from)
-        return b->space.columns && !b->chosen.scans && !c->folds && !c->empty && c->ndim > 1 &&
-               c->columns <= MOST_ACROSS && c->rows >= LEAST_ROWS;
-    if (b->from->code->across && !c->empty && (c->ndim < 2 || c->columns > CR_FOLD_LANES))
+    if (!b->sized.from)
+        return b->in.space.columns && !b->in.chosen.scans && !c->folds && !c->over.empty &&
+               c->over.ndim > 1 && c->over.columns <= MOST_ACROSS && c->over.rows >= LEAST_ROWS;
+    if (b->sized.from->code->over.across && !c->over.empty &&
+        (c->over.ndim < 2 || c->over.columns > CR_FOLD_LANES))
         cr_bail(b->s, CR_VALUE, "the rows are too long for the kernel");
-    return b->from->code->across;
+    return b->sized.from->code->over.across;
 }
 
 static void lay_out(builder *b)
 {
-    cr_group_code *c = b->c;
+    cr_group_code *c = b->in.c;
 
-    c->empty = !b->space.numel;
+    c->over.empty = !b->in.space.numel;
     lay_out_dims(b);
-    c->rows = 1;
-    for (int d = 0; d + 1 < c->ndim; d++)
-        c->rows *= c->size[d];
-    c->columns = c->size[c->ndim - 1];
-    if (b->space.columns && b->space.numel && c->columns != b->space.columns)
+    c->over.rows = 1;
+    for (int d = 0; d + 1 < c->over.ndim; d++)
+        c->over.rows *= c->over.size[d];
+    c->over.columns = c->over.size[c->over.ndim - 1];
+    if (b->in.space.columns && b->in.space.numel && c->over.columns != b->in.space.columns)
         cr_bail(b->s, CR_VALUE, "a result's elements are in another order than its rows");
     set_ways(b);
-    c->across = reduces_across(b);
+    c->over.across = reduces_across(b);
 }
 
 /* --- numbers --- */
 
 static void count_params(builder *b)
 {
-    for (int i = 0; i < b->chosen.nodes; i++)
-        for (int k = 0; k < b->chosen.node[i].n->arg_count; k++)
-            b->operands.params += cr_node_reads_number(b->chosen.node[i].n, k);
-    if (b->operands.params > CR_GROUP_PARAMS)
+    for (int i = 0; i < b->in.chosen.nodes; i++)
+        for (int k = 0; k < b->in.chosen.node[i].n->arg_count; k++)
+            b->in.operands.params += cr_node_reads_number(b->in.chosen.node[i].n, k);
+    if (b->in.operands.params > CR_GROUP_PARAMS)
         cr_bail(b->s, CR_VALUE, "too many numbers");
 }
 
 static void store_params(builder *b)
 {
-    cr_group_code *c = b->c;
+    cr_group_code *c = b->in.c;
     int slot = 0;
 
-    c->param_bytes = (size_t)(b->operands.params + 1) * CR_PARAM_BYTES;
+    c->param_bytes = (size_t)(b->in.operands.params + 1) * CR_PARAM_BYTES;
     c->param = cr_session_get(b->s, c->param_bytes);
-    for (int i = 0; i < b->chosen.nodes; i++)
-        for (int k = 0; k < b->chosen.node[i].n->arg_count; k++)
-            if (cr_node_reads_number(b->chosen.node[i].n, k))
-                cr_scalar_store(cr_node_number(b->chosen.node[i].n, k),
-                                cr_node_wants(b->chosen.node[i].n, &b->chosen.node[i].facts, k),
-                                c->param + slot++ * CR_PARAM_BYTES);
+    for (int i = 0; i < b->in.chosen.nodes; i++)
+        for (int k = 0; k < b->in.chosen.node[i].n->arg_count; k++)
+            if (cr_node_reads_number(b->in.chosen.node[i].n, k))
+                cr_scalar_store(
+                    cr_node_number(b->in.chosen.node[i].n, k),
+                    cr_node_wants(b->in.chosen.node[i].n, &b->in.chosen.node[i].facts, k),
+                    c->param + slot++ * CR_PARAM_BYTES);
 }
 
 /* --- the structure --- */
@@ -952,16 +977,16 @@ static void put_arg(cr_text *t, const planned *p, int i)
 static void put_structure(cr_text *t, const builder *b)
 {
     put_byte(t, b->how & CR_HOW_FAST);
-    put_byte(t, b->c->across);
-    for (int k = 0; k < b->c->operands; k++) {
-        put_byte(t, b->c->operand[k].lane);
-        put_byte(t, b->c->operand[k].row);
-        put_byte(t, b->c->operand[k].shared);
+    put_byte(t, b->in.c->over.across);
+    for (int k = 0; k < b->in.c->operands; k++) {
+        put_byte(t, b->in.c->operand[k].lane);
+        put_byte(t, b->in.c->operand[k].row);
+        put_byte(t, b->in.c->operand[k].shared);
     }
-    for (int k = 0; k < b->c->outputs; k++)
-        put_short(t, b->operands.output[k].number - 1);
-    for (int i = 0; i < b->chosen.nodes; i++) {
-        const planned *p = &b->chosen.node[i];
+    for (int k = 0; k < b->in.c->outputs; k++)
+        put_short(t, b->in.operands.output[k].number - 1);
+    for (int i = 0; i < b->in.chosen.nodes; i++) {
+        const planned *p = &b->in.chosen.node[i];
         put_short(t, p->n->op->index);
         for (int k = 0; k < p->n->result_count; k++)
             put_byte(t, p->n->result[k]->type.dtype);
@@ -984,30 +1009,32 @@ static cr_axis axis(cr_loop *l, const char *index, const char *extent)
 static cr_buffer *buffer(builder *b, cr_buffer_role role, const char *name,
                          const cr_operand_plan *o)
 {
-    const cr_sym *size[2] = {axis(b->l, "i", "R").extent, axis(b->l, "j", "C").extent};
+    const cr_sym *size[2] = {axis(b->now.l, "i", "R").extent, axis(b->now.l, "j", "C").extent};
 
-    return cr_loop_buffer(b->l, role, name, (cr_dtype)o->lane, o->row || o->shared ? 1 : 2,
+    return cr_loop_buffer(b->now.l, role, name, (cr_dtype)o->lane, o->row || o->shared ? 1 : 2,
                           size + o->shared);
 }
 
 static const cr_expr *read_value(void *context, int i)
 {
     builder *b = context;
-    cr_dtype want = cr_node_wants(b->at->n, &b->at->facts, i);
-    int ref = b->at->ref[i];
+    cr_dtype want = cr_node_wants(b->now.at->n, &b->now.at->facts, i);
+    int ref = b->now.at->ref[i];
 
-    return cr_expr_cast(b->l, want,
-                        ref < 0 ? b->expr[-1 - ref] : b->expr[b->chosen.values + ref]);
+    return cr_expr_cast(b->now.l, want,
+                        ref < 0 ? b->now.expr[-1 - ref]
+                                : b->now.expr[b->in.chosen.values + ref]);
 }
 
 static const cr_expr *read_number(void *context, cr_scalar number, cr_dtype t)
 {
     builder *b = context;
-    int slot = b->slot++;
+    int slot = b->now.slot++;
 
     (void)number;
     return cr_expr_param(
-        b->l, cr_loop_param_new(b->l, cr_session_printf(b->l->session, "p%d", slot), t, slot));
+        b->now.l, cr_loop_param_new(b->now.l, cr_session_printf(b->now.l->session, "p%d", slot),
+                                    t, slot));
 }
 
 /* "add_mul_exp": the first operators, for readers of the emitted code. */
@@ -1016,20 +1043,20 @@ static const char *program_name(cr_session *s, const builder *b)
     cr_text t = {0};
 
     cr_text_put(&t, "group");
-    for (int i = 0; i < b->chosen.nodes && i < 4; i++)
-        cr_text_printf(&t, "_%s", b->chosen.node[i].n->op->name);
+    for (int i = 0; i < b->in.chosen.nodes && i < 4; i++)
+        cr_text_printf(&t, "_%s", b->in.chosen.node[i].n->op->name);
     return cr_session_take_text(s, &t);
 }
 
 static void load_operands(builder *b)
 {
-    const cr_sym *index[2] = {axis(b->l, "i", "R").index, axis(b->l, "j", "C").index};
+    const cr_sym *index[2] = {axis(b->now.l, "i", "R").index, axis(b->now.l, "j", "C").index};
 
-    for (int k = b->c->outputs; k < b->c->operands; k++) {
-        const cr_operand_plan *o = &b->c->operand[k];
-        const char *name = cr_session_printf(b->l->session, "x%d", k - b->c->outputs);
-        b->expr[b->chosen.values + k] =
-            cr_expr_load(b->l, buffer(b, CR_BUFFER_INPUT, name, o), index + o->shared);
+    for (int k = b->in.c->outputs; k < b->in.c->operands; k++) {
+        const cr_operand_plan *o = &b->in.c->operand[k];
+        const char *name = cr_session_printf(b->now.l->session, "x%d", k - b->in.c->outputs);
+        b->now.expr[b->in.chosen.values + k] =
+            cr_expr_load(b->now.l, buffer(b, CR_BUFFER_INPUT, name, o), index + o->shared);
     }
 }
 
@@ -1039,28 +1066,30 @@ static cr_loop *make_program(cr_session *s, void *context)
     cr_node_reader reader = {read_value, read_number, b};
     cr_axis both[2];
 
-    b->l = cr_loop_new(s);
-    b->slot = 0;
-    b->expr = CR_NEW_N(s, const cr_expr *, b->chosen.values + b->c->operands);
-    b->l->name = b->l->origin = program_name(s, b);
+    b->now.l = cr_loop_new(s);
+    b->now.slot = 0;
+    b->now.expr = CR_NEW_N(s, const cr_expr *, b->in.chosen.values + b->in.c->operands);
+    b->now.l->name = b->now.l->origin = program_name(s, b);
     load_operands(b);
-    for (int i = 0; i < b->chosen.nodes; i++) {
-        b->at = &b->chosen.node[i];
-        if (b->at->facts.kind == CR_FACT_READ)
-            b->expr[b->at->first] = b->expr[b->chosen.values + b->at->ref[0]];
+    for (int i = 0; i < b->in.chosen.nodes; i++) {
+        b->now.at = &b->in.chosen.node[i];
+        if (b->now.at->facts.kind == CR_FACT_READ)
+            b->now.expr[b->now.at->first] =
+                b->now.expr[b->in.chosen.values + b->now.at->ref[0]];
         else
-            cr_compile_node(b->l, b->at->n, &b->at->facts, &reader, b->expr + b->at->first);
+            cr_compile_node(b->now.l, b->now.at->n, &b->now.at->facts, &reader,
+                            b->now.expr + b->now.at->first);
     }
-    both[0] = axis(b->l, "i", "R");
-    both[1] = axis(b->l, "j", "C");
-    for (int k = 0; k < b->c->outputs; k++) {
-        const cr_operand_plan *o = &b->c->operand[k];
-        cr_loop_define(b->l, buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), o),
-                       o->row ? 1 : 2, both, b->expr[b->operands.output[k].number - 1]);
+    both[0] = axis(b->now.l, "i", "R");
+    both[1] = axis(b->now.l, "j", "C");
+    for (int k = 0; k < b->in.c->outputs; k++) {
+        const cr_operand_plan *o = &b->in.c->operand[k];
+        cr_loop_define(b->now.l, buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), o),
+                       o->row ? 1 : 2, both, b->now.expr[b->in.operands.output[k].number - 1]);
     }
     if (b->how & CR_HOW_FAST)
-        cr_loop_contract(b->l);
-    return b->l;
+        cr_loop_contract(b->now.l);
+    return b->now.l;
 }
 
 /* --- shared programs --- */
@@ -1139,8 +1168,8 @@ static cr_status check_cost(cr_group_program *p)
 
 static cr_status build_program(cr_group_program *p, builder *b)
 {
-    CR_TRY(b->c->across ? cr_fused_new_across(&p->fused, make_program, b)
-                        : cr_fused_new(&p->fused, make_program, b));
+    CR_TRY(b->in.c->over.across ? cr_fused_new_across(&p->fused, make_program, b)
+                                : cr_fused_new(&p->fused, make_program, b));
     cr_status st = check_cost(p);
     if (st || p->costly) {
         cr_fused_drop(p->fused);
@@ -1187,7 +1216,7 @@ static cr_status find_program(builder *b, int *built)
     if (!st) {
         pthread_mutex_lock(&shared.lock);
         watch_forks();
-        st = take_program(&b->c->program, b, &key, built);
+        st = take_program(&b->in.c->program, b, &key, built);
         pthread_mutex_unlock(&shared.lock);
     }
     cr_text_drop(&key);
@@ -1224,7 +1253,7 @@ static bool may_overwrite(const cr_group_code *c, int k)
     const cr_operand_plan *o = &c->operand[k], *y = &c->operand[0];
 
     if (o->row || o->staged || o->copied || y->staged || source_reads(c, o->number) ||
-        memcmp(o->step, y->step, c->ndim * sizeof *o->step))
+        memcmp(o->step, y->step, c->over.ndim * sizeof *o->step))
         return false;
     for (int q = c->outputs; q < c->operands; q++)
         if (q != k && c->operand[q].number == o->number)
@@ -1250,19 +1279,19 @@ static void plan(cr_session *s, void *context)
 {
     builder *b = context;
 
-    b->c = CR_NEW(s, cr_group_code);
-    b->c->operand = CR_NEW_N(s, cr_operand_plan, CR_GROUP_OPERANDS);
-    b->c->source = CR_NEW_N(s, cr_source_plan, CR_GROUP_SOURCES);
-    b->c->code.run = cr_group_run;
-    b->operands.output = CR_NEW_N(s, planned_output, CR_GROUP_OPERANDS);
+    b->in.c = CR_NEW(s, cr_group_code);
+    b->in.c->operand = CR_NEW_N(s, cr_operand_plan, CR_GROUP_OPERANDS);
+    b->in.c->source = CR_NEW_N(s, cr_source_plan, CR_GROUP_SOURCES);
+    b->in.c->code.run = cr_group_run;
+    b->in.operands.output = CR_NEW_N(s, planned_output, CR_GROUP_OPERANDS);
     gather_nodes(b);
     list_shapes(b);
     list_outputs(b);
     find_space(b);
     add_outputs(b);
     add_all_operands(b);
-    b->c->code.read = (cr_gvalue **)(uintptr_t)b->read;
-    b->c->code.read_count = b->reads;
+    b->in.c->code.read = (cr_gvalue **)(uintptr_t)b->in.read;
+    b->in.c->code.read_count = b->in.reads;
     lay_out(b);
     count_params(b);
     store_params(b);
@@ -1283,7 +1312,7 @@ static const cr_gtype *keep_type(cr_session *s, const cr_gtype *type)
 static void keep_code(cr_session *s, void *context)
 {
     builder *b = context;
-    cr_group_code *c = cr_session_copy(s, b->c, sizeof *c);
+    cr_group_code *c = cr_session_copy(s, b->in.c, sizeof *c);
 
     c->operand = cr_session_copy(s, c->operand, (size_t)c->operands * sizeof *c->operand);
     for (int k = 0; k < c->operands; k++) {
@@ -1297,8 +1326,9 @@ static void keep_code(cr_session *s, void *context)
             c->source[i].type[k] = keep_type(s, c->source[i].type[k]);
     c->code.read =
         cr_session_copy(s, c->code.read, (size_t)c->code.read_count * sizeof *c->code.read);
-    c->param = cr_session_copy(s, c->param, (size_t)(b->operands.params + 1) * CR_PARAM_BYTES);
-    b->c = c;
+    c->param =
+        cr_session_copy(s, c->param, (size_t)(b->in.operands.params + 1) * CR_PARAM_BYTES);
+    b->in.c = c;
 }
 
 /* Copies the types of the group's graph, because the shared sizes change later. */
@@ -1317,12 +1347,12 @@ static void keep_types(cr_session *s, const cr_graph *alone)
 static void stand_alone(cr_session *s, void *context)
 {
     builder *b = context;
-    const cr_gblock *block = b->group->block[0];
-    cr_rewrite w = {.from = b->g, .to = cr_graph_new(s), .now = b->now};
+    const cr_gblock *block = b->in.group->block[0];
+    cr_rewrite w = {.from = b->g, .to = cr_graph_new(s), .now = b->of.now};
     cr_garg *output = CR_NEW_N(s, cr_garg, block->output_count);
 
-    for (int i = 0; i < b->c->code.read_count; i++) {
-        const cr_gvalue *v = b->c->code.read[i];
+    for (int i = 0; i < b->in.c->code.read_count; i++) {
+        const cr_gvalue *v = b->in.c->code.read[i];
         w.now[v->id] = cr_graph_input(w.to, v->name, &v->type);
     }
     for (size_t i = 0; i < block->len; i++)
@@ -1331,7 +1361,7 @@ static void stand_alone(cr_session *s, void *context)
         output[k] = cr_garg_value(w.now[block->output[k].value->id]);
     cr_gblock_return(w.to, w.to->body, output, block->output_count);
     keep_types(s, w.to);
-    b->alone = w.to;
+    b->in.alone = w.to;
 }
 
 /* Makes the program of calls that runs until native code is compiled, or always without a
@@ -1339,7 +1369,7 @@ static void stand_alone(cr_session *s, void *context)
 static cr_status add_nodes(cr_compiled *all, builder *b)
 {
     CR_TRY(cr_session_run(&all->session, stand_alone, b));
-    return cr_program_of_calls(&b->c->nodes, b->alone);
+    return cr_program_of_calls(&b->in.c->nodes, b->in.alone);
 }
 
 /* True if a run may call the nodes: without native code and tiles, or to measure them. */
@@ -1353,22 +1383,22 @@ static bool needs_nodes(const cr_group_code *c)
 
 static cr_status finish_code(cr_compiled *all, builder *b)
 {
-    cr_vec_put(&all->groups, b->c);
-    b->c->cuts = cr_fused_cuts_rows(b->c->program->fused);
-    b->c->code.overwrites = overwritten(b->c);
-    if (b->how & CR_HOW_MEASURE && !b->c->empty)
-        CR_TRY(cr_tuner_new(&b->c->tuner, b->c, b->group));
-    return needs_nodes(b->c) ? add_nodes(all, b) : CR_OK;
+    cr_vec_put(&all->groups, b->in.c);
+    b->in.c->over.cuts = cr_fused_cuts_rows(b->in.c->program->fused);
+    b->in.c->code.overwrites = overwritten(b->in.c);
+    if (b->how & CR_HOW_MEASURE && !b->in.c->over.empty)
+        CR_TRY(cr_tuner_new(&b->in.c->tuner, b->in.c, b->in.group));
+    return needs_nodes(b->in.c) ? add_nodes(all, b) : CR_OK;
 }
 
 /* The plan's rows and columns must be those of the program. */
 static cr_status check_rows(const builder *b)
 {
-    const cr_fused *f = b->c->program->fused;
+    const cr_fused *f = b->in.c->program->fused;
 
     if (cr_fused_nest(f)->one_row)
         return cr_fail(CR_VALUE, "what it folds is not in its results");
-    if (b->c->flat && !cr_fused_cuts_rows(f))
+    if (b->in.c->over.flat && !cr_fused_cuts_rows(f))
         return cr_fail(CR_VALUE, "its rows are too short");
     return CR_OK;
 }
@@ -1382,10 +1412,10 @@ static cr_status plan_code(cr_compiled *all, builder *b)
     CR_TRY(find_program(b, &all->built));
     st = check_rows(b);
     if (st) {
-        leave_program(b->c->program);
+        leave_program(b->in.c->program);
         return st;
     }
-    cr_show_group(b->group, b->c->program->fused);
+    cr_show_group(b->in.group, b->in.c->program->fused);
     return finish_code(all, b);
 }
 
@@ -1412,15 +1442,15 @@ static bool is_in_kernel(const cr_gnode *n, const cr_gvarying *v)
 static void keep_source(cr_session *s, void *context)
 {
     builder *b = context;
-    const cr_gblock *block = b->group->block[0];
+    const cr_gblock *block = b->in.group->block[0];
     source *x = CR_NEW(s, source);
     cr_facts *facts = CR_NEW_N(s, cr_facts, block->len);
 
-    *x = (source){.group = b->group,
-                  .code = b->c,
+    *x = (source){.group = b->in.group,
+                  .code = b->in.c,
                   .facts = facts,
-                  .chosen = b->chosen,
-                  .operands = b->operands};
+                  .chosen = b->in.chosen,
+                  .operands = b->in.operands};
     KEEP(x->chosen.rows, x->chosen.rows_nodes);
     KEEP(x->chosen.shape, x->chosen.shapes);
     KEEP(x->chosen.node, x->chosen.nodes);
@@ -1434,7 +1464,7 @@ static void keep_source(cr_session *s, void *context)
             x->numbers = true;
         }
     }
-    b->made = x;
+    b->sized.made = x;
 }
 
 /* Keeps the group's plan for other sizes. */
@@ -1444,17 +1474,17 @@ static cr_status add_source(cr_compiled *all, builder *b)
         return CR_OK;
     CR_TRY(cr_vec_reserve(&all->sources, 1));
     CR_TRY(cr_session_run(&all->session, keep_source, b));
-    b->c->source_number = (int)all->sources.len;
-    cr_vec_put(&all->sources, b->made);
+    b->in.c->source_number = (int)all->sources.len;
+    cr_vec_put(&all->sources, b->sized.made);
     return CR_OK;
 }
 
 static void check_facts(builder *b)
 {
-    const cr_gblock *block = b->group->block[0];
+    const cr_gblock *block = b->in.group->block[0];
 
     for (size_t i = 0; i < block->len; i++) {
-        cr_facts was = b->from->facts[i], now;
+        cr_facts was = b->sized.from->facts[i], now;
         if (!depends_on_sizes(was))
             continue;
         now = cr_facts_of(b->facts, block->at[i]);
@@ -1466,7 +1496,7 @@ static void check_facts(builder *b)
 
 static void check_ways(const builder *b)
 {
-    const cr_group_code *was = b->from->code, *c = b->c;
+    const cr_group_code *was = b->sized.from->code, *c = b->in.c;
 
     for (int k = 0; k < c->operands; k++)
         if (c->operand[k].row != was->operand[k].row ||
@@ -1478,22 +1508,22 @@ static void keep_tensor(void *context, cr_gvalue *v)
 {
     builder *b = context;
 
-    b->filling->type[b->filling->tensors++] = kept_type(b, v);
+    b->in.filling->type[b->in.filling->tensors++] = kept_type(b, v);
 }
 
 static void plan_sources_again(builder *b)
 {
-    cr_group_code *c = b->c;
+    cr_group_code *c = b->in.c;
 
     c->source = cr_session_copy(b->s, c->source, (size_t)c->sources * sizeof *c->source);
-    for (int i = 0; i < b->chosen.nodes; i++) {
-        const planned *p = &b->chosen.node[i];
+    for (int i = 0; i < b->in.chosen.nodes; i++) {
+        const planned *p = &b->in.chosen.node[i];
         if (p->facts.kind != CR_FACT_READ)
             continue;
-        b->filling = &c->source[p->source];
-        b->filling->tensors = 0;
+        b->in.filling = &c->source[p->source];
+        b->in.filling->tensors = 0;
         cr_gnode_each_read(p->n, keep_tensor, b);
-        add_part(b, b->filling, p->n);
+        add_part(b, b->in.filling, p->n);
     }
 }
 
@@ -1501,16 +1531,16 @@ static void plan_sources_again(builder *b)
 static void plan_again(cr_session *s, void *context)
 {
     builder *b = context;
-    const source *from = b->from;
+    const source *from = b->sized.from;
 
     b->s = s;
-    b->c = cr_session_copy(s, from->code, sizeof *b->c);
-    b->c->operand = CR_NEW_N(s, cr_operand_plan, from->code->operands);
-    b->c->operands = b->c->folds = 0;
-    b->c->staged = false;
-    b->c->nodes = NULL;
-    b->chosen = from->chosen;
-    b->operands = from->operands;
+    b->in.c = cr_session_copy(s, from->code, sizeof *b->in.c);
+    b->in.c->operand = CR_NEW_N(s, cr_operand_plan, from->code->operands);
+    b->in.c->operands = b->in.c->folds = 0;
+    b->in.c->over.staged = false;
+    b->in.c->nodes = NULL;
+    b->in.chosen = from->chosen;
+    b->in.operands = from->operands;
     check_facts(b);
     find_space(b);
     add_outputs(b);
@@ -1531,10 +1561,10 @@ static void use_program(cr_group_program *p)
 
 static cr_status code_again(cr_compiled *all, builder *b)
 {
-    if (b->from->whole)
+    if (b->sized.from->whole)
         return plan_code(all, b);
     CR_TRY(cr_session_run(&all->session, plan_again, b));
-    use_program(b->c->program);
+    use_program(b->in.c->program);
     return finish_code(all, b);
 }
 
@@ -1558,7 +1588,7 @@ static void describe(cr_session *s, void *context)
     twin_step *x = context;
 
     (void)s;
-    cr_alike_describe(x->b->alike, x->text, x->b->group);
+    cr_alike_describe(x->b->alike, x->text, x->b->in.group);
 }
 
 static void new_twin(cr_session *s, void *context)
@@ -1583,17 +1613,17 @@ static void copy_code(cr_session *s, void *context)
         read[i] = x->b->alike->reads.at[k];
     }
     c->code.read = read;
-    x->b->c = c;
+    x->b->in.c = c;
 }
 
 static cr_status share_code(cr_compiled *all, twin_step *x)
 {
     CR_TRY(cr_session_run(&all->session, copy_code, x));
-    use_program(x->b->c->program);
-    if (x->b->c->nodes)
-        cr_program_keep(x->b->c->nodes);
-    cr_vec_put(&all->groups, x->b->c);
-    cr_show_group(x->b->group, x->b->c->program->fused);
+    use_program(x->b->in.c->program);
+    if (x->b->in.c->nodes)
+        cr_program_keep(x->b->in.c->nodes);
+    cr_vec_put(&all->groups, x->b->in.c);
+    cr_show_group(x->b->in.group, x->b->in.c->program->fused);
     return CR_OK;
 }
 
@@ -1602,7 +1632,7 @@ static bool may_share(const cr_group_code *c) { return !c->tuner; }
 
 static cr_status remember(twin_step *x)
 {
-    x->code = x->b->c;
+    x->code = x->b->in.c;
     if (!may_share(x->code))
         return CR_OK;
     CR_TRY(cr_session_run(x->b->s, new_twin, x));
@@ -1635,7 +1665,7 @@ static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
         b.all = all;
         if (n->kind != CR_GNODE_GROUP)
             continue;
-        b.group = n;
+        b.in.group = n;
         CR_TRY(cr_vec_reserve(&all->groups, 1));
         cr_status st = make_code(all, &b);
         if (st == CR_MEMORY)
@@ -1643,7 +1673,7 @@ static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
         if (st)
             cr_log_line("fusion", 1, "%%%s stays calls: %s", n->result[0]->name,
                         cr_error_message());
-        n->code = st ? NULL : &b.c->code;
+        n->code = st ? NULL : &b.in.c->code;
     }
     return CR_OK;
 }
@@ -1654,10 +1684,10 @@ static void make_room(cr_session *s, void *context)
     unsigned values = b->g->values;
 
     b->s = s;
-    b->place = CR_NEW_N(s, int32_t, values);
-    b->numbers = CR_NEW_N(s, const int32_t *, values);
-    b->window = CR_NEW_N(s, const cr_gnode *, values);
-    b->now = CR_NEW_N(s, cr_gvalue *, values);
+    b->of.place = CR_NEW_N(s, int32_t, values);
+    b->of.numbers = CR_NEW_N(s, const int32_t *, values);
+    b->of.window = CR_NEW_N(s, const cr_gnode *, values);
+    b->of.now = CR_NEW_N(s, cr_gvalue *, values);
 }
 
 static void start(cr_session *s, void *context)
@@ -1729,8 +1759,8 @@ static cr_status resize_all(cr_compiled *all, const cr_compiled *of, const build
     for (size_t i = 0; i < of->sources.len; i++) {
         builder b = *start;
         b.all = all;
-        b.from = of->sources.at[i];
-        b.group = b.from->group;
+        b.sized.from = of->sources.at[i];
+        b.in.group = b.sized.from->group;
         CR_TRY(cr_vec_reserve(&all->groups, 1));
         CR_TRY(code_again(all, &b));
     }
@@ -1752,7 +1782,7 @@ cr_status cr_compiled_resize(cr_compiled **out, cr_compiled *of, const cr_graph 
 {
     cr_compiled *all = cr_alloc_zero(sizeof *all);
     cr_session planning = {.status = CR_OK};
-    builder b = {.g = g, .how = how, .kept = kept, .facts = of->facts};
+    builder b = {.g = g, .how = how, .sized.kept = kept, .facts = of->facts};
     cr_status st = all ? CR_OK : CR_MEMORY;
 
     if (!st && needs_room(of))

@@ -56,6 +56,18 @@ extern const cr_way cr_usual_way;
 
 typedef struct cr_tuner cr_tuner;
 
+/* The space of a group: the elements that its kernel visits. */
+typedef struct {
+    cr_refined space; /* adjacent dims are merged into the following ones */
+    int ndim;         /* all dims except the last are rows */
+    int64_t size[CR_REFINED_DIMS], rows, columns;
+    bool staged, empty, cuts;
+    bool across; /* its rows are short and reduced: vectors of native code have several rows */
+    bool flat;   /* its rows are short: all elements are one row, in pieces */
+} cr_group_space;
+
+/* Invariant: results come first among the operands; outputs <= operands. over.rows *
+ * over.columns is the number of elements of over.size. program, nodes or both are set. */
 typedef struct {
     cr_gcode code;
     cr_group_program *program;
@@ -68,12 +80,7 @@ typedef struct {
     cr_operand_plan *operand;
     cr_source_plan *source;
     int sources;
-    cr_refined space; /* adjacent dims are merged into the following ones */
-    int ndim;         /* all dims except the last are rows */
-    int64_t size[CR_REFINED_DIMS], rows, columns;
-    bool staged, empty, cuts;
-    bool across; /* its rows are short and reduced: vectors of native code have several rows */
-    bool flat;   /* its rows are short: all elements are one row, in pieces */
+    cr_group_space over;
     char *param;
     size_t param_bytes;
     int source_number; /* the source (cr_gcode_source) */
@@ -144,10 +151,7 @@ typedef struct {
     uint32_t groups; /* described so far */
     uint32_t *group; /* by value id: the last group that numbered it */
     int32_t *number; /* by value id */
-    struct {
-        size_t len, cap;
-        cr_gvalue **at;
-    } reads; /* values that the last group reads from outside */
+    CR_VEC(cr_gvalue *) reads; /* values that the last group reads from outside */
 } cr_alike;
 cr_alike *cr_alike_new(cr_session *s, unsigned values, bool all_sizes);
 /* Appends a description of the group.  Groups with equal descriptions have equal code, except

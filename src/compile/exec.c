@@ -41,7 +41,7 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
 {
     const cr_program_steps *p = m->p;
 
-    for (uint32_t i = 0; i < p->inputs; i++) {
+    for (uint32_t i = 0; i < p->frame.inputs; i++) {
         if (CR_UNLIKELY(!cr_tensor_is_of(input[i], m->sizes->input[i])))
             return cr_refuse_tensor(p->g->input[i], input[i], "the program");
         if (CR_UNLIKELY(input[i]->stages & CR_STAGE_BIT(DEFER) || atomic_load(&cr_defer_live)))
@@ -51,9 +51,10 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
         m->slot[i] = input[i];
     }
     if (p->constants.len)
-        memcpy(m->slot + p->inputs, p->constants.at,
+        memcpy(m->slot + p->frame.inputs, p->constants.at,
                p->constants.len * sizeof *p->constants.at);
-    memset(m->slot + p->first_made, 0, (p->slots - p->first_made) * sizeof *m->slot);
+    memset(m->slot + p->frame.first_made, 0,
+           (p->frame.slots - p->frame.first_made) * sizeof *m->slot);
     return CR_OK;
 }
 
@@ -97,7 +98,7 @@ static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
 /* Replaces symbols in the arguments by the numbers of this run. */
 static CR_NOINLINE void load_numbers(const machine *m, const cr_step *s, cr_value *arg)
 {
-    for (int i = 0; i < s->arg_count; i++) {
+    for (int i = 0; i < s->call.arg_count; i++) {
         if (arg[i].tag == CR_FLOAT && cr_gnum_is_float(arg[i].d))
             arg[i].d = cr_scalar_as_double(m->number[cr_gnum_of_float(arg[i].d)]);
         else if (arg[i].tag == CR_NUMBER && cr_gnum_of(arg[i].number) >= 0)
@@ -110,17 +111,17 @@ static void load_args(const machine *m, const cr_step *s, cr_value *arg)
     cr_value *list = m->lists;
     cr_value *at[CR_MAX_ARGS];
 
-    memcpy(arg, m->now->arg, s->arg_count * sizeof *arg);
-    for (int i = 0; s->list_room && i < s->arg_count; i++)
+    memcpy(arg, m->now->arg, s->call.arg_count * sizeof *arg);
+    for (int i = 0; s->call.list_room && i < s->call.arg_count; i++)
         if (arg[i].tag == CR_TENSORS) {
             at[i] = memcpy(list, arg[i].list, arg[i].len * sizeof *list);
             arg[i].list = list;
             list += arg[i].len;
         }
-    if (CR_UNLIKELY(s->symbols))
+    if (CR_UNLIKELY(s->call.symbols))
         load_numbers(m, s, arg);
-    for (uint32_t k = 0; k < s->patches; k++) {
-        const cr_patch *h = &s->patch[k];
+    for (uint32_t k = 0; k < s->call.patches; k++) {
+        const cr_patch *h = &s->call.patch[k];
         *(h->in_list ? &at[h->arg][h->item] : &arg[h->arg]) = cr_of_tensor(m->slot[h->slot]);
     }
 }
@@ -133,7 +134,7 @@ static cr_status put_list(const machine *m, const cr_step *s, cr_value *v)
     if (v->len != s->results) {
         uint32_t n = v->len;
         cr_drop_values(v, 1);
-        return cr_fail(CR_RUNTIME, "%s returned %u tensors, the graph has %u", s->op->name,
+        return cr_fail(CR_RUNTIME, "%s returned %u tensors, the graph has %u", s->call.op->name,
                        (unsigned)n, (unsigned)s->results);
     }
     for (uint32_t k = 0; k < v->len; k++) {
@@ -198,10 +199,10 @@ static cr_status run_over(const machine *m, const cr_step *s, const cr_value *ar
                           bool *declined)
 {
     *declined = false;
-    if (s->over)
-        CR_TRY(cr_remote_into(s->op, arg, t, declined));
-    else if (s->op->does == CR_DOES_BODY)
-        CR_TRY(cr_call_into(s->op, arg, t));
+    if (s->call.over)
+        CR_TRY(cr_remote_into(s->call.op, arg, t, declined));
+    else if (s->call.op->does == CR_DOES_BODY)
+        CR_TRY(cr_call_into(s->call.op, arg, t));
     if (*declined)
         return CR_OK;
     put(m, s->result[0], take_over(m, s, t));
@@ -217,7 +218,7 @@ static cr_status run_call(const machine *m, const cr_step *s)
 
     load_args(m, s, arg);
     if (back && m->direct) {
-        CR_TRY(cr_call_into(s->op, arg, back));
+        CR_TRY(cr_call_into(s->call.op, arg, back));
         put(m, s->result[0], cr_keep(back));
         return CR_OK;
     }
@@ -226,10 +227,11 @@ static cr_status run_call(const machine *m, const cr_step *s)
         if (!declined)
             return CR_OK;
     }
-    st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result)
-                                  : cr_call_past(CR_STAGE_AUTOGRAD, s->op, arg, result);
+    st = s->call.tracked || !m->direct
+             ? call_tracked(m, s->call.op, arg, result)
+             : cr_call_past(CR_STAGE_AUTOGRAD, s->call.op, arg, result);
     CR_TRY(st);
-    if (s->list_result)
+    if (s->call.list_result)
         return put_list(m, s, &result[0]);
     for (uint32_t k = 0; k < s->results; k++)
         put(m, s->result[k], result[k].tag == CR_TENSOR ? result[k].t : NULL);
@@ -304,8 +306,8 @@ static const char *step_event(const machine *m, const cr_step *s)
     switch ((cr_step_kind)s->kind) {
     case CR_STEP_GROUP:
     case CR_STEP_OWN: return "cresset::fused";
-    case CR_STEP_CALL: return s->tracked || !m->direct ? NULL : s->op->name;
-    case CR_STEP_VIEW: return s->op ? s->op->name : NULL;
+    case CR_STEP_CALL: return s->call.tracked || !m->direct ? NULL : s->call.op->name;
+    case CR_STEP_VIEW: return s->call.op ? s->call.op->name : NULL;
     default: return NULL;
     }
 }
@@ -336,7 +338,7 @@ static void show_output(const machine *m, uint32_t k, cr_tensor *t)
         cr_row_major_strides(dense, type->ndim, type->size);
     if (!memcmp(t->stride, stride, t->ndim * sizeof *stride))
         return;
-    for (uint32_t i = 0; i < m->p->first_made; i++)
+    for (uint32_t i = 0; i < m->p->frame.first_made; i++)
         if (m->slot[i] == t)
             return;
     memcpy(t->stride, stride, t->ndim * sizeof *stride);
@@ -352,11 +354,11 @@ static cr_status offer(const machine *m, const cr_step *s)
 
     cr_thread.exclude = m->exclude;
     cr_thread.no_grad = m->no_grad;
-    for (uint32_t k = 0; k < s->earlies && !st; k++) {
-        cr_tensor **t = &m->slot[m->p->output[s->early[k]]];
-        show_output(m, s->early[k], *t);
+    for (uint32_t k = 0; k < s->drop.earlies && !st; k++) {
+        cr_tensor **t = &m->slot[m->p->out.output[s->drop.early[k]]];
+        show_output(m, s->drop.early[k], *t);
         if (*t)
-            st = m->taker->give(m->taker->context, s->early[k], t);
+            st = m->taker->give(m->taker->context, s->drop.early[k], t);
     }
     cr_thread.exclude = was;
     cr_thread.no_grad = no_grad;
@@ -374,15 +376,15 @@ static cr_status run_steps(machine *m)
         m->now = &m->sizes->step[i];
         CR_TRY(CR_UNLIKELY(cr_profiling()) ? run_step_profiled(m, s, &next)
                                            : run_step(m, s, &next));
-        for (uint32_t k = 0; k < s->releases; k++) {
-            cr_drop(m->slot[s->release[k]]);
-            m->slot[s->release[k]] = NULL;
+        for (uint32_t k = 0; k < s->drop.releases; k++) {
+            cr_drop(m->slot[s->drop.release[k]]);
+            m->slot[s->drop.release[k]] = NULL;
         }
-        for (uint32_t k = 0; m->own && k < s->given_releases; k++) {
-            cr_drop(m->own[s->given[k]]);
-            m->own[s->given[k]] = NULL;
+        for (uint32_t k = 0; m->own && k < s->drop.given_releases; k++) {
+            cr_drop(m->own[s->drop.given[k]]);
+            m->own[s->drop.given[k]] = NULL;
         }
-        if (m->taker && s->earlies)
+        if (m->taker && s->drop.earlies)
             CR_TRY(offer(m, s));
     }
     return CR_OK;
@@ -392,11 +394,11 @@ static void give_outputs(const machine *m, cr_tensor **output)
 {
     const cr_program_steps *p = m->p;
 
-    for (uint32_t i = 0; i < p->outputs; i++) {
-        uint32_t slot = p->output[i];
+    for (uint32_t i = 0; i < p->out.outputs; i++) {
+        uint32_t slot = p->out.output[i];
         output[i] = slot == CR_NO_SLOT ? NULL : m->slot[slot];
         show_output(m, i, output[i]);
-        if (p->output_moves[i])
+        if (p->out.output_moves[i])
             m->slot[slot] = NULL;
         else
             cr_keep(output[i]);
@@ -428,7 +430,7 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
         give_outputs(m, output);
         return CR_OK;
     }
-    for (uint32_t i = m->p->first_made; i < m->p->slots; i++)
+    for (uint32_t i = m->p->frame.first_made; i < m->p->frame.slots; i++)
         cr_drop(m->slot[i]);
     return st;
 }
@@ -437,15 +439,15 @@ enum { SMALL_FRAME = 1024 };
 
 static size_t frame_bytes(const cr_program_steps *p)
 {
-    return (p->slots + p->operands) * sizeof(cr_tensor *) + p->list_room * sizeof(cr_value) +
-           sizeof(cr_value);
+    return (p->frame.slots + p->frame.operands) * sizeof(cr_tensor *) +
+           p->frame.list_room * sizeof(cr_value) + sizeof(cr_value);
 }
 
 static void lay_out(machine *m, void *frame)
 {
     m->lists = frame;
-    m->slot = (cr_tensor **)(void *)(m->lists + m->p->list_room);
-    m->operands = m->slot + m->p->slots;
+    m->slot = (cr_tensor **)(void *)(m->lists + m->p->frame.list_room);
+    m->operands = m->slot + m->p->frame.slots;
 }
 
 static cr_status run_large(machine *m, cr_tensor *const *input, cr_tensor **output)

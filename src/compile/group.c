@@ -20,28 +20,45 @@
 
 enum { MOST_OPERANDS = 28, MOST_NODES = 64 };
 
-typedef struct group {
+/* The space of a group. */
+typedef struct {
     int64_t numel, columns; /* of the space; columns 0: no node reduces rows */
     cr_refined space;
+    bool full;    /* a node computes all elements of the space */
+    int64_t last; /* the last dim of all its nodes, or -1 */
+} group_over;
+
+/* What is in a group, counted. */
+typedef struct {
+    int real;        /* nodes, views left out */
+    int count, live; /* nodes that will be computed; computed values that have readers left */
+    int more;        /* further operands: a value in windows is one operand for each window */
+    int parts;       /* results that it reads part by part */
+} group_tally;
+
+/* Values in windows. */
+typedef struct {
+    bool split, joined; /* its space is one window; a result joins its values */
+    bool spread; /* its elementwise values became one value a row, for an expanded value */
+} group_windows;
+
+/* A group of nodes while groups are formed.
+ * Invariant: a group with `into` is empty, and stands for the one that it was merged into.
+ * tally.live <= tally.count, and tally.real <= tally.count. `read` has `reads` values, each
+ * once, none of which a node of the group makes. */
+typedef struct group {
+    group_over over;
     unsigned types; /* in which its loops compute, bits by cr_dtype */
     cr_device device;
     bool open;
     unsigned era;       /* a group of an earlier era is closed */
     struct group *into; /* merged into this one */
-    int real;           /* nodes, views left out */
-    int count, live; /* nodes that will be computed; computed values that have readers left */
-    int more;        /* further operands: a value in windows is one operand for each window */
-    bool split, joined; /* its space is one window; a result joins its values */
-    int parts;          /* results that it reads part by part */
-    unsigned scans;     /* bits by cr_scan_way */
-    bool spread;  /* its elementwise values became one value a row, for an expanded value */
-    bool full;    /* a node computes all elements of the space */
-    int64_t last; /* the last dim of all its nodes, or -1 */
+    group_tally tally;
+    group_windows windows;
+    unsigned scans; /* bits by cr_scan_way */
     int reads;
     cr_gvalue *read[MOST_OPERANDS]; /* values that it reads from outside */
-    struct {
-        size_t len, cap, *at;
-    } nodes; /* its nodes in order, filled at the end */
+    CR_VEC(size_t) nodes;           /* its nodes in order, filled at the end */
 } group;
 
 typedef struct {
@@ -75,7 +92,7 @@ static group *maker(const gatherer *x, const cr_gvalue *v)
     return p && p->open && p->era == x->era ? p : NULL;
 }
 
-static int load(const group *p) { return p->reads + p->live + p->more; }
+static int load(const group *p) { return p->reads + p->tally.live + p->tally.more; }
 
 static int64_t numel_of(const cr_gtype *t) { return cr_numel(t->ndim, t->size); }
 static int64_t numel(const cr_gvalue *v) { return numel_of(&v->type); }
@@ -96,13 +113,14 @@ typedef struct {
 
 static bool makes_rows_of(const group *p, const wish *w)
 {
-    return w->facts->kind == CR_FACT_POINT && p->columns && w->numel * p->columns == p->numel;
+    return w->facts->kind == CR_FACT_POINT && p->over.columns &&
+           w->numel * p->over.columns == p->over.numel;
 }
 
 /* The value has one element for each row of p. */
 static bool is_row_of(const group *p, const cr_gvalue *v)
 {
-    return p->columns && numel(v) != p->numel;
+    return p->over.columns && numel(v) != p->over.numel;
 }
 
 static bool converts(const wish *w, const cr_gvalue *v, cr_dtype wanted)
@@ -121,7 +139,7 @@ static bool fits_argument(const group *p, const wish *w, int i)
 {
     const cr_gvalue *v = w->n->arg[i].value;
     bool row = is_row_of(p, v);
-    int64_t columns = w->columns ? w->columns : p->columns;
+    int64_t columns = w->columns ? w->columns : p->over.columns;
 
     if (!converts(w, v, cr_node_wants(w->n, w->facts, i)))
         return false;
@@ -135,13 +153,13 @@ static bool fits_argument(const group *p, const wish *w, int i)
 
 static bool refines(cr_refined *s, const group *p, const wish *w)
 {
-    int64_t both[2] = {w->columns ? p->numel / w->columns : 1, w->columns};
+    int64_t both[2] = {w->columns ? p->over.numel / w->columns : 1, w->columns};
 
-    *s = p->space;
+    *s = p->over.space;
     if (w->row) {
         int64_t size[CR_MAX_DIMS];
         memcpy(size, w->shape->size, w->shape->ndim * sizeof *size);
-        size[w->shape->ndim] = p->columns;
+        size[w->shape->ndim] = p->over.columns;
         return cr_refine(s, w->shape->ndim + 1, size);
     }
     return (!w->columns || cr_refine(s, 2, both)) &&
@@ -152,15 +170,16 @@ static bool fits(const group *p, wish *w)
 {
     cr_refined s;
 
-    w->row = w->numel != p->numel;
-    if (p->count >= MOST_NODES || !cr_types_mix(p->types | w->types, p->device))
+    w->row = w->numel != p->over.numel;
+    if (p->tally.count >= MOST_NODES || !cr_types_mix(p->types | w->types, p->device))
         return false;
-    if (w->row ? !makes_rows_of(p, w) : w->columns && p->columns && p->columns != w->columns)
+    if (w->row ? !makes_rows_of(p, w)
+               : w->columns && p->over.columns && p->over.columns != w->columns)
         return false;
-    if (p->columns && !w->row && w->n->result[0]->type.stride &&
-        p->columns != last_dim(w->shape))
+    if (p->over.columns && !w->row && w->n->result[0]->type.stride &&
+        p->over.columns != last_dim(w->shape))
         return false;
-    if (w->columns && (p->joined || (p->split && w->columns != p->last)))
+    if (w->columns && (p->windows.joined || (p->windows.split && w->columns != p->over.last)))
         return false;
     if ((p->scans | w->facts->scans) == CR_SCAN_BOTH)
         return false;
@@ -196,38 +215,40 @@ static int growth(const gatherer *x, const group *p, const cr_gnode *n)
 
 static bool mergeable(const group *p, const group *q)
 {
-    cr_refined s = p->space;
+    cr_refined s = p->over.space;
     int64_t size[CR_REFINED_DIMS];
 
-    memcpy(size, q->space.size, sizeof size);
-    return p->numel == q->numel && !((p->split || q->split) && (p->parts || q->parts)) &&
-           p->parts + q->parts <= CR_GROUP_SOURCES &&
-           (!p->columns || !q->columns || p->columns == q->columns) &&
+    memcpy(size, q->over.space.size, sizeof size);
+    return p->over.numel == q->over.numel &&
+           !((p->windows.split || q->windows.split) && (p->tally.parts || q->tally.parts)) &&
+           p->tally.parts + q->tally.parts <= CR_GROUP_SOURCES &&
+           (!p->over.columns || !q->over.columns || p->over.columns == q->over.columns) &&
            (p->scans | q->scans) != CR_SCAN_BOTH &&
-           cr_types_mix(p->types | q->types, p->device) && p->count + q->count < MOST_NODES &&
-           load(p) + load(q) < MOST_OPERANDS && cr_refine(&s, q->space.ndim, size) &&
-           !((p->joined || q->joined) && (p->columns || q->columns));
+           cr_types_mix(p->types | q->types, p->device) &&
+           p->tally.count + q->tally.count < MOST_NODES && load(p) + load(q) < MOST_OPERANDS &&
+           cr_refine(&s, q->over.space.ndim, size) &&
+           !((p->windows.joined || q->windows.joined) && (p->over.columns || q->over.columns));
 }
 
 static void merge(group *p, group *q)
 {
-    cr_refined s = p->space;
+    cr_refined s = p->over.space;
 
-    CR_ASSERT(cr_refine(&s, q->space.ndim, q->space.size));
-    p->space = s;
-    p->columns = p->columns ? p->columns : q->columns;
+    CR_ASSERT(cr_refine(&s, q->over.space.ndim, q->over.space.size));
+    p->over.space = s;
+    p->over.columns = p->over.columns ? p->over.columns : q->over.columns;
     p->types |= q->types;
-    p->count += q->count;
-    p->real += q->real;
-    p->last = p->last == q->last ? p->last : -1;
-    p->live += q->live;
-    p->more += q->more;
+    p->tally.count += q->tally.count;
+    p->tally.real += q->tally.real;
+    p->over.last = p->over.last == q->over.last ? p->over.last : -1;
+    p->tally.live += q->tally.live;
+    p->tally.more += q->tally.more;
     p->scans |= q->scans;
-    p->split = p->split || q->split;
-    p->joined = p->joined || q->joined;
-    p->parts += q->parts;
-    p->spread = p->spread || q->spread;
-    p->full = p->full || q->full;
+    p->windows.split = p->windows.split || q->windows.split;
+    p->windows.joined = p->windows.joined || q->windows.joined;
+    p->tally.parts += q->tally.parts;
+    p->windows.spread = p->windows.spread || q->windows.spread;
+    p->over.full = p->over.full || q->over.full;
     for (int i = 0; i < q->reads; i++)
         add_read(p, q->read[i]);
     q->into = p;
@@ -269,7 +290,7 @@ static group *new_group(gatherer *x, const wish *w)
 {
     group *p = CR_NEW(x->s, group);
 
-    *p = (group){.numel = w->numel, .device = w->device, .open = true, .era = x->era};
+    *p = (group){.over.numel = w->numel, .device = w->device, .open = true, .era = x->era};
     return p;
 }
 
@@ -278,7 +299,7 @@ static void take_reader(gatherer *x, group *p, const cr_gvalue *v)
 {
     x->left[v->id]--;
     if (root(x->of[v->id]) == p && !x->left[v->id])
-        p->live--;
+        p->tally.live--;
 }
 
 static void put(gatherer *x, group *p, const cr_gnode *n, size_t i)
@@ -298,7 +319,7 @@ static void put(gatherer *x, group *p, const cr_gnode *n, size_t i)
     for (int k = 0; k < n->result_count; k++) {
         x->of[n->result[k]->id] = p;
         x->scanned[n->result[k]->id] = scanned;
-        p->live += x->left[n->result[k]->id] > 0;
+        p->tally.live += x->left[n->result[k]->id] > 0;
     }
 }
 
@@ -317,8 +338,8 @@ static group *join_readers(const gatherer *x, wish *w)
         const cr_gvalue *v = w->n->arg[i].tag == CR_TENSOR ? w->n->arg[i].value : NULL;
         group *p =
             v && !cr_is_host(w->device) && numel(v) == w->numel ? root(x->reader[v->id]) : NULL;
-        if (p && p->open && p->era == x->era && !p->columns && p->numel == w->numel &&
-            !p->split && !p->joined && !p->parts && fits(p, w) &&
+        if (p && p->open && p->era == x->era && !p->over.columns && p->over.numel == w->numel &&
+            !p->windows.split && !p->windows.joined && !p->tally.parts && fits(p, w) &&
             load(p) + growth(x, p, w->n) < MOST_OPERANDS)
             return p;
     }
@@ -337,13 +358,14 @@ static void place(gatherer *x, wish *w, size_t i)
     }
     if (!refines(&s, p, w)) /* more dims than a space can have */
         p->open = false;
-    p->space = s;
-    p->columns = p->columns ? p->columns : w->columns;
+    p->over.space = s;
+    p->over.columns = p->over.columns ? p->over.columns : w->columns;
     p->types |= w->types;
-    p->full = p->full || !w->row;
-    p->count++;
-    p->real++;
-    p->last = !p->last || p->last == last_dim(w->shape) ? last_dim(w->shape) : -1;
+    p->over.full = p->over.full || !w->row;
+    p->tally.count++;
+    p->tally.real++;
+    p->over.last =
+        !p->over.last || p->over.last == last_dim(w->shape) ? last_dim(w->shape) : -1;
     put(x, p, w->n, i);
     put_scan(x, p, w);
 }
@@ -355,9 +377,10 @@ static bool repeats_rows(const gatherer *x, const group *p, const cr_gnode *n)
 {
     const cr_gvalue *v = n->arg[0].value, *r = n->result[0];
 
-    return n->op == x->expand && p->columns && numel(r) == p->numel &&
-           numel(v) * p->columns == p->numel &&
-           cr_is_one_a_row(r->type.ndim, r->type.size, p->columns, v->type.ndim, v->type.size);
+    return n->op == x->expand && p->over.columns && numel(r) == p->over.numel &&
+           numel(v) * p->over.columns == p->over.numel &&
+           cr_is_one_a_row(r->type.ndim, r->type.size, p->over.columns, v->type.ndim,
+                           v->type.size);
 }
 
 /* Least length of rows for which a group also computes one value a row, which takes as long as
@@ -370,14 +393,15 @@ static void spread(const gatherer *x, group *p, const cr_gnode *n)
 {
     int64_t own = numel(n->arg[0].value), columns = own ? numel(n->result[0]) / own : 0;
 
-    if (n->op != x->expand || p->columns || own != p->numel || p->split || p->joined ||
-        p->parts || columns < LEAST_SPREAD || p->space.ndim == CR_REFINED_DIMS)
+    if (n->op != x->expand || p->over.columns || own != p->over.numel || p->windows.split ||
+        p->windows.joined || p->tally.parts || columns < LEAST_SPREAD ||
+        p->over.space.ndim == CR_REFINED_DIMS)
         return;
-    p->space.size[p->space.ndim++] = columns;
-    p->numel *= columns;
-    p->columns = columns;
-    p->spread = true;
-    p->full = false;
+    p->over.space.size[p->over.space.ndim++] = columns;
+    p->over.numel *= columns;
+    p->over.columns = columns;
+    p->windows.spread = true;
+    p->over.full = false;
 }
 
 static bool is_in(const gatherer *x, const group *p, size_t i)
@@ -399,7 +423,7 @@ static void leave_spread(gatherer *x, const cr_gblock *b, size_t i)
     const group *p = x->at[i] ? root(x->at[i]) : NULL;
     size_t first = i, last = i;
 
-    if (!p || !p->spread || p->full || b->at[i]->kind != CR_GNODE_CALL ||
+    if (!p || !p->windows.spread || p->over.full || b->at[i]->kind != CR_GNODE_CALL ||
         b->at[i]->op != x->expand)
         return;
     for (size_t k = i + 1; k < b->len; k++)
@@ -416,7 +440,7 @@ static void leave_spread(gatherer *x, const cr_gblock *b, size_t i)
 static bool keeps_order(const group *p, const cr_gvalue *v, const cr_gvalue *r)
 {
     return !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype &&
-           (numel(v) == p->numel || numel(v) * p->columns == p->numel);
+           (numel(v) == p->over.numel || numel(v) * p->over.columns == p->over.numel);
 }
 
 /* Adds a view to the group of its argument, if loops can read the argument instead. */
@@ -425,7 +449,8 @@ static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
     const cr_gvalue *v = n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL, *r = n->result[0];
     group *p = v && n->result_count == 1 ? maker(x, v) : NULL;
 
-    if (!p || x->sealed[v->id] || !cr_gtype_is_contiguous(&v->type) || p->count >= MOST_NODES)
+    if (!p || x->sealed[v->id] || !cr_gtype_is_contiguous(&v->type) ||
+        p->tally.count >= MOST_NODES)
         return false;
     if (cr_is_one_a_row(r->type.ndim, r->type.size, numel(v) ? numel(r) / numel(v) : 0,
                         v->type.ndim, v->type.size))
@@ -449,20 +474,21 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
     int parts = n->result_count, stored = x->left[v->id] > 1 ? parts : 0;
     cr_refined s;
 
-    if (!p || x->sealed[v->id] || p->columns || p->split || p->joined || p->parts ||
-        p->numel != numel(v) || !p->numel || p->live != 1 || p->last != wide ||
-        p->space.size[p->space.ndim - 1] != wide || wide == parts ||
-        p->count * parts >= MOST_NODES || p->reads * parts + parts + stored >= MOST_OPERANDS)
+    if (!p || x->sealed[v->id] || p->over.columns || p->windows.split || p->windows.joined ||
+        p->tally.parts || p->over.numel != numel(v) || !p->over.numel || p->tally.live != 1 ||
+        p->over.last != wide || p->over.space.size[p->over.space.ndim - 1] != wide ||
+        wide == parts || p->tally.count * parts >= MOST_NODES ||
+        p->reads * parts + parts + stored >= MOST_OPERANDS)
         return false;
-    s = (cr_refined){.ndim = p->space.ndim};
-    memcpy(s.size, p->space.size, sizeof s.size);
+    s = (cr_refined){.ndim = p->over.space.ndim};
+    memcpy(s.size, p->over.space.size, sizeof s.size);
     s.size[s.ndim - 1] = wide / parts;
-    p->space = s;
-    p->numel /= parts;
-    p->split = true;
-    p->last = wide / parts;
-    p->more += p->reads * (parts - 1) + stored;
-    p->count *= parts;
+    p->over.space = s;
+    p->over.numel /= parts;
+    p->windows.split = true;
+    p->over.last = wide / parts;
+    p->tally.more += p->reads * (parts - 1) + stored;
+    p->tally.count *= parts;
     put(x, p, n, i);
     x->sealed[v->id] = true;
     return true;
@@ -473,12 +499,12 @@ static group *join_members(gatherer *x, const cr_garg *list)
 {
     group *p = maker(x, list->list[0].value);
     bool all =
-        p && !x->sealed[list->list[0].value->id] && numel(list->list[0].value) == p->numel;
+        p && !x->sealed[list->list[0].value->id] && numel(list->list[0].value) == p->over.numel;
 
     for (uint32_t k = 1; all && k < list->len; k++) {
         group *q = maker(x, list->list[k].value);
         all = q && !x->sealed[list->list[k].value->id] &&
-              numel(list->list[k].value) == p->numel && (q == p || mergeable(p, q));
+              numel(list->list[k].value) == p->over.numel && (q == p || mergeable(p, q));
         if (all && q != p)
             merge(p, q);
     }
@@ -493,18 +519,18 @@ static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
     const cr_gtype *window = &list->list[0].value->type;
     int64_t wide = window->size[n->result[0]->type.ndim - 1];
     group *p = wide > 1 ? join_members(x, list) : NULL;
-    cr_refined s = p ? p->space : (cr_refined){0};
+    cr_refined s = p ? p->over.space : (cr_refined){0};
 
-    if (!p || (p->columns && p->columns != wide) || load(p) + (int)list->len >= MOST_OPERANDS ||
-        !cr_refine(&s, window->ndim, window->size))
+    if (!p || (p->over.columns && p->over.columns != wide) ||
+        load(p) + (int)list->len >= MOST_OPERANDS || !cr_refine(&s, window->ndim, window->size))
         return false;
-    p->space = s;
+    p->over.space = s;
     for (uint32_t k = 0; k < list->len; k++)
         take_reader(x, p, list->list[k].value);
     x->at[i] = x->of[n->result[0]->id] = p;
-    p->live += x->left[n->result[0]->id] > 0;
-    p->more += (int)list->len - 1;
-    p->joined = true;
+    p->tally.live += x->left[n->result[0]->id] > 0;
+    p->tally.more += (int)list->len - 1;
+    p->windows.joined = true;
     x->sealed[n->result[0]->id] = true;
     return true;
 }
@@ -523,18 +549,18 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
     int64_t columns = cr_node_kept(n), rows = columns ? numel(v) / columns : 0;
     cr_refined s;
 
-    if (!p || x->sealed[v->id] || !p->numel || numel(v) != p->numel ||
-        (p->columns && p->columns != columns) || p->joined || p->split ||
-        columns > WIDEST_FOLD || load(p) + 1 >= MOST_OPERANDS ||
-        (p->numel > CR_FOLD_ROW && columns < NARROWEST_FOLD) ||
-        (p->numel > CR_FOLD_ROW && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
+    if (!p || x->sealed[v->id] || !p->over.numel || numel(v) != p->over.numel ||
+        (p->over.columns && p->over.columns != columns) || p->windows.joined ||
+        p->windows.split || columns > WIDEST_FOLD || load(p) + 1 >= MOST_OPERANDS ||
+        (p->over.numel > CR_FOLD_ROW && columns < NARROWEST_FOLD) ||
+        (p->over.numel > CR_FOLD_ROW && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
         return false;
-    s = p->space;
+    s = p->over.space;
     if (!cr_refine(&s, 2, (int64_t[2]){rows, columns}))
         return false;
-    p->space = s;
-    p->columns = columns;
-    p->real++;
+    p->over.space = s;
+    p->over.columns = columns;
+    p->tally.real++;
     put(x, p, n, i);
     x->sealed[n->result[0]->id] = true;
     return true;
@@ -561,19 +587,19 @@ static bool place_read(gatherer *x, const cr_gnode *n, size_t i)
     const cr_gtype *t = &n->result[0]->type;
     group *p = CR_NEW(x->s, group);
 
-    *p = (group){.numel = numel_of(t), .device = t->device, .open = true, .era = x->era};
-    if (!cr_refine(&p->space, t->ndim, t->size))
+    *p = (group){.over.numel = numel_of(t), .device = t->device, .open = true, .era = x->era};
+    if (!cr_refine(&p->over.space, t->ndim, t->size))
         return false;
     for (int k = 0; k < n->arg_count; k++) {
         cr_garg_each(&n->arg[k], close_group, x);
         cr_garg_each(&n->arg[k], add_outside, p);
     }
-    p->count = p->real = 1;
-    p->more = 1;
-    p->last = last_dim(t);
-    p->parts = 1;
+    p->tally.count = p->tally.real = 1;
+    p->tally.more = 1;
+    p->over.last = last_dim(t);
+    p->tally.parts = 1;
     x->at[i] = x->of[n->result[0]->id] = p;
-    p->live = x->left[n->result[0]->id] > 0;
+    p->tally.live = x->left[n->result[0]->id] > 0;
     return true;
 }
 
@@ -793,7 +819,7 @@ static const group *emitted(const gatherer *x, const cr_gvalue *v)
 {
     const group *p = root(x->of[v->id]);
 
-    return p && p->real > 1 ? p : NULL;
+    return p && p->tally.real > 1 ? p : NULL;
 }
 
 static bool is_view(const emitter *e, const cr_gnode *n)
@@ -925,7 +951,7 @@ static bool emit(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
         emit_mask(w, to, n, e->x->instead[e->x->place - 1]);
         return true;
     }
-    if (!p || p->real < 2)
+    if (!p || p->tally.real < 2)
         return false;
     if (p->nodes.at[p->nodes.len - 1] == e->x->place - 1)
         emit_group(w, to, p);

@@ -158,7 +158,7 @@ static cr_status resize_convolution(cr_own **out, const cr_own *own, const cr_st
                                     const cr_kept_types *kept)
 {
     const convolution *of = (const convolution *)own;
-    const cr_gnode *n = s->node;
+    const cr_gnode *n = s->values.node;
     const cr_gtype *type[3] = {NULL};
     cr_layout_kernel *kernel;
     convolution *c;
@@ -182,7 +182,7 @@ static cr_status resize_convolution(cr_own **out, const cr_own *own, const cr_st
     c->kernel = kernel;
     for (int i = X; i <= BIAS; i++)
         c->type[i] = of->type[i] ? type[i] : NULL;
-    c->made = kept->of(kept->context, s->made_value[0]);
+    c->made = kept->of(kept->context, s->values.made_value[0]);
     *out = &c->own;
     return CR_OK;
 }
@@ -224,7 +224,7 @@ static cr_status resize_unblocking(cr_own **out, const cr_own *own, const cr_ste
 
     CR_NEED(u);
     *u = *(const unblocking *)own;
-    u->plain = kept->of(kept->context, s->made_value[0]);
+    u->plain = kept->of(kept->context, s->values.made_value[0]);
     u->points = points_of(u->plain);
     *out = &u->own;
     return CR_OK;
@@ -236,11 +236,8 @@ typedef struct {
     cr_program_steps *p;
     cr_session *s;
     const cr_layout_hook *hook;
-    struct {
-        size_t len, cap;
-        cr_step *at;
-    } steps;             /* the new list */
-    cr_gvalue **blocked; /* by id of the graph's values: the value in blocks, or NULL */
+    CR_VEC(cr_step) steps; /* the new list */
+    cr_gvalue **blocked;   /* by id of the graph's values: the value in blocks, or NULL */
     int64_t *block;
     bool *no_plain; /* the value exists in blocks only */
     bool *read;     /* the value has a reader */
@@ -252,17 +249,17 @@ static cr_step *add(layouter *x, const cr_step *like, cr_own *own, int reads, cr
     CR_PUSH(x->s, &x->steps,
             ((cr_step){.kind = CR_STEP_OWN,
                        .own = own,
-                       .node = like->node,
+                       .values.node = like->values.node,
                        .reuse_read = -1,
                        .back_read = -1}));
     cr_step *s = &x->steps.at[x->steps.len - 1];
 
-    s->read_value = CR_NEW_N(x->s, cr_gvalue *, reads);
+    s->values.read_value = CR_NEW_N(x->s, cr_gvalue *, reads);
     s->reads = (uint32_t)reads;
-    s->made_value = made;
+    s->values.made_value = made;
     s->results = results;
-    if (s->reads + s->results > x->p->operands)
-        x->p->operands = s->reads + s->results;
+    if (s->reads + s->results > x->p->frame.operands)
+        x->p->frame.operands = s->reads + s->results;
     return s;
 }
 
@@ -276,10 +273,10 @@ static cr_gvalue *new_blocked(layouter *x, cr_gvalue *v, int64_t block)
     for (int d = 0; d < v->type.ndim; d++)
         *size *= v->type.size[d];
     *b = (cr_gvalue){.name = cr_session_printf(x->s, "%s.%d", v->name, (int)block),
-                     .id = x->p->values++,
+                     .id = x->p->value.values++,
                      .by = v->by};
     b->type = (cr_gtype){.known = true, .dtype = CR_F32, .ndim = 1, .size = size};
-    CR_PUSH(x->s, &x->p->blocked, v);
+    CR_PUSH(x->s, &x->p->value.blocked, v);
     x->blocked[v->id] = b;
     x->block[v->id] = block;
     x->no_plain[v->id] = true;
@@ -314,18 +311,18 @@ static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
     u->plain = &v->type;
     u->block = x->block[v->id];
     u->points = points_of(u->plain);
-    add(x, like, &u->own, 1, one_value(x, v), 1)->read_value[0] = x->blocked[v->id];
+    add(x, like, &u->own, 1, one_value(x, v), 1)->values.read_value[0] = x->blocked[v->id];
 }
 
 /* The kernel that eager runs for the step; NULL if there is none or a type is unknown. */
 static cr_layout_kernel *convolution_kernel(const layouter *x, const cr_step *s)
 {
-    const cr_gnode *n = s->node;
+    const cr_gnode *n = s->values.node;
     const cr_gtype *type[3];
 
     for (int i = X; i <= BIAS; i++)
         type[i] = n->arg[i].tag == CR_TENSOR ? &n->arg[i].value->type : NULL;
-    return kernel_of(x->hook, type, &n->result[0]->type, s->arg);
+    return kernel_of(x->hook, type, &n->result[0]->type, s->call.arg);
 }
 
 static convolution *new_convolution(layouter *x, cr_layout_kernel *kernel)
@@ -350,8 +347,8 @@ static convolution *new_convolution(layouter *x, cr_layout_kernel *kernel)
 
 static bool convolve(layouter *x, const cr_step *s)
 {
-    const cr_gnode *n = s->node;
-    cr_layout_kernel *kernel = s->kind == CR_STEP_CALL && !s->symbols && is_convolution(n)
+    const cr_gnode *n = s->values.node;
+    cr_layout_kernel *kernel = s->kind == CR_STEP_CALL && !s->call.symbols && is_convolution(n)
                                    ? convolution_kernel(x, s)
                                    : NULL;
     cr_gvalue *in, *out, *bias;
@@ -370,7 +367,7 @@ static bool convolve(layouter *x, const cr_step *s)
     if (bias)
         need_plain(x, s, bias);
     out = y_block ? new_blocked(x, n->result[0], y_block) : n->result[0];
-    c->arg = s->arg;
+    c->arg = s->call.arg;
     c->has_bias = bias != NULL;
     c->y_own = y_block != 0;
     c->made = &out->type;
@@ -378,10 +375,10 @@ static bool convolve(layouter *x, const cr_step *s)
     c->type[W] = &n->arg[W].value->type;
     c->type[BIAS] = bias ? &bias->type : NULL;
     cr_step *made = add(x, s, &c->own, 2 + c->has_bias, one_value(x, out), 1);
-    made->read_value[X] = c->x_blocked ? x->blocked[in->id] : in;
-    made->read_value[W] = cr_program_value(x->p, n->arg[W].value);
+    made->values.read_value[X] = c->x_blocked ? x->blocked[in->id] : in;
+    made->values.read_value[W] = cr_program_value(x->p, n->arg[W].value);
     if (bias)
-        made->read_value[BIAS] = bias;
+        made->values.read_value[BIAS] = bias;
     return true;
 }
 
@@ -394,7 +391,7 @@ static int64_t common_block(const layouter *x, const cr_step *s, const cr_gtype 
     int64_t block = 0;
 
     for (uint32_t k = 0; k < s->reads; k++) {
-        const cr_gvalue *v = cr_program_value(x->p, s->read_value[k]);
+        const cr_gvalue *v = cr_program_value(x->p, s->values.read_value[k]);
         cr_blocked_operand kind = cr_blocked_operand_of(space, &v->type);
         if (kind == CR_BLOCKED_OTHER || (kind == CR_BLOCKED_FULL && !x->blocked[v->id]) ||
             (kind == CR_BLOCKED_FULL && block && block != x->block[v->id]))
@@ -408,7 +405,7 @@ static int64_t common_block(const layouter *x, const cr_step *s, const cr_gtype 
 static bool results_fill(const cr_step *s, const cr_gtype *space)
 {
     for (uint32_t k = 0; k < s->results; k++) {
-        const cr_gtype *t = &s->made_value[k]->type;
+        const cr_gtype *t = &s->values.made_value[k]->type;
         if (!is_row_major(t, CR_F32) || t->ndim != space->ndim || t->ndim < 3 ||
             memcmp(t->size, space->size, t->ndim * sizeof *t->size))
             return false;
@@ -424,25 +421,25 @@ static int distinct_reads(cr_gvalue **out, const cr_step *s)
     for (uint32_t k = 0; k < s->reads; k++) {
         bool seen = false;
         for (int i = 0; i < n; i++)
-            seen |= out[i] == s->read_value[k];
+            seen |= out[i] == s->values.read_value[k];
         if (!seen)
-            out[n++] = s->read_value[k];
+            out[n++] = s->values.read_value[k];
     }
     return n;
 }
 
 static bool stay_blocked(layouter *x, const cr_step *s)
 {
-    const cr_gnode *n = s->node;
+    const cr_gnode *n = s->values.node;
     cr_blocked_work w = {0};
 
-    if ((s->kind != CR_STEP_CALL && s->kind != CR_STEP_GROUP) || s->symbols || !s->results ||
-        s->list_result || (s->kind == CR_STEP_CALL && n->result_count != 1))
+    if ((s->kind != CR_STEP_CALL && s->kind != CR_STEP_GROUP) || s->call.symbols ||
+        !s->results || s->call.list_result || (s->kind == CR_STEP_CALL && n->result_count != 1))
         return false;
-    w.space = &s->made_value[0]->type;
+    w.space = &s->values.made_value[0]->type;
     if (!results_fill(s, w.space) || !(w.block = common_block(x, s, w.space)))
         return false;
-    w.node = s->kind == CR_STEP_GROUP ? n->block[0]->at : (cr_gnode *const *)&s->node;
+    w.node = s->kind == CR_STEP_GROUP ? n->block[0]->at : (cr_gnode *const *)&s->values.node;
     w.nodes = s->kind == CR_STEP_GROUP ? n->block[0]->len : 1;
     w.read = CR_NEW_N(x->s, cr_gvalue *, s->reads);
     w.reads = distinct_reads(w.read, s);
@@ -459,11 +456,11 @@ static bool stay_blocked(layouter *x, const cr_step *s)
         if (cr_blocked_operand_of(w.space, &w.read[k]->type) != CR_BLOCKED_FULL)
             need_plain(x, s, w.read[k]);
     for (uint32_t k = 0; k < s->results; k++)
-        made[k] = new_blocked(x, s->made_value[k], w.block);
+        made[k] = new_blocked(x, s->values.made_value[k], w.block);
     cr_step *step = add(x, s, own, w.reads, made, s->results);
     for (int k = 0; k < w.reads; k++) {
         cr_gvalue *v = cr_program_value(x->p, w.read[k]);
-        step->read_value[k] =
+        step->values.read_value[k] =
             cr_blocked_operand_of(w.space, &v->type) == CR_BLOCKED_FULL ? x->blocked[v->id] : v;
     }
     return true;
@@ -503,7 +500,7 @@ static void set_windows(pooling *w, const cr_gtype *in, const cr_gtype *out)
 static cr_status resize_pooling(cr_own **out, const cr_own *own, const cr_step *s,
                                 const cr_kept_types *kept)
 {
-    const cr_gnode *n = s->node;
+    const cr_gnode *n = s->values.node;
     pooling *w;
 
     if (n->varying_count)
@@ -513,7 +510,7 @@ static cr_status resize_pooling(cr_own **out, const cr_own *own, const cr_step *
     *w = *(const pooling *)own;
     set_windows(w, kept->of(kept->context, n->arg[0].value),
                 kept->of(kept->context, n->result[0]));
-    w->made = kept->of(kept->context, s->made_value[0]);
+    w->made = kept->of(kept->context, s->values.made_value[0]);
     *out = &w->own;
     return CR_OK;
 }
@@ -521,15 +518,15 @@ static cr_status resize_pooling(cr_own **out, const cr_own *own, const cr_step *
 /* Max pooling in blocks, if no step reads the indices, which only backward passes need. */
 static bool pool(layouter *x, const cr_step *s)
 {
-    const cr_gnode *n = s->node;
+    const cr_gnode *n = s->values.node;
     cr_gvalue *in;
     pooling *w;
 
-    if (s->kind != CR_STEP_CALL || s->symbols || n->op != cr_entry._max_pool ||
+    if (s->kind != CR_STEP_CALL || s->call.symbols || n->op != cr_entry._max_pool ||
         x->read[n->result[1]->id] || !is_row_major(&n->result[0]->type, CR_F32))
         return false;
     in = cr_program_value(x->p, n->arg[0].value);
-    if (!x->blocked[in->id] || in->type.ndim != s->arg[6].i + 2)
+    if (!x->blocked[in->id] || in->type.ndim != s->call.arg[6].i + 2)
         return false;
     w = cr_alloc_zero(sizeof *w);
     cr_session_check(x->s, w ? CR_OK : CR_MEMORY);
@@ -537,12 +534,12 @@ static bool pool(layouter *x, const cr_step *s)
         .run = run_pooling, .drop = drop_pooling, .resize = resize_pooling, .name = "max_pool"};
     cr_program_own(x->p, &w->own);
     w->hook = x->hook;
-    w->arg = s->arg;
+    w->arg = s->call.arg;
     w->block = x->block[in->id];
     set_windows(w, &in->type, &n->result[0]->type);
     cr_gvalue *out = new_blocked(x, n->result[0], w->block);
     w->made = &out->type;
-    add(x, s, &w->own, 1, one_value(x, out), 1)->read_value[0] = x->blocked[in->id];
+    add(x, s, &w->own, 1, one_value(x, out), 1)->values.read_value[0] = x->blocked[in->id];
     return true;
 }
 
@@ -552,19 +549,19 @@ static void mark_reads(layouter *x)
 
     for (size_t i = 0; i < p->steps.len; i++)
         for (uint32_t k = 0; k < p->steps.at[i].reads; k++)
-            x->read[cr_program_value(p, p->steps.at[i].read_value[k])->id] = true;
-    for (uint32_t i = 0; i < p->outputs; i++)
-        if (p->output_value[i])
-            x->read[p->output_value[i]->id] = true;
+            x->read[cr_program_value(p, p->steps.at[i].values.read_value[k])->id] = true;
+    for (uint32_t i = 0; i < p->out.outputs; i++)
+        if (p->out.output_value[i])
+            x->read[p->out.output_value[i]->id] = true;
 }
 
 /* The hook of the device of the convolutions' results. */
 static const cr_layout_hook *layout_hook(const cr_program_steps *p)
 {
     for (size_t i = 0; i < p->steps.len; i++)
-        if (is_convolution(p->steps.at[i].node) && p->steps.at[i].results)
+        if (is_convolution(p->steps.at[i].values.node) && p->steps.at[i].results)
             return cr_layout_hook_of(
-                (cr_device_kind)p->steps.at[i].made_value[0]->type.device.kind);
+                (cr_device_kind)p->steps.at[i].values.made_value[0]->type.device.kind);
     return NULL;
 }
 
@@ -585,12 +582,12 @@ void cr_program_layouts(cr_program_steps *p)
         if (convolve(&x, s) || stay_blocked(&x, s) || pool(&x, s))
             continue;
         for (uint32_t k = 0; k < s->reads; k++)
-            need_plain(&x, s, s->read_value[k]);
+            need_plain(&x, s, s->values.read_value[k]);
         CR_PUSH(x.s, &x.steps, *s);
     }
-    for (uint32_t i = 0; i < p->outputs; i++)
-        if (p->output_value[i])
-            need_plain(&x, &last, p->output_value[i]);
+    for (uint32_t i = 0; i < p->out.outputs; i++)
+        if (p->out.output_value[i])
+            need_plain(&x, &last, p->out.output_value[i]);
     p->steps.at = x.steps.at;
     p->steps.len = x.steps.len;
     p->steps.cap = x.steps.cap;

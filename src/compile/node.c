@@ -785,12 +785,6 @@ static bool is_last_dim(const cr_garg *a, int ndim)
     return a->tag == CR_INT && (a->i == -1 || a->i == ndim - 1);
 }
 
-static bool same_type(const cr_gtype *a, const cr_gtype *b)
-{
-    return a->dtype == b->dtype && a->ndim == b->ndim &&
-           !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
-}
-
 static bool splits_evenly(const cr_gnode *n)
 {
     const cr_gtype *in = &n->arg[0].value->type, *one = &n->result[0]->type;
@@ -799,7 +793,7 @@ static bool splits_evenly(const cr_gnode *n)
         !is_last_dim(&n->arg[n->arg_count - 1], in->ndim))
         return false;
     for (int k = 0; k < n->result_count; k++)
-        if (!is_known(&n->result[k]->type) || !same_type(one, &n->result[k]->type))
+        if (!is_known(&n->result[k]->type) || !cr_gtype_has_sizes_of(one, &n->result[k]->type))
             return false;
     return one->dtype == in->dtype &&
            one->size[one->ndim - 1] * n->result_count == in->size[in->ndim - 1];
@@ -817,7 +811,7 @@ static bool joins_evenly(const cr_gnode *n)
         if (a->list[k].tag != CR_TENSOR || !is_known(&a->list[k].value->type) ||
             a->list[k].value->type.dtype != out->dtype ||
             !cr_same_device(a->list[k].value->type.device, out->device) ||
-            !same_type(&a->list[0].value->type, &a->list[k].value->type))
+            !cr_gtype_has_sizes_of(&a->list[0].value->type, &a->list[k].value->type))
             return false;
     return a->list[0].value->type.ndim == out->ndim;
 }

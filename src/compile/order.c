@@ -30,20 +30,21 @@ static bool is_plain(const cr_step *s)
 
 static bool has_effect(const cr_step *s)
 {
-    return s->kind == CR_STEP_CALL && cr_gnode_has_effect(s->node);
+    return s->kind == CR_STEP_CALL && cr_gnode_has_effect(s->values.node);
 }
 
 /* True if results may be views of arguments of the call. */
 static bool may_alias(const cr_step *s)
 {
-    return s->kind == CR_STEP_CALL && (s->op->does == CR_DOES_MAP || s->op->result[0].alias);
+    return s->kind == CR_STEP_CALL &&
+           (s->call.op->does == CR_DOES_MAP || s->call.op->result[0].alias);
 }
 
 static bool find_roots(sorter *x)
 {
     cr_program_steps *p = x->p;
 
-    for (unsigned v = 0; v < p->values; v++) {
+    for (unsigned v = 0; v < p->value.values; v++) {
         x->root[v] = v;
         x->last[v] = -1;
     }
@@ -52,13 +53,13 @@ static bool find_roots(sorter *x)
         if (!is_plain(s))
             return false;
         for (uint32_t k = 0; may_alias(s) && s->reads && k < s->results; k++)
-            x->root[s->made_value[k]->id] = root_of(x, s->read_value[0]);
+            x->root[s->values.made_value[k]->id] = root_of(x, s->values.read_value[0]);
         for (uint32_t k = 0; k < s->reads; k++)
-            x->last[root_of(x, s->read_value[k])] = (int64_t)i;
+            x->last[root_of(x, s->values.read_value[k])] = (int64_t)i;
     }
-    for (uint32_t k = 0; k < p->outputs; k++)
-        if (p->output_value[k])
-            x->last[root_of(x, p->output_value[k])] = (int64_t)p->steps.len;
+    for (uint32_t k = 0; k < p->out.outputs; k++)
+        if (p->out.output_value[k])
+            x->last[root_of(x, p->out.output_value[k])] = (int64_t)p->steps.len;
     return true;
 }
 
@@ -67,7 +68,7 @@ static int64_t bytes_made(const cr_step *s)
     int64_t bytes = 0;
 
     for (uint32_t k = 0; k < s->results; k++) {
-        const cr_gtype *t = &s->made_value[k]->type;
+        const cr_gtype *t = &s->values.made_value[k]->type;
         if (t->known)
             bytes += (int64_t)cr_dtype_size((cr_dtype)t->dtype) * cr_numel(t->ndim, t->size);
     }
@@ -78,7 +79,7 @@ static bool reads_from(const sorter *x, const cr_step *s, const cr_step *made)
 {
     for (uint32_t i = 0; i < s->reads; i++)
         for (uint32_t k = 0; k < made->results; k++)
-            if (root_of(x, s->read_value[i]) == made->made_value[k]->id)
+            if (root_of(x, s->values.read_value[i]) == made->values.made_value[k]->id)
                 return true;
     return false;
 }
@@ -90,7 +91,7 @@ static size_t place_of(const sorter *x, size_t i)
     size_t end = i + 1, most = x->p->steps.len;
 
     for (uint32_t k = 0; k < s->reads; k++) {
-        size_t last = (size_t)x->last[root_of(x, s->read_value[k])];
+        size_t last = (size_t)x->last[root_of(x, s->values.read_value[k])];
         most = last < most ? last : most;
     }
     most = most < i + MOST_STEPS ? most : i + MOST_STEPS;
@@ -107,7 +108,7 @@ static void move(sorter *x, size_t from, size_t to)
     for (size_t i = from; i < to; i++) {
         at[i] = at[i + 1];
         for (uint32_t k = 0; k < at[i].reads; k++) {
-            int64_t *last = &x->last[root_of(x, at[i].read_value[k])];
+            int64_t *last = &x->last[root_of(x, at[i].values.read_value[k])];
             *last = *last == (int64_t)i + 1 ? (int64_t)i : *last;
         }
     }
@@ -116,7 +117,8 @@ static void move(sorter *x, size_t from, size_t to)
 
 void cr_program_order(cr_program_steps *p)
 {
-    sorter x = {p, CR_NEW_N(p->s, unsigned, p->values), CR_NEW_N(p->s, int64_t, p->values)};
+    sorter x = {p, CR_NEW_N(p->s, unsigned, p->value.values),
+                CR_NEW_N(p->s, int64_t, p->value.values)};
 
     if (!find_roots(&x))
         return;

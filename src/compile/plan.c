@@ -14,26 +14,22 @@
 
 enum { NEVER = -1 };
 
+/* Invariant: made[v] <= last[v] for every value that has a reader. Each slot is of one
+ * living value, or in `spare`. */
 typedef struct {
     cr_program_steps *p;
     cr_session *s;
     int64_t *made, *last; /* by value id: the step that makes it, the last that reads it */
     int *in;              /* by value id: its storage, or -1 */
     uint32_t *slot;       /* by value id */
-    struct {
-        size_t len, cap;
-        cr_life *at;
-    } storages;
+    CR_VEC(cr_life) storages;
     struct {
         size_t len, cap;
         struct open_if {
             int64_t choose, end;
         } * at;
     } open;
-    struct {
-        size_t len, cap;
-        uint32_t *at;
-    } spare; /* free slots */
+    CR_VEC(uint32_t) spare; /* free slots */
 } planner;
 
 /* --- lifetimes --- */
@@ -61,22 +57,22 @@ static void find_lives(planner *x)
 {
     cr_program_steps *p = x->p;
 
-    for (unsigned v = 0; v < p->values; v++)
+    for (unsigned v = 0; v < p->value.values; v++)
         x->made[v] = x->last[v] = NEVER;
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
         open_and_close(x, (int64_t)i);
         for (uint32_t k = 0; k < s->reads; k++) {
-            const cr_gvalue *v = cr_program_value(p, s->read_value[k]);
+            const cr_gvalue *v = cr_program_value(p, s->values.read_value[k]);
             x->last[v->id] = death_at(x, v, (int64_t)i);
         }
         for (uint32_t k = 0; k < s->results; k++)
-            if (x->made[s->made_value[k]->id] == NEVER)
-                x->made[s->made_value[k]->id] = (int64_t)i;
+            if (x->made[s->values.made_value[k]->id] == NEVER)
+                x->made[s->values.made_value[k]->id] = (int64_t)i;
     }
-    for (uint32_t i = 0; i < p->outputs; i++)
-        if (p->output_value[i])
-            x->last[p->output_value[i]->id] = (int64_t)p->steps.len;
+    for (uint32_t i = 0; i < p->out.outputs; i++)
+        if (p->out.output_value[i])
+            x->last[p->out.output_value[i]->id] = (int64_t)p->steps.len;
 }
 
 /* --- storages --- */
@@ -89,21 +85,20 @@ static int64_t bytes_of(const cr_gtype *t)
 
 bool cr_same_types(const cr_gtype *a, const cr_gtype *b)
 {
-    return a->known && b->known && a->dtype == b->dtype &&
-           cr_same_device(a->device, b->device) && a->ndim == b->ndim && !a->stride &&
-           !b->stride && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+    return a->known && b->known && !a->stride && !b->stride &&
+           cr_same_device(a->device, b->device) && cr_gtype_has_sizes_of(a, b);
 }
 
 /* The argument of which result k of a call is, or may be, a view; NULL: none. */
 static cr_gvalue *viewed(const cr_step *s, uint32_t k)
 {
-    const cr_op *op = s->op;
-    const cr_result *r = &op->result[s->list_result ? 0 : k];
+    const cr_op *op = s->call.op;
+    const cr_result *r = &op->result[s->call.list_result ? 0 : k];
 
     for (int i = 0; i < op->param_count; i++)
-        if (s->node->arg[i].tag == CR_TENSOR &&
+        if (s->values.node->arg[i].tag == CR_TENSOR &&
             (r->alias ? op->param[i].alias == r->alias : op->does == CR_DOES_MAP && !i))
-            return s->node->arg[i].value;
+            return s->values.node->arg[i].value;
     return NULL;
 }
 
@@ -111,13 +106,14 @@ static cr_gvalue *viewed(const cr_step *s, uint32_t k)
  * entries that copy only if necessary (reshape, contiguous, to) when no copy is necessary. */
 static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 {
-    const cr_gtype *a = &of->type, *b = &s->made_value[k]->type;
+    const cr_gtype *a = &of->type, *b = &s->values.made_value[k]->type;
 
-    if (s->kind == CR_STEP_VIEW || s->op->does == CR_DOES_MAP || s->tracked || s->list_result ||
-        s->op->result[k].written)
+    if (s->kind == CR_STEP_VIEW || s->call.op->does == CR_DOES_MAP || s->call.tracked ||
+        s->call.list_result || s->call.op->result[k].written)
         return true;
-    for (int i = 0; i < s->arg_count; i++)
-        if (!strcmp(s->op->param[i].name, "copy") && s->arg[i].tag == CR_TRUTH && s->arg[i].i)
+    for (int i = 0; i < s->call.arg_count; i++)
+        if (!strcmp(s->call.op->param[i].name, "copy") && s->call.arg[i].tag == CR_TRUTH &&
+            s->call.arg[i].i)
             return false;
     return a->known && b->known && a->dtype == b->dtype && cr_gtype_is_contiguous(a) &&
            !b->stride && bytes_of(a) == bytes_of(b);
@@ -141,9 +137,9 @@ static void live_until(planner *x, int k, int64_t step)
 /* A value without readers dies at the step that makes it. */
 static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
 {
-    const cr_gvalue *v = s->made_value[k];
+    const cr_gvalue *v = s->values.made_value[k];
     cr_gvalue *of = s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW ? viewed(s, k)
-                    : s->kind == CR_STEP_MOVE && s->reads              ? s->read_value[0]
+                    : s->kind == CR_STEP_MOVE && s->reads              ? s->values.read_value[0]
                                                                        : NULL;
     int other = of ? x->in[cr_program_value(x->p, of)->id] : -1;
 
@@ -165,7 +161,7 @@ static void find_storages(planner *x)
 {
     cr_program_steps *p = x->p;
 
-    for (unsigned v = 0; v < p->values; v++)
+    for (unsigned v = 0; v < p->value.values; v++)
         x->in[v] = -1;
     for (size_t i = 0; i < p->steps.len; i++)
         for (uint32_t k = 0; k < p->steps.at[i].results; k++)
@@ -178,11 +174,11 @@ static bool is_copy(const cr_step *s)
 {
     unsigned both = CR_WORD_IDENTITY | CR_WORD_COPY;
 
-    for (int i = 0; i < s->arg_count; i++)
-        if (s->arg[i].tag == CR_FORMAT_VAL && s->arg[i].i != CR_FORMAT_CONTIGUOUS &&
-            s->arg[i].i != CR_FORMAT_PRESERVE)
+    for (int i = 0; i < s->call.arg_count; i++)
+        if (s->call.arg[i].tag == CR_FORMAT_VAL && s->call.arg[i].i != CR_FORMAT_CONTIGUOUS &&
+            s->call.arg[i].i != CR_FORMAT_PRESERVE)
             return false;
-    return (s->op->words & both) == both;
+    return (s->call.op->words & both) == both;
 }
 
 bool cr_step_may_overwrite(const cr_step *s, uint32_t k)
@@ -191,18 +187,19 @@ bool cr_step_may_overwrite(const cr_step *s, uint32_t k)
         return s->code->overwrites >> k & 1;
     if (s->kind == CR_STEP_OWN)
         return s->own->overwrites >> k & 1;
-    return s->kind == CR_STEP_CALL && !s->tracked && !s->list_room &&
-           (s->op->does == CR_DOES_BODY ? s->op->result_count == 1 : is_copy(s));
+    return s->kind == CR_STEP_CALL && !s->call.tracked && !s->call.list_room &&
+           (s->call.op->does == CR_DOES_BODY ? s->call.op->result_count == 1 : is_copy(s));
 }
 
 /* True if a kernel of the result's device may write over read k. */
 static bool writes_over(const cr_step *s, uint32_t k)
 {
-    const cr_gtype *t = &s->made_value[0]->type;
+    const cr_gtype *t = &s->values.made_value[0]->type;
 
-    return s->kind == CR_STEP_CALL && !s->tracked && !s->list_room && k < s->patches &&
-           s->op->does != CR_DOES_BODY && t->known && !cr_is_host(t->device) &&
-           cr_remote_over(s->op, t->device) == s->patch[k].arg;
+    return s->kind == CR_STEP_CALL && !s->call.tracked && !s->call.list_room &&
+           k < s->call.patches && s->call.op->does != CR_DOES_BODY && t->known &&
+           !cr_is_host(t->device) &&
+           cr_remote_over(s->call.op, t->device) == s->call.patch[k].arg;
 }
 
 /* The value ends at step i.  A view of an input may be all that is left of it: only the run
@@ -224,24 +221,24 @@ static void find_reuse(planner *x, size_t i)
     cr_step *s = &x->p->steps.at[i];
 
     if (s->results != 1 || s->back_read >= 0 || cr_oracle_wanted() ||
-        x->last[s->made_value[0]->id] <= (int64_t)i)
+        x->last[s->values.made_value[0]->id] <= (int64_t)i)
         return;
     for (uint32_t k = 0; k < s->reads && k < 32; k++) {
-        const cr_gvalue *v = cr_program_value(x->p, s->read_value[k]);
+        const cr_gvalue *v = cr_program_value(x->p, s->values.read_value[k]);
         int in = x->in[v->id];
         bool over = writes_over(s, k);
         if (!(over || cr_step_may_overwrite(s, k)) || !ends(x, v, i) ||
-            !cr_same_types(&v->type, &s->made_value[0]->type))
+            !cr_same_types(&v->type, &s->values.made_value[0]->type))
             continue;
         s->reuse_read = (int32_t)k;
-        s->over = over;
+        s->call.over = over;
         if (in < 0)
             return;
-        int gone = x->in[s->made_value[0]->id];
+        int gone = x->in[s->values.made_value[0]->id];
         x->storages.at[gone].bytes = 0;
         live_until(x, in, x->storages.at[gone].dies);
-        x->in[s->made_value[0]->id] = in;
-        x->p->reused++;
+        x->in[s->values.made_value[0]->id] = in;
+        x->p->memory.reused++;
         return;
     }
 }
@@ -254,8 +251,8 @@ static void follow(planner *x, size_t i)
     for (uint32_t k = 0; (s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW) && k < s->results;
          k++) {
         cr_gvalue *of = viewed(s, k);
-        if (of && x->in[s->made_value[k]->id] >= 0 && is_view(s, k, of))
-            x->in[s->made_value[k]->id] = x->in[cr_program_value(x->p, of)->id];
+        if (of && x->in[s->values.made_value[k]->id] >= 0 && is_view(s, k, of))
+            x->in[s->values.made_value[k]->id] = x->in[cr_program_value(x->p, of)->id];
     }
 }
 
@@ -263,16 +260,16 @@ static void follow(planner *x, size_t i)
 
 static uint32_t new_slot(planner *x)
 {
-    return x->spare.len ? x->spare.at[--x->spare.len] : x->p->slots++;
+    return x->spare.len ? x->spare.at[--x->spare.len] : x->p->frame.slots++;
 }
 
 static void give_result_slots(planner *x, cr_step *s)
 {
     s->result = CR_NEW_N(x->s, uint32_t, s->results);
     for (uint32_t k = 0; k < s->results; k++) {
-        uint32_t *slot = &x->slot[s->made_value[k]->id];
+        uint32_t *slot = &x->slot[s->values.made_value[k]->id];
         if (*slot == CR_NO_SLOT &&
-            x->last[s->made_value[k]->id] > x->made[s->made_value[k]->id])
+            x->last[s->values.made_value[k]->id] > x->made[s->values.made_value[k]->id])
             *slot = new_slot(x);
         s->result[k] = *slot;
     }
@@ -282,17 +279,17 @@ static void set_read_slots(planner *x, cr_step *s)
 {
     s->read = CR_NEW_N(x->s, uint32_t, s->reads);
     for (uint32_t k = 0; k < s->reads; k++)
-        s->read[k] = x->slot[cr_program_value(x->p, s->read_value[k])->id];
-    for (uint32_t k = 0; k < s->patches; k++)
-        s->patch[k].slot = s->read[s->patch[k].slot];
+        s->read[k] = x->slot[cr_program_value(x->p, s->values.read_value[k])->id];
+    for (uint32_t k = 0; k < s->call.patches; k++)
+        s->call.patch[k].slot = s->read[s->call.patch[k].slot];
 }
 
 static void release_dying(planner *x, cr_step *s)
 {
-    s->release = CR_NEW_N(x->s, uint32_t, s->deaths);
-    for (uint32_t k = 0; k < s->deaths; k++) {
-        s->release[s->releases++] = x->slot[s->dies[k]->id];
-        CR_PUSH(x->s, &x->spare, x->slot[s->dies[k]->id]);
+    s->drop.release = CR_NEW_N(x->s, uint32_t, s->values.deaths);
+    for (uint32_t k = 0; k < s->values.deaths; k++) {
+        s->drop.release[s->drop.releases++] = x->slot[s->values.dies[k]->id];
+        CR_PUSH(x->s, &x->spare, x->slot[s->values.dies[k]->id]);
     }
 }
 
@@ -300,25 +297,25 @@ static void release_dying(planner *x, cr_step *s)
 static void list_deaths(planner *x)
 {
     cr_program_steps *p = x->p;
-    bool *seen = CR_NEW_N(x->s, bool, p->values);
+    bool *seen = CR_NEW_N(x->s, bool, p->value.values);
     uint32_t *count = CR_NEW_N(x->s, uint32_t, p->steps.len + 1);
 
     for (int fill = 0; fill < 2; fill++) {
-        memset(seen, 0, p->values * sizeof *seen);
+        memset(seen, 0, p->value.values * sizeof *seen);
         for (size_t i = 0; i < p->steps.len; i++)
             for (uint32_t k = 0; k < p->steps.at[i].results; k++) {
-                cr_gvalue *v = p->steps.at[i].made_value[k];
+                cr_gvalue *v = p->steps.at[i].values.made_value[k];
                 int64_t at = x->last[v->id];
                 if (seen[v->id] || at <= x->made[v->id] || at >= (int64_t)p->steps.len)
                     continue;
                 seen[v->id] = true;
                 if (fill)
-                    p->steps.at[at].dies[p->steps.at[at].deaths++] = v;
+                    p->steps.at[at].values.dies[p->steps.at[at].values.deaths++] = v;
                 else
                     count[at]++;
             }
         for (size_t i = 0; !fill && i < p->steps.len; i++)
-            p->steps.at[i].dies = CR_NEW_N(x->s, cr_gvalue *, count[i]);
+            p->steps.at[i].values.dies = CR_NEW_N(x->s, cr_gvalue *, count[i]);
     }
 }
 
@@ -329,17 +326,17 @@ static void list_given(planner *x)
     uint32_t *count = CR_NEW_N(x->s, uint32_t, p->steps.len + 1);
 
     for (int fill = 0; fill < 2; fill++) {
-        for (uint32_t i = 0; i < p->inputs; i++) {
+        for (uint32_t i = 0; i < p->frame.inputs; i++) {
             int64_t at = x->last[p->g->input[i]->id];
             if (at < 0 || at >= (int64_t)p->steps.len)
                 continue;
             if (fill)
-                p->steps.at[at].given[p->steps.at[at].given_releases++] = i;
+                p->steps.at[at].drop.given[p->steps.at[at].drop.given_releases++] = i;
             else
                 count[at]++;
         }
         for (size_t i = 0; !fill && i < p->steps.len; i++)
-            p->steps.at[i].given = CR_NEW_N(x->s, uint32_t, count[i]);
+            p->steps.at[i].drop.given = CR_NEW_N(x->s, uint32_t, count[i]);
     }
 }
 
@@ -347,13 +344,13 @@ static void give_slots(planner *x)
 {
     cr_program_steps *p = x->p;
 
-    for (unsigned v = 0; v < p->values; v++)
+    for (unsigned v = 0; v < p->value.values; v++)
         x->slot[v] = CR_NO_SLOT;
-    for (uint32_t i = 0; i < p->inputs; i++)
-        x->slot[p->g->input[i]->id] = p->slots++;
+    for (uint32_t i = 0; i < p->frame.inputs; i++)
+        x->slot[p->g->input[i]->id] = p->frame.slots++;
     for (size_t i = 0; i < p->constants.len; i++)
-        x->slot[p->constant_values.at[i]->id] = p->slots++;
-    p->first_made = p->slots;
+        x->slot[p->constant_values.at[i]->id] = p->frame.slots++;
+    p->frame.first_made = p->frame.slots;
     list_given(x);
     for (size_t i = 0; i < p->steps.len; i++) {
         cr_step *s = &p->steps.at[i];
@@ -366,14 +363,16 @@ static void give_slots(planner *x)
 static void give_output_slots(planner *x)
 {
     cr_program_steps *p = x->p;
-    bool *taken = CR_NEW_N(x->s, bool, p->slots);
+    bool *taken = CR_NEW_N(x->s, bool, p->frame.slots);
 
-    p->output = CR_NEW_N(x->s, uint32_t, p->outputs);
-    p->output_moves = CR_NEW_N(x->s, bool, p->outputs);
-    for (uint32_t i = p->outputs; i-- > 0;) {
-        uint32_t slot = p->output_value[i] ? x->slot[p->output_value[i]->id] : CR_NO_SLOT;
-        p->output[i] = slot;
-        p->output_moves[i] = slot != CR_NO_SLOT && slot >= p->first_made && !taken[slot];
+    p->out.output = CR_NEW_N(x->s, uint32_t, p->out.outputs);
+    p->out.output_moves = CR_NEW_N(x->s, bool, p->out.outputs);
+    for (uint32_t i = p->out.outputs; i-- > 0;) {
+        uint32_t slot =
+            p->out.output_value[i] ? x->slot[p->out.output_value[i]->id] : CR_NO_SLOT;
+        p->out.output[i] = slot;
+        p->out.output_moves[i] =
+            slot != CR_NO_SLOT && slot >= p->frame.first_made && !taken[slot];
         if (slot != CR_NO_SLOT)
             taken[slot] = true;
     }
@@ -384,8 +383,8 @@ static void give_output_slots(planner *x)
 static void list_early(planner *x)
 {
     cr_program_steps *p = x->p;
-    int64_t *at = CR_NEW_N(x->s, int64_t, p->slots);
-    uint32_t *uses = CR_NEW_N(x->s, uint32_t, p->slots);
+    int64_t *at = CR_NEW_N(x->s, int64_t, p->frame.slots);
+    uint32_t *uses = CR_NEW_N(x->s, uint32_t, p->frame.slots);
 
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
@@ -397,15 +396,16 @@ static void list_early(planner *x)
             if (s->result[k] != CR_NO_SLOT)
                 at[s->result[k]] = (int64_t)i;
     }
-    for (uint32_t i = 0; i < p->outputs; i++)
-        if (p->output[i] != CR_NO_SLOT)
-            uses[p->output[i]]++;
-    for (uint32_t i = 0; i < p->outputs; i++) {
-        if (!p->output_moves[i] || uses[p->output[i]] > 1)
+    for (uint32_t i = 0; i < p->out.outputs; i++)
+        if (p->out.output[i] != CR_NO_SLOT)
+            uses[p->out.output[i]]++;
+    for (uint32_t i = 0; i < p->out.outputs; i++) {
+        if (!p->out.output_moves[i] || uses[p->out.output[i]] > 1)
             continue;
-        cr_step *s = &p->steps.at[at[p->output[i]]];
-        s->early = s->early ? s->early : CR_NEW_N(x->s, uint32_t, p->outputs);
-        s->early[s->earlies++] = i;
+        cr_step *s = &p->steps.at[at[p->out.output[i]]];
+        s->drop.early =
+            s->drop.early ? s->drop.early : CR_NEW_N(x->s, uint32_t, p->out.outputs);
+        s->drop.early[s->drop.earlies++] = i;
     }
 }
 
@@ -424,10 +424,10 @@ static void find_peak(planner *x)
             t->bytes;
     }
     for (size_t i = 0; i < p->steps.len; i++) {
-        p->steps.at[i].alive = now += change[i];
-        if (now > p->peak) {
-            p->peak = now;
-            p->peak_at = i;
+        p->steps.at[i].values.alive = now += change[i];
+        if (now > p->memory.peak) {
+            p->memory.peak = now;
+            p->memory.peak_at = i;
         }
     }
 }
@@ -435,7 +435,7 @@ static void find_peak(planner *x)
 void cr_program_lives(cr_program_steps *p)
 {
     planner x = {.p = p, .s = p->s};
-    size_t values = p->values;
+    size_t values = p->value.values;
 
     x.made = CR_NEW_N(p->s, int64_t, values);
     x.last = CR_NEW_N(p->s, int64_t, values);

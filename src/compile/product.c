@@ -45,9 +45,9 @@ static bool *find_written(const cr_program_steps *p)
 
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
-        for (int k = 0; s->kind == CR_STEP_CALL && k < s->op->param_count; k++)
-            if (s->op->param[k].written)
-                cr_garg_each(&s->node->arg[k], mark, written);
+        for (int k = 0; s->kind == CR_STEP_CALL && k < s->call.op->param_count; k++)
+            if (s->call.op->param[k].written)
+                cr_garg_each(&s->values.node->arg[k], mark, written);
     }
     return written;
 }
@@ -81,9 +81,9 @@ static bool describe(cr_gemm *g, const cr_gtype *x, const cr_gtype *w, bool turn
 
 static bool is_product(const cr_step *s, const bool *written, int *entry, cr_gemm *g)
 {
-    const cr_gnode *n = s->node;
+    const cr_gnode *n = s->values.node;
 
-    if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || n->varying_count ||
+    if (s->kind != CR_STEP_CALL || s->call.tracked || s->call.symbols || n->varying_count ||
         n->result_count != 1)
         return false;
     for (*entry = 0; *entry < (int)CR_LEN(entries); ++*entry)
@@ -183,28 +183,29 @@ static void take_over(cr_program_steps *plan, cr_step *s, int entry, const cr_ge
 
     cr_session_check(plan->s, p ? CR_OK : CR_MEMORY);
     share_packer(p, first);
-    p->own = (cr_own){
-        .run = run, .drop = drop, .name = cr_session_printf(plan->s, "%s.packed", s->op->name)};
+    p->own = (cr_own){.run = run,
+                      .drop = drop,
+                      .name = cr_session_printf(plan->s, "%s.packed", s->call.op->name)};
     cr_program_own(plan, &p->own);
-    p->op = s->op;
-    p->args = s->arg_count;
-    memcpy(p->arg, s->arg, s->arg_count * sizeof *p->arg);
-    p->reads = (int)s->patches;
-    for (uint32_t k = 0; k < s->patches; k++) {
-        p->at[k] = s->patch[k].arg;
+    p->op = s->call.op;
+    p->args = s->call.arg_count;
+    memcpy(p->arg, s->call.arg, s->call.arg_count * sizeof *p->arg);
+    p->reads = (int)s->call.patches;
+    for (uint32_t k = 0; k < s->call.patches; k++) {
+        p->at[k] = s->call.patch[k].arg;
         if (p->at[k] == entries[entry].weight)
             p->weight = (int)k;
         if (p->at[k] == entries[entry].weight - 1)
             p->rows = (int)k;
     }
     p->turned = entries[entry].turned;
-    p->type = kept_type(plan->s, &s->node->arg[entries[entry].weight].value->type);
+    p->type = kept_type(plan->s, &s->values.node->arg[entries[entry].weight].value->type);
     p->gemm = *g;
     s->kind = CR_STEP_OWN;
     s->own = &p->own;
-    s->patches = s->list_room = 0;
-    if (s->reads + s->results > plan->operands)
-        plan->operands = s->reads + s->results;
+    s->call.patches = s->call.list_room = 0;
+    if (s->reads + s->results > plan->frame.operands)
+        plan->frame.operands = s->reads + s->results;
 }
 
 void cr_program_products(cr_program_steps *p)
@@ -219,7 +220,8 @@ void cr_program_products(cr_program_steps *p)
         cr_step *s = &p->steps.at[i];
         if (!is_product(s, written, &entry, &g))
             continue;
-        const cr_gvalue *w = cr_program_value(p, s->node->arg[entries[entry].weight].value);
+        const cr_gvalue *w =
+            cr_program_value(p, s->values.node->arg[entries[entry].weight].value);
         take_over(p, s, entry, &g, &first[2 * w->id + entries[entry].turned]);
     }
 }

@@ -8,9 +8,11 @@
 
 enum { CR_PRODUCT_OUT, CR_PRODUCT_A, CR_PRODUCT_B, CR_PRODUCT_BIAS, CR_PRODUCT_OPERANDS };
 
-/* out[..., n, m] = the sum over k of a[..., n, k] b[..., k, m], and bias[..., n, m]: strides of
- * rows, columns and terms in elements, and the dims before the rows, with a step for each
- * operand.  `bias` may be NULL. */
+/* out[..., n, m] = the sum over k of a[..., n, k] b[..., k, m], and bias[..., n, m]: strides
+ * of rows, columns and terms in elements, and the dims before the rows, with a step for each
+ * operand.  `bias` may be NULL.
+ * Invariant: batch is the number of dims before the rows, which `space` has with a step for
+ * each of out, a, b and bias. Without bias, cn and cm are 0. */
 typedef struct {
     const cr_array *out, *a, *b, *bias;
     int64_t n, m, depth, on, om, an, ak, bk, bm, cn, cm;

@@ -125,12 +125,15 @@ static void count_value(void *context, cr_gvalue *v)
     ++*(uint32_t *)context;
 }
 
-static void read_value(filler *f, cr_gvalue *v) { f->step->read_value[f->step->reads++] = v; }
+static void read_value(filler *f, cr_gvalue *v)
+{
+    f->step->values.read_value[f->step->reads++] = v;
+}
 
 /* The slot of a patch is the index in read_value until slots are known. */
 static void patch(filler *f, int arg, bool in_list, uint32_t item, cr_gvalue *v)
 {
-    f->step->patch[f->step->patches++] =
+    f->step->call.patch[f->step->call.patches++] =
         (cr_patch){(uint16_t)arg, in_list, item, f->step->reads};
     read_value(f, v);
 }
@@ -154,9 +157,9 @@ static void fill_list(filler *f, int i, const cr_garg *a)
         else
             list[k] = literal(&a->list[k]);
     }
-    f->step->arg[i] = (cr_value){.tag = a->tag, .len = a->len, .list = list};
+    f->step->call.arg[i] = (cr_value){.tag = a->tag, .len = a->len, .list = list};
     if (a->tag == CR_TENSORS)
-        f->step->list_room += a->len;
+        f->step->call.list_room += a->len;
 }
 
 static void fill_args(filler *f, const cr_gnode *n)
@@ -164,21 +167,21 @@ static void fill_args(filler *f, const cr_gnode *n)
     uint32_t reads = 0;
 
     cr_gnode_each_read(n, count_value, &reads);
-    f->step->arg = CR_NEW_N(f->p->s, cr_value, n->arg_count);
-    f->step->arg_count = (uint16_t)n->arg_count;
-    f->step->patch = CR_NEW_N(f->p->s, cr_patch, reads);
-    f->step->read_value = CR_NEW_N(f->p->s, cr_gvalue *, reads);
+    f->step->call.arg = CR_NEW_N(f->p->s, cr_value, n->arg_count);
+    f->step->call.arg_count = (uint16_t)n->arg_count;
+    f->step->call.patch = CR_NEW_N(f->p->s, cr_patch, reads);
+    f->step->values.read_value = CR_NEW_N(f->p->s, cr_gvalue *, reads);
     for (int i = 0; i < n->arg_count; i++) {
         if (n->arg[i].tag == CR_TENSOR)
             patch(f, i, false, 0, n->arg[i].value);
         else if (n->arg[i].tag == CR_TENSORS || n->arg[i].tag == CR_NUMBERS)
             fill_list(f, i, &n->arg[i]);
         else
-            f->step->arg[i] = literal(&n->arg[i]);
+            f->step->call.arg[i] = literal(&n->arg[i]);
     }
-    f->step->symbols = cr_gnode_has_symbol(n);
-    if (f->step->list_room > f->p->list_room)
-        f->p->list_room = f->step->list_room;
+    f->step->call.symbols = cr_gnode_has_symbol(n);
+    if (f->step->call.list_room > f->p->frame.list_room)
+        f->p->frame.list_room = f->step->call.list_room;
 }
 
 /* --- steps --- */
@@ -186,13 +189,14 @@ static void fill_args(filler *f, const cr_gnode *n)
 static cr_step *add_step(cr_program_steps *p, cr_step_kind kind, const cr_gnode *n)
 {
     CR_PUSH(p->s, &p->steps,
-            ((cr_step){.kind = (uint8_t)kind, .node = n, .reuse_read = -1, .back_read = -1}));
+            ((cr_step){
+                .kind = (uint8_t)kind, .values.node = n, .reuse_read = -1, .back_read = -1}));
     return &p->steps.at[p->steps.len - 1];
 }
 
 static void add_results(cr_step *s, const cr_gnode *n)
 {
-    s->made_value = n->result;
+    s->values.made_value = n->result;
     s->results = (uint32_t)n->result_count;
 }
 
@@ -209,9 +213,9 @@ static void add_call(cr_program_steps *p, const cr_gnode *n)
     cr_step *s = add_step(p, CR_STEP_CALL, n);
     filler f = {.p = p, .step = s};
 
-    s->op = n->op;
-    s->tracked = writes(n->op);
-    s->list_result = n->op->result_count == 1 && n->op->result[0].type == CR_T_TENSORS;
+    s->call.op = n->op;
+    s->call.tracked = writes(n->op);
+    s->call.list_result = n->op->result_count == 1 && n->op->result[0].type == CR_T_TENSORS;
     fill_args(&f, n);
     add_results(s, n);
 }
@@ -222,10 +226,10 @@ static cr_step *add_plain(cr_program_steps *p, cr_step_kind kind, const cr_gnode
 {
     cr_step *s = add_step(p, kind, n);
 
-    s->read_value = CR_NEW(p->s, cr_gvalue *);
-    s->read_value[0] = read;
+    s->values.read_value = CR_NEW(p->s, cr_gvalue *);
+    s->values.read_value[0] = read;
     s->reads = read != NULL;
-    s->made_value = made;
+    s->values.made_value = made;
     s->results = made != NULL;
     return s;
 }
@@ -261,16 +265,16 @@ static void add_group(cr_program_steps *p, const cr_gnode *n)
     if (n->code) {
         cr_step *s = add_step(p, CR_STEP_GROUP, n);
         s->code = n->code;
-        s->read_value = n->code->read;
+        s->values.read_value = n->code->read;
         s->reads = (uint32_t)n->code->read_count;
         add_results(s, n);
-        if (s->reads + s->results > p->operands)
-            p->operands = s->reads + s->results;
+        if (s->reads + s->results > p->frame.operands)
+            p->frame.operands = s->reads + s->results;
         return;
     }
     add_block(p, b);
     for (int i = 0; i < n->result_count; i++)
-        p->stands_for[n->result[i]->id] = b->output[i].value;
+        p->value.stands_for[n->result[i]->id] = b->output[i].value;
 }
 
 static void add_constant(cr_program_steps *p, const cr_gnode *n)
@@ -315,13 +319,13 @@ static void track_outputs(cr_program_steps *p)
         cr_step *s = &p->steps.at[i];
         bool any = false;
         for (uint32_t k = 0; k < s->results; k++)
-            any |= leaves[s->made_value[k]->id];
+            any |= leaves[s->values.made_value[k]->id];
         if (!any || s->kind == CR_STEP_GROUP ||
-            (s->kind == CR_STEP_CALL && !aliased_param(s->op, 0)))
+            (s->kind == CR_STEP_CALL && !aliased_param(s->call.op, 0)))
             continue;
-        s->tracked = s->kind == CR_STEP_CALL;
+        s->call.tracked = s->kind == CR_STEP_CALL;
         for (uint32_t k = 0; k < s->reads; k++)
-            leaves[cr_program_value(p, s->read_value[k])->id] = true;
+            leaves[cr_program_value(p, s->values.read_value[k])->id] = true;
     }
 }
 
@@ -331,10 +335,10 @@ static void add_outputs(cr_program_steps *p)
 {
     const cr_gblock *b = p->g->body;
 
-    p->outputs = (uint32_t)b->output_count;
-    p->output_value = CR_NEW_N(p->s, cr_gvalue *, b->output_count);
+    p->out.outputs = (uint32_t)b->output_count;
+    p->out.output_value = CR_NEW_N(p->s, cr_gvalue *, b->output_count);
     for (int i = 0; i < b->output_count; i++)
-        p->output_value[i] =
+        p->out.output_value[i] =
             b->output[i].tag == CR_TENSOR ? cr_program_value(p, b->output[i].value) : NULL;
 }
 
@@ -354,20 +358,21 @@ static void tell_sizes(cr_program_steps *p)
 {
     cr_sized_steps *z = &p->sizes;
 
-    z->input = CR_NEW_N(p->s, const cr_gtype *, p->inputs);
-    for (uint32_t i = 0; i < p->inputs; i++)
+    z->input = CR_NEW_N(p->s, const cr_gtype *, p->frame.inputs);
+    for (uint32_t i = 0; i < p->frame.inputs; i++)
         z->input[i] = &p->g->input[i]->type;
-    z->shown = CR_NEW_N(p->s, const cr_gtype *, p->outputs);
-    for (uint32_t k = 0; k < p->outputs; k++)
+    z->shown = CR_NEW_N(p->s, const cr_gtype *, p->out.outputs);
+    for (uint32_t k = 0; k < p->out.outputs; k++)
         z->shown[k] = cr_shown_type(p->g, k);
     z->step = CR_NEW_N(p->s, cr_step_sizes, p->steps.len);
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
-        z->step[i] = (cr_step_sizes){.arg = s->arg,
-                                     .code = s->code,
-                                     .view = s->view,
-                                     .own = s->own,
-                                     .made = s->results ? &s->made_value[0]->type : NULL};
+        z->step[i] =
+            (cr_step_sizes){.arg = s->call.arg,
+                            .code = s->code,
+                            .view = s->view,
+                            .own = s->own,
+                            .made = s->results ? &s->values.made_value[0]->type : NULL};
     }
 }
 
@@ -376,9 +381,9 @@ static void build(cr_session *s, void *context)
     cr_program_steps *p = context;
 
     p->s = s;
-    p->values = p->g->values;
-    p->stands_for = CR_NEW_N(s, cr_gvalue *, p->g->values);
-    p->inputs = (uint32_t)p->g->input_count;
+    p->value.values = p->g->values;
+    p->value.stands_for = CR_NEW_N(s, cr_gvalue *, p->g->values);
+    p->frame.inputs = (uint32_t)p->g->input_count;
     p->writes = cr_graph_writes(p->g);
     p->steps.cap = p->g->body->len;
     p->steps.at = CR_NEW_N(s, cr_step, p->steps.cap);
@@ -645,7 +650,10 @@ int cr_program_outputs(const cr_program *p) { return p->g->body->output_count; }
 /* The program whose steps `p` runs. */
 static const cr_program *base_of(const cr_program *p) { return p->of ? p->of : p; }
 
-int64_t cr_program_peak(const cr_program *p) { return atomic_load(&base_of(p)->plans)->peak; }
+int64_t cr_program_peak(const cr_program *p)
+{
+    return atomic_load(&base_of(p)->plans)->memory.peak;
+}
 const cr_graph *cr_program_graph(const cr_program *p) { return p->g; }
 int cr_program_groups(const cr_program *p) { return cr_compiled_groups(base_of(p)->code); }
 
@@ -684,7 +692,7 @@ static void print_names(cr_text *t, cr_gvalue *const *v, uint32_t n)
 
 static void print_group(cr_text *t, const cr_step *s)
 {
-    const cr_gblock *b = s->node->block[0];
+    const cr_gblock *b = s->values.node->block[0];
 
     cr_text_put(t, "group[");
     for (size_t i = 0; i < b->len; i++)
@@ -697,9 +705,9 @@ static void print_what(cr_text *t, const cr_step *s)
     switch ((cr_step_kind)s->kind) {
     case CR_STEP_CALL:
     case CR_STEP_VIEW:
-        cr_text_put(t, s->op->name);
-        if (*s->op->overload)
-            cr_text_printf(t, ".%s", s->op->overload);
+        cr_text_put(t, s->call.op->name);
+        if (*s->call.op->overload)
+            cr_text_printf(t, ".%s", s->call.op->overload);
         break;
     case CR_STEP_GROUP: print_group(t, s); break;
     case CR_STEP_OWN: cr_text_put(t, s->own->name); break;
@@ -715,36 +723,36 @@ static void print_step(cr_text *t, const cr_program_steps *p, size_t i)
     const cr_step *s = &p->steps.at[i];
 
     cr_text_printf(t, "  %zu: ", i);
-    print_names(t, s->made_value, s->results);
+    print_names(t, s->values.made_value, s->results);
     cr_text_put(t, s->results ? " = " : "");
     print_what(t, s);
     cr_text_put(t, "(");
-    print_names(t, s->read_value, s->reads);
+    print_names(t, s->values.read_value, s->reads);
     cr_text_put(t, ")");
     int32_t in = s->back_read >= 0 ? s->back_read : s->reuse_read;
     if (in >= 0)
-        cr_text_printf(t, " in %%%s", s->read_value[in]->name);
-    if (s->deaths)
+        cr_text_printf(t, " in %%%s", s->values.read_value[in]->name);
+    if (s->values.deaths)
         cr_text_put(t, " frees ");
-    print_names(t, s->dies, s->deaths);
-    cr_text_printf(t, " | %lld\n", (long long)s->alive);
+    print_names(t, s->values.dies, s->values.deaths);
+    cr_text_printf(t, " | %lld\n", (long long)s->values.alive);
 }
 
 static void print_plan(cr_text *out, const cr_program_steps *p)
 {
     cr_text_put(out, "program(");
-    print_names(out, p->g->input, p->inputs);
+    print_names(out, p->g->input, p->frame.inputs);
     cr_text_put(out, ") {\n");
     for (size_t i = 0; i < p->steps.len; i++)
         print_step(out, p, i);
     cr_text_put(out, "  return ");
-    for (uint32_t i = 0; i < p->outputs; i++)
-        cr_text_printf(out, "%s%s%s", i ? ", " : "", p->output_value[i] ? "%" : "",
-                       p->output_value[i] ? p->output_value[i]->name : "None");
-    cr_text_printf(out, "\n}\n%u slots, %d results in the bytes of others", (unsigned)p->slots,
-                   p->reused);
-    cr_text_printf(out, ", at most %lld bytes alive (step %zu)\n", (long long)p->peak,
-                   p->peak_at);
+    for (uint32_t i = 0; i < p->out.outputs; i++)
+        cr_text_printf(out, "%s%s%s", i ? ", " : "", p->out.output_value[i] ? "%" : "",
+                       p->out.output_value[i] ? p->out.output_value[i]->name : "None");
+    cr_text_printf(out, "\n}\n%u slots, %d results in the bytes of others",
+                   (unsigned)p->frame.slots, p->memory.reused);
+    cr_text_printf(out, ", at most %lld bytes alive (step %zu)\n", (long long)p->memory.peak,
+                   p->memory.peak_at);
 }
 
 void cr_program_print(cr_text *out, const cr_program *p)

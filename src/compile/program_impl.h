@@ -63,8 +63,8 @@ typedef struct {
                 * -1 */
 } cr_life;
 
-typedef struct cr_step {
-    uint8_t kind;
+/* What a step of the kind CALL passes to its operator. */
+typedef struct {
     bool tracked;     /* CALL: runs through the autograd stage, which tracks views and checks
                        * writes */
     bool over;        /* CALL: a device's kernel writes the result over read `reuse_read` */
@@ -72,30 +72,51 @@ typedef struct cr_step {
     bool symbols;     /* CALL: an argument is a symbol, replaced by a number of the run
                          (graph/number.h) */
     uint16_t arg_count;
-    int32_t reuse_read; /* the read whose tensor becomes result 0 if the run has the only
-                         * reference to it; -1: none */
-    int32_t back_read;  /* the read, an input, into whose memory result 0 is computed where it
-                         * lies as planned (back.c); -1: none */
-    uint32_t reads, results, patches, releases, list_room, deaths;
-    size_t to;
+    uint32_t patches, list_room;
     const cr_op *op;
     cr_value *arg; /* complete except for the patches */
     cr_patch *patch;
-    const cr_gcode *code;
-    cr_own *own;
-    const cr_static_view *view;
-    uint32_t *read;                  /* slots */
-    uint32_t *result;                /* slots; CR_NO_SLOT: no reader */
+} cr_step_call;
+
+/* The slots whose tensors end with a step. */
+typedef struct {
+    uint32_t releases;
     uint32_t *release;               /* slots whose tensors are dropped after the step */
     uint32_t *given, given_releases; /* inputs with their last reader here: dropped if the run
                                       * owns them */
     uint32_t *early, earlies; /* outputs that no later step reads, if nothing is written */
-    /* for planning and printing */
+} cr_step_drops;
+
+/* The values of the graph that a step is about, for planning and printing. */
+typedef struct {
+    uint32_t deaths;
     const cr_gnode *node;
     cr_gvalue **read_value; /* arguments, with repetitions */
     cr_gvalue **made_value;
     cr_gvalue **dies; /* values with their last reader here */
     int64_t alive;    /* bytes of the program's tensors while the step runs */
+} cr_step_values;
+
+/* A step of a program.
+ * Invariant: kind decides which members are set: call of CALL, code and own of GROUP, view
+ * of VIEW. read has `reads` slots and result `results`. reuse_read and back_read are reads
+ * or -1, and not both are reads. */
+typedef struct cr_step {
+    uint8_t kind;
+    cr_step_call call;
+    int32_t reuse_read; /* the read whose tensor becomes result 0 if the run has the only
+                         * reference to it; -1: none */
+    int32_t back_read;  /* the read, an input, into whose memory result 0 is computed where it
+                         * lies as planned (back.c); -1: none */
+    cr_step_drops drop;
+    uint32_t reads, results;
+    size_t to;
+    const cr_gcode *code;
+    cr_own *own;
+    const cr_static_view *view;
+    uint32_t *read;   /* slots */
+    uint32_t *result; /* slots; CR_NO_SLOT: no reader */
+    cr_step_values values;
 } cr_step;
 
 /* The parts of a step that depend on sizes. */
@@ -122,8 +143,40 @@ typedef struct cr_sized_steps {
     struct cr_sized_steps *next;
 } cr_sized_steps;
 
+/* The slots of a run, in this order: inputs, constants, tensors that the program makes. */
+typedef struct {
+    uint32_t inputs, first_made, slots, list_room;
+    uint32_t operands; /* the most reads and results of a group */
+} cr_steps_frame;
+
+/* The outputs of a run. */
+typedef struct {
+    uint32_t outputs;
+    cr_gvalue **output_value;
+    uint32_t *output;   /* slots; CR_NO_SLOT: the output is None */
+    bool *output_moves; /* the output takes the slot's reference */
+} cr_steps_outputs;
+
+/* The memory that a run takes at most. */
+typedef struct {
+    int64_t peak;
+    size_t peak_at; /* the step with the peak */
+    int reused;     /* results that take over a dying tensor */
+} cr_steps_memory;
+
+/* Values beside those of the graph, by id. */
+typedef struct {
+    unsigned values;             /* ids of values are below this */
+    CR_VEC(cr_gvalue *) blocked; /* by id minus g's values: the value that is held in blocks */
+    cr_gvalue **stands_for; /* by id of g's values: another value with the same slot, or NULL */
+} cr_steps_values;
+
 /* The steps for one number of threads.  Slots hold inputs and constants, which are borrowed,
- * then tensors that the program makes. */
+ * then tensors that the program makes.
+ * Invariant: slots below frame.inputs are the inputs, those from frame.first_made on are
+ * made by steps; all slots are below frame.slots. Every slot that a step reads is an input,
+ * a constant, or the result of an earlier step. memory.peak is the most that steps have
+ * `alive`. */
 typedef struct cr_program_steps {
     cr_session session;
     cr_session *s;     /* &session */
@@ -135,38 +188,22 @@ typedef struct cr_program_steps {
      * CR_CALLS_ONLY: operator calls only, because autocast has to see them. */
     int threads;
     struct cr_program_steps *next;
-    struct {
-        size_t len, cap;
-        cr_step *at;
-    } steps;
-    cr_sized_steps sizes; /* sizes for which the plan was made */
-    struct {
-        size_t len, cap;
-        cr_tensor **at;
-    } constants; /* g's */
-    struct {
-        size_t len, cap;
-        cr_gvalue **at;
-    } constant_values;
+    CR_VEC(cr_step) steps;
+    cr_sized_steps sizes;          /* sizes for which the plan was made */
+    CR_VEC(cr_tensor *) constants; /* g's */
+    CR_VEC(cr_gvalue *) constant_values;
     cr_own *own;                /* list of the steps' cr_own */
     struct cr_resizer *resizer; /* of a program that varies */
-    unsigned values;            /* ids of values are below this */
-    struct {
-        size_t len, cap;
-        cr_gvalue **at;
-    } blocked; /* by id minus g's values: the value that is held in blocks */
-    uint32_t inputs, first_made, slots, list_room, outputs;
-    uint32_t operands; /* the most reads and results of a group */
-    cr_gvalue **output_value;
-    uint32_t *output;   /* slots; CR_NO_SLOT: the output is None */
-    bool *output_moves; /* the output takes the slot's reference */
-    int64_t peak;
-    size_t peak_at;         /* the step with the peak */
-    int reused;             /* results that take over a dying tensor */
-    cr_gvalue **stands_for; /* by id of g's values: another value with the same slot, or NULL */
-    _Atomic(void *) spare;  /* an unused frame */
+    cr_steps_values value;
+    cr_steps_frame frame;
+    cr_steps_outputs out;
+    cr_steps_memory memory;
+    _Atomic(void *) spare; /* an unused frame */
 } cr_program_steps;
 
+/* A graph that is run repeatedly.
+ * Invariant: a program with `of` has no steps of its own: it runs those of `of` with its
+ * sizes. One that `varies` never runs. plans is only added to, under `lock`. */
 struct cr_program {
     _Atomic int32_t holders;
     cr_program *of; /* the program for all sizes whose plan it runs; NULL: its own */
@@ -234,8 +271,8 @@ void cr_resizer_drop(struct cr_resizer *x);
 /* The value that has the slot of `v`. */
 static inline cr_gvalue *cr_program_value(const cr_program_steps *p, cr_gvalue *v)
 {
-    while (v->id < p->g->values && p->stands_for[v->id])
-        v = p->stands_for[v->id];
+    while (v->id < p->g->values && p->value.stands_for[v->id])
+        v = p->value.stands_for[v->id];
     return v;
 }
 

@@ -30,18 +30,9 @@ typedef struct cr_resizer {
     const cr_program *p;
     const cr_program_steps *plan;
     size_t bytes; /* of the last sizes */
-    struct {
-        size_t len, cap;
-        resized_step *at;
-    } steps;
-    struct {
-        size_t len, cap;
-        const cr_step **at;
-    } args;
-    struct {
-        size_t len, cap;
-        resized_view *at;
-    } views;
+    CR_VEC(resized_step) steps;
+    CR_VEC(const cr_step *) args;
+    CR_VEC(resized_view) views;
 } resizer;
 
 /* --- data that depends on sizes --- */
@@ -59,7 +50,7 @@ static bool resizer_is_fixed(const resizer *x, const cr_gvalue *v)
 {
     unsigned values = x->p->g->values;
 
-    v = v->id < values ? v : x->plan->blocked.at[v->id - values];
+    v = v->id < values ? v : x->plan->value.blocked.at[v->id - values];
     return cr_gsizes_is_fixed(x->p->types, resizer_class(x, v));
 }
 
@@ -69,10 +60,10 @@ static int resizer_args(resizer *x, const cr_step *s, int *of_rule)
 {
     int alone = 0, *at = &alone;
 
-    if (!s->node->varying_count || (s->kind != CR_STEP_CALL && s->kind != CR_STEP_VIEW))
+    if (!s->values.node->varying_count || (s->kind != CR_STEP_CALL && s->kind != CR_STEP_VIEW))
         return OF_PLAN;
     if (s->results)
-        at = &of_rule[cr_gsizes_rule(x->p->types, s->node)];
+        at = &of_rule[cr_gsizes_rule(x->p->types, s->values.node)];
     if (!*at) {
         CR_PUSH(&x->session, &x->args, s);
         *at = (int)x->args.len;
@@ -80,17 +71,18 @@ static int resizer_args(resizer *x, const cr_step *s, int *of_rule)
     return *at - 1;
 }
 
-static bool resizer_is_map(const cr_step *s) { return s->op->does == CR_DOES_MAP; }
+static bool resizer_is_map(const cr_step *s) { return s->call.op->does == CR_DOES_MAP; }
 
 static int resizer_view(resizer *x, const cr_step *s)
 {
-    const cr_gvalue *from = s->node->arg[0].value;
+    const cr_gvalue *from = s->values.node->arg[0].value;
     resized_view v = {.step = s,
-                      .rule = resizer_is_map(s) ? cr_gsizes_rule(x->p->types, s->node) : -1,
+                      .rule =
+                          resizer_is_map(s) ? cr_gsizes_rule(x->p->types, s->values.node) : -1,
                       .from = resizer_class(x, from),
-                      .made = resizer_class(x, s->made_value[0])};
+                      .made = resizer_class(x, s->values.made_value[0])};
 
-    if (resizer_is_fixed(x, from) && !s->node->varying_count)
+    if (resizer_is_fixed(x, from) && !s->values.node->varying_count)
         return OF_PLAN;
     for (size_t i = 0; i < x->views.len; i++)
         if (x->views.at[i].rule == v.rule && x->views.at[i].from == v.from &&
@@ -105,14 +97,14 @@ static void resizer_step(resizer *x, size_t i, int *of_rule)
     const cr_step *s = &x->plan->steps.at[i];
     resized_step z = {i, OF_PLAN, OF_PLAN, OF_PLAN, OF_PLAN, false};
 
-    if (s->node && s->node->kind == CR_GNODE_CALL)
+    if (s->values.node && s->values.node->kind == CR_GNODE_CALL)
         z.arg = resizer_args(x, s, of_rule);
     if (s->kind == CR_STEP_VIEW)
         z.view = resizer_view(x, s);
     if (s->kind == CR_STEP_GROUP)
         z.code = cr_gcode_source(s->code);
-    if (s->reuse_read >= 0 && !resizer_is_fixed(x, s->made_value[0]))
-        z.made = resizer_class(x, s->made_value[0]);
+    if (s->reuse_read >= 0 && !resizer_is_fixed(x, s->values.made_value[0]))
+        z.made = resizer_class(x, s->values.made_value[0]);
     z.own = s->kind == CR_STEP_OWN && s->own->resize;
     if (z.arg != OF_PLAN || z.view != OF_PLAN || z.code != OF_PLAN || z.made != OF_PLAN ||
         z.own)
@@ -203,18 +195,19 @@ static void sizer_types(cr_session *s, void *context)
     const resizer *x = y->x;
     int classes = cr_gsizes_classes(x->p->types);
 
-    y->z->type = CR_NEW_N(s, const cr_gtype *, (size_t)classes + x->plan->blocked.len + 1);
+    y->z->type =
+        CR_NEW_N(s, const cr_gtype *, (size_t)classes + x->plan->value.blocked.len + 1);
     for (int k = 0; k < classes; k++)
         y->z->type[k] = sizer_type(s, x->p->types, k);
-    for (size_t i = 0; i < x->plan->blocked.len; i++)
+    for (size_t i = 0; i < x->plan->value.blocked.len; i++)
         y->z->type[classes + (int)i] =
-            sizer_twin(s, y->z->type[resizer_class(x, x->plan->blocked.at[i])]);
+            sizer_twin(s, y->z->type[resizer_class(x, x->plan->value.blocked.at[i])]);
 }
 
 static const cr_value *sizer_args(cr_session *s, const cr_step *step)
 {
-    const cr_gnode *n = step->node;
-    cr_value *arg = cr_session_copy(s, step->arg, step->arg_count * sizeof *arg);
+    const cr_gnode *n = step->values.node;
+    cr_value *arg = cr_session_copy(s, step->call.arg, step->call.arg_count * sizeof *arg);
 
     for (int i = 0; i < n->varying_count; i++) {
         const cr_garg *a = &n->arg[n->varying[i].arg];
@@ -264,11 +257,11 @@ static void sizer_inputs(cr_session *s, sizer *y)
 {
     const cr_program_steps *p = y->x->plan;
 
-    y->z->input = CR_NEW_N(s, const cr_gtype *, p->inputs);
-    for (uint32_t i = 0; i < p->inputs; i++)
+    y->z->input = CR_NEW_N(s, const cr_gtype *, p->frame.inputs);
+    for (uint32_t i = 0; i < p->frame.inputs; i++)
         y->z->input[i] = y->z->type[resizer_class(y->x, p->g->input[i])];
-    y->z->shown = CR_NEW_N(s, const cr_gtype *, p->outputs);
-    for (uint32_t k = 0; k < p->outputs; k++)
+    y->z->shown = CR_NEW_N(s, const cr_gtype *, p->out.outputs);
+    for (uint32_t k = 0; k < p->out.outputs; k++)
         if (cr_shown_type(p->g, k))
             y->z->shown[k] = y->z->type[resizer_class(y->x, p->g->body->output[k].value)];
 }
@@ -464,8 +457,8 @@ static bool resize_same_type(const cr_gtype *a, const cr_gtype *b)
 {
     size_t bytes = a->ndim * sizeof *a->size;
 
-    return a->dtype == b->dtype && a->ndim == b->ndim && !memcmp(a->size, b->size, bytes) &&
-           !a->stride == !b->stride && (!a->stride || !memcmp(a->stride, b->stride, bytes));
+    return cr_gtype_has_sizes_of(a, b) && !a->stride == !b->stride &&
+           (!a->stride || !memcmp(a->stride, b->stride, bytes));
 }
 
 const cr_gtype *cr_program_input_type(const cr_program *p, int i)

@@ -25,10 +25,7 @@ CR_MUST cr_status cr_rt_file(cr_session *s, cr_text *out, const cr_plan *p,
 
 /* --- parts --- */
 
-typedef struct {
-    int64_t *at;
-    size_t len, cap;
-} cr_rt_words;
+typedef CR_VEC(int64_t) cr_rt_words;
 
 typedef struct {
     cr_session *s;

@@ -19,6 +19,10 @@ typedef struct {
     int at, depth; /* at 0: none; else the register's number + 1 */
 } kept;
 
+/* A kernel that is written as instructions of the runtime.
+ * Invariant: outputs <= operands; registers are numbered below `registers`; narrow, all,
+ * index and scan have one entry for each expression of `l`; start has `depth` entries in
+ * use. */
 typedef struct {
     cr_rt_job *j;
     cr_session *s;

@@ -84,12 +84,12 @@ static cr_view operand_view(const cr_group_code *c, const cr_operand_plan *o,
     cr_view v = cr_view_of(t);
 
     v.data += o->offset * (int64_t)cr_dtype_size((cr_dtype)t->dtype);
-    v.ndim = (uint8_t)(o->copied ? c->space.ndim : c->ndim);
+    v.ndim = (uint8_t)(o->copied ? c->over.space.ndim : c->over.ndim);
     v.stride = o->copied ? o->spread : o->step;
     for (int d = 0; d < v.ndim; d++)
-        size[d] = o->copied ? c->space.size[d] : c->size[d];
+        size[d] = o->copied ? c->over.space.size[d] : c->over.size[d];
     if (o->row && !o->copied)
-        size[c->ndim - 1] = 1;
+        size[c->over.ndim - 1] = 1;
     v.size = size;
     return v;
 }
@@ -103,7 +103,7 @@ static void set_operand(cr_group_command *g, int k, char *first, cr_dtype dtype,
 
     g->ptr[k] = first;
     for (int d = g->space->ndim - 1; d >= 0; d--) {
-        bool one = o->row && !o->copied && d == g->c->ndim - 1;
+        bool one = o->row && !o->copied && d == g->c->over.ndim - 1;
         g->space->dim[d].step[k] = !dense ? o->step[d] * item : one ? 0 : next;
         next *= one ? 1 : g->space->dim[d].size;
     }
@@ -137,13 +137,13 @@ static cr_status return_operand(const cr_group_command *g, int k, const cr_tenso
 static bool accepts_halves(const cr_group_code *c, int k, cr_device device)
 {
     const cr_operand_plan *o = &c->operand[k];
-    int last = c->ndim - 1;
+    int last = c->over.ndim - 1;
     const cr_nest *n = cr_fused_nest(c->program->fused);
 
     return cr_kernel_accepts(device, (cr_dtype)o->dtype, (cr_dtype)o->lane) && o->number >= 0 &&
-           (o->row || o->step[last] == 1 || c->size[last] == 1) &&
+           (o->row || o->step[last] == 1 || c->over.size[last] == 1) &&
            (k >= c->outputs || !n->keeps ||
-            (c->columns <= CR_FOLD_ROW && cr_nest_keeps_in_registers(n)));
+            (c->over.columns <= CR_FOLD_ROW && cr_nest_keeps_in_registers(n)));
 }
 
 static cr_status place_operand(cr_group_command *g, int k, const cr_tensor *t)
@@ -176,8 +176,9 @@ static cr_status place_operands(cr_group_command *g, cr_tensor *const *read,
     const cr_group_code *c = g->c;
 
     cr_space_start(g->space, c->operands);
-    for (int d = 0; d < c->ndim; d++)
-        memset(cr_space_add(g->space, c->size[d], d), 0, (size_t)c->operands * sizeof(int64_t));
+    for (int d = 0; d < c->over.ndim; d++)
+        memset(cr_space_add(g->space, c->over.size[d], d), 0,
+               (size_t)c->operands * sizeof(int64_t));
     for (int k = 0; k < c->operands; k++) {
         int i = c->operand[k].number;
         if (!cr_group_is_source(c, k))
@@ -217,7 +218,7 @@ static cr_status launch(const cr_group_command *g, bool *refused)
                            &(cr_launch){.operands = c->operands,
                                         .pointer = (void *const *)g->ptr,
                                         .stride = stride,
-                                        .size = {rows->size, c->columns},
+                                        .size = {rows->size, c->over.columns},
                                         .param = c->param,
                                         .param_bytes = c->param_bytes},
                            g->space, g->space->ndim > 2 ? g->space->ndim - 2 : 0);
@@ -231,7 +232,7 @@ static cr_status run_code(const cr_group_code *c, const cr_way *way, cr_tensor *
     cr_status st;
 
     CR_TRY(make_outputs(c, output));
-    if (c->empty)
+    if (c->over.empty)
         return CR_OK;
     CR_GO(place_operands(&g, read, output));
     CR_GO(cr_is_host(c->operand[0].type->device) ? cr_group_execute(&g, way)
@@ -294,7 +295,7 @@ static cr_status run_nodes(const cr_group_code *c, cr_tensor *const *read, cr_te
  * compiles at the first run. */
 static bool has_code(const cr_group_code *c)
 {
-    return !c->nodes || c->empty || !cr_is_host(c->operand[0].type->device) ||
+    return !c->nodes || c->over.empty || !cr_is_host(c->operand[0].type->device) ||
            cr_fused_has_tiles(c->program->fused) ||
            cr_jit_function(cr_fused_kernel(c->program->fused));
 }

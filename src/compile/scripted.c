@@ -62,16 +62,16 @@ typedef enum {
     SCRIPTED_LEFT
 } scripted_state;
 
+/* The times of both ways to run the function: its steps, or the program. */
 typedef struct {
-    _Atomic int count; /* references */
-    scripted_state state;
-    int calls, waits, tries; /* these and the next are in the function's lock */
     int steps_timed, runs_timed;
     int since, again; /* calls since both ways were timed, and until they are again */
     bool uses;        /* the program was the faster way when both were timed last */
     double steps_best, run_best;
-    uint64_t used;
-    scripted_modes modes;
+} scripted_timing;
+
+/* The arguments of the recorded call, and what it read of them. */
+typedef struct {
     cr_ivalue *arg;   /* tensors and objects: addresses without references */
     uint64_t *number; /* of an argument's class */
     int args;
@@ -79,13 +79,31 @@ typedef struct {
     int *first; /* by argument, then by read: the first one that is the same tensor or object */
     int arguments, tensors; /* arguments that are tensors; with the attributes that are */
     scripted_tensor *tensor;
+} scripted_recorded;
+
+/* The program, and where its inputs come from. */
+typedef struct {
     cr_compiled_call *call;
     int inputs, outputs;
-    int *input; /* by input of the program: a tensor, or ~(a constant) */
-    uint32_t version[SCRIPTED_OUTPUTS]; /* of results that the steps made; else 0 */
-    cr_tensor **constant;               /* counted */
+    int *input;           /* by input of the program: a tensor, or ~(a constant) */
+    cr_tensor **constant; /* counted */
     int constants;
-    uint8_t result; /* CR_IV_TENSOR, CR_IV_TUPLE or CR_IV_LIST */
+} scripted_runs;
+
+/* A recorded call of a scripted function.
+ * Invariant: state, calls, waits, tries and timed change in the function's lock.
+ * program.input has program.inputs entries, and program.constant program.constants. */
+typedef struct {
+    _Atomic int count; /* references */
+    scripted_state state;
+    int calls, waits, tries; /* these and the next are in the function's lock */
+    scripted_timing timed;
+    uint64_t used;
+    scripted_modes modes;
+    scripted_recorded was;
+    scripted_runs program;
+    uint32_t version[SCRIPTED_OUTPUTS]; /* of results that the steps made; else 0 */
+    uint8_t result;                     /* CR_IV_TENSOR, CR_IV_TUPLE or CR_IV_LIST */
     const struct cr_stype *result_type;
     cr_arena arena;
 } scripted_entry;
@@ -220,22 +238,22 @@ static int scripted_first(scripted_places *p, const cr_ivalue *v, int place)
 
 static bool scripted_fits_tensor(const scripted_entry *e, int k, const cr_tensor *t)
 {
-    return scripted_takes(t) && scripted_has_geometry(&e->tensor[k], t);
+    return scripted_takes(t) && scripted_has_geometry(&e->was.tensor[k], t);
 }
 
 /* Whether the same places have the same tensors and objects as in the recorded call. */
 static bool scripted_fits_identity(const scripted_entry *e, const cr_ivalue *args,
                                    const cr_ivalue *const *value)
 {
-    int reads = (int)e->seen.read.len;
+    int reads = (int)e->was.seen.read.len;
     scripted_places p;
 
-    scripted_places_start(&p, (size_t)(e->args + reads));
-    for (int i = 0; i < e->args; i++)
-        if (scripted_first(&p, &args[i], i) != e->first[i])
+    scripted_places_start(&p, (size_t)(e->was.args + reads));
+    for (int i = 0; i < e->was.args; i++)
+        if (scripted_first(&p, &args[i], i) != e->was.first[i])
             return false;
     for (int i = 0; i < reads; i++)
-        if (scripted_first(&p, value[i], e->args + i) != e->first[e->args + i])
+        if (scripted_first(&p, value[i], e->was.args + i) != e->was.first[e->was.args + i])
             return false;
     return true;
 }
@@ -246,8 +264,8 @@ static bool scripted_fits_reads(const scripted_entry *e, const cr_ivalue *args, 
 {
     const cr_ivalue *value[SCRIPTED_INPUTS];
 
-    for (size_t i = 0; i < e->seen.read.len; i++) {
-        const cr_sread *r = &e->seen.read.at[i];
+    for (size_t i = 0; i < e->was.seen.read.len; i++) {
+        const cr_sread *r = &e->was.seen.read.at[i];
         value[i] = cr_sread_again(r, args, value);
         if (!value[i])
             return false;
@@ -270,17 +288,17 @@ static bool scripted_fits(const scripted_entry *e, const scripted_modes *now,
 {
     int n = 0;
 
-    if (count != e->args || memcmp(now, &e->modes, sizeof *now))
+    if (count != e->was.args || memcmp(now, &e->modes, sizeof *now))
         return false;
     for (int i = 0; i < count; i++) {
-        if (e->arg[i].kind != args[i].kind || e->number[i] != cr_ivalue_class(&args[i]))
+        if (e->was.arg[i].kind != args[i].kind || e->was.number[i] != cr_ivalue_class(&args[i]))
             return false;
         if (args[i].kind == CR_IV_TENSOR) {
             t[n] = args[i].t;
             if (!scripted_fits_tensor(e, n, t[n]))
                 return false;
             n++;
-        } else if (!cr_ivalue_same(&e->arg[i], &args[i])) {
+        } else if (!cr_ivalue_same(&e->was.arg[i], &args[i])) {
             return false;
         }
     }
@@ -299,11 +317,11 @@ static void scripted_drop(scripted_entry *e)
 {
     if (!e || atomic_fetch_sub(&e->count, 1) != 1)
         return;
-    if (e->call)
-        cr_compiled_call_drop(e->call);
-    for (int i = 0; i < e->constants; i++)
-        cr_drop(e->constant[i]);
-    cr_sseen_drop(&e->seen);
+    if (e->program.call)
+        cr_compiled_call_drop(e->program.call);
+    for (int i = 0; i < e->program.constants; i++)
+        cr_drop(e->program.constant[i]);
+    cr_sseen_drop(&e->was.seen);
     cr_arena_drop(&e->arena);
     cr_free(e);
 }
@@ -321,7 +339,7 @@ static void scripted_drop_all(void *kept)
 /* Notes the geometry of the next tensor. */
 static bool scripted_add_tensor(scripted_entry *e, cr_tensor **t, cr_tensor *one)
 {
-    scripted_tensor *x = &e->tensor[e->tensors];
+    scripted_tensor *x = &e->was.tensor[e->was.tensors];
     size_t bytes = one->ndim * sizeof *x->size;
 
     if (!scripted_takes(one))
@@ -336,27 +354,28 @@ static bool scripted_add_tensor(scripted_entry *e, cr_tensor **t, cr_tensor *one
         return false;
     memcpy(x->size, one->size, bytes);
     memcpy(x->stride, one->stride, bytes);
-    t[e->tensors++] = one;
+    t[e->was.tensors++] = one;
     return true;
 }
 
 /* Notes which arguments and attributes are the same tensor or object. */
 static bool scripted_note_identity(scripted_entry *e)
 {
-    int reads = (int)e->seen.read.len, *first;
+    int reads = (int)e->was.seen.read.len, *first;
     scripted_places p;
 
-    if (e->args + reads > SCRIPTED_INPUTS)
+    if (e->was.args + reads > SCRIPTED_INPUTS)
         return false;
-    first = cr_arena_get(&e->arena, (size_t)(e->args + reads) * sizeof *first + 1);
+    first = cr_arena_get(&e->arena, (size_t)(e->was.args + reads) * sizeof *first + 1);
     if (!first)
         return false;
-    scripted_places_start(&p, (size_t)(e->args + reads));
-    for (int i = 0; i < e->args; i++)
-        first[i] = scripted_first(&p, &e->arg[i], i);
+    scripted_places_start(&p, (size_t)(e->was.args + reads));
+    for (int i = 0; i < e->was.args; i++)
+        first[i] = scripted_first(&p, &e->was.arg[i], i);
     for (int i = 0; i < reads; i++)
-        first[e->args + i] = scripted_first(&p, &e->seen.read.at[i].value, e->args + i);
-    e->first = first;
+        first[e->was.args + i] =
+            scripted_first(&p, &e->was.seen.read.at[i].value, e->was.args + i);
+    e->was.first = first;
     return true;
 }
 
@@ -372,18 +391,18 @@ static scripted_entry *scripted_entry_new(const scripted_modes *now, const cr_iv
         return NULL;
     atomic_store(&e->count, 1);
     e->modes = *now;
-    e->args = count;
-    e->arg = cr_arena_get(&e->arena, (size_t)count * sizeof *e->arg + 1);
-    e->number = cr_arena_get(&e->arena, (size_t)count * sizeof *e->number + 1);
-    e->tensor = cr_arena_get(&e->arena, (size_t)count * sizeof *e->tensor + 1);
-    fits = e->arg && e->number && e->tensor && count <= SCRIPTED_INPUTS;
+    e->was.args = count;
+    e->was.arg = cr_arena_get(&e->arena, (size_t)count * sizeof *e->was.arg + 1);
+    e->was.number = cr_arena_get(&e->arena, (size_t)count * sizeof *e->was.number + 1);
+    e->was.tensor = cr_arena_get(&e->arena, (size_t)count * sizeof *e->was.tensor + 1);
+    fits = e->was.arg && e->was.number && e->was.tensor && count <= SCRIPTED_INPUTS;
     for (int i = 0; fits && i < count; i++) {
-        e->arg[i] = args[i];
-        e->number[i] = cr_ivalue_class(&args[i]);
+        e->was.arg[i] = args[i];
+        e->was.number[i] = cr_ivalue_class(&args[i]);
         fits = scripted_is_argument(&args[i]) &&
                (args[i].kind != CR_IV_TENSOR || scripted_add_tensor(e, t, args[i].t));
     }
-    e->arguments = e->tensors;
+    e->was.arguments = e->was.tensors;
     if (fits && scripted_note_identity(e))
         return e;
     scripted_drop(e);
@@ -411,7 +430,7 @@ static cr_status scripted_begin(scripted_recording *r, const cr_ivalue *args, in
             continue;
         r->tensor[n] = args[i].t;
         r->version[n++] = args[i].t->storage->version;
-        if (r->e->first[i] == i)
+        if (r->e->was.first[i] == i)
             CR_TRY(cr_recorder_input(r->recorder, args[i].t, NULL));
     }
     return cr_recorder_start(r->recorder);
@@ -435,8 +454,8 @@ static int scripted_results(scripted_entry *e, const cr_ivalue *made, cr_tensor 
     }
     e->result = made->kind;
     e->result_type = one ? NULL : made->list->type;
-    e->outputs = (int)n;
-    return e->outputs;
+    e->program.outputs = (int)n;
+    return e->program.outputs;
 }
 
 static int scripted_place(cr_tensor *const *t, int n, const cr_tensor *one)
@@ -452,23 +471,25 @@ static bool scripted_bind(scripted_recording *r, cr_graph *g, const int *arg_pla
 {
     cr_origins from = cr_graph_lift(g);
     scripted_entry *e = r->e;
-    const cr_sseen *seen = &e->seen;
+    const cr_sseen *seen = &e->was.seen;
 
-    e->inputs = g->input_count;
-    e->input = cr_arena_get(&e->arena, (size_t)e->inputs * sizeof *e->input + 1);
-    e->constant = cr_arena_get(&e->arena, (size_t)e->inputs * sizeof *e->constant + 1);
-    if (!e->input || !e->constant)
+    e->program.inputs = g->input_count;
+    e->program.input =
+        cr_arena_get(&e->arena, (size_t)e->program.inputs * sizeof *e->program.input + 1);
+    e->program.constant =
+        cr_arena_get(&e->arena, (size_t)e->program.inputs * sizeof *e->program.constant + 1);
+    if (!e->program.input || !e->program.constant)
         return false;
-    for (int k = 0; k < e->inputs; k++) {
+    for (int k = 0; k < e->program.inputs; k++) {
         cr_tensor *t = from.constant[k];
-        int at = t ? scripted_place(r->tensor, e->tensors, t) : arg_place[from.from[k]];
+        int at = t ? scripted_place(r->tensor, e->was.tensors, t) : arg_place[from.from[k]];
         if (at < 0) {
             if (scripted_place(seen->constant.at, (int)seen->constant.len, t) < 0)
                 return false;
-            e->constant[e->constants] = cr_keep(t);
-            at = ~e->constants++;
+            e->program.constant[e->program.constants] = cr_keep(t);
+            at = ~e->program.constants++;
         }
-        e->input[k] = at;
+        e->program.input[k] = at;
     }
     return true;
 }
@@ -480,10 +501,10 @@ static const int scripted_words[] = {CR_WORD_BIT_RANDOM, CR_WORD_BIT_SIZED_BY_VA
 /* Whether the recorded call changed an argument or attribute, or another thread did. */
 static bool scripted_wrote(const scripted_recording *r)
 {
-    for (int i = 0; i < r->e->arguments; i++)
+    for (int i = 0; i < r->e->was.arguments; i++)
         if (r->tensor[i]->storage->version != r->version[i])
             return true;
-    return cr_sseen_wrote(&r->e->seen);
+    return cr_sseen_wrote(&r->e->was.seen);
 }
 
 typedef struct {
@@ -577,10 +598,10 @@ static void scripted_argument_places(const scripted_entry *e, int *place)
 {
     int n = 0, tensor = 0;
 
-    for (int i = 0; i < e->args; i++) {
-        if (e->arg[i].kind != CR_IV_TENSOR)
+    for (int i = 0; i < e->was.args; i++) {
+        if (e->was.arg[i].kind != CR_IV_TENSOR)
             continue;
-        if (e->first[i] == i)
+        if (e->was.first[i] == i)
             place[n++] = tensor;
         tensor++;
     }
@@ -592,7 +613,7 @@ static bool scripted_makes_leaf(const scripted_recording *r, cr_tensor *const *o
 {
     for (int i = 0; i < n; i++)
         if (cr_requires_grad(output[i]) &&
-            scripted_place(r->tensor, r->e->tensors, output[i]) < 0)
+            scripted_place(r->tensor, r->e->was.tensors, output[i]) < 0)
             return true;
     return false;
 }
@@ -602,12 +623,12 @@ static bool scripted_makes_leaf(const scripted_recording *r, cr_tensor *const *o
  * may be a constant itself, because a result was, and another tensor in other calls. */
 static bool scripted_has_twins(const scripted_recording *r)
 {
-    const cr_sseen *seen = &r->e->seen;
+    const cr_sseen *seen = &r->e->was.seen;
     scripted_places p;
     int n = 0;
 
-    scripted_places_start(&p, (size_t)r->e->tensors + seen->constant.len);
-    for (; n < r->e->tensors; n++)
+    scripted_places_start(&p, (size_t)r->e->was.tensors + seen->constant.len);
+    for (; n < r->e->was.tensors; n++)
         if (r->tensor[scripted_place_of(&p, r->tensor[n]->address, n)] != r->tensor[n])
             return true;
     for (size_t i = 0; i < seen->constant.len; i++) {
@@ -623,11 +644,11 @@ static bool scripted_has_twins(const scripted_recording *r)
  * version. */
 static void scripted_note_versions(scripted_recording *r, cr_tensor *const *output, int n)
 {
-    const cr_sseen *seen = &r->e->seen;
+    const cr_sseen *seen = &r->e->was.seen;
 
     for (int i = 0; i < n; i++) {
         bool own = true;
-        for (int k = 0; own && k < r->e->tensors; k++)
+        for (int k = 0; own && k < r->e->was.tensors; k++)
             own = r->tensor[k]->storage != output[i]->storage;
         for (size_t k = 0; own && k < seen->constant.len; k++)
             own = seen->constant.at[k]->storage != output[i]->storage;
@@ -657,38 +678,38 @@ static cr_status scripted_finish(scripted_recording *r, const cr_ivalue *made)
     CR_TRY(cr_session_run(b.g->session, scripted_bind_in, &b));
     if (!b.bound)
         return cr_fail(CR_RUNTIME, "its graph depends on more than sizes and attributes");
-    CR_TRY(cr_compiled_call_new(&e->call, b.functional, false, 0));
-    return cr_compiled_call_make(e->call);
+    CR_TRY(cr_compiled_call_new(&e->program.call, b.functional, false, 0));
+    return cr_compiled_call_make(e->program.call);
 }
 
 /* The entry then serves any attributes, by steps. */
 static void scripted_forget_reads(scripted_entry *e)
 {
-    e->tensors = e->arguments;
-    cr_sseen_drop(&e->seen);
-    memset(&e->seen, 0, sizeof e->seen);
+    e->was.tensors = e->was.arguments;
+    cr_sseen_drop(&e->was.seen);
+    memset(&e->was.seen, 0, sizeof e->was.seen);
 }
 
 /* Notes the attributes that the call read; without them the entry serves any attributes. */
 static cr_status scripted_note_reads(scripted_recording *r)
 {
     scripted_entry *e = r->e;
-    size_t most = (size_t)e->tensors + e->seen.read.len;
+    size_t most = (size_t)e->was.tensors + e->was.seen.read.len;
     scripted_tensor *all = cr_arena_get(&e->arena, most * sizeof *all + 1);
     bool fits = all && most <= SCRIPTED_INPUTS;
 
     if (all) {
-        memcpy(all, e->tensor, (size_t)e->tensors * sizeof *all);
-        e->tensor = all;
+        memcpy(all, e->was.tensor, (size_t)e->was.tensors * sizeof *all);
+        e->was.tensor = all;
     }
-    for (size_t i = 0; fits && i < e->seen.read.len; i++) {
-        const cr_ivalue *v = &e->seen.read.at[i].value;
+    for (size_t i = 0; fits && i < e->was.seen.read.len; i++) {
+        const cr_ivalue *v = &e->was.seen.read.at[i].value;
         fits = v->kind != CR_IV_TENSOR || scripted_add_tensor(e, r->tensor, v->t);
     }
     if (fits && scripted_note_identity(e))
-        return e->seen.why ? cr_fail(CR_RUNTIME, "%s (%s)", e->seen.why,
-                                     e->seen.step ? e->seen.step : "")
-                           : CR_OK;
+        return e->was.seen.why ? cr_fail(CR_RUNTIME, "%s (%s)", e->was.seen.why,
+                                         e->was.seen.step ? e->was.seen.step : "")
+                               : CR_OK;
     scripted_forget_reads(e);
     return cr_fail(CR_RUNTIME,
                    "it reads too many tensors, or not dense ones without gradients");
@@ -699,20 +720,20 @@ static cr_status scripted_watch(cr_ivalue *out, scripted_recording *r, cr_sfunct
                                 const cr_ivalue *args, int count)
 {
     cr_status made = scripted_begin(r, args, count);
-    cr_status st = cr_sfunction_watch(out, f, args, count, &r->e->seen);
+    cr_status st = cr_sfunction_watch(out, f, args, count, &r->e->was.seen);
 
     if (cr_recorder_active() == r->recorder)
         cr_recorder_stop(r->recorder);
-    r->e->seen.arg = NULL;
+    r->e->was.seen.arg = NULL;
     if (st) {
-        cr_sseen_let_go(&r->e->seen);
+        cr_sseen_let_go(&r->e->was.seen);
         return st;
     }
     if (made)
         scripted_forget_reads(r->e);
     made = made ? made : scripted_note_reads(r);
     made = made ? made : scripted_finish(r, out);
-    cr_sseen_let_go(&r->e->seen);
+    cr_sseen_let_go(&r->e->was.seen);
     r->e->state = made                                        ? SCRIPTED_LEFT
                   : scripted_mode_now() == CR_SCRIPTED_ALWAYS ? SCRIPTED_USED
                                                               : SCRIPTED_WAITING;
@@ -761,16 +782,17 @@ static cr_status scripted_pack(cr_ivalue *out, const scripted_entry *e, cr_tenso
         *out = cr_iv_tensor(output[0]);
         return CR_OK;
     }
-    st = e->result == CR_IV_TUPLE ? cr_ituple_new(out, e->result_type, (size_t)e->outputs)
-                                  : cr_ilist_new(out, e->result_type, (size_t)e->outputs);
-    for (int i = 0; i < e->outputs; i++) {
+    st = e->result == CR_IV_TUPLE
+             ? cr_ituple_new(out, e->result_type, (size_t)e->program.outputs)
+             : cr_ilist_new(out, e->result_type, (size_t)e->program.outputs);
+    for (int i = 0; i < e->program.outputs; i++) {
         if (st)
             cr_drop(output[i]);
         else
             out->list->at[i] = cr_iv_tensor(output[i]);
     }
     if (!st)
-        out->list->len = (size_t)e->outputs;
+        out->list->len = (size_t)e->program.outputs;
     return st;
 }
 
@@ -779,10 +801,11 @@ static cr_status scripted_run(cr_ivalue *out, const scripted_entry *e, cr_tensor
 {
     cr_tensor *input[SCRIPTED_INPUTS], *output[SCRIPTED_OUTPUTS] = {NULL};
 
-    for (int k = 0; k < e->inputs; k++)
-        input[k] = e->input[k] >= 0 ? t[e->input[k]] : e->constant[~e->input[k]];
-    CR_TRY(cr_compiled_call_run(e->call, input, NULL, output));
-    for (int i = 0; i < e->outputs; i++)
+    for (int k = 0; k < e->program.inputs; k++)
+        input[k] = e->program.input[k] >= 0 ? t[e->program.input[k]]
+                                            : e->program.constant[~e->program.input[k]];
+    CR_TRY(cr_compiled_call_run(e->program.call, input, NULL, output));
+    for (int i = 0; i < e->program.outputs; i++)
         if (e->version[i])
             output[i]->storage->version = e->version[i];
     return scripted_pack(out, e, output);
@@ -793,7 +816,7 @@ static cr_status scripted_run(cr_ivalue *out, const scripted_entry *e, cr_tensor
 /* Asked at every eighth call, because it looks at each kernel. */
 static bool scripted_is_ready(scripted_entry *e)
 {
-    const cr_program *p = cr_compiled_call_forward(e->call);
+    const cr_program *p = cr_compiled_call_forward(e->program.call);
 
     return e->waits++ % 8 == 0 &&
            (e->waits > SCRIPTED_WAITS || cr_program_wait(p, 0) == cr_program_groups(p));
@@ -802,27 +825,27 @@ static bool scripted_is_ready(scripted_entry *e)
 /* Whether both ways have been timed and are to be timed again. */
 static bool scripted_is_due(scripted_entry *e)
 {
-    return e->again && (e->state == SCRIPTED_USED || e->state == SCRIPTED_LEFT) &&
-           ++e->since > e->again;
+    return e->timed.again && (e->state == SCRIPTED_USED || e->state == SCRIPTED_LEFT) &&
+           ++e->timed.since > e->timed.again;
 }
 
 static void scripted_try_again(scripted_entry *e)
 {
     e->state = SCRIPTED_TRIED;
-    e->tries = e->steps_timed = e->runs_timed = e->since = 0;
+    e->tries = e->timed.steps_timed = e->timed.runs_timed = e->timed.since = 0;
 }
 
 /* Both ways have been timed: the way that stays. */
 static void scripted_decide(scripted_entry *e, const cr_sfunction *f)
 {
-    e->uses = e->uses ? e->steps_best > scripted_gain * e->run_best
-                      : e->run_best <= scripted_gain * e->steps_best;
-    e->state = e->uses ? SCRIPTED_USED : SCRIPTED_LEFT;
-    e->again = !e->again                            ? SCRIPTED_AGAIN
-               : 4 * e->again < SCRIPTED_AGAIN_MOST ? 4 * e->again
-                                                    : SCRIPTED_AGAIN_MOST;
+    e->timed.uses = e->timed.uses ? e->timed.steps_best > scripted_gain * e->timed.run_best
+                                  : e->timed.run_best <= scripted_gain * e->timed.steps_best;
+    e->state = e->timed.uses ? SCRIPTED_USED : SCRIPTED_LEFT;
+    e->timed.again = !e->timed.again                            ? SCRIPTED_AGAIN
+                     : 4 * e->timed.again < SCRIPTED_AGAIN_MOST ? 4 * e->timed.again
+                                                                : SCRIPTED_AGAIN_MOST;
     cr_log_line("graph", 1, "%s: steps %.1f us, program %.1f us", f->qualified,
-                1e6 * e->steps_best, 1e6 * e->run_best);
+                1e6 * e->timed.steps_best, 1e6 * e->timed.run_best);
 }
 
 typedef struct {
@@ -852,20 +875,20 @@ static scripted_way scripted_choose(scripted *s, scripted_entry *e)
 static void scripted_note_time(scripted *s, scripted_entry *e, const cr_sfunction *f,
                                bool program, double seconds)
 {
-    int *timed = program ? &e->runs_timed : &e->steps_timed;
-    double *best = program ? &e->run_best : &e->steps_best;
+    int *timed = program ? &e->timed.runs_timed : &e->timed.steps_timed;
+    double *best = program ? &e->timed.run_best : &e->timed.steps_best;
 
     pthread_mutex_lock(&s->lock);
     *best = !(*timed)++ || seconds < *best ? seconds : *best;
-    if (e->state == SCRIPTED_TRIED && e->runs_timed >= SCRIPTED_TIMED &&
-        e->steps_timed >= SCRIPTED_TIMED)
+    if (e->state == SCRIPTED_TRIED && e->timed.runs_timed >= SCRIPTED_TIMED &&
+        e->timed.steps_timed >= SCRIPTED_TIMED)
         scripted_decide(e, f);
     pthread_mutex_unlock(&s->lock);
 }
 
 static bool scripted_is_useful(const scripted_entry *e)
 {
-    return e && (e->state == SCRIPTED_USED || e->uses);
+    return e && (e->state == SCRIPTED_USED || e->timed.uses);
 }
 
 static bool scripted_uses_any(const scripted *s)
@@ -923,7 +946,7 @@ static scripted_entry *scripted_find(scripted *s, const cr_ivalue *args, int cou
         if (s->entry[i] && scripted_fits(s->entry[i], &now, args, count, t))
             e = s->entry[i];
     if (e)
-        for (int k = e->arguments; k < e->tensors; k++)
+        for (int k = e->was.arguments; k < e->was.tensors; k++)
             cr_keep(t[k]);
     else
         e = scripted_add(s, &now, args, count);
@@ -935,7 +958,7 @@ static scripted_entry *scripted_find(scripted *s, const cr_ivalue *args, int cou
 
 static void scripted_let_go(scripted_entry *e, cr_tensor **t)
 {
-    for (int k = e->arguments; k < e->tensors; k++)
+    for (int k = e->was.arguments; k < e->was.tensors; k++)
         cr_drop(t[k]);
     scripted_drop(e);
 }
@@ -1012,9 +1035,9 @@ cr_status cr_scripted_print(cr_text *out, cr_sfunction *f)
         if (!e)
             continue;
         cr_text_printf(out, "%s: steps %.1f us, program %.1f us\n", states[e->state],
-                       1e6 * e->steps_best, 1e6 * e->run_best);
-        if (e->call)
-            cr_graph_print(out, cr_program_graph(cr_compiled_call_forward(e->call)));
+                       1e6 * e->timed.steps_best, 1e6 * e->timed.run_best);
+        if (e->program.call)
+            cr_graph_print(out, cr_program_graph(cr_compiled_call_forward(e->program.call)));
     }
     pthread_mutex_unlock(&s->lock);
     return cr_text_status(out);

@@ -48,7 +48,7 @@ static cr_ivalue module_new(void)
     cr_ivalue v = cr_iv_none();
 
     OK(cr_sunit_import(u, &a, "__torch__.M", &cls));
-    OK(cr_iobject_new(&v, cls->type, u, cls->attribute_count));
+    OK(cr_iobject_new(&v, cls->type, u, cls->attributes.len));
     cr_sunit_release(u);
     cr_ivalue_set(&v.object->slot[0], cr_iv_tensor(filled(1, 0.5f)));
     cr_ivalue_set(&v.object->slot[1], cr_iv_int(2));

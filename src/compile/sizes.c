@@ -536,11 +536,8 @@ typedef struct {
     cr_sizes *x;
     cr_graph *const *graph;
     cr_session *s;
-    struct {
-        size_t len, cap;
-        cr_gvarying *at;
-    } varying;        /* of the current node */
-    const char *name; /* name of the current node */
+    CR_VEC(cr_gvarying) varying; /* of the current node */
+    const char *name;            /* name of the current node */
 } comparer;
 
 static CR_NORETURN void differ(const comparer *c, const char *in)

@@ -26,28 +26,19 @@ typedef struct {
     int recorded, number;
 } cr_size_of;
 
+/* Invariant: symbol has `probes` lists, and the first `params` numbers of each are the
+ * parameters of that probe. A guard's numbers are among `numbers`. */
 typedef struct cr_sizes {
     cr_session own;
     cr_session *s; /* `own`, or another one */
     int probes; /* programs are made for the first; the next ones change one parameter each */
     const cr_scalar *symbol[CR_MOST_PROBES]; /* by number of the recording */
     int params;                              /* the first numbers */
-    struct {
-        size_t len, cap;
-        cr_size_number *at;
-    } numbers;
-    struct {
-        size_t len, cap;
-        cr_gnum_guard *at;
-    } guards;
-    struct {
-        size_t len, cap;
-        double *at;
-    } floats; /* arguments that are equal at all probes, such as momentums */
-    struct {
-        size_t len, cap;
-        cr_size_of *at;
-    } computed; /* sizes of the nodes' results, and numbers that were read from them */
+    CR_VEC(cr_size_number) numbers;
+    CR_VEC(cr_gnum_guard) guards;
+    CR_VEC(double) floats; /* arguments that are equal at all probes, such as momentums */
+    CR_VEC(cr_size_of)
+    computed; /* sizes of the nodes' results, and numbers that were read from them */
 } cr_sizes;
 
 /* In its own session. */

@@ -75,7 +75,7 @@ static int64_t stage_piece(const cr_group_code *c, const cr_placed_operand *o, i
 {
     const cr_space_dim *rows = cr_space_last(o->space, 1);
     int64_t step[2] = {rows->step[o->operand], cr_space_last(o->space, 0)->step[o->operand]};
-    int64_t wide = c->columns, row = at / wide, column = at % wide, high = 1,
+    int64_t wide = c->over.columns, row = at / wide, column = at % wide, high = 1,
             left = wide - column;
     char *first = stage_row(o, row) + column * step[1];
 
@@ -131,7 +131,7 @@ void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t
 {
     const cr_space_dim *rows = cr_space_last(o->space, 1);
     int64_t down = rows->step[o->operand], along = cr_space_last(o->space, 0)->step[o->operand];
-    int64_t high = rows->size, columns = o->plan->row ? 1 : c->columns;
+    int64_t high = rows->size, columns = o->plan->row ? 1 : c->over.columns;
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->plan->lane), piece;
     stage_way w = stage_for(o->plan, out);
 
@@ -184,16 +184,17 @@ bool cr_stage_source_across(const cr_group_code *c, const cr_operand_plan *o,
     _Alignas(64) char own[SOURCE_PIECE * 8];
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype),
             to = (int64_t)cr_dtype_size((cr_dtype)o->lane);
-    int64_t high = SOURCE_PIECE / c->columns, piece;
+    int64_t high = SOURCE_PIECE / c->over.columns, piece;
     stage_way w = stage_for(o, false);
 
     for (int64_t i = 0; i < n; i += piece) {
         piece = n - i < high ? n - i : high;
-        if (!cr_part_read(from->part, from->data, (row + i) * c->columns, piece * c->columns,
-                          own))
+        if (!cr_part_read(from->part, from->data, (row + i) * c->over.columns,
+                          piece * c->over.columns, own))
             return false;
-        for (int64_t k = 0; k < c->columns; k++)
-            w.fn(tile + (k * pitch + i) * to, to, own + k * item, c->columns * item, piece);
+        for (int64_t k = 0; k < c->over.columns; k++)
+            w.fn(tile + (k * pitch + i) * to, to, own + k * item, c->over.columns * item,
+                 piece);
     }
     return true;
 }

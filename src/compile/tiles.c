@@ -123,7 +123,7 @@ static cr_status run_part(const job *j, const part *p, char *tiles)
         tiles += (p->rows * p->columns * (int64_t)cr_dtype_size((cr_dtype)o->lane) + 127) &
                  ~(int64_t)63;
         if (source_of(j, k))
-            CR_TRY(read_source(j, k, p->first_row * c->columns + p->first_column,
+            CR_TRY(read_source(j, k, p->first_row * c->over.columns + p->first_column,
                                p->rows * p->columns, tile[k], &ptr[k]));
         else if (k >= c->outputs)
             convert(j, k, p, tile[k], false);
@@ -150,7 +150,7 @@ static void move(const job *j, part *p, const part *from, int64_t row, int64_t c
 static cr_status run_staged(const job *j, const part *whole)
 {
     int64_t most = tile_elements(j),
-            wide = j->c->cuts && whole->columns > most ? most : whole->columns;
+            wide = j->c->over.cuts && whole->columns > most ? most : whole->columns;
     int64_t high = wide < most ? most / wide : 1,
             tile = (high < whole->rows ? high : whole->rows) * wide * 8 + 128;
     char *memory, *tiles;
@@ -170,7 +170,7 @@ static cr_status run_staged(const job *j, const part *whole)
 
 static void run_whole(job *j, const part *p)
 {
-    cr_status st = j->c->staged ? run_staged(j, p) : run_part(j, p, NULL);
+    cr_status st = j->c->over.staged ? run_staged(j, p) : run_part(j, p, NULL);
 
     if (st)
         atomic_store(j->status, (int)st);
@@ -188,7 +188,7 @@ static void run_plane(void *context, char *const *at, const int64_t *step, int64
     rows_walk *w = context;
     const job *j = w->j;
     const cr_group_code *c = j->c;
-    part p = {.first_row = w->next, .rows = n, .columns = c->columns};
+    part p = {.first_row = w->next, .rows = n, .columns = c->over.columns};
 
     memcpy(p.at, at, (size_t)c->operands * sizeof *at);
     for (int k = 0; c->folds && k < c->outputs; k++)
@@ -215,7 +215,8 @@ static void run_spans(void *context, int64_t begin, int64_t end)
     const cr_group_code *c = j->c;
     part p = {.first_column = begin * SPAN,
               .rows = 1,
-              .columns = (end * SPAN < c->columns ? end * SPAN : c->columns) - begin * SPAN};
+              .columns =
+                  (end * SPAN < c->over.columns ? end * SPAN : c->over.columns) - begin * SPAN};
 
     for (int k = 0; k < c->operands; k++)
         p.at[k] = j->ptr[k] + begin * SPAN * cr_space_last(j->space, 0)->step[k];
@@ -246,7 +247,7 @@ static void flat_prepare(const job *j, flat_tiles *t, int k)
 {
     const cr_operand_plan *o = &j->c->operand[k];
     cr_placed_operand at = flat_operand(j, k);
-    int64_t wanted = o->period + tile_elements(j), all = j->c->rows * j->c->columns;
+    int64_t wanted = o->period + tile_elements(j), all = j->c->over.rows * j->c->over.columns;
 
     t->repeats[k] = o->period && o->period <= tile_elements(j);
     if (o->row)
@@ -315,7 +316,8 @@ static cr_status flat_piece(const job *j, const flat_tiles *t, int64_t at, int64
 static void run_flat(void *context, int64_t begin, int64_t end)
 {
     const job *j = context;
-    int64_t all = j->c->rows * j->c->columns, most = j->c->staged ? tile_elements(j) : SPAN;
+    int64_t all = j->c->over.rows * j->c->over.columns,
+            most = j->c->over.staged ? tile_elements(j) : SPAN;
     flat_tiles t = {.memory = NULL};
     cr_status st = flat_begin(j, &t);
 
@@ -358,7 +360,7 @@ static int64_t across_period(const job *j, int k)
  * operands repeat, where a call can have so many. */
 static int64_t across_high(const job *j)
 {
-    int64_t most = tile_elements(j) / j->c->columns, unit = AT_ONCE;
+    int64_t most = tile_elements(j) / j->c->over.columns, unit = AT_ONCE;
 
     most = most > AT_ONCE ? most : AT_ONCE;
     for (int k = j->c->outputs; k < j->c->operands; k++) {
@@ -384,7 +386,7 @@ typedef struct {
 
 static int64_t across_columns(const job *j, int k)
 {
-    return j->c->operand[k].row ? 1 : j->c->columns;
+    return j->c->operand[k].row ? 1 : j->c->over.columns;
 }
 
 /* An operand that repeats is laid out once, if the second cache holds it beside others. */
@@ -425,7 +427,7 @@ static void across_prepare(across_tiles *t, char *at)
     for (int k = 0; k < j->c->operands; k++) {
         across_operand *o = &t->operand[k];
         cr_placed_operand from = flat_operand(j, k);
-        int64_t rows = o->period < j->c->rows ? o->period : j->c->rows;
+        int64_t rows = o->period < j->c->over.rows ? o->period : j->c->over.rows;
         if (across_fits(j, k))
             continue;
         o->tile = at;
@@ -453,7 +455,7 @@ static cr_status across_piece(const across_tiles *t, int64_t row, int64_t n)
     const job *j = t->j;
     const cr_group_code *c = j->c;
     void *ptr[CR_GROUP_OPERANDS];
-    int64_t stride[2 * CR_GROUP_OPERANDS], size[3] = {n, c->columns, row};
+    int64_t stride[2 * CR_GROUP_OPERANDS], size[3] = {n, c->over.columns, row};
 
     for (int k = 0; k < c->operands; k++) {
         const across_operand *o = &t->operand[k];
@@ -487,7 +489,7 @@ static void run_across(void *context, int64_t begin, int64_t end)
 {
     const job *j = context;
     across_tiles t = {.j = j, .high = across_high(j)};
-    int64_t last = end * t.high < j->c->rows ? end * t.high : j->c->rows, n;
+    int64_t last = end * t.high < j->c->over.rows ? end * t.high : j->c->over.rows, n;
     char *memory, *tiles;
     cr_status st;
 
@@ -522,7 +524,7 @@ static void fold_rows(const job *j, const cr_operand_plan *o, cr_form form, char
                       fold_part in)
 {
     static const char none[CR_PARAM_BYTES * CR_MAX_ARGS];
-    int64_t item = fold_item(o), columns = j->c->columns, size[2] = {in.rows, columns};
+    int64_t item = fold_item(o), columns = j->c->over.columns, size[2] = {in.rows, columns};
     int64_t stride[4] = {0, item, in.step * columns * item, item};
 
     o->fold->kernel[o->lane][form]((void *[2]){to, in.from}, stride, size, none);
@@ -534,7 +536,7 @@ static void run_blocks(void *context, int64_t begin, int64_t end)
     const job *j = context;
     const cr_group_code *c = j->c;
     job own = *j;
-    int64_t bytes = c->columns * CR_FOLD_BLOCK * 8 + 64;
+    int64_t bytes = c->over.columns * CR_FOLD_BLOCK * 8 + 64;
     char *memory, *at, *ptr[CR_GROUP_OPERANDS];
 
     if (get_tiles(&memory, &at, c->folds, bytes)) {
@@ -549,13 +551,14 @@ static void run_blocks(void *context, int64_t begin, int64_t end)
         }
     own.ptr = ptr;
     for (int64_t b = begin; b < end; b++) {
-        int64_t last = (b + 1) * CR_FOLD_BLOCK < c->rows ? (b + 1) * CR_FOLD_BLOCK : c->rows;
+        int64_t last =
+            (b + 1) * CR_FOLD_BLOCK < c->over.rows ? (b + 1) * CR_FOLD_BLOCK : c->over.rows;
         own.block = b * CR_FOLD_BLOCK;
         run_rows(&own, own.block, last);
         for (int k = 0; k < c->outputs; k++)
             if (c->operand[k].fold)
                 fold_rows(j, &c->operand[k], CR_FORM_COLUMNS,
-                          j->part[k] + b * c->columns * fold_item(&c->operand[k]),
+                          j->part[k] + b * c->over.columns * fold_item(&c->operand[k]),
                           (fold_part){ptr[k], last - own.block, 1});
     }
     cr_free(memory);
@@ -565,7 +568,7 @@ static void run_blocks(void *context, int64_t begin, int64_t end)
  * and returns the number of these. */
 static int64_t pair_blocks(const job *j, const cr_operand_plan *o, char *at, int64_t blocks)
 {
-    int64_t row = j->c->columns * fold_item(o), columns = 0;
+    int64_t row = j->c->over.columns * fold_item(o), columns = 0;
 
     for (; columns * CR_FOLD_BLOCKS < blocks; columns++) {
         int64_t left = blocks - columns * CR_FOLD_BLOCKS;
@@ -585,7 +588,7 @@ static void end_fold(const job *j, int k, int64_t blocks)
 {
     const cr_operand_plan *o = &j->c->operand[k];
     cr_dtype result = (cr_dtype)o->type->dtype;
-    int64_t item = fold_item(o), row = j->c->columns * item;
+    int64_t item = fold_item(o), row = j->c->over.columns * item;
     char *from = j->part[k], *to = from + blocks * row;
 
     for (int64_t n = pair_blocks(j, o, from, blocks), parts; n > 1; n = parts) {
@@ -601,15 +604,15 @@ static void end_fold(const job *j, int k, int64_t blocks)
         to = next;
     }
     cr_convert_row(result, (cr_dtype)o->lane)(j->ptr[k], (int64_t)cr_dtype_size(result), from,
-                                              item, j->c->columns);
+                                              item, j->c->over.columns);
 }
 
 static cr_status run_folds(job *j)
 {
     const cr_group_code *c = j->c;
-    int64_t blocks = (c->rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK,
-            unit = c->columns * CR_FOLD_BLOCK;
-    int64_t bytes = 2 * blocks * c->columns * 8;
+    int64_t blocks = (c->over.rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK,
+            unit = c->over.columns * CR_FOLD_BLOCK;
+    int64_t bytes = 2 * blocks * c->over.columns * 8;
     char *memory, *at;
 
     CR_TRY(get_tiles(&memory, &at, c->folds, bytes));
@@ -659,18 +662,20 @@ static void run_all(job *j)
     const cr_group_code *c = j->c;
     int64_t grain = j->way->grain;
 
-    if (c->across)
-        share_out(j, run_across, (c->rows + across_high(j) - 1) / across_high(j),
-                  grain > across_high(j) * c->columns ? grain / (across_high(j) * c->columns)
-                                                      : 1);
-    else if (c->flat)
-        share_out(j, run_flat, (c->rows * c->columns + SPAN - 1) / SPAN,
+    if (c->over.across)
+        share_out(j, run_across, (c->over.rows + across_high(j) - 1) / across_high(j),
+                  grain > across_high(j) * c->over.columns
+                      ? grain / (across_high(j) * c->over.columns)
+                      : 1);
+    else if (c->over.flat)
+        share_out(j, run_flat, (c->over.rows * c->over.columns + SPAN - 1) / SPAN,
                   grain > SPAN ? grain / SPAN : 1);
-    else if (c->rows == 1 && c->cuts)
-        share_out(j, run_spans, (c->columns + SPAN - 1) / SPAN,
+    else if (c->over.rows == 1 && c->over.cuts)
+        share_out(j, run_spans, (c->over.columns + SPAN - 1) / SPAN,
                   grain > SPAN ? grain / SPAN : 1);
     else
-        share_out(j, run_rows, c->rows, c->columns >= grain ? 1 : grain / c->columns);
+        share_out(j, run_rows, c->over.rows,
+                  c->over.columns >= grain ? 1 : grain / c->over.columns);
 }
 
 /* The error of the first source that has an index outside, when all threads have ended. */

@@ -14,10 +14,7 @@
 typedef struct {
     cr_graph *g;
     const cr_traced_varying *v; /* or NULL */
-    struct {
-        size_t len, cap;
-        int32_t *at;
-    } source;
+    CR_VEC(int32_t) source;
 } traced_numbers;
 
 typedef struct {

@@ -59,7 +59,7 @@ static int64_t bytes_of(const cr_group_code *c, int from, int to)
     int64_t n = 0;
 
     for (int k = from; k < to; k++)
-        n += (c->operand[k].row ? c->rows : c->rows * c->columns) *
+        n += (c->operand[k].row ? c->over.rows : c->over.rows * c->over.columns) *
              (int64_t)cr_dtype_size((cr_dtype)c->operand[k].dtype);
     return n;
 }
@@ -67,10 +67,10 @@ static int64_t bytes_of(const cr_group_code *c, int from, int to)
 /* True if the way differs from the usual one for this group, and may be faster. */
 static bool may_gain(const cr_group_code *c, const cr_way *w, int threads)
 {
-    int64_t elements = c->rows * c->columns;
+    int64_t elements = c->over.rows * c->over.columns;
 
     if (w->schedule == CR_SCHEDULE_STREAM)
-        return cr_fused_has_schedule(c->program->fused, w->schedule) && !c->staged &&
+        return cr_fused_has_schedule(c->program->fused, w->schedule) && !c->over.staged &&
                !c->folds && bytes_of(c, 0, c->outputs) > cr_cpu_cache_bytes();
     if (w->schedule != CR_SCHEDULE_PLAIN)
         return cr_fused_has_schedule(c->program->fused, w->schedule) && elements >= FEW;
@@ -81,7 +81,7 @@ static bool may_gain(const cr_group_code *c, const cr_way *w, int threads)
     if (w->grain < cr_usual_way.grain)
         return threads > 1 && !c->folds && elements > 2 * w->grain &&
                elements < 4 * cr_usual_way.grain;
-    return w->calls || (w->tile != cr_usual_way.tile && c->staged && elements > w->tile);
+    return w->calls || (w->tile != cr_usual_way.tile && c->over.staged && elements > w->tile);
 }
 
 static int find_ways(const cr_way **out, const cr_group_code *c, int threads)
@@ -117,8 +117,8 @@ static void put_class(cr_text *out, const cr_tuner *t, int threads)
     const cr_group_code *c = t->c;
 
     cr_text_printf(out, "%016" PRIx64 " t%d r%d c%d d%d%s%s: ", cr_cpu_model(), threads,
-                   log2_of(c->rows), log2_of(c->columns), c->ndim, c->staged ? " staged" : "",
-                   c->folds ? " folds" : "");
+                   log2_of(c->over.rows), log2_of(c->over.columns), c->over.ndim,
+                   c->over.staged ? " staged" : "", c->folds ? " folds" : "");
 }
 
 /* The line of the class in a note, or NULL; *len is its length without the newline. */
@@ -186,10 +186,11 @@ static void report(const cr_tuner *t, const measured *m)
         if (m->measure.calls[k])
             cr_text_printf(&line, "%s%s %.1f us", k ? ", " : "", m->way[k]->name,
                            m->measure.best[k] * 1e6);
-    cr_log_line(
-        "autotune", 1, "%%%s (%s), %" PRId64 " rows of %" PRId64 ", %d threads: %s; %s stays",
-        t->group->result[0]->name, cr_fused_nest(t->c->program->fused)->loop->name, t->c->rows,
-        t->c->columns, m->threads, cr_text_str(&line), m->way[m->measure.chosen]->name);
+    cr_log_line("autotune", 1,
+                "%%%s (%s), %" PRId64 " rows of %" PRId64 ", %d threads: %s; %s stays",
+                t->group->result[0]->name, cr_fused_nest(t->c->program->fused)->loop->name,
+                t->c->over.rows, t->c->over.columns, m->threads, cr_text_str(&line),
+                m->way[m->measure.chosen]->name);
     cr_text_drop(&line);
 }
 

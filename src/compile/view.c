@@ -11,11 +11,12 @@ static bool is_row_major(const cr_gtype *t) { return t->known && !t->stride; }
 
 static bool reshapes(const cr_step *s)
 {
-    const cr_gtype *from = &s->node->arg[0].value->type, *to = &s->made_value[0]->type;
+    const cr_gtype *from = &s->values.node->arg[0].value->type,
+                   *to = &s->values.made_value[0]->type;
 
-    if (s->op->does != CR_DOES_WHOLE || !(s->op->words & CR_WORD_RESHAPE))
+    if (s->call.op->does != CR_DOES_WHOLE || !(s->call.op->words & CR_WORD_RESHAPE))
         return false;
-    if ((s->op->words & CR_WORD_ITSELF) && from->ndim == to->ndim)
+    if ((s->call.op->words & CR_WORD_ITSELF) && from->ndim == to->ndim)
         return false; /* returns the tensor itself */
     return is_row_major(from) && is_row_major(to) && from->dtype == to->dtype &&
            cr_numel(from->ndim, from->size) == cr_numel(to->ndim, to->size);
@@ -29,19 +30,20 @@ static bool ask(cr_geometry *out, const cr_step *s, const cr_value *given, const
     cr_view view;
     cr_status st;
 
-    memcpy(arg, given, s->arg_count * sizeof *arg);
+    memcpy(arg, given, s->call.arg_count * sizeof *arg);
     if (cr_gtype_fake(&fake, from))
         return false;
     arg[0] = cr_of_tensor(fake);
     view = cr_view_of(fake);
-    st = s->op->fn.on_geometry(arg, &view, out);
+    st = s->call.op->fn.on_geometry(arg, &view, out);
     cr_drop(fake);
     return !st;
 }
 
 static bool maps(const cr_step *s)
 {
-    return s->op->does == CR_DOES_MAP && s->patches == 1 && !(s->op->words & CR_WORD_ABSOLUTE);
+    return s->call.op->does == CR_DOES_MAP && s->call.patches == 1 &&
+           !(s->call.op->words & CR_WORD_ABSOLUTE);
 }
 
 static void row_major(cr_geometry *g, const cr_gtype *t)
@@ -88,23 +90,23 @@ static bool same_sizes(const cr_geometry *g, const cr_gtype *t)
 /* NULL if the types do not determine the geometry. */
 static const cr_static_view *view_of_step(cr_session *to, const cr_step *s)
 {
-    const cr_gtype *from = &s->node->arg[0].value->type;
+    const cr_gtype *from = &s->values.node->arg[0].value->type;
     cr_geometry g;
 
     if (reshapes(s))
-        row_major(&g, &s->made_value[0]->type);
-    else if (!maps(s) || !ask(&g, s, s->arg, from))
+        row_major(&g, &s->values.made_value[0]->type);
+    else if (!maps(s) || !ask(&g, s, s->call.arg, from))
         return NULL;
-    return same_sizes(&g, &s->made_value[0]->type) ? new_view(to, from, &g) : NULL;
+    return same_sizes(&g, &s->values.made_value[0]->type) ? new_view(to, from, &g) : NULL;
 }
 
 void cr_program_views(cr_program_steps *p)
 {
     for (size_t i = 0; i < p->steps.len; i++) {
         cr_step *s = &p->steps.at[i];
-        if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || s->results != 1 ||
-            s->list_result || !s->reads || s->node->arg[0].tag != CR_TENSOR ||
-            !s->node->arg[0].value->type.known)
+        if (s->kind != CR_STEP_CALL || s->call.tracked || s->call.symbols || s->results != 1 ||
+            s->call.list_result || !s->reads || s->values.node->arg[0].tag != CR_TENSOR ||
+            !s->values.node->arg[0].value->type.known)
             continue;
         s->view = view_of_step(p->s, s);
         if (s->view)

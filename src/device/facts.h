@@ -8,6 +8,9 @@
 #include "device/device.h"
 #include "num/dtype.h"
 
+/* What rooms above may ask of a kind of device.
+ * Invariant: `ops` or `find` gives the table; facts are constant. A function that is NULL
+ * has the meaning that its comment says. */
 typedef struct {
     /* The table, or a function that finds it: NULL when there is no such device. */
     const cr_device_ops *ops;

@@ -50,6 +50,10 @@ typedef struct {
     int operand[CR_AXES_TENSORS], result[CR_AXES_TENSORS];
 } cr_axes_part;
 
+/* The axes of a call.
+ * Invariant: every dim of an operand or result has an axis below `count`, or -1: it is
+ * needed whole. Of a composition the first values are the operands; `dim` and `part_axis`
+ * have one list for each value and part. */
 struct cr_axes {
     const cr_op *op;
     const cr_value *arg;

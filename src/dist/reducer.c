@@ -42,6 +42,9 @@ typedef struct {
     int pending, begun; /* members to come; pieces that have started */
 } bucket;
 
+/* Averages gradients over the ranks during backward.
+ * Invariant: `at` and `used` have `count` entries. Every parameter is in one bucket. Buckets
+ * before `next` have started. */
 struct cr_reducer {
     cr_comm *comm;
     member *at;

@@ -54,6 +54,9 @@ typedef struct {
     double unit, tensor, buffer, byte;
 } cr_sim_host;
 
+/* What is measured of a machine, in seconds and bytes.
+ * Invariant: `point` has `points` entries, ascending in bytes for each call; `link` has
+ * `links`. */
 typedef struct {
     char name[48];
     double flops, memory, capacity; /* of a rank, for each second; bytes of its memory */

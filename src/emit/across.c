@@ -31,19 +31,19 @@ static void across_end_kernel(cr_printer *p) { (void)p; }
 
 static const char *across_load(cr_printer *p, const cr_buffer *b)
 {
-    p->how = CR_ACCESS_EITHER;
+    p->at.how = CR_ACCESS_EITHER;
     return cr_dialect_c.load(p, b);
 }
 
 static void across_store(cr_printer *p, const cr_store *st)
 {
-    p->how = CR_ACCESS_EITHER;
+    p->at.how = CR_ACCESS_EITHER;
     cr_dialect_c.store(p, st);
 }
 
 static void across_open_row(cr_printer *p)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
     cr_print_open(
         p, cr_session_printf(p->s, "for (cv_s_i64 r = 0; r < rows; r += CV_LANES_%s)", lane));
@@ -64,7 +64,10 @@ static void across_columns(cr_printer *p)
 }
 
 /* The type of lanes that hold a column's number. */
-static const char *across_counter(const cr_printer *p) { return p->mixed ? "i32" : "i64"; }
+static const char *across_counter(const cr_printer *p)
+{
+    return p->lanes.mixed ? "i32" : "i64";
+}
 
 /* Column j has the accumulator j where the order counts; else there is one accumulator.  Each
  * is as many vectors as its value. */
@@ -91,14 +94,15 @@ static void across_keep_index(cr_printer *p, const cr_expr *e)
     int parts = cr_spell_parts(p, (cr_dtype)e->dtype);
     const char *mask = parts == 2 ? "m64" : cr_spell_vector(p, CR_BOOL);
 
-    for (p->part = 0; p->part < parts; p->part++) {
+    for (p->lanes.part = 0; p->lanes.part < parts; p->lanes.part++) {
         const char *v = cr_spell_name(p, e->args[0]);
-        const char *a = cr_session_printf(p->s, "a%u[%d]", e->id, p->part);
-        cr_print_line(p, "const cv_%s t%u_%d = cv_%s_%s(%s, %s);", mask, e->id, p->part,
+        const char *a = cr_session_printf(p->s, "a%u[%d]", e->id, p->lanes.part);
+        cr_print_line(p, "const cv_%s t%u_%d = cv_%s_%s(%s, %s);", mask, e->id, p->lanes.part,
                       cr_fn_infos[e->fn].name, t, v, a);
-        cr_print_line(p, "%s = cv_select_%s(t%u_%d, %s, %s);", a, t, e->id, p->part, v, a);
+        cr_print_line(p, "%s = cv_select_%s(t%u_%d, %s, %s);", a, t, e->id, p->lanes.part, v,
+                      a);
     }
-    p->part = 0;
+    p->lanes.part = 0;
     const char *take = cr_session_printf(
         p->s, parts == 2 ? "cv_join_m32(t%u_0, t%u_1)" : "t%u_0", e->id, e->id);
     cr_print_line(p, "k%u = cv_select_%s(%s, cv_set1_%s((cv_s_%s)j), k%u);", e->id, n, take, n,

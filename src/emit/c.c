@@ -11,7 +11,7 @@ static const char *c_address(cr_printer *p, const cr_buffer *b)
 {
     const char *at = cr_spell_address(p, b);
 
-    return p->part ? cr_session_printf(p->s, "%s + CV_BYTES", at) : at;
+    return p->lanes.part ? cr_session_printf(p->s, "%s + CV_BYTES", at) : at;
 }
 
 static const char *c_load(cr_printer *p, const cr_buffer *b)
@@ -22,10 +22,10 @@ static const char *c_load(cr_printer *p, const cr_buffer *b)
     const char *rest = cr_session_printf(p->s, "cv_load%sn_%s(%s, %s)", letter, name, at,
                                          cr_spell_rest(p, (cr_dtype)b->dtype));
 
-    if (p->how == CR_ACCESS_EITHER)
-        return cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s", cr_spell_dtype(p->lane),
-                                 whole, rest);
-    return p->how == CR_ACCESS_WHOLE ? whole : rest;
+    if (p->at.how == CR_ACCESS_EITHER)
+        return cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s",
+                                 cr_spell_dtype(p->lanes.lane), whole, rest);
+    return p->at.how == CR_ACCESS_WHOLE ? whole : rest;
 }
 
 /* True if the kernel does not read the buffer, and its vectors have the same format in
@@ -37,8 +37,8 @@ static bool c_streams(const cr_printer *p, const cr_store *st)
     for (int q = 0; q < p->n->keeps; q++)
         if (p->n->keep[q].buffer == st->buffer && p->n->keep[q].value == st->value)
             return false;
-    return p->choice.stream && !p->base && t != CR_BOOL && !cr_dtype_is_complex(t) &&
-           !(p->mixed && t == CR_U8);
+    return p->choice.stream && !p->at.base && t != CR_BOOL && !cr_dtype_is_complex(t) &&
+           !(p->lanes.mixed && t == CR_U8);
 }
 
 static void c_store_part(cr_printer *p, const cr_store *st)
@@ -47,16 +47,16 @@ static void c_store_part(cr_printer *p, const cr_store *st)
     const char *at = c_address(p, st->buffer), *v = cr_spell_name(p, st->value);
     const char *way = c_streams(p, st) ? "streamto" : "store";
 
-    if (p->how == CR_ACCESS_EITHER)
-        cr_print_line(p, "if (m == CV_LANES_%s)", cr_spell_dtype(p->lane));
-    if (p->how != CR_ACCESS_REST)
-        cr_print_line(p, "%scv_%s%s_%s(%s, %s);", p->how == CR_ACCESS_EITHER ? "    " : "", way,
-                      letter, name, at, v);
-    if (p->how == CR_ACCESS_EITHER)
+    if (p->at.how == CR_ACCESS_EITHER)
+        cr_print_line(p, "if (m == CV_LANES_%s)", cr_spell_dtype(p->lanes.lane));
+    if (p->at.how != CR_ACCESS_REST)
+        cr_print_line(p, "%scv_%s%s_%s(%s, %s);", p->at.how == CR_ACCESS_EITHER ? "    " : "",
+                      way, letter, name, at, v);
+    if (p->at.how == CR_ACCESS_EITHER)
         cr_print_line(p, "else");
-    if (p->how != CR_ACCESS_WHOLE)
+    if (p->at.how != CR_ACCESS_WHOLE)
         cr_print_line(p, "%scv_store%sn_%s(%s, %s, %s);",
-                      p->how == CR_ACCESS_EITHER ? "    " : "", letter, name, at, v,
+                      p->at.how == CR_ACCESS_EITHER ? "    " : "", letter, name, at, v,
                       cr_spell_rest(p, (cr_dtype)st->buffer->dtype));
 }
 
@@ -64,9 +64,9 @@ static void c_store(cr_printer *p, const cr_store *st)
 {
     int parts = cr_spell_parts(p, (cr_dtype)st->buffer->dtype);
 
-    for (p->part = 0; p->part < parts; p->part++)
+    for (p->lanes.part = 0; p->lanes.part < parts; p->lanes.part++)
         c_store_part(p, st);
-    p->part = 0;
+    p->lanes.part = 0;
 }
 
 static void c_store_row(cr_printer *p, const cr_store *st)
@@ -88,9 +88,9 @@ static void c_store_row(cr_printer *p, const cr_store *st)
 static void c_single_steps(cr_printer *p, cr_access how, const char *end,
                            const char *accumulators)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
-    p->how = how;
+    p->at.how = how;
     if (*accumulators)
         cr_print_open(p, cr_session_printf(p->s,
                                            "for (int k = 0; j < %s; j += CV_LANES_%s, "
@@ -113,7 +113,7 @@ typedef struct {
 static void c_find_randoms(cr_printer *p, cr_expr_set *seen, const cr_expr *e, randoms *out)
 {
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(seen, e) ||
-        cr_nest_kept(p->n, e, p->sweep))
+        cr_nest_kept(p->n, e, p->at.sweep))
         return;
     if (cr_expr_takes_scalars(e)) {
         if (out->count < (int)CR_LEN(out->at))
@@ -135,7 +135,7 @@ static void c_random_loop(cr_printer *p, const char *end, const randoms *r)
         test = cr_session_printf(p->s, "%s%s(%s) %% 4 == 0", test, i ? " && " : "",
                                  cr_spell_scalar(p, r->at[i]->args[2], "j"));
     cr_print_open(p, cr_session_printf(p->s, "if (%s)", test));
-    p->how = CR_ACCESS_WHOLE;
+    p->at.how = CR_ACCESS_WHOLE;
     p->batched = true;
     cr_print_open(
         p, cr_session_printf(p->s, "for (; j + 4 * CV_LANES_f32 <= %s; j += 4 * CV_LANES_f32)",
@@ -157,20 +157,21 @@ static void c_random_loop(cr_printer *p, const char *end, const randoms *r)
 
 static void c_try_random_loop(cr_printer *p, const char *end)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
     cr_expr_set seen = cr_expr_set_new(p->n->loop);
     randoms r = {.count = 0};
 
     for (int i = 0; i < sweep->stores; i++)
         c_find_randoms(p, &seen, sweep->store[i].value, &r);
-    if (!sweep->reduces.count && p->lane == CR_F32 && r.count && r.count <= (int)CR_LEN(r.at))
+    if (!sweep->reduces.count && p->lanes.lane == CR_F32 && r.count &&
+        r.count <= (int)CR_LEN(r.at))
         c_random_loop(p, end, &r);
 }
 
 static void c_heavy_loop(cr_printer *p, const char *end)
 {
-    bool reduces = p->n->sweep[p->sweep].reduces.count > 0;
-    const char *name = cr_spell_vector(p, p->lane);
+    bool reduces = p->n->sweep[p->at.sweep].reduces.count > 0;
+    const char *name = cr_spell_vector(p, p->lanes.lane);
 
     c_try_random_loop(p, end);
     if (!cr_print_stages(p, end))
@@ -196,9 +197,9 @@ static bool c_sweep_goes_by_chunk(const cr_sweep *sweep)
 /* Whole vectors, `count` for each step. */
 static void c_unrolled(cr_printer *p, const char *end, const char *count)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
-    p->how = CR_ACCESS_WHOLE;
+    p->at.how = CR_ACCESS_WHOLE;
     cr_print_open(
         p, cr_session_printf(p->s, "for (; j + %s * CV_LANES_%s <= %s; j += %s * CV_LANES_%s)",
                              count, lane, end, count, lane));
@@ -228,9 +229,9 @@ static int c_accumulators(const cr_printer *p, const cr_sweep *sweep)
  * each. */
 static void c_reduced_parts(cr_printer *p, const cr_sweep *sweep, const char *end)
 {
-    const char *lane = cr_spell_dtype(p->lane), *name = cr_spell_vector(p, p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane), *name = cr_spell_vector(p, p->lanes.lane);
 
-    p->how = CR_ACCESS_WHOLE;
+    p->at.how = CR_ACCESS_WHOLE;
     cr_print_line(p, "enum { PART = CV_PART(CV_REDUCE_%s, %d) };", name,
                   c_accumulators(p, sweep));
     cr_print_line(p, "const cv_s_i64 first = j;");
@@ -253,12 +254,12 @@ static void c_reduced_parts(cr_printer *p, const cr_sweep *sweep, const char *en
 /* The remainder of a reduced row: fewer than CV_REDUCE vectors, each with its accumulator. */
 static void c_reduced_rest(cr_printer *p, const char *end)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
-    p->how = CR_ACCESS_REST;
+    p->at.how = CR_ACCESS_REST;
     cr_print_line(p, "CV_UNROLL(16)");
     cr_print_open(p, cr_session_printf(p->s, "for (int k = 0; k < CV_REDUCE_%s; k++)",
-                                       cr_spell_vector(p, p->lane)));
+                                       cr_spell_vector(p, p->lanes.lane)));
     cr_print_line(
         p, "const cv_s_i64 at = j + k * CV_LANES_%s, m = ck_least(%s - at, CV_LANES_%s);", lane,
         end, lane);
@@ -271,7 +272,7 @@ static void c_reduced_rest(cr_printer *p, const char *end)
 
 static void c_light_loop(cr_printer *p, const char *end)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
 
     if (!sweep->reduces.count) {
         int count = p->choice.unroll ? p->choice.unroll : sweep->cost <= 5 ? 4 : 2;
@@ -283,13 +284,13 @@ static void c_light_loop(cr_printer *p, const char *end)
         c_reduced_parts(p, sweep, end);
     else
         c_unrolled(p, end,
-                   cr_session_printf(p->s, "CV_REDUCE_%s", cr_spell_vector(p, p->lane)));
+                   cr_session_printf(p->s, "CV_REDUCE_%s", cr_spell_vector(p, p->lanes.lane)));
     c_reduced_rest(p, end);
 }
 
 static void c_loop(cr_printer *p, const char *end)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
     bool heavy = sweep->cost >= CR_COST_HEAVY;
 
     if (heavy && p->choice.unroll > 1 && !sweep->reduces.count)
@@ -341,11 +342,12 @@ static void c_lay_out_scalars(cr_printer *p)
             continue;
         cr_print_line(p, "cv_s_i64 d%d = %d;", k, item);
         cr_print_line(p, "char s%d[CV_LANES_%s * %d] __attribute__((aligned(64)));", k,
-                      cr_spell_dtype(p->lane), item);
+                      cr_spell_dtype(p->lanes.lane), item);
         cr_print_open(p, cr_session_printf(p->s, "if (stride[%d] == 0)", 2 * k + 1));
-        p->how = CR_ACCESS_WHOLE;
+        p->at.how = CR_ACCESS_WHOLE;
         if (b->dtype == CR_BOOL)
-            cr_print_line(p, "cv_storeb_%d(s%d, cv_set1b_%d(*p%d));", p->width, k, p->width, k);
+            cr_print_line(p, "cv_storeb_%d(s%d, cv_set1b_%d(*p%d));", p->lanes.width, k,
+                          p->lanes.width, k);
         else
             cr_print_line(p, "cv_store_%s(s%d, cv_set1_%s(*(const cv_s_%s *)p%d));",
                           cr_spell_dtype((cr_dtype)b->dtype), k,
@@ -389,12 +391,12 @@ static void c_pointwise(cr_printer *p)
         cr_print_shut(p);
     }
     c_lay_out_scalars(p);
-    p->stepping = true;
+    p->at.stepping = true;
     if (light)
         c_unrolled(p, "columns", "2");
     if (light || !cr_print_stages(p, "columns"))
         c_single_steps(p, light ? CR_ACCESS_REST : CR_ACCESS_EITHER, "columns", "");
-    p->stepping = false;
+    p->at.stepping = false;
 }
 
 /* --- reductions along rows --- */
@@ -504,14 +506,14 @@ static void c_chunks(cr_printer *p, const cr_sweep *sweep)
     c_start_accumulators(p, sweep, true);
     c_loop(p, "end");
     c_end_chunk(p, sweep);
-    p->indent--;
+    p->at.indent--;
     cr_print_line(p, "} while (j < columns);");
 }
 
 static void c_fold_row(cr_printer *p, const cr_sweep *sweep)
 {
     cr_print_line(p, "{");
-    p->indent++;
+    p->at.indent++;
     cr_print_line(p, "cv_s_i64 j = 0;");
     c_start_accumulators(p, sweep, false);
     if (c_sweep_goes_by_chunk(sweep))
@@ -529,20 +531,20 @@ static const char *c_hits(cr_printer *p, const cr_expr *e)
     const char *name = cr_spell_vector(p, t), *half[2] = {NULL, NULL};
     int parts = cr_spell_parts(p, t);
 
-    for (p->part = 0; p->part < parts; p->part++) {
+    for (p->lanes.part = 0; p->lanes.part < parts; p->lanes.part++) {
         const char *v = cr_spell_name(p, e->args[0]);
         const char *sought = cr_spell_set1(p, t, cr_session_printf(p->s, "s%u", e->id));
         if (t == CR_BOOL)
-            half[p->part] =
+            half[p->lanes.part] =
                 cr_session_printf(p->s, "cv_not_%s(cv_xor_%s(%s, %s))", name, name, v, sought);
         else if (!cr_dtype_is_float(t))
-            half[p->part] = cr_session_printf(p->s, "cv_eq_%s(%s, %s)", name, v, sought);
+            half[p->lanes.part] = cr_session_printf(p->s, "cv_eq_%s(%s, %s)", name, v, sought);
         else
-            half[p->part] =
+            half[p->lanes.part] =
                 cr_session_printf(p->s, "cv_or_m%d(cv_eq_%s(%s, %s), cv_isnan_%s(%s))",
                                   8 * (int)cr_dtype_size(t), name, v, sought, name, v);
     }
-    p->part = 0;
+    p->lanes.part = 0;
     return parts == 1 ? half[0]
                       : cr_session_printf(p->s, "cv_join_m32(%s, %s)", half[0], half[1]);
 }
@@ -554,27 +556,27 @@ static void c_take_lane(cr_printer *p, const cr_expr *e)
     int parts = cr_spell_parts(p, (cr_dtype)e->dtype);
 
     cr_print_line(p, "cv_s_%s lane[%d * CV_LANES_%s];", t, parts, t);
-    for (p->part = 0; p->part < parts; p->part++)
-        cr_print_line(p, "cv_store_%s(lane + %d * CV_LANES_%s, %s);", t, p->part, t,
+    for (p->lanes.part = 0; p->lanes.part < parts; p->lanes.part++)
+        cr_print_line(p, "cv_store_%s(lane + %d * CV_LANES_%s, %s);", t, p->lanes.part, t,
                       cr_spell_name(p, e->args[0]));
-    p->part = 0;
+    p->lanes.part = 0;
     cr_print_line(p, "s%u = lane[hit];", e->id);
 }
 
 /* Finds the first element of the chunk from k<id> on that is the extreme. */
 static void c_find_index(cr_printer *p, const cr_expr *e)
 {
-    const char *lane = cr_spell_dtype(p->lane), *mask = cr_spell_vector(p, CR_BOOL);
+    const char *lane = cr_spell_dtype(p->lanes.lane), *mask = cr_spell_vector(p, CR_BOOL);
 
     cr_print_open(p, cr_session_printf(p->s,
                                        "for (cv_s_i64 at = k%u; at < columns; at += "
                                        "CV_LANES_%s)",
                                        e->id, lane));
     cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
-    p->how = CR_ACCESS_EITHER;
+    p->at.how = CR_ACCESS_EITHER;
     cr_print_column_value(p, e->args[0]);
-    cr_print_line(p, "const cv_%s hits = cv_and_%s(cv_firstn_%d(m), %s);", mask, mask, p->width,
-                  c_hits(p, e));
+    cr_print_line(p, "const cv_%s hits = cv_and_%s(cv_firstn_%d(m), %s);", mask, mask,
+                  p->lanes.width, c_hits(p, e));
     cr_print_open(p, cr_session_printf(p->s, "if (cv_any_%s(hits))", mask));
     cr_print_line(p, "const int hit = cv_first_%s(hits);", mask);
     cr_print_line(p, "k%u = at + hit;", e->id);
@@ -603,7 +605,8 @@ static void c_end_fold(cr_printer *p, const cr_expr *e)
  * for all rows. */
 static void c_columns_rows(cr_printer *p, const cr_expr *e)
 {
-    const char *lane = cr_spell_dtype(p->lane), *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    const char *lane = cr_spell_dtype(p->lanes.lane),
+               *t = cr_spell_vector(p, (cr_dtype)e->dtype);
     bool heavy = p->n->sweep[0].cost >= CR_COST_HEAVY;
 
     cr_print_open(p, "for (cv_s_i64 r = top; r < end; r++)");
@@ -612,14 +615,14 @@ static void c_columns_rows(cr_printer *p, const cr_expr *e)
     cr_print_line(p, "cv_%s *const a%u = b[r %% CR_FOLD_ACCUMULATORS];", t, e->id);
     cr_print_line(p, "int k = 0;");
     if (!heavy) {
-        p->how = CR_ACCESS_WHOLE;
+        p->at.how = CR_ACCESS_WHOLE;
         cr_print_open(
             p, cr_session_printf(p->s, "for (; (k + 1) * CV_LANES_%s <= wide; k++)", lane));
         cr_print_line(p, "const cv_s_i64 at = first + k * CV_LANES_%s;", lane);
         cr_print_body(p, "k");
         cr_print_shut(p);
     }
-    p->how = heavy ? CR_ACCESS_EITHER : CR_ACCESS_REST;
+    p->at.how = heavy ? CR_ACCESS_EITHER : CR_ACCESS_REST;
     cr_print_open(p, cr_session_printf(p->s, "for (; k * CV_LANES_%s < wide; k++)", lane));
     cr_print_line(p, "const cv_s_i64 at = first + k * CV_LANES_%s;", lane);
     cr_print_line(p, "const cv_s_i64 m = ck_least(first + wide - at, CV_LANES_%s);", lane);
@@ -640,7 +643,7 @@ static void c_columns_end_block(cr_printer *p, const cr_expr *e)
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
 
     cr_print_open(p, cr_session_printf(p->s, "for (int k = 0; k * CV_LANES_%s < wide; k++)",
-                                       cr_spell_dtype(p->lane)));
+                                       cr_spell_dtype(p->lanes.lane)));
     cr_print_line(p, "const cv_%s x = %s;", t,
                   cr_spell_combine(p, e, cr_spell_combine(p, e, "b[0][k]", "b[1][k]"),
                                    cr_spell_combine(p, e, "b[2][k]", "b[3][k]")));
@@ -651,7 +654,8 @@ static void c_columns_end_block(cr_printer *p, const cr_expr *e)
 
 static void c_columns_end(cr_printer *p, const cr_expr *e)
 {
-    const char *lane = cr_spell_dtype(p->lane), *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    const char *lane = cr_spell_dtype(p->lanes.lane),
+               *t = cr_spell_vector(p, (cr_dtype)e->dtype);
     const cr_store *st = &p->n->row_store[0];
     int k = cr_operand_number(p, st->buffer);
 
@@ -666,14 +670,14 @@ static void c_columns_end(cr_printer *p, const cr_expr *e)
                   c_combine_if(p, e, "blocks > 3", "w[1][k]", "w[3][k]"));
     cr_print_line(p, "const cv_%s v = %s;", t, c_combine_if(p, e, "blocks > 1", "x", "y"));
     cr_print_value(p, e, cr_spell_without_order(p, e, "v"));
-    p->how = CR_ACCESS_EITHER;
+    p->at.how = CR_ACCESS_EITHER;
     c_store(p, st);
     cr_print_shut(p);
 }
 
 static void c_columns_blocks(cr_printer *p, const cr_expr *e)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
     cr_print_open(p,
                   cr_session_printf(p->s, "for (cv_s_i64 block = 0; block < blocks; block++)"));
@@ -689,7 +693,8 @@ static void c_columns_blocks(cr_printer *p, const cr_expr *e)
 /* At most CR_FOLD_COLUMN rows; zero rows are one block of identities. */
 static void c_columns_sum(cr_printer *p, const cr_expr *e)
 {
-    const char *lane = cr_spell_dtype(p->lane), *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    const char *lane = cr_spell_dtype(p->lanes.lane),
+               *t = cr_spell_vector(p, (cr_dtype)e->dtype);
 
     cr_print_line(p, "const cv_s_i64 blocks = (rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK;");
     cr_print_open(p, cr_session_printf(p->s,
@@ -727,10 +732,11 @@ static void c_index_row(cr_printer *p, const cr_expr *e, const char *counter)
 static void c_index_vectors(cr_printer *p, const cr_expr *e, const char *counter,
                             const char *head, cr_access how)
 {
-    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *lane = cr_spell_dtype(p->lane);
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype),
+               *lane = cr_spell_dtype(p->lanes.lane);
     cr_expr_set outside = p->hoisted;
 
-    p->how = how;
+    p->at.how = how;
     p->hoisted.bits = cr_session_copy(p->s, outside.bits, outside.words * sizeof *outside.bits);
     cr_print_open(p, head);
     cr_print_line(p, "const cv_s_i64 at = first + k * CV_LANES_%s;", lane);
@@ -755,21 +761,22 @@ static void c_index_store(cr_printer *p, const cr_expr *e, const cr_store *st)
     cr_print_line(p, "char *const p%d = (char *)ptr[%d];", k, k);
     if (st->value == e)
         cr_print_value(p, e, "b[k]");
-    else if (p->mixed)
-        for (p->part = 0; p->part < 2; p->part++)
-            cr_print_value(p, st->value,
-                           cr_session_printf(p->s, "cv_widen_i64_i32(index[k], %d)", p->part));
+    else if (p->lanes.mixed)
+        for (p->lanes.part = 0; p->lanes.part < 2; p->lanes.part++)
+            cr_print_value(
+                p, st->value,
+                cr_session_printf(p->s, "cv_widen_i64_i32(index[k], %d)", p->lanes.part));
     else
         cr_print_value(p, st->value, "index[k]");
-    p->part = 0;
-    p->how = CR_ACCESS_EITHER;
+    p->lanes.part = 0;
+    p->at.how = CR_ACCESS_EITHER;
     c_store(p, st);
 }
 
 /* The extreme of each column and the number of its row; there are fewer than 2^31 rows. */
 static void c_columns_index(cr_printer *p, const cr_expr *e)
 {
-    const char *lane = cr_spell_dtype(p->lane), *counter = p->mixed ? "i32" : "i64";
+    const char *lane = cr_spell_dtype(p->lanes.lane), *counter = p->lanes.mixed ? "i32" : "i64";
 
     if (cr_spell_parts(p, (cr_dtype)e->dtype) == 2)
         cr_bail(p->s, CR_TYPE, "values of several widths in a column reduction");
@@ -825,7 +832,7 @@ static void c_open_kernel(cr_printer *p, const char *symbol)
         cr_print_line(p, "    const void *param)%s", end[i]);
     }
     cr_print_line(p, "{");
-    p->indent++;
+    p->at.indent++;
 }
 
 static void c_end_kernel(cr_printer *p)

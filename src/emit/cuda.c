@@ -31,7 +31,7 @@ enum { CUDA_COLUMN_BYTES = 128 };
 /* How many bytes a vector of the operand's elements has. */
 static int cuda_bytes(const cr_printer *p, const cr_buffer *b)
 {
-    int lanes = p->vector * 8 / p->width;
+    int lanes = p->lanes.vector * 8 / p->lanes.width;
 
     return lanes * (int)cr_dtype_size(cr_operand_stored(p, b));
 }
@@ -39,7 +39,7 @@ static int cuda_bytes(const cr_printer *p, const cr_buffer *b)
 /* The bytes to which an operand's vectors are aligned where whole ones are accessed. */
 static int cuda_alignment(const cr_printer *p, const cr_buffer *b)
 {
-    int bytes = cuda_bytes(p, b), most = p->vector < 16 ? 16 : p->vector;
+    int bytes = cuda_bytes(p, b), most = p->lanes.vector < 16 ? 16 : p->lanes.vector;
 
     return bytes < most ? bytes : most;
 }
@@ -65,10 +65,10 @@ static const char *cuda_load(cr_printer *p, const cr_buffer *b)
     const char *whole = cr_session_printf(p->s, "ck_load%s(%s)", cuda_memory(p, b, ""), at);
     const char *rest = cr_session_printf(p->s, "ck_load%s(%s, m)", cuda_memory(p, b, "n"), at);
 
-    if (p->how == CR_ACCESS_EITHER)
+    if (p->at.how == CR_ACCESS_EITHER)
         whole = cr_session_printf(p->s, "wide && m == CV_LANES_%s ? %s : %s",
-                                  cr_spell_dtype(p->lane), whole, rest);
-    else if (p->how == CR_ACCESS_REST)
+                                  cr_spell_dtype(p->lanes.lane), whole, rest);
+    else if (p->at.how == CR_ACCESS_REST)
         whole = rest;
     return b->flexible ? cr_session_printf(p->s, "d%d ? %s : f%d", k, whole, k) : whole;
 }
@@ -84,8 +84,8 @@ static const cr_expr *cuda_unrounded(const cr_printer *p, const cr_store *st)
     if ((stored != CR_BF16 && stored != CR_F16) || stored == st->buffer->dtype ||
         e->kind != CR_EXPR_CALL || e->fn != rounds ||
         cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN ||
-        cr_nest_scope(p->n, e->args[0]) != CR_SCOPE_COLUMN || cr_nest_kept(p->n, e, p->sweep) ||
-        e->args[0]->kind != CR_EXPR_CALL)
+        cr_nest_scope(p->n, e->args[0]) != CR_SCOPE_COLUMN ||
+        cr_nest_kept(p->n, e, p->at.sweep) || e->args[0]->kind != CR_EXPR_CALL)
         return e;
     return e->args[0];
 }
@@ -95,18 +95,18 @@ static void cuda_store(cr_printer *p, const cr_store *st)
     const char *at = cr_spell_address(p, st->buffer);
     unsigned v = cuda_unrounded(p, st)->id;
 
-    if (p->how == CR_ACCESS_EITHER)
-        cr_print_line(p, "if (wide && m == CV_LANES_%s)", cr_spell_dtype(p->lane));
-    p->indent += p->how == CR_ACCESS_EITHER;
-    if (p->how != CR_ACCESS_REST)
+    if (p->at.how == CR_ACCESS_EITHER)
+        cr_print_line(p, "if (wide && m == CV_LANES_%s)", cr_spell_dtype(p->lanes.lane));
+    p->at.indent += p->at.how == CR_ACCESS_EITHER;
+    if (p->at.how != CR_ACCESS_REST)
         cr_print_line(p, "ck_store%s(%s, v%u);", cuda_memory(p, st->buffer, ""), at, v);
-    p->indent -= p->how == CR_ACCESS_EITHER;
-    if (p->how == CR_ACCESS_EITHER)
+    p->at.indent -= p->at.how == CR_ACCESS_EITHER;
+    if (p->at.how == CR_ACCESS_EITHER)
         cr_print_line(p, "else");
-    p->indent += p->how == CR_ACCESS_EITHER;
-    if (p->how != CR_ACCESS_WHOLE)
+    p->at.indent += p->at.how == CR_ACCESS_EITHER;
+    if (p->at.how != CR_ACCESS_WHOLE)
         cr_print_line(p, "ck_store%s(%s, v%u, m);", cuda_memory(p, st->buffer, "n"), at, v);
-    p->indent -= p->how == CR_ACCESS_EITHER;
+    p->at.indent -= p->at.how == CR_ACCESS_EITHER;
 }
 
 static void cuda_store_row(cr_printer *p, const cr_store *st)
@@ -217,11 +217,11 @@ static void cuda_flexible(cr_printer *p, int k)
 
 static void cuda_block(cr_printer *p, const char *head, cr_access how)
 {
-    p->how = how;
+    p->at.how = how;
     cr_print_open(p, head);
     if (how != CR_ACCESS_WHOLE)
         cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);",
-                      cr_spell_dtype(p->lane));
+                      cr_spell_dtype(p->lanes.lane));
     cr_print_body(p, "0");
     cr_print_shut(p);
 }
@@ -230,7 +230,7 @@ static void cuda_block(cr_printer *p, const char *head, cr_access how)
  * several at once so that their loads overlap; a costly body is there only once. */
 static void cuda_vectors(cr_printer *p, const char *end, const char *step, bool unroll)
 {
-    int cost = p->n->sweep[p->sweep].cost;
+    int cost = p->n->sweep[p->at.sweep].cost;
 
     if (cost < CUDA_COST_ONCE) {
         cr_print_open(p, "if (wide)");
@@ -238,7 +238,7 @@ static void cuda_vectors(cr_printer *p, const char *end, const char *step, bool 
             cr_print_line(p, "CV_UNROLL(%d)", cost < CR_COST_HEAVY ? 8 : 4);
         cuda_block(p,
                    cr_session_printf(p->s, "for (; at + CV_LANES_%s <= %s; at += %s)",
-                                     cr_spell_dtype(p->lane), end, step),
+                                     cr_spell_dtype(p->lanes.lane), end, step),
                    CR_ACCESS_WHOLE);
         cr_print_shut(p);
     }
@@ -258,7 +258,7 @@ static void cuda_pointwise_part(cr_printer *p, const char *lane)
 
 static void cuda_pointwise(cr_printer *p)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
     if (p->choice.list) {
         cuda_pointwise_part(p, lane);
@@ -272,7 +272,7 @@ static void cuda_pointwise(cr_printer *p)
 /* The thread's vectors of the block's chunks, ascending. */
 static void cuda_chunk(cr_printer *p)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
     cr_print_line(p, "const cv_s_i64 top = block + CK_CHUNK_(%s) * CR_FOLD_CHUNK;", lane);
     cr_print_line(p, "const cv_s_i64 end = ck_least(columns, top + CR_FOLD_CHUNK);");
@@ -298,7 +298,10 @@ static const char *cuda_fold(cr_printer *p, const cr_expr *e)
 /* The bit of cr_unit.chunks; masks of each width have one. */
 static int cuda_definition(const cr_printer *p, const cr_expr *e)
 {
-    return e->dtype == CR_BOOL ? (p->width == 8 ? 29 : p->width == 32 ? 30 : 31) : e->dtype;
+    return e->dtype == CR_BOOL ? (p->lanes.width == 8    ? 29
+                                  : p->lanes.width == 32 ? 30
+                                                         : 31)
+                               : e->dtype;
 }
 
 static void cuda_define(cr_printer *p, const cr_expr *e)
@@ -355,7 +358,7 @@ static void cuda_accumulators(cr_printer *p, const cr_sweep *sweep, bool order)
 static void cuda_fold_row(cr_printer *p, const cr_sweep *sweep)
 {
     cr_print_line(p, "{");
-    p->indent++;
+    p->at.indent++;
     cr_print_line(p, "cv_s_i64 block = 0;");
     cuda_accumulators(p, sweep, false);
     cr_print_open(p, "do");
@@ -368,7 +371,7 @@ static void cuda_fold_row(cr_printer *p, const cr_sweep *sweep)
                           e->id, e->id, e->id);
     }
     cr_print_line(p, "block += CR_FOLD_ROW;");
-    p->indent--;
+    p->at.indent--;
     cr_print_line(p, "} while (block < columns);");
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
@@ -392,7 +395,7 @@ static const char *cuda_hit(cr_printer *p, const cr_expr *e)
 /* Each thread searches its elements again for the extreme; the row's lowest index is kept. */
 static void cuda_find_index(cr_printer *p, const cr_expr *e)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
     const char *t = e->dtype == CR_BOOL ? "int" : cr_session_printf(p->s, "cv_s_%s", lane);
 
     cr_print_line(p, "ck_found<%s> f%u = {columns, s%u};", t, e->id, e->id);
@@ -407,7 +410,7 @@ static void cuda_find_index(cr_printer *p, const cr_expr *e)
                                        "at < ck_least(end, f%u.at); at += CR_FOLD_LANES)",
                                        lane, lane, e->id));
     cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
-    p->how = CR_ACCESS_EITHER;
+    p->at.how = CR_ACCESS_EITHER;
     cr_print_column_value(p, e->args[0]);
     cr_print_line(p, "CV_UNROLL(16)");
     cr_print_line(p, "for (int l = CV_LANES_%s - 1; l >= 0; l--)", lane);
@@ -449,7 +452,8 @@ static void cuda_columns_wide(cr_printer *p)
                                      "%s && ck_aligned(ptr[%d], %d) && stride[%d] %% %d == 0",
                                      test, k, bytes, 2 * k, bytes);
     }
-    cr_print_line(p, "const bool wide = m == CV_LANES_%s%s;", cr_spell_dtype(p->lane), test);
+    cr_print_line(p, "const bool wide = m == CV_LANES_%s%s;", cr_spell_dtype(p->lanes.lane),
+                  test);
 }
 
 /* A line for each input, of a format with its number twice. */
@@ -464,7 +468,7 @@ static void cuda_each_input(cr_printer *p, const char *line)
  * addresses are in from[]. */
 static void cuda_columns_step(cr_printer *p, bool near, cr_access how)
 {
-    p->how = how;
+    p->at.how = how;
     cr_print_line(p, "CV_UNROLL(4)");
     cr_print_open(p, "for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)");
     cr_print_line(p, "const cv_s_i64 r = first + q + %sk;", near ? "g + " : "");
@@ -583,19 +587,19 @@ static void cuda_index_rows(cr_printer *p, const cr_expr *e)
     bool column[CR_EMIT_OPERANDS];
 
     cr_print_line(p, "cv_%s a = z%u;", t, e->id);
-    cr_print_line(p, "cv_s_i64 found[CV_LANES_%s] = {0};", cr_spell_dtype(p->lane));
+    cr_print_line(p, "cv_s_i64 found[CV_LANES_%s] = {0};", cr_spell_dtype(p->lanes.lane));
     cr_print_open(p, "for (cv_s_i64 r = 0; r < rows; r++)");
     cr_print_pointers(p, false);
     cuda_column_operands(p, column);
     cuda_wide(p, column);
     cr_print_sweep_values(p, &p->n->sweep[0]);
-    p->how = CR_ACCESS_EITHER;
+    p->at.how = CR_ACCESS_EITHER;
     cr_print_column_value(p, e->args[0]);
     cr_print_line(p, "const cv_%s take = cv_%s_%s(v%u, a);", cr_spell_vector(p, CR_BOOL),
                   cr_fn_infos[e->fn].name, t, e->args[0]->id);
     cr_print_line(p, "a = cv_select_%s(take, v%u, a);", t, e->args[0]->id);
     cr_print_line(p, "CV_UNROLL(16)");
-    cr_print_line(p, "for (int l = 0; l < CV_LANES_%s; l++)", cr_spell_dtype(p->lane));
+    cr_print_line(p, "for (int l = 0; l < CV_LANES_%s; l++)", cr_spell_dtype(p->lanes.lane));
     cr_print_line(p, "    if (take[l])");
     cr_print_line(p, "        found[l] = r;");
     cr_print_shut(p);
@@ -614,7 +618,7 @@ static void cuda_index_store(cr_printer *p, const cr_expr *e, const cr_store *st
         return;
     }
     cr_print_line(p, "CV_UNROLL(16)");
-    cr_print_line(p, "for (int l = 0; l < CV_LANES_%s; l++)", cr_spell_dtype(p->lane));
+    cr_print_line(p, "for (int l = 0; l < CV_LANES_%s; l++)", cr_spell_dtype(p->lanes.lane));
     cr_print_line(p, "    if (l < m)");
     cr_print_line(p, "        ((ck_int8 *)p%d)[at + l] = found[l];", k);
 }
@@ -632,7 +636,7 @@ static void cuda_plane(cr_printer *p)
 /* The extreme of each column and the number of its row. */
 static void cuda_columns_index(cr_printer *p, const cr_expr *e)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
     if (p->choice.outer) {
         cr_print_open(p, "for (cv_s_i64 plane = CK_BLOCK_(y); plane < call.planes; plane += "
@@ -673,7 +677,7 @@ static void cuda_columns(cr_printer *p)
 {
     const cr_expr *e = p->n->sweep[0].reduces.at[0];
     const cr_store *st = &p->n->row_store[0];
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
     int k = cr_operand_number(p, st->buffer);
 
     if (cr_expr_keeps_index(e)) {
@@ -696,7 +700,7 @@ static void cuda_columns(cr_printer *p)
     cuda_columns_fold(p, e);
     cr_print_value(p, e, cr_spell_without_order(p, e, "v"));
     cr_print_line(p, "char *const p%d = (char *)ptr[%d] + part * stride[%d];", k, k, 2 * k);
-    p->how = CR_ACCESS_EITHER;
+    p->at.how = CR_ACCESS_EITHER;
     cuda_store(p, st);
     cr_print_shut(p);
     cr_print_shut(p);
@@ -798,7 +802,8 @@ static int cuda_row_inputs(const cr_printer *p)
 static bool cuda_shares(const cr_printer *p)
 {
     const cr_nest *n = p->n;
-    bool plain = p->width == 32 && !p->complex && !p->mixed && !p->u->random && !p->u->special;
+    bool plain = p->lanes.width == 32 && !p->lanes.complex && !p->lanes.mixed &&
+                 !p->u->random && !p->u->special;
     bool rows = p->choice.steps && n->sweeps > 1 && cuda_row_inputs(p) == 1;
 
     return plain && !cr_nest_keeps_index(n) &&
@@ -809,9 +814,10 @@ static bool cuda_shares(const cr_printer *p)
  * or two operands.  A thread of several arrays' kernel reads several vectors. */
 static bool cuda_is_light(const cr_printer *p)
 {
-    bool plain = p->width == 32 && !p->complex && !p->mixed && !p->u->random && !p->u->special;
+    bool plain = p->lanes.width == 32 && !p->lanes.complex && !p->lanes.mixed &&
+                 !p->u->random && !p->u->special;
 
-    return plain && p->u->launch.kind == CR_LAUNCH_POINTWISE && p->vector == 16 &&
+    return plain && p->u->launch.kind == CR_LAUNCH_POINTWISE && p->lanes.vector == 16 &&
            !p->choice.list && !p->choice.outer && !cr_computed_dims(p) && p->n->sweeps == 1 &&
            p->n->sweep[0].cost >= CR_COST_HEAVY && p->n->sweep[0].cost < CUDA_COST_CALL &&
            cuda_row_inputs(p) <= 2 && p->operands == 1 + cuda_row_inputs(p);
@@ -824,7 +830,7 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
     for (size_t i = 0; i < p->n->loop->params.len; i++)
         if (p->n->loop->params.at[i]->slot >= params)
             params = p->n->loop->params.at[i]->slot + 1;
-    int lanes = p->vector * 8 / p->width, row_lanes = p->choice.lanes;
+    int lanes = p->lanes.vector * 8 / p->lanes.width, row_lanes = p->choice.lanes;
     if (row_lanes && row_lanes < lanes)
         row_lanes = lanes;
     p->u->launch =
@@ -837,7 +843,7 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
                                                                 : CR_FOLD_BLOCKS,
                          .lanes = lanes,
                          .row_lanes = row_lanes,
-                         .vector = p->vector,
+                         .vector = p->lanes.vector,
                          .operands = p->operands,
                          .params = params,
                          .computed = cr_computed_dims(p),
@@ -865,7 +871,7 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
     else
         cr_print_line(p, "CK_KERNEL(CK(%s), %s)", symbol, call);
     cr_print_line(p, "{");
-    p->indent++;
+    p->at.indent++;
     if (p->choice.list) {
         cuda_open_list(p);
     } else {
@@ -881,7 +887,7 @@ static void cuda_end_kernel(cr_printer *p) { (void)p; }
 /* Pointwise kernels of halves read 16 bytes as vectors of eight lanes. */
 static int cuda_vector(const cr_printer *p)
 {
-    bool plain = p->width == 32 && !p->complex && !p->u->random && !p->u->special;
+    bool plain = p->lanes.width == 32 && !p->lanes.complex && !p->u->random && !p->u->special;
 
     return p->u->halves && plain && p->n->kind == CR_NEST_ROWS && !cuda_reduces(p) &&
                    p->n->sweep[0].cost < CUDA_COST_ONCE

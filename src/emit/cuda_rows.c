@@ -89,11 +89,11 @@ static bool rows_holds_halves(const cr_printer *p, const cr_buffer *b)
 static int rows_cost(const cr_printer *p, int k)
 {
     cr_dtype t = (cr_dtype)p->operand[k]->dtype;
-    int lanes = p->vector * 8 / p->width, words = ((int)cr_dtype_size(t) + 3) / 4;
+    int lanes = p->lanes.vector * 8 / p->lanes.width, words = ((int)cr_dtype_size(t) + 3) / 4;
 
     if (rows_holds_halves(p, p->operand[k]))
         return lanes / 2;
-    return t == CR_BOOL && p->width == 64 ? 2 * lanes : lanes * words;
+    return t == CR_BOOL && p->lanes.width == 64 ? 2 * lanes : lanes * words;
 }
 
 /* Adds operands of `wanted` to *held as long as *left registers suffice.  An input that all
@@ -114,7 +114,7 @@ static void rows_hold(const cr_printer *p, uint32_t *held, uint32_t wanted, int 
 
 static bool rows_holds(const cr_printer *p, const cr_buffer *b)
 {
-    return !p->base && p->held >> cr_operand_number(p, b) & 1;
+    return !p->at.base && p->held >> cr_operand_number(p, b) & 1;
 }
 
 /* The access of a body's values. */
@@ -139,16 +139,16 @@ static const char *rows_load(cr_printer *p, const cr_buffer *b)
                    ? cr_session_printf(p->s, "ck_wide_%s(h%d[q])",
                                        cr_spell_dtype(cr_operand_stored(p, b)), k)
                    : cr_session_printf(p->s, "h%d[q]", k);
-    p->how = rows_memory(p);
+    p->at.how = rows_memory(p);
     const char *text = cr_dialect_cuda.load(p, b);
-    p->how = rows_how(p);
+    p->at.how = rows_how(p);
     return text;
 }
 
 /* True when a sweep after the current one stores in the same buffer. */
 static bool rows_stored_later(const cr_printer *p, const cr_buffer *b)
 {
-    for (int k = p->sweep + 1; k < p->n->sweeps; k++)
+    for (int k = p->at.sweep + 1; k < p->n->sweeps; k++)
         for (int i = 0; i < p->n->sweep[k].stores; i++)
             if (p->n->sweep[k].store[i].buffer == b)
                 return true;
@@ -161,9 +161,9 @@ static void rows_store(cr_printer *p, const cr_store *st)
         cr_print_line(p, "h%d[q] = v%u;", cr_operand_number(p, st->buffer), st->value->id);
     if (rows_holds(p, st->buffer) && rows_stored_later(p, st->buffer))
         return;
-    p->how = rows_memory(p);
+    p->at.how = rows_memory(p);
     cr_dialect_cuda.store(p, st);
-    p->how = rows_how(p);
+    p->at.how = rows_how(p);
 }
 
 /* --- loops --- */
@@ -171,7 +171,7 @@ static void rows_store(cr_printer *p, const cr_store *st)
 /* A loop over the thread's vectors; its body follows. */
 static void rows_open_steps(cr_printer *p)
 {
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
     if (p->choice.whole && rows_steps(p) == ROWS_STEPS)
         cr_print_line(p, "if (first < width)");
@@ -193,13 +193,13 @@ static const char *rows_loaded(cr_printer *p, const cr_buffer *b)
 
     if (!rows_holds_halves(p, b))
         return cr_dialect_cuda.load(p, b);
-    return p->how == CR_ACCESS_WHOLE ? cr_session_printf(p->s, "ck_load_halves(%s)", at)
-                                     : cr_session_printf(p->s, "ck_loadn_halves(%s, m)", at);
+    return p->at.how == CR_ACCESS_WHOLE ? cr_session_printf(p->s, "ck_load_halves(%s)", at)
+                                        : cr_session_printf(p->s, "ck_loadn_halves(%s, m)", at);
 }
 
 static void rows_read(cr_printer *p, uint32_t which, cr_access how)
 {
-    p->how = how;
+    p->at.how = how;
     rows_open_steps(p);
     for (int k = 0; k < p->operands; k++)
         if (which >> k & 1)
@@ -215,7 +215,7 @@ static void rows_read_inputs(cr_printer *p, uint32_t inputs)
         return;
     }
     cr_print_open(p, cr_session_printf(p->s, "if (wide && width %% CV_LANES_%s == 0)",
-                                       cr_spell_dtype(p->lane)));
+                                       cr_spell_dtype(p->lanes.lane)));
     rows_read(p, inputs, CR_ACCESS_WHOLE);
     cr_print_shut(p);
     cr_print_open(p, "else");
@@ -233,7 +233,7 @@ static const char *rows_type(cr_printer *p, const cr_buffer *b)
 static void rows_open_row(cr_printer *p)
 {
     rows_reads r = rows_find_reads(p);
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
     int left = ROWS_REGISTERS / ROWS_STEPS, early;
 
     p->held = 0;
@@ -258,7 +258,7 @@ static void rows_open_row(cr_printer *p)
 
 static void rows_plain_loop(cr_printer *p)
 {
-    p->how = rows_how(p);
+    p->at.how = rows_how(p);
     rows_open_steps(p);
     cr_print_body(p, "0");
     cr_print_shut(p);
@@ -271,7 +271,7 @@ static void rows_plain_loop(cr_printer *p)
 static int rows_halves(const cr_printer *p, const cr_expr *e)
 {
     bool plain = e->kind == CR_EXPR_LOAD && !cr_expr_is_indexed(e) && p->choice.whole &&
-                 p->vector == ROWS_CHUNK_VECTOR && p->width == 32;
+                 p->lanes.vector == ROWS_CHUNK_VECTOR && p->lanes.width == 32;
 
     return plain && rows_holds(p, e->buffer) && rows_holds_halves(p, e->buffer)
                ? cr_operand_number(p, e->buffer)
@@ -296,7 +296,7 @@ static const cr_expr *rows_find_exp(const cr_printer *p, cr_expr_set *seen, cons
     const cr_expr *found = NULL;
 
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(seen, e) ||
-        cr_nest_kept(p->n, e, p->sweep) || cr_expr_is_indexed(e) || cr_expr_takes_scalars(e))
+        cr_nest_kept(p->n, e, p->at.sweep) || cr_expr_is_indexed(e) || cr_expr_takes_scalars(e))
         return NULL;
     if (e->kind == CR_EXPR_CALL && e->fn == CR_FN_exp && e->dtype == CR_F32 &&
         cr_expr_is_below_zero(e->args[0]) && rows_halves(p, e->args[0]->args[0]) >= 0)
@@ -308,7 +308,7 @@ static const cr_expr *rows_find_exp(const cr_printer *p, cr_expr_set *seen, cons
 
 static const cr_expr *rows_exp_of_sweep(const cr_printer *p, bool *several)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
     cr_expr_set seen = cr_expr_set_new(p->n->loop);
     const cr_expr *found = NULL;
 
@@ -424,7 +424,7 @@ static int rows_registers(const cr_printer *p, int vector)
     uint32_t held = r.kept ? r.kept : r.first | r.again;
     int n = 0;
 
-    with.vector = vector;
+    with.lanes.vector = vector;
     with.widened = r.often;
     for (int k = 0; k < p->operands; k++)
         if (held >> k & 1 && (r.kept || p->operand[k]->ndim > 1 || p->n->one_row))
@@ -437,7 +437,8 @@ static int rows_registers(const cr_printer *p, int vector)
  * are read by accesses of 8 bytes instead of 4. */
 static int rows_vector(const cr_printer *p)
 {
-    bool plain = p->width == 32 && !p->complex && !p->mixed && !p->u->random && !p->u->special;
+    bool plain = p->lanes.width == 32 && !p->lanes.complex && !p->lanes.mixed &&
+                 !p->u->random && !p->u->special;
 
     if (rows_steps(p) <= 4 || !plain)
         return 16;

@@ -22,7 +22,30 @@ typedef enum {
     CR_ACCESS_EITHER /* full vectors, or the first `m` lanes */
 } cr_access;
 
-/* One kernel that is being printed. */
+/* The vectors of a kernel. */
+typedef struct {
+    cr_dtype lane; /* names the lane count: CV_LANES_<lane> */
+    int width;     /* bits of a lane: masks are cv_m<width> */
+    int vector;    /* bytes of a vector in CUDA C++ */
+    bool mixed; /* lanes of 32 bits; values of 64 bits are two vectors, of 8 bits a lane each */
+    bool complex; /* some value is complex */
+    int part;     /* the current vector of a value of two vectors */
+} cr_printer_lanes;
+
+/* Where the text is: the sweep, and how operands are accessed in the loop at hand. */
+typedef struct {
+    const char *base; /* of the load at hand instead of p<k>, or NULL */
+    bool phased;      /* bodies are those of phases of scans */
+    bool from_first;  /* its first element is that of column `first` */
+    int sweep, phase, indent;
+    cr_access how;
+    bool stepping; /* operands have steps d<k> in variables */
+} cr_printer_place;
+
+/* One kernel that is being printed.
+ * Invariant: operand, computed and the bits of held and widened are by operand, below
+ * `operands`. A value is in `hoisted` or in `inner`, not in both. lanes.width is that of
+ * lanes.lane. */
 typedef struct {
     const cr_dialect *dialect;
     cr_unit *u;
@@ -33,19 +56,9 @@ typedef struct {
     cr_buffer *operand[CR_EMIT_OPERANDS];
     int operands;
     uint8_t computed[CR_EMIT_OPERANDS]; /* bit k: some load computes its index of dim k */
-    const char *base;                   /* of the load at hand instead of p<k>, or NULL */
-    bool phased;                        /* bodies are those of phases of scans */
-    bool from_first;                    /* its first element is that of column `first` */
-    cr_dtype lane;                      /* names the lane count: CV_LANES_<lane> */
-    int width;                          /* bits of a lane: masks are cv_m<width> */
-    int vector;                         /* bytes of a vector in CUDA C++ */
+    cr_printer_place at;
+    cr_printer_lanes lanes;
     cr_expr_set hoisted, inner; /* values declared outside, and inside the current body */
-    bool mixed; /* lanes of 32 bits; values of 64 bits are two vectors, of 8 bits a lane each */
-    bool complex; /* some value is complex */
-    int part;     /* the current vector of a value of two vectors */
-    int sweep, phase, indent;
-    cr_access how;
-    bool stepping;    /* operands have steps d<k> in variables */
     uint32_t held;    /* bit k: registers h<k>[q] hold the row's elements of operand k */
     uint32_t widened; /* bit k: not as halves, if they are halves in memory */
     bool near;        /* exponents of the loop at hand are at least -87 */
@@ -53,6 +66,8 @@ typedef struct {
     bool batched;  /* random words of four vectors are in q<id>[4] */
 } cr_printer;
 
+/* The target language of emitted code.
+ * Invariant: members are constant and set, but for those whose comment says what NULL means. */
 struct cr_dialect {
     /* --- files and functions --- */
     const char *name;         /* of crc's pass: "c" */

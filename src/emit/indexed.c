@@ -70,13 +70,13 @@ static const char *scalar_address(cr_printer *p, const cr_expr *e, const char *c
             const char *index = scalar_value(p, at, column);
             if (clamped)
                 index = cr_session_printf(p->s, "ck_within(%s, size[%d])", index, 3 + n);
-            text =
-                cr_session_printf(p->s, p->stepping ? "%s + %s * e%d" : "%s + %s * stride[%d]",
-                                  text, index, p->stepping ? n : 2 * p->operands + n);
+            text = cr_session_printf(p->s,
+                                     p->at.stepping ? "%s + %s * e%d" : "%s + %s * stride[%d]",
+                                     text, index, p->at.stepping ? n : 2 * p->operands + n);
         } else if (column && e->index[k] == p->n->column.index) {
-            text =
-                cr_session_printf(p->s, p->stepping ? "%s + %s * d%d" : "%s + %s * stride[%d]",
-                                  text, column, p->stepping ? operand : 2 * operand + 1);
+            text = cr_session_printf(p->s,
+                                     p->at.stepping ? "%s + %s * d%d" : "%s + %s * stride[%d]",
+                                     text, column, p->at.stepping ? operand : 2 * operand + 1);
         }
     }
     return text;
@@ -187,13 +187,13 @@ static const char *indexed_lanes(cr_printer *p, const cr_expr *e)
 {
     const char *letter, *name = cr_spell_memory(p, (cr_dtype)e->dtype, &letter);
     const char *type = e->dtype == CR_BOOL ? "u8" : name;
-    const char *lanes = cr_session_printf(p->s, "CV_LANES_%s", cr_spell_dtype(p->lane));
+    const char *lanes = cr_session_printf(p->s, "CV_LANES_%s", cr_spell_dtype(p->lanes.lane));
 
     cr_print_line(p, "cv_s_%s t%u[%s];", type, e->id, lanes);
     cr_print_line(p, "CV_UNROLL(16)");
     cr_print_open(p, cr_session_printf(p->s, "for (int l = 0; l < %s; l++)", lanes));
     cr_print_line(p, "const cv_s_i64 c = %s;",
-                  p->how == CR_ACCESS_WHOLE ? "at + l" : "ck_least(at + l, columns - 1)");
+                  p->at.how == CR_ACCESS_WHOLE ? "at + l" : "ck_least(at + l, columns - 1)");
     cr_print_line(p, "t%u[l] = *(const cv_s_%s *)(%s);", e->id, type,
                   scalar_address(p, e, "c", true));
     cr_print_shut(p);
@@ -202,7 +202,7 @@ static const char *indexed_lanes(cr_printer *p, const cr_expr *e)
 
 void cr_print_indexed(cr_printer *p, const cr_expr *e)
 {
-    if (p->mixed && e->dtype != CR_BOOL && cr_dtype_size((cr_dtype)e->dtype) != 4)
+    if (p->lanes.mixed && e->dtype != CR_BOOL && cr_dtype_size((cr_dtype)e->dtype) != 4)
         cr_bail(p->s, CR_TYPE, "values of several widths, and %s at computed indices",
                 cr_spell_dtype((cr_dtype)e->dtype));
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN) {
@@ -213,9 +213,9 @@ void cr_print_indexed(cr_printer *p, const cr_expr *e)
         cr_print_value(p, e, indexed_lanes(p, e));
         return;
     }
-    p->base = cr_session_printf(p->s, "q%u", e->id);
+    p->at.base = cr_session_printf(p->s, "q%u", e->id);
     cr_print_value(p, e, p->dialect->load(p, e->buffer));
-    p->base = NULL;
+    p->at.base = NULL;
 }
 
 /* --- moves --- */
@@ -297,7 +297,7 @@ void cr_print_move(cr_printer *p)
         cr_print_line(p, "const cv_s_i64 d%d = stride[%d];", i, 2 * i + 1);
     for (int i = 0; i < cr_computed_dims(p); i++)
         cr_print_line(p, "const cv_s_i64 e%d = stride[%d];", i, 2 * p->operands + i);
-    p->stepping = true;
+    p->at.stepping = true;
     for (int i = 0; i < e->count; i++)
         test = move_still(p, &seen, e->args[i], test);
     if (*test)
@@ -310,5 +310,5 @@ void cr_print_move(cr_printer *p)
         move_columns(p, cr_session_printf(p->s, "p%d + c * d%d", k, k),
                      scalar_address(p, e, "c", false), item);
     }
-    p->stepping = false;
+    p->at.stepping = false;
 }

@@ -83,7 +83,7 @@ static int scan_readers(const cr_printer *p, const cr_expr *e)
 /* The operand that is stored in `e` alone, or NULL.  Outputs that keep values are in use. */
 static const cr_buffer *scan_target(const cr_printer *p, const cr_expr *e)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
 
     for (int i = 0; i < sweep->stores && !p->n->keeps; i++)
         if (sweep->store[i].value == e && sweep->store[i].buffer->dtype == e->dtype &&
@@ -100,7 +100,7 @@ static bool scan_is_stored(const cr_printer *p, const cr_expr *e)
 
 static bool scan_reads_memory(const cr_printer *p, const cr_expr *x)
 {
-    return x->kind == CR_EXPR_LOAD && !x->count && !cr_nest_kept(p->n, x, p->sweep) &&
+    return x->kind == CR_EXPR_LOAD && !x->count && !cr_nest_kept(p->n, x, p->at.sweep) &&
            cr_nest_scope(p->n, x) == CR_SCOPE_COLUMN;
 }
 
@@ -115,7 +115,7 @@ static const char *scan_array(cr_printer *p, const cr_expr *e)
 /* The operand in which the indices of scan `e` are stored alone, or NULL. */
 static const cr_buffer *scan_index_target(const cr_printer *p, const cr_expr *e)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
 
     for (int i = 0; i < sweep->stores; i++)
         if (cr_expr_is_scan_index(sweep->store[i].value) && sweep->store[i].value->args[0] == e)
@@ -145,24 +145,25 @@ void cr_print_scanned(cr_printer *p, const cr_expr *e)
 {
     cr_buffer array = {.dtype = e->dtype, .ndim = 2};
 
-    p->base = cr_session_printf(p->s, "(const char *)%s", scan_array(p, e));
-    p->from_first = true;
-    for (p->part = 0; p->part < cr_spell_parts(p, (cr_dtype)e->dtype); p->part++)
+    p->at.base = cr_session_printf(p->s, "(const char *)%s", scan_array(p, e));
+    p->at.from_first = true;
+    for (p->lanes.part = 0; p->lanes.part < cr_spell_parts(p, (cr_dtype)e->dtype);
+         p->lanes.part++)
         cr_print_value(p, e, p->dialect->load(p, &array));
-    p->part = 0;
-    p->base = NULL;
-    p->from_first = false;
+    p->lanes.part = 0;
+    p->at.base = NULL;
+    p->at.from_first = false;
 }
 
 static void scan_store_operand(cr_printer *p, const cr_expr *e)
 {
     cr_buffer array = {.dtype = e->dtype, .ndim = 2};
 
-    p->base = cr_session_printf(p->s, "(char *)b%u", e->id);
-    p->from_first = true;
+    p->at.base = cr_session_printf(p->s, "(char *)b%u", e->id);
+    p->at.from_first = true;
     p->dialect->store(p, &(cr_store){&array, e->args[0]});
-    p->base = NULL;
-    p->from_first = false;
+    p->at.base = NULL;
+    p->at.from_first = false;
 }
 
 /* --- phases --- */
@@ -170,15 +171,15 @@ static void scan_store_operand(cr_printer *p, const cr_expr *e)
 /* True when a loop must store the operand of a scan in its array. */
 static bool scan_needs_loop(const cr_printer *p, const cr_expr *e)
 {
-    return p->n->phase[e->args[0]->id] == p->phase && e->args[0]->kind != CR_EXPR_SCAN &&
+    return p->n->phase[e->args[0]->id] == p->at.phase && e->args[0]->kind != CR_EXPR_SCAN &&
            !scan_reads_memory(p, e->args[0]);
 }
 
 /* The body of the loop of phase p->phase. */
 void cr_print_phase(cr_printer *p)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
-    bool last = p->phase == p->n->phases - 1;
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
+    bool last = p->at.phase == p->n->phases - 1;
 
     for (int i = 0; i < p->n->scans.count; i++)
         if (scan_needs_loop(p, p->n->scans.at[i]))
@@ -196,12 +197,12 @@ void cr_print_phase(cr_printer *p)
 
 static bool scan_has_loop(const cr_printer *p)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
     bool any = false;
 
     for (int i = 0; i < p->n->scans.count; i++)
         any = any || scan_needs_loop(p, p->n->scans.at[i]);
-    for (int i = 0; i < sweep->stores && p->phase == p->n->phases - 1; i++)
+    for (int i = 0; i < sweep->stores && p->at.phase == p->n->phases - 1; i++)
         any = any || !scan_is_stored(p, sweep->store[i].value);
     return any;
 }
@@ -306,20 +307,20 @@ static void scan_call(cr_printer *p, const cr_expr *e)
 
 static void scan_phases(cr_printer *p)
 {
-    p->phased = true;
-    for (p->phase = 0; p->phase < p->n->phases; p->phase++) {
+    p->at.phased = true;
+    for (p->at.phase = 0; p->at.phase < p->n->phases; p->at.phase++) {
         if (scan_has_loop(p)) {
             cr_print_line(p, "{");
-            p->indent++;
+            p->at.indent++;
             p->dialect->some_columns(p, "first", "end");
             cr_print_shut(p);
         }
         for (int i = 0; i < p->n->scans.count; i++)
-            if (p->n->phase[p->n->scans.at[i]->args[0]->id] == p->phase)
+            if (p->n->phase[p->n->scans.at[i]->args[0]->id] == p->at.phase)
                 scan_call(p, p->n->scans.at[i]);
     }
-    p->phase = 0;
-    p->phased = false;
+    p->at.phase = 0;
+    p->at.phased = false;
 }
 
 /* --- sweeps --- */
@@ -343,7 +344,7 @@ void cr_print_scan_columns(cr_printer *p)
 {
     const cr_sweep *sweep = &p->n->sweep[0];
 
-    p->sweep = 0;
+    p->at.sweep = 0;
     cr_print_open(p, "for (cv_s_i64 first = 0; first < columns; first += CK_SCAN_STRIP)");
     cr_print_line(p, "const cv_s_i64 end = ck_least(columns, first + CK_SCAN_STRIP);");
     scan_declare(p);

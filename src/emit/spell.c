@@ -14,7 +14,7 @@ void cr_print_line(cr_printer *p, const char *fmt, ...)
 {
     va_list args;
 
-    cr_text_pad(p->out, (size_t)p->indent * 4, ' ');
+    cr_text_pad(p->out, (size_t)p->at.indent * 4, ' ');
     va_start(args, fmt);
     cr_text_printf_va(p->out, fmt, args);
     va_end(args);
@@ -24,12 +24,12 @@ void cr_print_line(cr_printer *p, const char *fmt, ...)
 void cr_print_open(cr_printer *p, const char *head)
 {
     cr_print_line(p, "%s {", head);
-    p->indent++;
+    p->at.indent++;
 }
 
 void cr_print_shut(cr_printer *p)
 {
-    p->indent--;
+    p->at.indent--;
     cr_print_line(p, "}");
 }
 
@@ -42,32 +42,36 @@ const char *cr_spell_vector(const cr_printer *p, cr_dtype t)
 {
     static const char *const masks[] = {"m8", "m32", "m64"};
 
-    if (p->mixed && t == CR_U8)
+    if (p->lanes.mixed && t == CR_U8)
         return "i32";
-    return t != CR_BOOL ? cr_spell_dtype(t) : masks[p->width == 8 ? 0 : p->width == 32 ? 1 : 2];
+    return t != CR_BOOL ? cr_spell_dtype(t)
+                        : masks[p->lanes.width == 8    ? 0
+                                : p->lanes.width == 32 ? 1
+                                                       : 2];
 }
 
 int cr_spell_parts(const cr_printer *p, cr_dtype t)
 {
-    return p->mixed && t != CR_BOOL && cr_dtype_size(t) == 8 ? 2 : 1;
+    return p->lanes.mixed && t != CR_BOOL && cr_dtype_size(t) == 8 ? 2 : 1;
 }
 
 const char *cr_spell_name(cr_printer *p, const cr_expr *e)
 {
     return cr_spell_parts(p, (cr_dtype)e->dtype) == 2
-               ? cr_session_printf(p->s, "v%u_%d", e->id, p->part)
+               ? cr_session_printf(p->s, "v%u_%d", e->id, p->lanes.part)
                : cr_session_printf(p->s, "v%u", e->id);
 }
 
 const char *cr_spell_rest(cr_printer *p, cr_dtype t)
 {
-    return cr_spell_parts(p, t) == 2 ? cr_session_printf(p->s, "cv_rest64(m, %d)", p->part)
-                                     : "m";
+    return cr_spell_parts(p, t) == 2
+               ? cr_session_printf(p->s, "cv_rest64(m, %d)", p->lanes.part)
+               : "m";
 }
 
 const char *cr_spell_memory(const cr_printer *p, cr_dtype t, const char **letter)
 {
-    if (p->mixed && t == CR_U8) {
+    if (p->lanes.mixed && t == CR_U8) {
         *letter = "32";
         return "u8";
     }
@@ -169,7 +173,7 @@ static const char *spell_literal(cr_printer *p, const cr_expr *e)
 const char *cr_spell_set1(cr_printer *p, cr_dtype t, const char *scalar)
 {
     if (t == CR_BOOL)
-        return cr_session_printf(p->s, "cv_set1b_%d(%s)", p->width, scalar);
+        return cr_session_printf(p->s, "cv_set1b_%d(%s)", p->lanes.width, scalar);
     return cr_session_printf(p->s, "cv_set1_%s(%s)", cr_spell_vector(p, t), scalar);
 }
 
@@ -190,17 +194,17 @@ const char *cr_spell_address(cr_printer *p, const cr_buffer *b)
 {
     int k;
 
-    if (p->base && p->from_first)
-        return cr_session_printf(p->s, "%s + (at - first) * %d", p->base,
+    if (p->at.base && p->at.from_first)
+        return cr_session_printf(p->s, "%s + (at - first) * %d", p->at.base,
                                  (int)cr_dtype_size((cr_dtype)b->dtype));
-    if (p->base)
-        return cr_session_printf(p->s, "%s + at * %d", p->base,
+    if (p->at.base)
+        return cr_session_printf(p->s, "%s + at * %d", p->at.base,
                                  (int)cr_dtype_size((cr_dtype)b->dtype));
     k = cr_operand_number(p, b);
     if (p->dialect->lanes_are_rows)
         return b->ndim == 2 ? cr_session_printf(p->s, "p%d + j * stride[%d]", k, 2 * k + 1)
                             : cr_session_printf(p->s, "p%d", k);
-    if (p->stepping && b->flexible)
+    if (p->at.stepping && b->flexible)
         return cr_session_printf(p->s, "p%d + at * d%d", k, k);
     return cr_session_printf(p->s, "p%d + at * %d", k,
                              (int)cr_dtype_size(cr_operand_stored(p, b)));
@@ -230,7 +234,7 @@ static const char *spell_integer_vector(cr_printer *p, const cr_expr *e)
 
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN)
         return cr_spell_set1(p, t, first);
-    if (p->mixed)
+    if (p->lanes.mixed)
         cr_bail(p->s, CR_TYPE, "numbers of columns beside values of several widths");
     step = cr_sym_sub(
         p->n->loop->syms,
@@ -274,7 +278,7 @@ const char *cr_spell_random(cr_printer *p, const cr_expr *e, const char *column)
 static const char *spell_arg(cr_printer *p, const cr_expr *e, cr_dtype t)
 {
     if (e->dtype == CR_BOOL && cr_spell_parts(p, t) == 2)
-        return cr_session_printf(p->s, "cv_half_m64(v%u, %d)", e->id, p->part);
+        return cr_session_printf(p->s, "cv_half_m64(v%u, %d)", e->id, p->lanes.part);
     return cr_spell_name(p, e);
 }
 
@@ -289,7 +293,7 @@ static const char *spell_cast(cr_printer *p, const cr_expr *e)
         return cr_session_printf(p->s, "cv_frommask_%s(%s)", cr_spell_vector(p, t),
                                  spell_arg(p, x, t));
     if (parts > given)
-        return cr_session_printf(p->s, "cv_widen_%s_%s(v%u, %d)", to, of, x->id, p->part);
+        return cr_session_printf(p->s, "cv_widen_%s_%s(v%u, %d)", to, of, x->id, p->lanes.part);
     if (parts < given)
         return cr_session_printf(p->s, "cv_narrow_%s_%s(v%u_0, v%u_1)", to, of, x->id, x->id);
     return cr_session_printf(p->s, "cv_cast_%s_%s(%s)", to, of, cr_spell_name(p, x));
@@ -310,9 +314,9 @@ static const char *spell_joined(cr_printer *p, const cr_expr *e, const char *nam
 {
     const char *half[2];
 
-    for (p->part = 0; p->part < 2; p->part++)
-        half[p->part] = spell_function(p, e, name, t);
-    p->part = 0;
+    for (p->lanes.part = 0; p->lanes.part < 2; p->lanes.part++)
+        half[p->lanes.part] = spell_function(p, e, name, t);
+    p->lanes.part = 0;
     return cr_session_printf(p->s, "cv_join_m32(%s, %s)", half[0], half[1]);
 }
 
@@ -343,7 +347,8 @@ static const char *spell_index(cr_printer *p, const cr_expr *e)
     if (!p->dialect->lanes_are_rows)
         return cr_spell_set1(p, CR_I64, cr_session_printf(p->s, "k%u", e->args[0]->id));
     if (cr_spell_parts(p, CR_I64) == 2)
-        return cr_session_printf(p->s, "cv_widen_i64_i32(k%u, %d)", e->args[0]->id, p->part);
+        return cr_session_printf(p->s, "cv_widen_i64_i32(k%u, %d)", e->args[0]->id,
+                                 p->lanes.part);
     return cr_session_printf(p->s, "k%u", e->args[0]->id);
 }
 

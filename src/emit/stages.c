@@ -25,7 +25,7 @@ typedef struct {
 static bool stages_is_call(const stages *w, const cr_expr *e)
 {
     return e->kind == CR_EXPR_CALL && cr_nest_scope(w->p->n, e) == CR_SCOPE_COLUMN &&
-           !cr_nest_kept(w->p->n, e, w->p->sweep);
+           !cr_nest_kept(w->p->n, e, w->p->at.sweep);
 }
 
 static int stages_depth(stages *w, const cr_expr *e)
@@ -81,7 +81,8 @@ static bool stages_find(stages *w)
 {
     const cr_sweep *sweep = w->sweep;
 
-    w->fits = !w->p->mixed && !w->p->complex && !w->p->phased && !sweep->reduces.count;
+    w->fits =
+        !w->p->lanes.mixed && !w->p->lanes.complex && !w->p->at.phased && !sweep->reduces.count;
     for (int i = 0; i < sweep->stores && w->fits; i++) {
         int s = stages_of(w, sweep->store[i].value);
         w->last = s > w->last ? s : w->last;
@@ -98,7 +99,7 @@ static bool stages_find(stages *w)
 static void stages_print(stages *w, int s, const char *end)
 {
     cr_printer *p = w->p;
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
     cr_print_open(p, "for (int k = 0; k < steps; k++)");
     cr_print_line(
@@ -127,16 +128,16 @@ bool cr_print_stages(cr_printer *p, const char *end)
 {
     size_t n = p->n->loop->nodes;
     stages w = {.p = p,
-                .sweep = &p->n->sweep[p->sweep],
+                .sweep = &p->n->sweep[p->at.sweep],
                 .depth = CR_NEW_N(p->s, uint8_t, n),
                 .reads = CR_NEW_N(p->s, uint32_t, n),
                 .seen = cr_expr_set_new(p->n->loop)};
-    const char *lane = cr_spell_dtype(p->lane);
+    const char *lane = cr_spell_dtype(p->lanes.lane);
 
     memset(w.depth, UNKNOWN, n);
     if (!stages_find(&w))
         return false;
-    p->how = CR_ACCESS_EITHER;
+    p->at.how = CR_ACCESS_EITHER;
     cr_print_open(
         p, cr_session_printf(p->s, "for (; j < %s; j += %d * CV_LANES_%s)", end, STEPS, lane));
     cr_print_line(

@@ -16,19 +16,19 @@ void cr_print_value(cr_printer *p, const cr_expr *e, const char *text)
 static void walk_parts(cr_printer *p, const cr_expr *e)
 {
     for (int q = 0; q < cr_spell_parts(p, (cr_dtype)e->dtype); q++) {
-        p->part = q;
+        p->lanes.part = q;
         cr_print_value(p, e, cr_spell_value(p, e));
     }
-    p->part = 0;
+    p->lanes.part = 0;
 }
 
 static void walk_load(cr_printer *p, const cr_expr *e, const cr_buffer *b)
 {
     for (int q = 0; q < cr_spell_parts(p, (cr_dtype)e->dtype); q++) {
-        p->part = q;
+        p->lanes.part = q;
         cr_print_value(p, e, p->dialect->load(p, b));
     }
-    p->part = 0;
+    p->lanes.part = 0;
 }
 
 static void walk_declare(cr_printer *p, const cr_expr *e)
@@ -62,7 +62,7 @@ static void walk_kernel_values(cr_printer *p, cr_expr_set *seen, const cr_expr *
 /* Declares the values of a row that sweep `p->sweep` needs; later sweeps are not visited. */
 static void walk_row_values(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
 {
-    if (!cr_expr_set_add(seen, e) || cr_nest_kept(p->n, e, p->sweep))
+    if (!cr_expr_set_add(seen, e) || cr_nest_kept(p->n, e, p->at.sweep))
         return;
     if (cr_nest_scope(p->n, e) <= CR_SCOPE_ROW) {
         if (e->kind != CR_EXPR_REDUCE)
@@ -81,7 +81,7 @@ static void walk_row_values(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
 /* Declares the per-column values under `e`. */
 static void walk_column_values(cr_printer *p, const cr_expr *e)
 {
-    const cr_buffer *kept = cr_nest_kept(p->n, e, p->sweep);
+    const cr_buffer *kept = cr_nest_kept(p->n, e, p->at.sweep);
 
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(&p->inner, e))
         return;
@@ -125,14 +125,14 @@ static void walk_accumulate(cr_printer *p, const cr_expr *e, const char *target)
     const cr_expr *x = e->args[0];
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *v = cr_spell_name(p, x);
 
-    if (p->how != CR_ACCESS_WHOLE && !p->dialect->lanes_are_rows) {
+    if (p->at.how != CR_ACCESS_WHOLE && !p->dialect->lanes_are_rows) {
         bool two = cr_spell_parts(p, (cr_dtype)e->dtype) == 2;
         const char *full = cr_session_printf(p->s, "cv_select_%s(cv_firstn_%d(%s), %s, z%u)", t,
-                                             two ? 64 : p->width,
+                                             two ? 64 : p->lanes.width,
                                              cr_spell_rest(p, (cr_dtype)e->dtype), v, e->id);
-        if (p->how == CR_ACCESS_EITHER)
+        if (p->at.how == CR_ACCESS_EITHER)
             full = cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s",
-                                     cr_spell_dtype(p->lane), v, full);
+                                     cr_spell_dtype(p->lanes.lane), v, full);
         v = cr_session_printf(p->s, "x%s", cr_spell_name(p, e) + 1);
         cr_print_line(p, "const cv_%s %s = %s;", t, v, full);
     }
@@ -141,10 +141,10 @@ static void walk_accumulate(cr_printer *p, const cr_expr *e, const char *target)
 
 void cr_print_body(cr_printer *p, const char *index)
 {
-    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    const cr_sweep *sweep = &p->n->sweep[p->at.sweep];
 
     p->inner = cr_expr_set_new(p->n->loop);
-    if (p->phased) {
+    if (p->at.phased) {
         cr_print_phase(p);
         return;
     }
@@ -162,12 +162,12 @@ void cr_print_body(cr_printer *p, const char *index)
             p->dialect->keep_index(p, e);
             continue;
         }
-        for (p->part = 0; p->part < parts; p->part++)
-            walk_accumulate(
-                p, e,
-                parts == 1 ? cr_session_printf(p->s, "a%u[%s]", e->id, at)
-                           : cr_session_printf(p->s, "a%u[2 * %s + %d]", e->id, at, p->part));
-        p->part = 0;
+        for (p->lanes.part = 0; p->lanes.part < parts; p->lanes.part++)
+            walk_accumulate(p, e,
+                            parts == 1 ? cr_session_printf(p->s, "a%u[%s]", e->id, at)
+                                       : cr_session_printf(p->s, "a%u[2 * %s + %d]", e->id, at,
+                                                           p->lanes.part));
+        p->lanes.part = 0;
     }
 }
 
@@ -176,7 +176,7 @@ void cr_print_body(cr_printer *p, const char *index)
 static const char *walk_result(cr_printer *p, const cr_expr *e)
 {
     return p->dialect->lanes_are_rows
-               ? cr_session_printf(p->s, "a%u[%d]", e->id, p->part)
+               ? cr_session_printf(p->s, "a%u[%d]", e->id, p->lanes.part)
                : cr_spell_set1(p, (cr_dtype)e->dtype, cr_session_printf(p->s, "s%u", e->id));
 }
 
@@ -188,10 +188,10 @@ static void walk_results(cr_printer *p, const cr_sweep *sweep)
         p->dialect->end_fold(p, e);
         cr_expr_set_add(&p->hoisted, e);
         for (int q = 0; q < cr_spell_parts(p, (cr_dtype)e->dtype); q++) {
-            p->part = q;
+            p->lanes.part = q;
             cr_print_value(p, e, cr_spell_without_order(p, e, walk_result(p, e)));
         }
-        p->part = 0;
+        p->lanes.part = 0;
     }
 }
 
@@ -200,7 +200,7 @@ static void walk_sweep(cr_printer *p, int k)
 {
     const cr_sweep *sweep = &p->n->sweep[k];
 
-    p->sweep = k;
+    p->at.sweep = k;
     cr_print_sweep_values(p, sweep);
     if (p->n->scans.count && k == p->n->sweeps - 1) {
         cr_print_scan_row(p);
@@ -212,7 +212,7 @@ static void walk_sweep(cr_printer *p, int k)
     }
     if (!sweep->reduces.count && sweep->stores) {
         cr_print_line(p, "{");
-        p->indent++;
+        p->at.indent++;
         p->dialect->columns_loop(p);
         cr_print_shut(p);
     }
@@ -263,7 +263,8 @@ static void walk_kept_results(cr_printer *p, int k, bool store)
         for (int i = 0; i < p->n->sweep[q].reduces.count; i++) {
             const cr_expr *e = p->n->sweep[q].reduces.at[i];
             cr_expr_set_add(&p->hoisted, e);
-            for (p->part = 0; p->part < cr_spell_parts(p, (cr_dtype)e->dtype); p->part++) {
+            for (p->lanes.part = 0; p->lanes.part < cr_spell_parts(p, (cr_dtype)e->dtype);
+                 p->lanes.part++) {
                 const char *name = cr_spell_name(p, e);
                 const char *kept = cr_session_printf(p->s, "w%s[r - from_row]", name + 1);
                 if (store)
@@ -271,7 +272,7 @@ static void walk_kept_results(cr_printer *p, int k, bool store)
                 else
                     cr_print_value(p, e, kept);
             }
-            p->part = 0;
+            p->lanes.part = 0;
         }
 }
 
@@ -293,10 +294,11 @@ static void walk_rows_together(cr_printer *p)
     for (int k = 0; k + 1 < p->n->sweeps; k++)
         for (int i = 0; i < p->n->sweep[k].reduces.count; i++) {
             const cr_expr *e = p->n->sweep[k].reduces.at[i];
-            for (p->part = 0; p->part < cr_spell_parts(p, (cr_dtype)e->dtype); p->part++)
+            for (p->lanes.part = 0; p->lanes.part < cr_spell_parts(p, (cr_dtype)e->dtype);
+                 p->lanes.part++)
                 cr_print_line(p, "cv_%s w%s[CK_ROWS_TOGETHER];",
                               cr_spell_vector(p, (cr_dtype)e->dtype), cr_spell_name(p, e) + 1);
-            p->part = 0;
+            p->lanes.part = 0;
         }
     for (int k = 0; k < p->n->sweeps; k++) {
         p->dialect->open_row(p);
@@ -338,13 +340,13 @@ static int walk_width(cr_dtype t) { return 8 * (int)cr_dtype_size(cr_dtype_real(
 static void walk_note_type(cr_printer *p, cr_dtype t)
 {
     p->u->dtypes |= 1u << t;
-    p->complex = p->complex || cr_dtype_is_complex(t);
-    p->u->complex = p->u->complex || p->complex;
+    p->lanes.complex = p->lanes.complex || cr_dtype_is_complex(t);
+    p->u->complex = p->u->complex || p->lanes.complex;
     if (t == CR_BOOL)
         return;
-    p->width |= walk_width(t);
-    if (p->lane == CR_BOOL || cr_dtype_is_complex(t))
-        p->lane = t;
+    p->lanes.width |= walk_width(t);
+    if (p->lanes.lane == CR_BOOL || cr_dtype_is_complex(t))
+        p->lanes.lane = t;
 }
 
 /* Beside wider lanes, bytes are only loaded, stored, converted, and compared for an extreme. */
@@ -383,13 +385,14 @@ static void walk_mix(cr_printer *p, bool bytes)
 {
     bool refused = p->n->kind != CR_NEST_ROWS && !cr_nest_keeps_index(p->n);
 
-    if (!p->dialect->mixes || p->complex || refused || ((p->width & 8) && bytes))
-        cr_bail(p->s, CR_TYPE, "values of %d and %d bits in one kernel", p->width & -p->width,
-                p->width & ~(p->width & -p->width));
-    p->mixed = p->u->mixed = true;
+    if (!p->dialect->mixes || p->lanes.complex || refused || ((p->lanes.width & 8) && bytes))
+        cr_bail(p->s, CR_TYPE, "values of %d and %d bits in one kernel",
+                p->lanes.width & -p->lanes.width,
+                p->lanes.width & ~(p->lanes.width & -p->lanes.width));
+    p->lanes.mixed = p->u->mixed = true;
     p->u->dtypes |= 1u << CR_I32;
-    p->width = 32;
-    p->lane = CR_F32;
+    p->lanes.width = 32;
+    p->lanes.lane = CR_F32;
 }
 
 bool cr_nest_keeps_index(const cr_nest *n)
@@ -418,7 +421,7 @@ static void walk_note_counters(cr_printer *p)
 
     if (!cr_nest_keeps_index(p->n) || !lanes || !p->dialect->mixes)
         return;
-    p->width |= p->width ? 64 : 32 | 64;
+    p->lanes.width |= p->lanes.width ? 64 : 32 | 64;
     p->u->dtypes |= 1u << CR_I64;
 }
 
@@ -435,12 +438,12 @@ static void walk_find_types(cr_printer *p)
         walk_note_types(p, &seen, e, &bytes);
     }
     walk_note_counters(p);
-    if (p->width & (p->width - 1))
+    if (p->lanes.width & (p->lanes.width - 1))
         walk_mix(p, bytes);
-    if (!p->width)
-        p->width = 8;
-    if (p->lane == CR_BOOL)
-        p->lane = CR_U8;
+    if (!p->lanes.width)
+        p->lanes.width = 8;
+    if (p->lanes.lane == CR_BOOL)
+        p->lanes.lane = CR_U8;
 }
 
 /* Declares the kernel's values and the identities of reductions. */
@@ -491,7 +494,7 @@ static void walk_check_stored(cr_printer *p)
     for (int k = 0; p->choice.stored && k < p->operands; k++) {
         if (!p->choice.stored[k])
             continue;
-        if (p->operand[k]->dtype != CR_F32 || p->mixed || p->computed[k])
+        if (p->operand[k]->dtype != CR_F32 || p->lanes.mixed || p->computed[k])
             cr_bail(p->s, CR_TYPE, "operand %d of this kernel cannot be stored as halves", k);
         p->u->halves = true;
     }
@@ -505,14 +508,14 @@ void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symb
                     .out = &u->body,
                     .n = n,
                     .s = n->loop->session,
-                    .lane = CR_BOOL,
+                    .lanes.lane = CR_BOOL,
                     .choice = choice ? *choice : (cr_emit_choice){.unroll = 0}};
 
     p.operands = cr_loop_operands(n->loop, p.operand, CR_EMIT_OPERANDS);
     walk_find_types(&p);
     cr_find_computed(&p);
     walk_check_stored(&p);
-    p.vector = d->vector ? d->vector(&p) : 0;
+    p.lanes.vector = d->vector ? d->vector(&p) : 0;
     p.hoisted = cr_expr_set_new(n->loop);
     p.together = d->open_rows && n->kind == CR_NEST_ROWS && n->sweeps > 1 && !n->scans.count &&
                  !cr_nest_keeps_index(n);

@@ -49,6 +49,9 @@ typedef struct {
         size_t count, room;                                                                    \
     }
 
+/* What the observer knows of the objects of the frames that it follows.
+ * Invariant: `watched` is an index of `watch` or -1.  A broken shadow follows nothing more, and
+ * its lists stay. */
 struct cr_shadow {
     SHADOW_LIST(shadow_source) sources;
     SHADOW_LIST(shadow_frame) frames;

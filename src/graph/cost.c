@@ -26,20 +26,18 @@ typedef struct {
     const cr_sym ***size;
 } family;
 
+/* Computes the costs of a graph.
+ * Invariant: flops and moves have one entry for each node, counted with those of nested
+ * blocks; whole and parts describe the same values. `given` has given_count samples, or is
+ * NULL. */
 typedef struct {
     const cr_graph *g;
     cr_session *s;
     cr_syms *t;
     int samples;
     family whole, parts;
-    struct {
-        size_t len, cap;
-        sized *at;
-    } known;
-    struct {
-        size_t len, cap;
-        cr_graph **at;
-    } made;                        /* own the constants */
+    CR_VEC(sized) known;
+    CR_VEC(cr_graph *) made;       /* own the constants */
     const cr_sym **flops;          /* by number of the node, including nested nodes */
     bool *moves;                   /* a part of the node is not a view */
     bool merged;                   /* symbols with equal values are merged */
@@ -540,10 +538,7 @@ typedef struct {
     coster *x;
     const cr_sym *bytes;
     const bool *inside; /* values computed inside the group; NULL: none */
-    struct {
-        size_t len, cap;
-        const cr_gvalue **at;
-    } seen;
+    CR_VEC(const cr_gvalue *) seen;
 } reader;
 
 static void cost_reads_value(void *context, cr_gvalue *v)

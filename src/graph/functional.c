@@ -55,25 +55,19 @@ typedef struct {
     bool resized;   /* it gives sizes to an empty base */
 } node_fact;
 
+/* Rewrites a graph without writes.
+ * Invariant: of and plain are by value id, fact by node. Every region of `changed` is in
+ * `regions`. After `again` or `give_up` the graph that was built is not used. */
 typedef struct {
     const cr_graph *g;
     cr_session *s;
     cr_graph *out;
-    object **of;       /* by value id; NULL when the value is no tensor */
-    cr_gvalue **plain; /* by value id: its copy, unless its region is rewritten */
-    node_fact *fact;   /* by node */
-    struct {
-        size_t len, cap;
-        cr_tensor **at;
-    } made; /* references */
-    struct {
-        size_t len, cap;
-        region **at;
-    } regions;
-    struct {
-        size_t len, cap;
-        region **at;
-    } changed; /* regions with a home, in the order of their first write */
+    object **of;              /* by value id; NULL when the value is no tensor */
+    cr_gvalue **plain;        /* by value id: its copy, unless its region is rewritten */
+    node_fact *fact;          /* by node */
+    CR_VEC(cr_tensor *) made; /* references */
+    CR_VEC(region *) regions;
+    CR_VEC(region *) changed; /* regions with a home, in the order of their first write */
     cr_arena room;
     bool again;   /* a region has to stay: the walk must start again */
     bool give_up; /* the graph cannot be changed */

@@ -35,6 +35,13 @@ typedef struct {
     const int64_t *size, *stride; /* stride NULL: row-major */
 } cr_gtype;
 
+/* True for two types of one dtype and the same sizes, whatever their strides. */
+static inline bool cr_gtype_has_sizes_of(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
 /* True when the elements are in row-major order; strides of dims of size 1 are ignored. */
 static inline bool cr_gtype_is_contiguous(const cr_gtype *t)
 {
@@ -142,10 +149,7 @@ struct cr_graph {
     unsigned values;   /* made so far */
     cr_gvalue **names; /* by hash, at most half full */
     size_t name_room;
-    struct {
-        size_t len, cap;
-        cr_tensor **at;
-    } constants; /* counted */
+    CR_VEC(cr_tensor *) constants; /* counted */
     cr_gnumbers numbers;
     bool parts; /* recorded with compositions as their parts; not set in copies */
 };

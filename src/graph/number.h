@@ -11,6 +11,7 @@
 #ifndef CR_GRAPH_NUMBER_H
 #define CR_GRAPH_NUMBER_H
 
+#include "base/memory.h"
 #include "num/dtype.h"
 #include <string.h>
 
@@ -42,14 +43,8 @@ typedef struct {
 
 /* All numbers of a graph. */
 typedef struct {
-    struct {
-        size_t len, cap;
-        cr_gnumber *at;
-    } list;
-    struct {
-        size_t len, cap;
-        cr_gnum_guard *at;
-    } guards;
+    CR_VEC(cr_gnumber) list;
+    CR_VEC(cr_gnum_guard) guards;
     int inputs;
 } cr_gnumbers;
 

@@ -20,11 +20,11 @@
 
 enum { AHEAD_BYTES = 32 << 20, JOIN_BYTES = 4096 };
 
-typedef struct {
-    size_t len, cap;
-    const cr_gnode **at;
-} node_list;
+typedef CR_VEC(const cr_gnode *) node_list;
 
+/* Moves calls between ranks apart from their waits.
+ * Invariant: a node is in `order`, in `postponed`, in `held`, or still to come, and `done`
+ * says which of them are not to come. ahead is the sum of in_flight. */
 typedef struct {
     const cr_graph *g;
     const bool *own; /* by value id: a call's own result, whose only reader is a wait */
@@ -285,7 +285,7 @@ static void note_postponed(overlapping *x)
  * reader. */
 static void emit_postponed(overlapping *x, bool all)
 {
-    node_list list = x->postponed, waits = {0, 0, NULL};
+    node_list list = x->postponed, waits = {0};
     size_t end = 0;
 
     while (end < list.len && (all || !end || !is_wait(list.at[end])))

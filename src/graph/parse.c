@@ -17,10 +17,7 @@ typedef struct {
     int line;
     int depth; /* nesting depth of blocks */
     /* by symbol: the value whose size it is, or NULL */
-    struct {
-        size_t len, cap;
-        const char **at;
-    } sized;
+    CR_VEC(const char *) sized;
 } reader;
 
 /* --- tokens --- */

@@ -34,30 +34,53 @@ typedef struct {
     cr_tensor *tensor;
 } sparse_value;
 
-struct cr_recorder {
-    cr_session *session;
-    uint64_t serial;
-    bool parts, whole, apart, backward, copies;
-    cr_graph *g;
-    cr_map values;   /* cr_tensor * -> cr_gvalue */
-    cr_map storages; /* bytes -> index + 1 of the last tensor of `seen` over them */
-    bool borrows;
-    CR_VEC(cr_tensor *) seen;
-    CR_VEC(uint8_t) held;  /* of seen[i]: COUNTED, ... */
-    cr_recorder *outer;    /* the next in the thread's list of recorders that borrow */
-    CR_VEC(size_t) before; /* of seen[i]: the tensor before it over the bytes, index + 1 */
-    CR_VEC(cr_tensor *) foreign; /* constants from outside the call; borrowed from `seen` */
-    CR_VEC(computed_bits) computed;
-    CR_VEC(sparse_value) sparse; /* of a recording of whole calls */
-    const char *source;
+/* Functions of the caller, each with its context. */
+typedef struct {
     cr_recorder_where where;
     void *where_context;
     cr_recorder_end ends;
     void *ends_context;
-    cr_status failed; /* the first failure: the record is incomplete */
-    char why[CR_SCRATCH_BYTES];
+} recorder_asks;
+
+/* The tensors that the recording refers to. */
+typedef struct {
+    cr_map values;   /* cr_tensor * -> cr_gvalue */
+    cr_map storages; /* bytes -> index + 1 of the last tensor of `seen` over them */
+    CR_VEC(cr_tensor *) seen;
+    CR_VEC(uint8_t) held;  /* of seen[i]: COUNTED, ... */
+    CR_VEC(size_t) before; /* of seen[i]: the tensor before it over the bytes, index + 1 */
+    CR_VEC(cr_tensor *) foreign; /* constants from outside the call; borrowed from `seen` */
+} recorder_seen;
+
+/* What is recorded, and how (cr_record_how). */
+typedef struct {
+    bool parts, whole, apart, backward, copies;
+    bool borrows;
+} recorder_kind;
+
+/* The state of the thread before the recording. */
+typedef struct {
     uint32_t was_included;
     cr_memory_mode was_mode;
+} recorder_thread;
+
+/* A recording in progress.
+ * Invariant: held and before have one entry for each of tensors.seen, and tensors.values and
+ * .storages name only tensors of it. After a failure in `failed`, the graph is not used. */
+struct cr_recorder {
+    cr_session *session;
+    uint64_t serial;
+    recorder_kind kind;
+    cr_graph *g;
+    recorder_seen tensors;
+    cr_recorder *outer; /* the next in the thread's list of recorders that borrow */
+    CR_VEC(computed_bits) computed;
+    CR_VEC(sparse_value) sparse; /* of a recording of whole calls */
+    const char *source;
+    recorder_asks asks;
+    cr_status failed; /* the first failure: the record is incomplete */
+    char why[CR_SCRATCH_BYTES];
+    recorder_thread was;
 };
 
 /* COUNTED: the recorder has a reference.  WATCHED: it has none.  TAKEN: it took the last
@@ -86,7 +109,7 @@ static void new_graph(cr_session *s, void *context)
     cr_recorder *r = context;
 
     r->g = cr_graph_new(s);
-    r->g->parts = r->parts;
+    r->g->parts = r->kind.parts;
 }
 
 cr_status cr_recorder_new(cr_recorder **out, bool parts)
@@ -97,28 +120,28 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
 
     CR_NEED(r);
     r->serial = atomic_fetch_add(&last, 1) + 1;
-    r->parts = parts;
+    r->kind.parts = parts;
     r->session = cr_session_new();
     st = r->session ? cr_session_run(r->session, new_graph, r) : CR_MEMORY;
     CR_GIVE(st, out, r, cr_recorder_drop);
 }
 
-void cr_recorder_record_copies(cr_recorder *r) { r->copies = true; }
+void cr_recorder_record_copies(cr_recorder *r) { r->kind.copies = true; }
 
-void cr_recorder_record_whole(cr_recorder *r) { r->whole = true; }
+void cr_recorder_record_whole(cr_recorder *r) { r->kind.whole = true; }
 
-void cr_recorder_sized_apart(cr_recorder *r, bool apart) { r->apart = apart; }
+void cr_recorder_sized_apart(cr_recorder *r, bool apart) { r->kind.apart = apart; }
 
 const cr_graph *cr_recorder_graph(const cr_recorder *r) { return r->g; }
 
 /* At most one recorder watches a tensor. */
 void cr_recorder_borrow(cr_recorder *r)
 {
-    if (!r->borrows) {
+    if (!r->kind.borrows) {
         r->outer = borrowers;
         borrowers = r;
     }
-    r->borrows = true;
+    r->kind.borrows = true;
 }
 
 static void leave_borrowers(cr_recorder *r)
@@ -138,24 +161,24 @@ void cr_recorder_drop(cr_recorder *r)
     if (active == r)
         cr_recorder_stop(r);
     leave_borrowers(r);
-    for (size_t i = 0; i < r->seen.len; i++) {
-        if (r->held.at[i] == WATCHED || r->held.at[i] == TAKEN)
-            r->seen.at[i]->watched = false;
-        if (r->held.at[i] == TAKEN)
-            r->seen.at[i]->storage->followed = false;
-        if (r->held.at[i] == COUNTED || r->held.at[i] == TAKEN)
-            cr_drop(r->seen.at[i]);
+    for (size_t i = 0; i < r->tensors.seen.len; i++) {
+        if (r->tensors.held.at[i] == WATCHED || r->tensors.held.at[i] == TAKEN)
+            r->tensors.seen.at[i]->watched = false;
+        if (r->tensors.held.at[i] == TAKEN)
+            r->tensors.seen.at[i]->storage->followed = false;
+        if (r->tensors.held.at[i] == COUNTED || r->tensors.held.at[i] == TAKEN)
+            cr_drop(r->tensors.seen.at[i]);
     }
     for (size_t i = 0; i < r->computed.len; i++)
         cr_drop(r->computed.at[i].as);
     cr_vec_drop(&r->computed);
     cr_vec_drop(&r->sparse);
-    cr_vec_drop(&r->seen);
-    cr_vec_drop(&r->held);
-    cr_vec_drop(&r->before);
-    cr_vec_drop(&r->foreign);
-    cr_map_drop(&r->values);
-    cr_map_drop(&r->storages);
+    cr_vec_drop(&r->tensors.seen);
+    cr_vec_drop(&r->tensors.held);
+    cr_vec_drop(&r->tensors.before);
+    cr_vec_drop(&r->tensors.foreign);
+    cr_map_drop(&r->tensors.values);
+    cr_map_drop(&r->tensors.storages);
     cr_graph_drop(r->g);
     cr_session_release(r->session);
     cr_free(r);
@@ -165,7 +188,7 @@ void cr_recorder_drop(cr_recorder *r)
 
 static cr_gvalue *recorded_value(const cr_recorder *r, const cr_tensor *t)
 {
-    void *v = cr_map_get(&r->values, (const char *)&t, sizeof t);
+    void *v = cr_map_get(&r->tensors.values, (const char *)&t, sizeof t);
 
     return v == &gone ? NULL : v;
 }
@@ -175,7 +198,7 @@ static const void *bytes_key(const cr_tensor *t) { return cr_storage_key(t->stor
 
 static size_t last_over(const cr_recorder *r, const void *bytes)
 {
-    void *at = cr_map_get(&r->storages, (const char *)&bytes, sizeof bytes);
+    void *at = cr_map_get(&r->tensors.storages, (const char *)&bytes, sizeof bytes);
 
     return at == &gone ? 0 : (size_t)(uintptr_t)at;
 }
@@ -185,22 +208,22 @@ static void record_tensor(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
     cr_session *s = r->session;
     const void *bytes = bytes_key(t);
 
-    cr_session_check(s, cr_vec_reserve(&r->seen, 1));
-    cr_session_check(s, cr_vec_reserve(&r->before, 1));
-    cr_session_check(s, cr_vec_reserve(&r->held, 1));
-    if (r->whole && cr_is_sparse(t)) {
+    cr_session_check(s, cr_vec_reserve(&r->tensors.seen, 1));
+    cr_session_check(s, cr_vec_reserve(&r->tensors.before, 1));
+    cr_session_check(s, cr_vec_reserve(&r->tensors.held, 1));
+    if (r->kind.whole && cr_is_sparse(t)) {
         cr_session_check(s, cr_vec_reserve(&r->sparse, 1));
         cr_vec_put(&r->sparse, ((sparse_value){v, t}));
     }
-    cr_session_check(s, cr_map_set(&r->values, (const char *)&t, sizeof t, v));
+    cr_session_check(s, cr_map_set(&r->tensors.values, (const char *)&t, sizeof t, v));
     /* Constants have a reference anyway.  A tensor that another recorder watches gets one. */
-    bool watch = r->borrows && !(v->by && v->by->kind == CR_GNODE_CONSTANT) && !t->watched;
-    cr_vec_put(&r->before, last_over(r, bytes));
-    cr_vec_put(&r->held, watch ? WATCHED : COUNTED);
-    cr_vec_put(&r->seen, watch ? t : cr_keep(t));
+    bool watch = r->kind.borrows && !(v->by && v->by->kind == CR_GNODE_CONSTANT) && !t->watched;
+    cr_vec_put(&r->tensors.before, last_over(r, bytes));
+    cr_vec_put(&r->tensors.held, watch ? WATCHED : COUNTED);
+    cr_vec_put(&r->tensors.seen, watch ? t : cr_keep(t));
     t->watched = t->watched || watch;
-    cr_session_check(s, cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes,
-                                   (void *)(uintptr_t)r->seen.len));
+    cr_session_check(s, cr_map_set(&r->tensors.storages, (const char *)&bytes, sizeof bytes,
+                                   (void *)(uintptr_t)r->tensors.seen.len));
 }
 
 /* --- watched tensors --- */
@@ -210,14 +233,14 @@ static size_t place_in_chain(const cr_recorder *r, const cr_tensor *t)
 {
     size_t i = last_over(r, bytes_key(t));
 
-    while (i && (r->held.at[i - 1] == GONE || r->seen.at[i - 1] != t))
-        i = r->before.at[i - 1];
+    while (i && (r->tensors.held.at[i - 1] == GONE || r->tensors.seen.at[i - 1] != t))
+        i = r->tensors.before.at[i - 1];
     return i;
 }
 
 static bool is_taken_of(const cr_recorder *r, size_t i, const cr_storage *s)
 {
-    return r->held.at[i - 1] == TAKEN && r->seen.at[i - 1]->storage == s;
+    return r->tensors.held.at[i - 1] == TAKEN && r->tensors.seen.at[i - 1]->storage == s;
 }
 
 /* Number of tensors of the storage whose last reference the recorder took. */
@@ -225,7 +248,7 @@ static int count_taken(const cr_recorder *r, const void *bytes, const cr_storage
 {
     int n = 0;
 
-    for (size_t i = last_over(r, bytes); i; i = r->before.at[i - 1])
+    for (size_t i = last_over(r, bytes); i; i = r->tensors.before.at[i - 1])
         n += is_taken_of(r, i, s);
     return n;
 }
@@ -239,12 +262,12 @@ static bool is_left(const cr_recorder *r, const void *bytes, const cr_storage *s
 /* Leaves the tensor watched when out of memory. */
 static void record_forget(cr_recorder *r, size_t i)
 {
-    cr_tensor *t = r->seen.at[i - 1];
-    bool taken = r->held.at[i - 1] == TAKEN;
+    cr_tensor *t = r->tensors.seen.at[i - 1];
+    bool taken = r->tensors.held.at[i - 1] == TAKEN;
 
-    if (cr_map_set(&r->values, (const char *)&t, sizeof t, &gone))
+    if (cr_map_set(&r->tensors.values, (const char *)&t, sizeof t, &gone))
         return;
-    r->held.at[i - 1] = GONE;
+    r->tensors.held.at[i - 1] = GONE;
     t->watched = false;
     if (taken)
         cr_drop(t);
@@ -259,12 +282,12 @@ static void forget_storage(cr_recorder *r, const void *bytes, cr_storage *s, siz
 
     s->followed = false;
     for (size_t i = last_over(r, bytes), before; i; i = before) {
-        before = r->before.at[i - 1];
+        before = r->tensors.before.at[i - 1];
         if (i == own || is_taken_of(r, i, s))
             record_forget(r, i);
-        left = left || r->held.at[i - 1] != GONE;
+        left = left || r->tensors.held.at[i - 1] != GONE;
     }
-    if (!left && cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes, &gone))
+    if (!left && cr_map_set(&r->tensors.storages, (const char *)&bytes, sizeof bytes, &gone))
         return; /* then searches visit freed tensors */
 }
 
@@ -275,7 +298,7 @@ static void record_take(cr_recorder *r, size_t i, cr_tensor *t)
     cr_grad_meta *history = t->grad;
 
     atomic_store(&t->count, 1);
-    r->held.at[i - 1] = TAKEN;
+    r->tensors.held.at[i - 1] = TAKEN;
     t->storage->followed = true;
     t->grad = NULL;
     if (history)
@@ -286,7 +309,7 @@ static bool watched_dies(cr_tensor *t)
 {
     for (cr_recorder *r = borrowers; r; r = r->outer) {
         size_t i = place_in_chain(r, t);
-        if (!i || r->held.at[i - 1] != WATCHED)
+        if (!i || r->tensors.held.at[i - 1] != WATCHED)
             continue;
         if (!is_left(r, bytes_key(t), t->storage, 1)) {
             record_take(r, i, t);
@@ -307,9 +330,9 @@ static size_t find_left(const cr_recorder *r, const void *bytes)
 {
     size_t i = last_over(r, bytes);
 
-    while (i &&
-           (r->held.at[i - 1] != TAKEN || !is_left(r, bytes, r->seen.at[i - 1]->storage, 0)))
-        i = r->before.at[i - 1];
+    while (i && (r->tensors.held.at[i - 1] != TAKEN ||
+                 !is_left(r, bytes, r->tensors.seen.at[i - 1]->storage, 0)))
+        i = r->tensors.before.at[i - 1];
     return i;
 }
 
@@ -318,7 +341,7 @@ static void followed_loses(const void *bytes)
     for (cr_recorder *r = borrowers; r; r = r->outer) {
         size_t i = find_left(r, bytes);
         if (i)
-            forget_storage(r, bytes, r->seen.at[i - 1]->storage, 0);
+            forget_storage(r, bytes, r->tensors.seen.at[i - 1]->storage, 0);
     }
 }
 
@@ -338,12 +361,12 @@ static cr_tensor *twin(const cr_recorder *r, const cr_tensor *t, const cr_tensor
 {
     size_t i = last_over(r, bytes_key(t));
 
-    while (i && r->held.at[i - 1] == GONE)
-        i = r->before.at[i - 1];
-    *shared = i ? r->seen.at[i - 1] : NULL;
-    for (; i; i = r->before.at[i - 1])
-        if (r->held.at[i - 1] != GONE && same_elements(r->seen.at[i - 1], t))
-            return r->seen.at[i - 1];
+    while (i && r->tensors.held.at[i - 1] == GONE)
+        i = r->tensors.before.at[i - 1];
+    *shared = i ? r->tensors.seen.at[i - 1] : NULL;
+    for (; i; i = r->tensors.before.at[i - 1])
+        if (r->tensors.held.at[i - 1] != GONE && same_elements(r->tensors.seen.at[i - 1], t))
+            return r->tensors.seen.at[i - 1];
     return NULL;
 }
 
@@ -366,7 +389,7 @@ static bool has_own_history(const cr_recorder *r, const cr_tensor *t, const cr_t
 {
     const cr_gvalue *v = recorded_value(r, same);
 
-    return r->ends && t->requires_grad && (!v->by || v->by->kind == CR_GNODE_CONSTANT);
+    return r->asks.ends && t->requires_grad && (!v->by || v->by->kind == CR_GNODE_CONSTANT);
 }
 
 static cr_gvalue *record_value(cr_recorder *r, cr_tensor *t)
@@ -378,7 +401,7 @@ static cr_gvalue *record_value(cr_recorder *r, cr_tensor *t)
     if (v)
         return v;
     same = twin(r, t, &shared);
-    if (same && !r->parts && same->requires_grad && !t->requires_grad)
+    if (same && !r->kind.parts && same->requires_grad && !t->requires_grad)
         return detached(r, t, recorded_value(r, same));
     if (same && !has_own_history(r, t, same))
         return recorded_value(r, same);
@@ -388,8 +411,8 @@ static cr_gvalue *record_value(cr_recorder *r, cr_tensor *t)
                 recorded_value(r, shared)->name);
     v = cr_graph_constant(r->g, r->g->body, t, NULL);
     record_tensor(r, t, v);
-    cr_session_check(r->session, cr_vec_reserve(&r->foreign, 1));
-    cr_vec_put(&r->foreign, t);
+    cr_session_check(r->session, cr_vec_reserve(&r->tensors.foreign, 1));
+    cr_vec_put(&r->tensors.foreign, t);
     return v;
 }
 
@@ -504,7 +527,7 @@ static void note_failure(cr_recorder *r, cr_status st)
 /* Asks for the source line that makes the call. */
 static void find_source(cr_recorder *r)
 {
-    const char *text = r->where ? r->where(r->where_context, r->session) : NULL;
+    const char *text = r->asks.where ? r->asks.where(r->asks.where_context, r->session) : NULL;
 
     if (text)
         r->source = text;
@@ -550,27 +573,27 @@ void cr_recorder_literal(cr_tensor *t)
 
 void cr_recorder_ends(cr_recorder *r, cr_recorder_end ends, void *context)
 {
-    r->ends = ends;
-    r->ends_context = context;
+    r->asks.ends = ends;
+    r->asks.ends_context = context;
 }
 
 static bool is_made(const cr_recorder *r, size_t i)
 {
-    const cr_gvalue *v = r->held.at[i] == WATCHED || r->held.at[i] == COUNTED
-                             ? recorded_value(r, r->seen.at[i])
+    const cr_gvalue *v = r->tensors.held.at[i] == WATCHED || r->tensors.held.at[i] == COUNTED
+                             ? recorded_value(r, r->tensors.seen.at[i])
                              : NULL;
 
-    return v && v->by && v->by->kind == CR_GNODE_CALL && r->seen.at[i]->peer;
+    return v && v->by && v->by->kind == CR_GNODE_CALL && r->tensors.seen.at[i]->peer;
 }
 
 size_t cr_recorder_made(const cr_recorder *r, cr_tensor **out)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < r->seen.len; i++)
+    for (size_t i = 0; i < r->tensors.seen.len; i++)
         if (is_made(r, i)) {
             if (out)
-                out[n] = r->seen.at[i];
+                out[n] = r->tensors.seen.at[i];
             n++;
         }
     return n;
@@ -583,8 +606,8 @@ int cr_recorder_kept(const cr_recorder *r, const cr_tensor *t)
 
 static void refuse(const char *why, bool of_size)
 {
-    if (active && active->ends)
-        active->ends(active->ends_context, why, of_size);
+    if (active && active->asks.ends)
+        active->asks.ends(active->asks.ends_context, why, of_size);
     else if (active && !active->failed)
         note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
 }
@@ -595,13 +618,13 @@ void cr_recorder_gets_history(const cr_tensor *t)
 {
     cr_gvalue *v = active ? recorded_value(active, t) : NULL;
 
-    if (v && !v->by && active->ends)
+    if (v && !v->by && active->asks.ends)
         v->type.requires_grad = t->requires_grad;
 }
 
-bool cr_recorder_has_parts(void) { return active && active->parts; }
+bool cr_recorder_has_parts(void) { return active && active->kind.parts; }
 
-bool cr_recorder_is_whole(void) { return active && active->whole; }
+bool cr_recorder_is_whole(void) { return active && active->kind.whole; }
 
 bool cr_recorder_has_failed(void) { return active && active->failed; }
 
@@ -629,15 +652,15 @@ void cr_recorder_cut(cr_tensor *t)
 void cr_recorder_note_backward(void)
 {
     if (active)
-        active->backward = true;
+        active->kind.backward = true;
 }
 
-bool cr_recorder_saw_backward(const cr_recorder *r) { return r->backward; }
+bool cr_recorder_saw_backward(const cr_recorder *r) { return r->kind.backward; }
 
 size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out)
 {
-    *out = r->foreign.at;
-    return r->foreign.len;
+    *out = r->tensors.foreign.at;
+    return r->tensors.foreign.len;
 }
 
 /* True when the calls that an entry makes may be recorded in its place, as autograd does: it
@@ -674,7 +697,7 @@ static bool needs_elements(const cr_op *op, const cr_value *arg)
 /* Operators whose sizes depend on elements, where a handler of Python makes the results. */
 static bool is_apart(const cr_op *op, const cr_value *arg)
 {
-    if (!active->apart || !cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES) ||
+    if (!active->kind.apart || !cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES) ||
         op->words & CR_WORD_SPARSE || cr_any_tensor(op, arg, cr_is_sparse))
         return false;
     for (int i = 0; i < op->param_count; i++)
@@ -686,10 +709,10 @@ static bool is_apart(const cr_op *op, const cr_value *arg)
 
 static cr_handled record_handling(const cr_op *op, const cr_value *arg)
 {
-    if (active->whole)
+    if (active->kind.whole)
         return is_apart(op, arg) ? CR_HANDLED_PARTS : CR_HANDLED_WHOLE;
-    return active->parts && cr_recorder_handling ? cr_recorder_handling(op, arg)
-                                                 : CR_HANDLED_NOT;
+    return active->kind.parts && cr_recorder_handling ? cr_recorder_handling(op, arg)
+                                                      : CR_HANDLED_NOT;
 }
 
 static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
@@ -707,8 +730,8 @@ static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
 
 void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context)
 {
-    r->where = where;
-    r->where_context = context;
+    r->asks.where = where;
+    r->asks.where_context = context;
 }
 
 /* --- symbols --- */
@@ -857,7 +880,7 @@ static bool record_is_part(const cr_op *op, const cr_value *arg, const cr_tensor
  * tensor is coalesced, are those of this call. */
 static cr_status record_sparse_call(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    if (!active->whole) {
+    if (!active->kind.whole) {
         cr_recorder_refuse("a sparse tensor is used");
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     }
@@ -895,7 +918,7 @@ size_t cr_recorder_sparse(const cr_recorder *r, cr_tensor **out, const char **na
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (!active || record_handling(op, arg) == CR_HANDLED_PARTS) {
-        bool calls = active && active->whole && op->does == CR_DOES_IS && has_parts(op);
+        bool calls = active && active->kind.whole && op->does == CR_DOES_IS && has_parts(op);
         return calls ? op->kernel_stage(op, arg, result) /* its parts are recorded */
                      : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     }
@@ -1134,14 +1157,14 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
     if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     /* Under autocast the arguments of the calls that an entry makes may be converted. */
-    parts = (active->parts || autocasts() || op->custom) && shown == arg && has_parts(op) &&
-            record_handling(op, arg) != CR_HANDLED_WHOLE;
+    parts = (active->kind.parts || autocasts() || op->custom) && shown == arg &&
+            has_parts(op) && record_handling(op, arg) != CR_HANDLED_WHOLE;
     find_source(active);
     note_failure(active, cr_session_run(active->session, record_args, &c));
     cr_sizes_of_values = false;
     cr_status st =
         parts ? cr_defer_by_parts(op, arg, result)
-        : active->copies && op->does == CR_DOES_INPLACE
+        : active->kind.copies && op->does == CR_DOES_INPLACE
             ? cr_call_past(CR_STAGE_CAPTURE, op, arg, result) /* its copies are recorded */
             : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     bool of_values = cr_sizes_of_values;
@@ -1289,7 +1312,7 @@ static void add_input(cr_session *s, void *context)
 
     if (cr_is_lazy(x->t))
         cr_bail(s, CR_RUNTIME, "an input is a view with the bit conj or neg");
-    if (x->t->layout && !x->r->whole)
+    if (x->t->layout && !x->r->kind.whole)
         cr_bail(s, CR_RUNTIME, "an input is a sparse tensor");
     if (recorded_value(x->r, x->t))
         cr_bail(s, CR_VALUE, "a tensor is an input twice");
@@ -1310,8 +1333,8 @@ cr_status cr_recorder_start(cr_recorder *r)
         return cr_fail(CR_RUNTIME, "calls of this thread are being recorded already");
     CR_TRY(cr_defer_flush("a recording"));
     active = r;
-    r->was_mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
-    r->was_included = cr_thread.include & CR_STAGE_BIT(CAPTURE);
+    r->was.was_mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
+    r->was.was_included = cr_thread.include & CR_STAGE_BIT(CAPTURE);
     cr_thread.include |= CR_STAGE_BIT(CAPTURE);
     return CR_OK;
 }
@@ -1321,8 +1344,8 @@ void cr_recorder_stop(cr_recorder *r)
     if (active != r)
         return;
     active = NULL;
-    cr_cpu_memory_set_mode(r->was_mode);
-    cr_thread.include = (cr_thread.include & ~CR_STAGE_BIT(CAPTURE)) | r->was_included;
+    cr_cpu_memory_set_mode(r->was.was_mode);
+    cr_thread.include = (cr_thread.include & ~CR_STAGE_BIT(CAPTURE)) | r->was.was_included;
 }
 
 static void set_source(cr_session *s, void *context)
@@ -1345,9 +1368,10 @@ void cr_recorder_at(cr_recorder *r, const char *source)
 /* Bails when the call changed whether an input requires a gradient: a graph cannot. */
 static void check_inputs(const cr_recorder *r)
 {
-    for (size_t i = 0; i < r->seen.len && i < (size_t)r->g->input_count; i++) {
-        const cr_gvalue *v = r->held.at[i] == GONE ? NULL : recorded_value(r, r->seen.at[i]);
-        if (v && !v->by && v->type.requires_grad != r->seen.at[i]->requires_grad)
+    for (size_t i = 0; i < r->tensors.seen.len && i < (size_t)r->g->input_count; i++) {
+        const cr_gvalue *v =
+            r->tensors.held.at[i] == GONE ? NULL : recorded_value(r, r->tensors.seen.at[i]);
+        if (v && !v->by && v->type.requires_grad != r->tensors.seen.at[i]->requires_grad)
             cr_bail(r->g->session, CR_RUNTIME,
                     "the call changes whether %%%s requires a gradient", v->name);
     }
@@ -1363,7 +1387,7 @@ static cr_gvalue *record_output(const step *x, const cr_garg *out, int at)
     cr_gvalue *v = record_value(x->r, t);
     bool shown = !v->by || v->by->kind == CR_GNODE_CONSTANT;
 
-    if (known || recorded_value(x->r, t) || x->r->parts)
+    if (known || recorded_value(x->r, t) || x->r->kind.parts)
         return v;
     for (int i = 0; i < x->n && !shown; i++)
         shown = x->output[i] && x->output[i] != t &&
@@ -1379,7 +1403,7 @@ static void record_finish(cr_session *s, void *context)
     check_inputs(x->r);
     for (int i = 0; i < x->n; i++) {
         cr_gvalue *v = x->output[i] ? record_output(x, out, i) : NULL;
-        if (v && v->by && v->by->kind == CR_GNODE_CALL && !x->r->whole &&
+        if (v && v->by && v->by->kind == CR_GNODE_CALL && !x->r->kind.whole &&
             v->type.requires_grad != x->output[i]->requires_grad)
             cr_bail(s, CR_RUNTIME,
                     "a tensor that the call made is made a leaf with a gradient in it");

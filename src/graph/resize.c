@@ -46,10 +46,7 @@ typedef enum {
 typedef struct {
     const cr_gnode *n;
     cr_value *arg; /* complete except for tensors and numbers that vary */
-    struct {
-        size_t len, cap;
-        rule_read *at;
-    } reads;
+    CR_VEC(rule_read) reads;
     bool fixed;
     uint8_t way;             /* rule_way */
     bool writes;             /* its tensors must not share memory */
@@ -61,18 +58,9 @@ struct cr_gsizes {
     cr_graph *g;
     const cr_gvarying_dims *inputs;
     uint32_t *class_of, *rule_of; /* by value id; a rule by its first result's */
-    struct {
-        size_t len, cap;
-        size_class **at;
-    } classes;
-    struct {
-        size_t len, cap;
-        size_rule **at;
-    } rules;
-    struct {
-        size_t len, cap;
-        const cr_gnode **at;
-    } varying; /* nodes with numbers that vary */
+    CR_VEC(size_class *) classes;
+    CR_VEC(size_rule *) rules;
+    CR_VEC(const cr_gnode *) varying; /* nodes with numbers that vary */
 };
 
 static void *resize_writable(const void *p) { return (void *)(uintptr_t)p; }

@@ -39,10 +39,7 @@ typedef struct {
     const cr_expr *e;
 } step;
 
-typedef struct {
-    step *at;
-    size_t len, cap;
-} steps;
+typedef CR_VEC(step) steps;
 
 struct cr_tile {
     const cr_nest *n;
@@ -334,6 +331,10 @@ cr_tile *cr_tile_plan(const cr_nest *n)
 
 /* --- running --- */
 
+/* Runs a tile program.
+ * Invariant: the part's columns, from `from` on, are within those of the call, and its rows
+ * within the batch. `tiles` has tile_bytes for each register of a part, row_values row_bytes
+ * for each row of the batch. */
 typedef struct {
     const cr_tile *t;
     void *const *ptr;

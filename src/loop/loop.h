@@ -94,23 +94,17 @@ typedef struct {
     const cr_expr *value;
 } cr_def;
 
+/* A loop program.
+ * Invariant: equal expressions are one node of `chain`. A definition reads parameters,
+ * buffers that are inputs, and buffers that earlier definitions fill. */
 typedef struct {
     cr_session *session;
     cr_syms *syms;
     const cr_expr **chain;
     size_t chains, nodes;
-    struct {
-        cr_buffer **at;
-        size_t len, cap;
-    } buffers;
-    struct {
-        cr_loop_param **at;
-        size_t len, cap;
-    } params;
-    struct {
-        cr_def **at;
-        size_t len, cap;
-    } defs;
+    CR_VEC(cr_buffer *) buffers;
+    CR_VEC(cr_loop_param *) params;
+    CR_VEC(cr_def *) defs;
     const char *name, *origin; /* of the kernel: "silu", "activation.op:12 silu" */
 } cr_loop;
 

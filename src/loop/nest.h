@@ -40,6 +40,9 @@ typedef struct {
     int cost; /* of one step, in additions */
 } cr_sweep;
 
+/* The loops of a kernel.
+ * Invariant: scope, level and phase have one entry for each expression of `loop`. A value's
+ * level is below `sweeps`, and no sweep reads a kept value before the sweep that keeps it. */
 typedef struct {
     cr_loop *loop;
     cr_nest_kind kind;

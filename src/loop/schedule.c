@@ -12,10 +12,7 @@
 #include "loop/nest.h"
 #include <string.h>
 
-typedef struct {
-    const cr_expr **at;
-    size_t len, cap;
-} expr_list;
+typedef CR_VEC(const cr_expr *) expr_list;
 
 typedef struct {
     cr_nest *n;

@@ -25,10 +25,7 @@ typedef struct {
     cr_gvalue **twin[OX_SAMPLES];     /* by id of a value of graph[0]: that of the sample */
     ox_value *now;                    /* by id of a value of graph[0]: the file's value */
     const cr_gnode *node[OX_SAMPLES]; /* the node that is written, in each sample */
-    struct {
-        size_t len, cap;
-        ox_known *at;
-    } known;
+    CR_VEC(ox_known) known;
 } ox;
 
 /* An argument, or the value of an expression of a clause. */

@@ -58,18 +58,13 @@ typedef struct {
     const char *const *dim; /* of each dim NULL, its name, or "" for an unknown size */
 } ox_port;
 
-/* Equal nodes and equal constants are made once. */
+/* Equal nodes and equal constants are made once.
+ * Invariant: every name of a node, weight or port is taken once, and is a key of `known`. */
 typedef struct {
     cr_session *s;
     const cr_onnx_how *how;
-    struct {
-        size_t len, cap;
-        ox_node **at;
-    } nodes;
-    struct {
-        size_t len, cap;
-        ox_weight *at;
-    } weights;
+    CR_VEC(ox_node *) nodes;
+    CR_VEC(ox_weight) weights;
     struct {
         size_t len, cap;
         ox_port *at;

@@ -36,10 +36,7 @@ typedef struct {
     const cr_tensor *values;
     int64_t offset;
 } cr_onnx_place;
-typedef struct {
-    size_t len, cap;
-    cr_onnx_place *at;
-} cr_onnx_places;
+typedef CR_VEC(cr_onnx_place) cr_onnx_places;
 
 /* Appends the bytes of the file.  sample[i]: values of all of g's numbers, those of the example
  * first; none if g has no symbols.  Memory is that of the session.  Bails with

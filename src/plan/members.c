@@ -16,6 +16,9 @@
 
 enum { OPERANDS = 64, PARAM_BYTES = 1024, MOST_ITEMS = 256 };
 
+/* One pass over the members of a plan: it prints, reads or copies them.
+ * Invariant: `way` decides which members are set. After a failure in `failed`, the pass
+ * visits no further members. */
 typedef struct {
     enum { PRINTS, READS, KEEPS } way;
     cr_text *out;

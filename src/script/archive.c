@@ -307,7 +307,7 @@ static cr_status archive_complex(archive_loader *l, const cr_step *args, cr_ival
 static cr_status archive_named_tuple(archive_loader *l, const cr_sclass *cls,
                                      const cr_step *args, cr_ivalue *out)
 {
-    if (args->count != cls->attribute_count)
+    if (args->count != cls->attributes.len)
         return archive_malformed("a named tuple has another number of fields than its class");
     CR_TRY(cr_ituple_new(out, cls->type, args->count));
     for (uint32_t i = 0; i < args->count; i++)
@@ -368,7 +368,7 @@ static cr_status archive_new_object(archive_loader *l, const cr_step *s, cr_ival
     CR_TRY(archive_class(&cls, l, &l->p->names.at[f->i]));
     if (cls->type->kind != CR_STYPE_CLASS)
         return archive_malformed("an object's class is a tuple, an enum or an interface");
-    return cr_iobject_new(out, cls->type, l->archive->unit, cls->attribute_count);
+    return cr_iobject_new(out, cls->type, l->archive->unit, cls->attributes.len);
 }
 
 /* --- steps that change a value --- */
@@ -439,8 +439,8 @@ static cr_status archive_build(archive_loader *l, const cr_step *s)
     }
     if (state->kind != CR_IV_DICT)
         return archive_malformed("the state of an object is a dict");
-    for (size_t i = 0; i < cls->attribute_count; i++)
-        CR_TRY(archive_set_slot(o->object, &cls->attribute[i], i, state->dict));
+    for (size_t i = 0; i < cls->attributes.len; i++)
+        CR_TRY(archive_set_slot(o->object, &cls->attributes.at[i], i, state->dict));
     return CR_OK;
 }
 
@@ -510,13 +510,13 @@ static cr_status archive_check_object(cr_iobject *o)
 {
     const cr_sclass *cls = o->type->cls;
 
-    for (size_t i = 0; i < cls->attribute_count; i++)
-        if (!cr_ivalue_fit(&o->slot[i], cls->attribute[i].type))
+    for (size_t i = 0; i < cls->attributes.len; i++)
+        if (!cr_ivalue_fit(&o->slot[i], cls->attributes.at[i].type))
             return cr_fail(CR_RUNTIME,
                            "attribute '%s' of %s must be of type '%s', but the archive has a "
                            "value of kind '%s'",
-                           cls->attribute[i].name, cls->name,
-                           cr_stype_text(cls->attribute[i].type),
+                           cls->attributes.at[i].name, cls->name,
+                           cr_stype_text(cls->attributes.at[i].type),
                            cr_ivalue_kind_name(&o->slot[i]));
     return CR_OK;
 }

@@ -251,10 +251,7 @@ static bool code_is_long(const coder *c, const char *text)
 
 /* --- long expressions --- */
 
-typedef struct {
-    size_t len, cap;
-    const cr_snode **at;
-} code_nodes;
+typedef CR_VEC(const cr_snode *) code_nodes;
 
 static void code_scan_long(coder *c, const cr_snode *node, const cr_sblock *end, int offset,
                            code_nodes *out)
@@ -478,12 +475,12 @@ static void code_call(const coder *c, cr_text *out, const cr_snode *n)
 static void code_is_instance(const coder *c, cr_text *out, const cr_snode *n)
 {
     cr_text_printf(out, "isinstance(%s, %s", code_of(c, n->input[0]),
-                   n->type_count == 1 ? "" : "(");
-    for (int i = 0; i < n->type_count; i++) {
+                   n->tests.type_count == 1 ? "" : "(");
+    for (int i = 0; i < n->tests.type_count; i++) {
         cr_text_put(out, i ? ", " : "");
-        code_annotate(c, out, n->types[i]);
+        code_annotate(c, out, n->tests.types[i]);
     }
-    cr_text_put(out, n->type_count == 1 ? ")" : "))");
+    cr_text_put(out, n->tests.type_count == 1 ? ")" : "))");
 }
 
 static bool code_same_constant(const cr_sconstant *a, const cr_sconstant *b)
@@ -603,8 +600,8 @@ static void code_expression(const coder *c, cr_text *out, const cr_snode *n)
         cr_text_printf(out, "(%s)[%s]", code_of(c, n->input[0]), code_of(c, n->input[1]));
         break;
     case CR_SPRIM_TUPLE_SLICE:
-        cr_text_printf(out, "(%s)[%lld:%lld]", code_of(c, n->input[0]), (long long)n->begin,
-                       (long long)n->end);
+        cr_text_printf(out, "(%s)[%lld:%lld]", code_of(c, n->input[0]),
+                       (long long)n->slice.begin, (long long)n->slice.end);
         break;
     case CR_SPRIM_LIST_CONSTRUCT:
     case CR_SPRIM_DICT_CONSTRUCT: code_display(c, out, n); break;

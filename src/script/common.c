@@ -100,10 +100,10 @@ static bool common_same_constant(const cr_sconstant *a, const cr_sconstant *b)
 
 static bool common_same_types(const cr_snode *a, const cr_snode *b)
 {
-    if (a->type_count != b->type_count || a->output_count != b->output_count)
+    if (a->tests.type_count != b->tests.type_count || a->output_count != b->output_count)
         return false;
-    for (int i = 0; i < a->type_count; i++)
-        if (!cr_stype_equal(a->types[i], b->types[i]))
+    for (int i = 0; i < a->tests.type_count; i++)
+        if (!cr_stype_equal(a->tests.types[i], b->tests.types[i]))
             return false;
     for (int i = 0; i < a->output_count; i++)
         if (!cr_stype_equal(a->output[i]->type, b->output[i]->type))
@@ -114,7 +114,8 @@ static bool common_same_types(const cr_snode *a, const cr_snode *b)
 static bool common_equal(const cr_snode *a, const cr_snode *b)
 {
     if (a->prim != b->prim || a->schema != b->schema || a->input_count != b->input_count ||
-        a->begin != b->begin || a->end != b->end || !common_same_types(a, b))
+        a->slice.begin != b->slice.begin || a->slice.end != b->slice.end ||
+        !common_same_types(a, b))
         return false;
     for (int i = 0; i < a->input_count; i++)
         if (a->input[i] != b->input[i])

@@ -49,7 +49,7 @@ static cr_svalue *constant_literal(compiler *c, const cr_sconstant *value, cr_sr
     *v = (variable){.next = c->constants[hash], .name = key};
     v->now = compile_term_value(
         c, cr_sgraph_constant_first(c->graph, cr_session_copy(c->s, value, sizeof *value)));
-    v->now->value->by->range = range;
+    v->now->value->by->from.range = range;
     c->constants[hash] = v;
     return v->now->value;
 }
@@ -802,13 +802,13 @@ static term *object_attribute(compiler *c, cr_svalue *v, const char *name, cr_sr
 
     if (v->type->kind == CR_STYPE_TUPLE && slot >= 0)
         return compile_term_value(
-            c, compile_construct(c, CR_SPRIM_TUPLE_INDEX, cls->attribute[slot].type, 2,
+            c, compile_construct(c, CR_SPRIM_TUPLE_INDEX, cls->attributes.at[slot].type, 2,
                                  (cr_svalue *[]){v, compile_int(c, slot, range)}, range));
     if (slot >= 0) {
         n = cr_snode_new(c->block, CR_SPRIM_GET_ATTR, range);
-        n->name = cls->attribute[slot].name;
+        n->name = cls->attributes.at[slot].name;
         cr_snode_input(n, v);
-        return compile_term_value(c, cr_snode_output(n, name, cls->attribute[slot].type));
+        return compile_term_value(c, cr_snode_output(n, name, cls->attributes.at[slot].type));
     }
     if (f)
         return term_method(c, f, v);
@@ -1379,9 +1379,10 @@ static cr_svalue *hooked_input(compiler *c, cr_svalue *self, const arguments *ar
     const cr_sclass *cls = self->type->cls;
     cr_svalue *input = compile_tuple_of(c, (int)args->len, compile_item_values(c, args), range);
 
-    for (size_t i = 0; i < cls->prehook_count; i++) {
+    for (size_t i = 0; i < cls->prehooks.len; i++) {
         argument both[] = {{.value = self, .range = range}, {.value = input, .range = range}};
-        cr_svalue *v = compile_call(c, cls->prehook[i], NULL, &(arguments){2, 2, both}, range);
+        cr_svalue *v =
+            compile_call(c, cls->prehooks.at[i], NULL, &(arguments){both, 2, 2}, range);
         if (v->type->kind != CR_STYPE_NONE)
             input = v->type->kind == CR_STYPE_TUPLE ? v : compile_tuple_of(c, 1, &v, range);
     }
@@ -1404,11 +1405,11 @@ static cr_svalue *hooked_call(compiler *c, cr_sfunction *forward, cr_svalue *sel
         CR_PUSH(c->s, &unpacked, one);
     }
     result = compile_call(c, forward, self, &unpacked, range);
-    for (size_t i = 0; i < cls->hook_count; i++) {
+    for (size_t i = 0; i < cls->hooks.len; i++) {
         argument all[] = {{.value = self, .range = range},
                           {.value = input, .range = range},
                           {.value = result, .range = range}};
-        cr_svalue *v = compile_call(c, cls->hook[i], NULL, &(arguments){3, 3, all}, range);
+        cr_svalue *v = compile_call(c, cls->hooks.at[i], NULL, &(arguments){all, 3, 3}, range);
         result = v->type->kind == CR_STYPE_NONE ? result : v;
     }
     return result;
@@ -1419,7 +1420,7 @@ static cr_svalue *call_object(compiler *c, cr_sfunction *f, cr_svalue *self,
 {
     const cr_sclass *cls = self->type->cls;
 
-    return c->env && cls->is_module && cls->hook_count + cls->prehook_count
+    return c->env && cls->is_module && cls->hooks.len + cls->prehooks.len
                ? hooked_call(c, f, self, args, range)
                : compile_call(c, f, self, args, range);
 }

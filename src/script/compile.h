@@ -64,13 +64,13 @@ typedef struct {
     int depth;
 } change;
 
-typedef struct {
-    size_t len, cap;
-    change *at;
-} changes;
+typedef CR_VEC(change) changes;
 
 enum { VARIABLE_CHAINS = 64 };
 
+/* Compiles one function.
+ * Invariant: variables and constants are chains by hash. `block` is a block of `graph`, and
+ * a change in `log` is undone when the block ends that it was made in. */
 typedef struct {
     cr_session *s;
     cr_sunit *unit;
@@ -97,10 +97,7 @@ typedef struct {
     cr_srange range;
 } argument;
 
-typedef struct {
-    size_t len, cap;
-    argument *at;
-} arguments;
+typedef CR_VEC(argument) arguments;
 
 /* Forms that the compiler computes. */
 typedef enum {

@@ -69,14 +69,14 @@ static void assign_attribute(compiler *c, const cr_sast *target, cr_svalue *v, c
         return;
     if (slot < 0)
         slot = assign_new_attribute(c, object->type->cls, target->text, v->type, range);
-    type = object->type->cls->attribute[slot].type;
+    type = object->type->cls->attributes.at[slot].type;
     v = compile_convert(c, v, type, true, target->range);
     if (!cr_stype_is_subtype(v->type, type))
         cr_srange_bail(c->s, CR_RUNTIME, range,
                        "Wrong type for attribute assignment. Expected %s but got %s",
                        cr_stype_annotation(type), cr_stype_annotation(v->type));
     n = cr_snode_new(c->block, CR_SPRIM_SET_ATTR, target->range);
-    n->name = object->type->cls->attribute[slot].name;
+    n->name = object->type->cls->attributes.at[slot].name;
     cr_sclass_note_set(object->type->cls, slot);
     cr_snode_input(n, object);
     cr_snode_input(n, v);

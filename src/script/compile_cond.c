@@ -141,10 +141,7 @@ static condition *condition_is(compiler *c, const cr_sast *a)
 
 /* --- isinstance --- */
 
-typedef struct {
-    size_t len, cap;
-    const cr_stype **at;
-} type_list;
+typedef CR_VEC(const cr_stype *) type_list;
 
 static void instance_types(compiler *c, const cr_sast *a, type_list *out)
 {
@@ -214,8 +211,8 @@ static condition *condition_instance(compiler *c, const cr_sast *a)
     n = cr_snode_new(c->block, CR_SPRIM_IS_INSTANCE, a->range);
     cr_snode_input(n, v);
     instance_sort(c, &types);
-    n->types = types.at;
-    n->type_count = (int)types.len;
+    n->tests.types = types.at;
+    n->tests.type_count = (int)types.len;
     made = condition_of(c, cr_snode_output(n, NULL, CR_STYPE_OF(BOOL)), -1);
     if (!c->env || a->at[1]->kind != CR_SAST_NAME)
         return made;

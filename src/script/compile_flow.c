@@ -223,8 +223,9 @@ static void branch_join(compiler *c, cr_snode *n, variable *v, const changes *ye
         return;
     }
     if (f[0] == FLOW_ON && f[1] == FLOW_ON && (!a || !b)) {
-        variable_change(c, v, NULL,
-                        loss_new(c, (loss){.branch = a ? "false" : "true", .range = n->range}));
+        variable_change(
+            c, v, NULL,
+            loss_new(c, (loss){.branch = a ? "false" : "true", .range = n->from.range}));
         return;
     }
     if (a == b || (f[0] == FLOW_ON ? a : b)->kind != TERM_VALUE) {
@@ -233,22 +234,23 @@ static void branch_join(compiler *c, cr_snode *n, variable *v, const changes *ye
     }
     if (f[0] == FLOW_ON && f[1] == FLOW_ON &&
         (a->kind != TERM_VALUE || b->kind != TERM_VALUE)) {
-        variable_change(c, v, NULL, loss_new(c, (loss){.branch = "false", .range = n->range}));
+        variable_change(c, v, NULL,
+                        loss_new(c, (loss){.branch = "false", .range = n->from.range}));
         return;
     }
     type = f[0] != FLOW_ON   ? b->value->type
            : f[1] != FLOW_ON ? a->value->type
                              : branch_type(c, v, a->value->type, b->value->type);
     if (!type) {
-        variable_change(
-            c, v, NULL,
-            loss_new(c,
-                     (loss){.yes = a->value->type, .no = b->value->type, .range = n->range}));
+        variable_change(c, v, NULL,
+                        loss_new(c, (loss){.yes = a->value->type,
+                                           .no = b->value->type,
+                                           .range = n->from.range}));
         return;
     }
     for (int i = 0; i < 2; i++) {
         of[i] = f[i] == FLOW_ON ? (i ? b : a)->value
-                                : branch_uninitialized(c, n->block[i], type, n->range);
+                                : branch_uninitialized(c, n->block[i], type, n->from.range);
         cr_sblock_output(n->block[i], of[i]);
     }
     variable_change(c, v, compile_term_value(c, cr_snode_output(n, v->name, type)), NULL);
@@ -302,10 +304,7 @@ static flow compile_if(compiler *c, const cr_sast *a)
 
 /* --- loops --- */
 
-typedef struct {
-    size_t len, cap;
-    variable **at;
-} variables;
+typedef CR_VEC(variable *) variables;
 
 static void assigned_name(compiler *c, variables *out, const cr_sast *target)
 {
@@ -416,10 +415,11 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
     for (size_t i = 0; i < l->carried.len; i++) {
         variable *v = l->carried.at[i];
         const cr_stype *type = b->input[1 + i]->type;
-        cr_svalue *end =
-            v->now && v->now->kind != TERM_VALUE ? NULL : loop_value(c, l, i, l->node->range);
+        cr_svalue *end = v->now && v->now->kind != TERM_VALUE
+                             ? NULL
+                             : loop_value(c, l, i, l->node->from.range);
         if (!end || !cr_stype_is_subtype(end->type, type))
-            cr_srange_bail(c->s, CR_RUNTIME, l->node->range,
+            cr_srange_bail(c->s, CR_RUNTIME, l->node->from.range,
                            "Variable '%s' previously had type %s but is now being assigned "
                            "to a value of type %s\n",
                            v->name, cr_stype_annotation(type),
@@ -598,10 +598,7 @@ static iteration iterate_parts(compiler *c, const cr_sast *over, bool counts, cr
     return it;
 }
 
-typedef struct {
-    size_t len, cap;
-    cr_svalue **at;
-} lengths;
+typedef CR_VEC(cr_svalue *) lengths;
 
 /* The lengths of all lists and ranges that go together. */
 static void iterate_lengths(compiler *c, const iteration *it, cr_srange range, lengths *out)
@@ -635,12 +632,12 @@ static cr_svalue *iterate_most(compiler *c, const iteration *it, cr_srange range
 /* The members of an enum: a constant list. */
 static cr_svalue *enum_members(compiler *c, const cr_stype *type, cr_srange range)
 {
-    int n = (int)type->cls->constant_count;
+    int n = (int)type->cls->constants.len;
     cr_sconstant *item = CR_NEW_N(c->s, cr_sconstant, n + 1);
     cr_sconstant all = {.type = cr_stype_list(c->unit, type), .count = n, .item = item};
 
     for (int i = 0; i < n; i++) {
-        const char *name = type->cls->constant[i].name;
+        const char *name = type->cls->constants.at[i].name;
         item[i] = (cr_sconstant){.type = type, .s = name, .len = strlen(name)};
     }
     return compile_constant(c, &all, range);

@@ -169,7 +169,7 @@ static cr_svalue *match_typed(compiler *c, cr_svalue *v, const cr_stype *to)
     if (!match_is_open(v) || to->kind != v->type->kind ||
         (to->kind == CR_STYPE_TUPLE && to->count != by->input_count))
         return v;
-    n = cr_snode_before(v->by, (cr_sprim)by->prim, by->range);
+    n = cr_snode_before(v->by, (cr_sprim)by->prim, by->from.range);
     type = CR_NEW_N(c->s, const cr_stype *, by->input_count + 1);
     for (int i = 0; i < by->input_count; i++) {
         cr_snode_input(n, match_typed(c, by->input[i], to->item[i]));
@@ -528,17 +528,17 @@ cr_svalue **compile_fields(compiler *c, const cr_sclass *cls, const arguments *a
     const char *last = strrchr(cls->name, '.');
     cr_sschema s = {.name = last ? last + 1 : cls->name,
                     .overload = "",
-                    .param_count = (int)cls->attribute_count,
-                    .param = CR_NEW_N(c->s, cr_sparam, cls->attribute_count + 1),
+                    .param_count = (int)cls->attributes.len,
+                    .param = CR_NEW_N(c->s, cr_sparam, cls->attributes.len + 1),
                     .builtin = -1};
     matching m = {.c = c, .schema = &s, .args = args, .implicit = true, .range = range};
     cr_text why = {0};
 
     for (int i = 0; i < s.param_count; i++)
         s.param[i] =
-            (cr_sparam){.name = cls->attribute[i].name,
-                        .type = cls->attribute[i].type,
-                        .preset = cr_sclass_constant_value(cls, cls->attribute[i].name)};
+            (cr_sparam){.name = cls->attributes.at[i].name,
+                        .type = cls->attributes.at[i].type,
+                        .preset = cr_sclass_constant_value(cls, cls->attributes.at[i].name)};
     if (match_schema(&m))
         return m.value;
     m.why = &why;

@@ -147,7 +147,7 @@ static cr_svalue *index_tensor(compiler *c, cr_svalue *list, cr_srange range)
              range),
          .range = range}};
 
-    return compile_operator(c, "aten::tensor", &(arguments){2, 2, args}, range)->value;
+    return compile_operator(c, "aten::tensor", &(arguments){args, 2, 2}, range)->value;
 }
 
 /* None: a new dim before the next. */
@@ -280,7 +280,7 @@ static cr_svalue *index_stored(compiler *c, cr_svalue *into, cr_svalue *v, cr_sr
         return v;
     args[1].value = compile_one(c, "prim::dtype", range, 1, &into);
     args[2].value = compile_one(c, "prim::device", range, 1, &into);
-    return compile_operator(c, "aten::tensor", &(arguments){3, 3, args}, range)->value;
+    return compile_operator(c, "aten::tensor", &(arguments){args, 3, 3}, range)->value;
 }
 
 void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value)
@@ -367,15 +367,16 @@ static term *items_by_interface(compiler *c, cr_svalue *self, const cr_sast *a,
     cr_svalue *both[] = {self, compile_value(c, a->at[1], NULL)};
     cr_text why = {0};
 
-    for (size_t i = 0; i < cls->attribute_count; i++) {
-        const cr_stype *inner = cls->attribute[i].type;
+    for (size_t i = 0; i < cls->attributes.len; i++) {
+        const cr_stype *inner = cls->attributes.at[i].type;
         if (inner->kind != CR_STYPE_CLASS || !inner->cls->is_module ||
             cr_stype_is_subtype(inner, interface))
             continue;
         cr_stype_print_misfit(&why, inner, interface);
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                       "Attribute %s is not of annotated type %s: %s", cls->attribute[i].name,
-                       cr_stype_annotation(interface), cr_session_take_text(c->s, &why));
+                       "Attribute %s is not of annotated type %s: %s",
+                       cls->attributes.at[i].name, cr_stype_annotation(interface),
+                       cr_session_take_text(c->s, &why));
     }
     return compile_term_value(
         c, compile_construct(c, CR_SPRIM_MODULE_INDEX, interface, 2, both, a->range));

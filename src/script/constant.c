@@ -39,7 +39,7 @@ static cr_status constant_dict(cr_ivalue *out, const cr_sconstant *c)
 /* The member of the enum with this number. */
 static cr_status constant_member(cr_ivalue *out, cr_sclass *cls, size_t i)
 {
-    const cr_sclass_constant *m = &cls->constant[i];
+    const cr_sclass_constant *m = &cls->constants.at[i];
     cr_ivalue name, value = {0};
 
     CR_TRY(cr_istring_new(&name, m->name, strlen(m->name)));
@@ -56,9 +56,9 @@ static cr_status constant_enum(cr_ivalue *out, const cr_sconstant *c)
 {
     cr_sclass *cls = c->type->cls;
 
-    for (size_t i = 0; i < cls->constant_count; i++)
-        if (strlen(cls->constant[i].name) == c->len &&
-            !memcmp(cls->constant[i].name, c->s, c->len))
+    for (size_t i = 0; i < cls->constants.len; i++)
+        if (strlen(cls->constants.at[i].name) == c->len &&
+            !memcmp(cls->constants.at[i].name, c->s, c->len))
             return constant_member(out, cls, i);
     return cr_fail(CR_RUNTIME, "%s has no member '%.*s'", cls->name, (int)c->len, c->s);
 }
@@ -101,9 +101,9 @@ cr_status cr_ivalue_of_constant(cr_ivalue *out, const cr_sconstant *c)
 
 cr_status cr_imember_of(cr_ivalue *out, cr_sclass *cls, const cr_ivalue *value)
 {
-    for (size_t i = 0; i < cls->constant_count; i++) {
+    for (size_t i = 0; i < cls->constants.len; i++) {
         cr_ivalue v;
-        CR_TRY(cr_ivalue_of_constant(&v, cls->constant[i].value));
+        CR_TRY(cr_ivalue_of_constant(&v, cls->constants.at[i].value));
         bool equal = v.kind == value->kind && cr_ivalue_equal(&v, value);
         cr_ivalue_drop(v);
         if (equal)

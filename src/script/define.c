@@ -178,9 +178,9 @@ static cr_svalue *define_get(compiler *c, cr_svalue *self, const char *name, cr_
     if (slot < 0)
         cr_srange_bail(c->s, CR_RUNTIME, range, "there is no attribute '%s'", name);
     n = cr_snode_new(c->block, CR_SPRIM_GET_ATTR, range);
-    n->name = self->type->cls->attribute[slot].name;
+    n->name = self->type->cls->attributes.at[slot].name;
     cr_snode_input(n, self);
-    return cr_snode_output(n, name, self->type->cls->attribute[slot].type);
+    return cr_snode_output(n, name, self->type->cls->attributes.at[slot].type);
 }
 
 /* "a.b": attribute b of attribute a; ".": self. */

@@ -873,7 +873,7 @@ static cr_status exec_tuple_index(exec_frame *f, const exec_step *s)
 static cr_status exec_tuple_slice(exec_frame *f, const exec_step *s)
 {
     const cr_ivalue *from = exec_in(f, s, 0);
-    int64_t begin = s->node->begin, end = s->node->end;
+    int64_t begin = s->node->slice.begin, end = s->node->slice.end;
     cr_ivalue made;
 
     if (from->kind != CR_IV_TUPLE)
@@ -893,7 +893,7 @@ static cr_status exec_new_object(exec_frame *f, const exec_step *s)
     cr_sclass *cls = s->node->output[0]->type->cls;
     cr_ivalue made;
 
-    CR_TRY(cr_iobject_new(&made, cls->type, cls->unit, cls->attribute_count));
+    CR_TRY(cr_iobject_new(&made, cls->type, cls->unit, cls->attributes.len));
     exec_set(f, s->out[0], made);
     return CR_OK;
 }
@@ -958,8 +958,8 @@ static cr_status exec_is_instance(exec_frame *f, const exec_step *s)
     cr_ivalue v = *exec_in(f, s, 0);
     bool is = false;
 
-    for (int i = 0; !is && i < s->node->type_count; i++)
-        is = cr_ivalue_is(&v, s->node->types[i]);
+    for (int i = 0; !is && i < s->node->tests.type_count; i++)
+        is = cr_ivalue_is(&v, s->node->tests.types[i]);
     exec_set(f, s->out[0], cr_iv_bool(is));
     return CR_OK;
 }
@@ -1049,7 +1049,7 @@ static cr_status exec_operator_failed(cr_status st)
 
 static cr_status exec_note_place(exec_frame *f, const exec_step *s, cr_status st)
 {
-    exec_place place = {f->function, s->node->range};
+    exec_place place = {f->function, s->node->from.range};
 
     if (f->function->stands_for)
         return exec_operator_failed(st);

@@ -28,10 +28,7 @@ typedef struct {
     cr_sprim kind;     /* RETURN or CONTINUATION */
     cr_sblock *target; /* the block that such a node leaves */
     cr_svalue *yes, *no, *throws;
-    struct {
-        size_t len, cap;
-        exit_blank *at;
-    } blanks;
+    CR_VEC(exit_blank) blanks;
 } exits;
 
 /* --- values --- */
@@ -430,7 +427,7 @@ static cr_svalue *with_result(with_results *w, cr_snode *with, cr_svalue *v)
 /* The value as it is read here; `begin` of a `with` is 1 while its body is visited. */
 static cr_svalue *with_read(with_results *w, cr_svalue *v)
 {
-    for (cr_snode *with; (with = with_of(v)) && !with->begin;)
+    for (cr_snode *with; (with = with_of(v)) && !with->slice.begin;)
         v = with_result(w, with, v);
     return v;
 }
@@ -441,9 +438,9 @@ static void give_withs_results(with_results *w, cr_sblock *b)
         for (int i = 0; i < n->input_count; i++)
             cr_snode_set_input(n, i, with_read(w, n->input[i]));
         for (int i = 0; i < n->block_count; i++) {
-            n->begin = n->prim == CR_SPRIM_WITH && !i ? 1 : n->begin;
+            n->slice.begin = n->prim == CR_SPRIM_WITH && !i ? 1 : n->slice.begin;
             give_withs_results(w, n->block[i]);
-            n->begin = n->prim == CR_SPRIM_WITH ? 0 : n->begin;
+            n->slice.begin = n->prim == CR_SPRIM_WITH ? 0 : n->slice.begin;
         }
     }
     for (int i = 0; i < b->output_count; i++)

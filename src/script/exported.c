@@ -1196,7 +1196,7 @@ static cr_status make(cr_ivalue *out, reader *r, cr_sunit *unit)
     cr_status st = cr_sunit_import(unit, &code, "__torch__.Exported", &cls);
     r->source = (cr_text){0};
     CR_TRY(st);
-    CR_TRY(cr_iobject_new(&made, cls->type, unit, cls->attribute_count));
+    CR_TRY(cr_iobject_new(&made, cls->type, unit, cls->attributes.len));
     st = fill(r, made.object, cls);
     CR_GIVE(st, out, made, cr_ivalue_drop);
 }

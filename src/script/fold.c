@@ -43,7 +43,7 @@ bool cr_sconstant_of(cr_session *s, const cr_ivalue *v, cr_sconstant *out)
 static cr_svalue *fold_insert(cr_snode *at, const cr_sconstant *value)
 {
     cr_sgraph *g = at->owner->graph;
-    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, at->range);
+    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, at->from.range);
 
     n->value = cr_session_copy(g->session, value, sizeof *value);
     return cr_snode_output(n, NULL, value->type);

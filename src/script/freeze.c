@@ -28,10 +28,7 @@ struct site {
     int object, slot;
 };
 
-typedef struct {
-    size_t len, cap;
-    frozen *at;
-} frozen_list;
+typedef CR_VEC(frozen) frozen_list;
 
 typedef struct {
     cr_session *s;
@@ -146,7 +143,8 @@ static void freeze_set(freezer *f, const cr_snode *n)
         object < 0 ? n->input[0]->type->cls : f->objects.at[object].object->type->cls;
     int slot = cls ? cr_sclass_attribute(cls, n->name) : -1;
 
-    if (slot >= 0 && cls->is_module && cls->attribute[slot].type->kind == CR_STYPE_INTERFACE)
+    if (slot >= 0 && cls->is_module &&
+        cls->attributes.at[slot].type->kind == CR_STYPE_INTERFACE)
         cr_bail(f->s, CR_RUNTIME,
                 "Freezing does not support SetAttr on an interface type. SetAttr is attempted "
                 "on '%s'",
@@ -292,10 +290,7 @@ static void freeze_follow(freezer *f, int method)
 enum { FREEZE_DEEPEST = 100 };
 
 /* Storages and boxes of a value. */
-typedef struct {
-    size_t len, cap;
-    const void **at;
-} memory_list;
+typedef CR_VEC(const void *) memory_list;
 
 static void freeze_memory(freezer *f, const cr_ivalue *v, memory_list *out, int depth)
 {
@@ -344,10 +339,7 @@ static const void *freeze_identity(const cr_ivalue *v)
     return v->kind == CR_IV_TENSOR ? (const void *)v->t->storage : box ? v->box : NULL;
 }
 
-typedef struct {
-    size_t len, cap;
-    const cr_ivalue **at;
-} value_list;
+typedef CR_VEC(const cr_ivalue *) value_list;
 
 /* The attributes that a graph reads, each once, in order: without those that share memory with
  * one that was found to change before. */
@@ -526,14 +518,14 @@ static void freeze_replace(freezer *f, cr_sblock *b)
         frozen *o = &f->objects.at[object];
         int slot = cr_sclass_attribute(o->object->type->cls, n->name);
         if (o->stays[slot] || o->object->slot[slot].kind == CR_IV_OBJECT ||
-            freeze_is_read(f, &o->object->type->cls->attribute[slot]))
+            freeze_is_read(f, &o->object->type->cls->attributes.at[slot]))
             continue;
         if (!freeze_constant(f->s, f->unit, &o->object->slot[slot], n->output[0]->type,
                              &value)) {
             freeze_keep(f, object, slot);
             continue;
         }
-        cr_snode *made = cr_snode_before(n, CR_SPRIM_CONSTANT, n->range);
+        cr_snode *made = cr_snode_before(n, CR_SPRIM_CONSTANT, n->from.range);
         made->value = cr_session_copy(f->s, &value, sizeof value);
         cr_svalue_replace(b->graph, n->output[0], cr_snode_output(made, NULL, value.type));
         cr_snode_remove(n);
@@ -620,7 +612,7 @@ static void freeze_make_object(freezer *f, int object, cr_sclass *made, const in
     const cr_sclass *cls = from->type->cls;
 
     for (int i = 0; i < n; i++) {
-        cr_sattribute a = cls->attribute[slots[i]];
+        cr_sattribute a = cls->attributes.at[slots[i]];
         if (from->slot[slots[i]].kind == CR_IV_OBJECT) {
             int inside = freeze_object(f, from->slot[slots[i]].object);
             freeze_make(f, inside);
@@ -631,7 +623,7 @@ static void freeze_make_object(freezer *f, int object, cr_sclass *made, const in
         cr_sclass_add_attribute(made, a);
     }
     cr_session_check(f->s, cr_iobject_new(&f->objects.at[object].made, made->type, f->unit,
-                                          made->attribute_count));
+                                          made->attributes.len));
     for (int i = 0; i < n; i++) {
         const cr_ivalue *v = &from->slot[slots[i]];
         int inside = v->kind == CR_IV_OBJECT ? freeze_object(f, v->object) : 0;

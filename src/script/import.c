@@ -529,11 +529,11 @@ static void class_assignment(compiler *c, class_reader *r, const cr_sast *a)
 /* The type of a named tuple has its fields' types: it is made when they are known. */
 static void class_finish_tuple(compiler *c, cr_sclass *cls)
 {
-    const cr_stype **item = CR_NEW_N(c->s, const cr_stype *, cls->attribute_count + 1);
+    const cr_stype **item = CR_NEW_N(c->s, const cr_stype *, cls->attributes.len + 1);
 
-    for (size_t i = 0; i < cls->attribute_count; i++)
-        item[i] = cls->attribute[i].type;
-    cls->type = cr_stype_tuple(c->unit, (int)cls->attribute_count, item, cls);
+    for (size_t i = 0; i < cls->attributes.len; i++)
+        item[i] = cls->attributes.at[i].type;
+    cls->type = cr_stype_tuple(c->unit, (int)cls->attributes.len, item, cls);
 }
 
 static void class_hooks(compiler *c, cr_sclass *cls, const cr_sast *names, bool before)
@@ -568,10 +568,10 @@ static void class_read(compiler *c, cr_sclass *cls, const cr_sast *a)
     if (cls->type->kind == CR_STYPE_TUPLE)
         class_finish_tuple(c, cls);
     if (cls->type->kind == CR_STYPE_ENUM)
-        cls->base = cls->constant_count ? cls->constant[0].value->type : CR_STYPE_OF(INT);
+        cls->base = cls->constants.len ? cls->constants.at[0].value->type : CR_STYPE_OF(INT);
     if (cls->type->kind == CR_STYPE_INTERFACE)
-        for (size_t i = 0; i < cls->method_count; i++)
-            cls->method[i]->ast = NULL;
+        for (size_t i = 0; i < cls->methods.len; i++)
+            cls->methods.at[i]->ast = NULL;
 }
 
 static cr_stype_kind class_kind(const char *base)

@@ -35,7 +35,7 @@ static void inline_call(cr_snode *call, const cr_sgraph *callee)
     cr_sgraph *g = call->owner->graph;
     const cr_sblock *from = callee->body;
     cr_svalue **map = CR_NEW_N(g->session, cr_svalue *, callee->values + 1);
-    cr_snode *holder = cr_snode_before(call, CR_SPRIM_WITH, call->range);
+    cr_snode *holder = cr_snode_before(call, CR_SPRIM_WITH, call->from.range);
     cr_sblock *to = cr_snode_block(holder);
     int skip = call->prim == CR_SPRIM_CALL_FUNCTION;
 
@@ -115,7 +115,7 @@ cr_sgraph *cr_sgraph_inlined(cr_session *s, const cr_sfunction *f)
 
 static void inline_set_range(cr_snode *n, cr_srange range)
 {
-    n->range = range;
+    n->from.range = range;
     for (int i = 0; i < n->block_count; i++)
         for (cr_snode *in = n->block[i]->first; in; in = in->next)
             inline_set_range(in, range);
@@ -125,7 +125,7 @@ static void inline_former_in(cr_sblock *b, inliner *x, bool *found)
 {
     for (cr_snode *n = b->first, *next, *before; n; n = next) {
         const cr_sfunction *f = inline_callee(x, n);
-        cr_srange range = n->range;
+        cr_srange range = n->from.range;
         next = n->next;
         before = n->prev;
         for (int i = 0; i < n->block_count; i++)

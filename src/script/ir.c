@@ -87,7 +87,7 @@ static cr_snode *node_make(cr_sblock *b, cr_snode *at, cr_sprim prim, cr_srange 
     cr_snode *n = CR_NEW(b->graph->session, cr_snode);
 
     n->prim = (uint8_t)prim;
-    n->range = range;
+    n->from.range = range;
     node_link(n, b, at);
     return n;
 }
@@ -259,17 +259,17 @@ static void copy_block(cr_sblock *to, const cr_sblock *from, cr_svalue **map, un
 
 static void copy_node(cr_sblock *to, const cr_snode *from, cr_svalue **map, unsigned room)
 {
-    cr_snode *n = cr_snode_new(to, (cr_sprim)from->prim, from->range);
+    cr_snode *n = cr_snode_new(to, (cr_sprim)from->prim, from->from.range);
 
     n->schema = from->schema;
     n->value = from->value;
     n->name = from->name;
-    n->types = from->types;
-    n->type_count = from->type_count;
-    n->begin = from->begin;
-    n->end = from->end;
+    n->tests.types = from->tests.types;
+    n->tests.type_count = from->tests.type_count;
+    n->slice.begin = from->slice.begin;
+    n->slice.end = from->slice.end;
     n->subgraph = from->subgraph;
-    n->scope = from->scope;
+    n->from.scope = from->from.scope;
     for (int i = 0; i < from->input_count; i++)
         cr_snode_input(n, copy_value(from->input[i], map, room));
     for (int k = 0; k < from->block_count; k++) {

@@ -86,19 +86,38 @@ typedef enum {
     CR_SPRIM_COUNT
 } cr_sprim;
 
-struct cr_snode {
-    uint8_t prim;                 /* cr_sprim */
-    const cr_sschema *schema;     /* OPERATOR */
-    const cr_sconstant *value;    /* CONSTANT */
-    const char *name;             /* attribute name="...": GET_ATTR, CALL_METHOD, ... or NULL */
+/* The items of a TUPLE_SLICE. */
+typedef struct {
+    int64_t begin, end; /* TUPLE_SLICE */
+} cr_snode_slice;
+
+/* The types that IS_INSTANCE tests for. */
+typedef struct {
     const cr_stype *const *types; /* IS_INSTANCE */
     int type_count;
-    int64_t begin, end;  /* TUPLE_SLICE */
+} cr_snode_types;
+
+/* Where a node comes from. */
+typedef struct {
+    const char *scope; /* module path of a traced node, or NULL */
+    cr_srange range;
+} cr_snode_source;
+
+/* A node of a script graph.
+ * Invariant: prim decides which members are set. A node is in the list of `owner` by next
+ * and prev, or `owner` is NULL. input, output and block have input_count, output_count and
+ * block_count entries. */
+struct cr_snode {
+    uint8_t prim;              /* cr_sprim */
+    const cr_sschema *schema;  /* OPERATOR */
+    const cr_sconstant *value; /* CONSTANT */
+    const char *name;          /* attribute name="...": GET_ATTR, CALL_METHOD, ... or NULL */
+    cr_snode_types tests;
+    cr_snode_slice slice;
     bool widens;         /* only while compiling: UNCHECKED_CAST to the annotated type;
                           * LIST_CONSTRUCT of [], which gets the type of what takes it */
     cr_sgraph *subgraph; /* FORK, FUSION_GROUP; or NULL */
-    const char *scope;   /* module path of a traced node, or NULL */
-    cr_srange range;
+    cr_snode_source from;
     int input_count, output_count, block_count;
     cr_svalue **input, **output;
     cr_sblock *

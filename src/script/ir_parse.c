@@ -22,10 +22,7 @@ typedef struct {
     cr_sgraph *graph;
     const char *text, *at;
     int depth;
-    struct {
-        size_t len, cap;
-        gparse_name *at;
-    } names;
+    CR_VEC(gparse_name) names;
 } gparser;
 
 /* --- words --- */
@@ -454,8 +451,9 @@ static void gparse_attribute_types(gparser *p, cr_snode *n)
     const cr_stype *item[GPARSE_MOST];
 
     gparse_want(p, "[");
-    n->type_count = gparse_types(p, item, "]");
-    n->types = cr_session_copy(p->s, item, (size_t)n->type_count * sizeof *item + 1);
+    n->tests.type_count = gparse_types(p, item, "]");
+    n->tests.types =
+        cr_session_copy(p->s, item, (size_t)n->tests.type_count * sizeof *item + 1);
 }
 
 static void gparse_attributes(gparser *p, cr_snode *n, const cr_stype *type)
@@ -468,9 +466,9 @@ static void gparse_attributes(gparser *p, cr_snode *n, const cr_stype *type)
         } else if (gparse_take(p, "name=")) {
             n->name = gparse_name_text(p);
         } else if (gparse_take(p, "beg=")) {
-            n->begin = gparse_int(p);
+            n->slice.begin = gparse_int(p);
         } else if (gparse_take(p, "end=")) {
-            n->end = gparse_int(p);
+            n->slice.end = gparse_int(p);
         } else if (gparse_take(p, "types=")) {
             gparse_attribute_types(p, n);
         } else {
@@ -577,8 +575,8 @@ static bool gparse_check_tuple(const cr_snode *n, const gparse_list *outs)
         return n->input_count == 1 && outs->count == n->input[0]->type->count;
     case CR_SPRIM_TUPLE_INDEX: return n->input_count == 2 && outs->count == 1;
     default:
-        return n->input_count == 1 && outs->count == 1 && n->begin >= 0 && n->begin <= n->end &&
-               n->end <= n->input[0]->type->count;
+        return n->input_count == 1 && outs->count == 1 && n->slice.begin >= 0 &&
+               n->slice.begin <= n->slice.end && n->slice.end <= n->input[0]->type->count;
     }
 }
 
@@ -649,7 +647,7 @@ static void gparse_node(gparser *p, cr_sblock *b)
         gparse_take(p, ",");
     }
     if (gparse_take(p, ", scope:"))
-        n->scope = gparse_scope(p);
+        n->from.scope = gparse_scope(p);
     if (n->prim == CR_SPRIM_OPERATOR)
         gparse_schema(p, n, kind, &outs);
     gparse_blocks(p, n);

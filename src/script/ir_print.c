@@ -193,9 +193,9 @@ static void print_value(graph_printer *p, const cr_sconstant *c)
 static void print_types(graph_printer *p, const cr_snode *n)
 {
     cr_text_put(p->out, "[types=[");
-    for (int i = 0; i < n->type_count; i++) {
+    for (int i = 0; i < n->tests.type_count; i++) {
         cr_text_put(p->out, i ? ", " : "");
-        cr_stype_print(p->out, n->types[i]);
+        cr_stype_print(p->out, n->tests.types[i]);
     }
     cr_text_put(p->out, "]]");
 }
@@ -207,7 +207,8 @@ static void print_attributes(graph_printer *p, const cr_snode *n)
     else if (n->prim == CR_SPRIM_PYTHON)
         cr_text_printf(p->out, "^%s[]()", n->name);
     else if (n->prim == CR_SPRIM_TUPLE_SLICE)
-        cr_text_printf(p->out, "[beg=%lld, end=%lld]", (long long)n->begin, (long long)n->end);
+        cr_text_printf(p->out, "[beg=%lld, end=%lld]", (long long)n->slice.begin,
+                       (long long)n->slice.end);
     else if (n->prim == CR_SPRIM_IS_INSTANCE)
         print_types(p, n);
     else if (n->name) {
@@ -285,10 +286,10 @@ static void print_node(graph_printer *p, const cr_snode *n, int level)
                                                 : cr_snode_kind(n));
     print_attributes(p, n);
     print_uses(p, n->input + (in != NULL), n->input_count - (in != NULL));
-    if (n->scope)
-        cr_text_printf(p->out, ", scope: %s", n->scope);
+    if (n->from.scope)
+        cr_text_printf(p->out, ", scope: %s", n->from.scope);
     if (!print_has_no_place(n))
-        print_range(p, n->range);
+        print_range(p, n->from.range);
     cr_text_put(p->out, "\n");
     print_blocks(p, n, level);
 }

@@ -169,7 +169,7 @@ static bool known_is_worth(const known_walk *w, const cr_snode *n)
 static void known_replace(known_walk *w, cr_snode *n)
 {
     cr_svalue *v = n->output[0];
-    cr_snode *made = cr_snode_before(n, CR_SPRIM_CONSTANT, n->range);
+    cr_snode *made = cr_snode_before(n, CR_SPRIM_CONSTANT, n->from.range);
     cr_sconstant *value = CR_NEW(w->g->session, cr_sconstant);
     cr_tensor *t = w->of[v->id].value.t;
 

@@ -21,10 +21,7 @@ typedef struct {
     uint32_t start, end;
 } cr_stoken;
 
-typedef struct {
-    size_t len, cap;
-    cr_stoken *at;
-} cr_stokens;
+typedef CR_VEC(cr_stoken) cr_stokens;
 
 /* The tokens of source[start, end), the last of them END.  `inside`: an expression, in which
  * lines and indentation do not count. */

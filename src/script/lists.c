@@ -79,7 +79,7 @@ static bool list_change_of(const cr_snode *n, int count, list_change *out)
 /* The list after the change, made before the node. */
 static cr_svalue *list_changed(cr_snode *n, const cr_svalue *v, const list_change *c)
 {
-    cr_snode *made = cr_snode_before(n, CR_SPRIM_LIST_CONSTRUCT, v->by->range);
+    cr_snode *made = cr_snode_before(n, CR_SPRIM_LIST_CONSTRUCT, v->by->from.range);
 
     for (int i = 0; i < v->by->input_count; i++) {
         if (i == c->at)

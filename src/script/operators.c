@@ -251,10 +251,7 @@ static cr_sconstant *schema_constant(schema_reader *r, const cr_stype *type)
     return c;
 }
 
-typedef struct {
-    size_t len, cap;
-    cr_sparam *at;
-} schema_params;
+typedef CR_VEC(cr_sparam) schema_params;
 
 /* Reads a type and keeps its text. */
 static const cr_stype *schema_shown_type(schema_reader *r, cr_sparam *p)

@@ -10,10 +10,7 @@
  * share it. */
 #define CR_SRANGE_CLASS "__torch__.torch.classes.profiler._RecordFunction"
 
-typedef struct {
-    size_t len, cap;
-    const cr_sschema **at;
-} cr_sschemas;
+typedef CR_VEC(const cr_sschema *) cr_sschemas;
 
 /* The schemas of "aten::add" in the order in which they are tried; none when the name is
  * unknown.  They are made at first use and stay until the process ends.  Any thread may

@@ -304,7 +304,7 @@ static cr_svalue *optimize_constant(cr_snode *at, cr_tensor *t)
 {
     cr_sgraph *g = at->owner->graph;
     cr_sconstant *value = CR_NEW(g->session, cr_sconstant);
-    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, at->range);
+    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, at->from.range);
 
     cr_sunit_keep_tensor(g->unit, t);
     *value = (cr_sconstant){.type = CR_STYPE_OF(TENSOR), .tensor = t};
@@ -573,8 +573,8 @@ static void optimize_methods(cr_session *s, void *context)
     const cr_sclass *cls = context;
 
     (void)s;
-    for (size_t i = 0; i < cls->method_count; i++) {
-        cr_sfunction *f = cls->method[i];
+    for (size_t i = 0; i < cls->methods.len; i++) {
+        cr_sfunction *f = cls->methods.at[i];
         if (!f->graph || f->code) /* the executor reads a graph that has run */
             continue;
         cr_spasses_optimize(f->graph);

@@ -13,10 +13,7 @@ typedef struct {
     int depth;
 } parser;
 
-typedef struct {
-    size_t len, cap;
-    cr_sast **at;
-} parse_list;
+typedef CR_VEC(cr_sast *) parse_list;
 
 /* --- tokens and nodes (parse.c) --- */
 /* The next token, behind type comments. */

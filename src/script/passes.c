@@ -92,9 +92,9 @@ static void pass_loops(cr_sgraph *g) { loops_in(g->body); }
 
 static void tuple_slice(cr_snode *n, const cr_snode *made)
 {
-    cr_snode *part = cr_snode_before(n, CR_SPRIM_TUPLE_CONSTRUCT, n->range);
+    cr_snode *part = cr_snode_before(n, CR_SPRIM_TUPLE_CONSTRUCT, n->from.range);
 
-    for (int64_t i = n->begin; i < n->end && i < made->input_count; i++)
+    for (int64_t i = n->slice.begin; i < n->slice.end && i < made->input_count; i++)
         cr_snode_input(part, made->input[i]);
     cr_svalue_replace(n->owner->graph, n->output[0],
                       cr_snode_output(part, n->output[0]->name, n->output[0]->type));

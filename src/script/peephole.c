@@ -28,7 +28,7 @@ static bool peep_is_bool(const cr_svalue *v, bool b)
 static cr_svalue *peep_insert(cr_snode *at, cr_sconstant value)
 {
     cr_sgraph *g = at->owner->graph;
-    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, at->range);
+    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, at->from.range);
 
     n->value = cr_session_copy(g->session, &value, sizeof value);
     return cr_snode_output(n, NULL, value.type);

@@ -29,6 +29,9 @@ typedef struct {
 /* Of archives whose operators never changed. */
 enum { SAVE_LOWEST_VERSION = 3 };
 
+/* Writes an archive of TorchScript.
+ * Invariant: an item follows those that it names. names and taken agree: each name of an
+ * address is taken. storages, memo and open are of the pickle that is being written. */
 typedef struct {
     cr_zip_writer zip;
     int version;             /* the lowest one in which all operators mean what they do today */
@@ -74,7 +77,7 @@ static cr_status save_refuse_python(const cr_snode *n)
 {
     cr_text where = {0};
 
-    cr_srange_mark(&where, n->range);
+    cr_srange_mark(&where, n->from.range);
     cr_status st = cr_fail(
         CR_RUNTIME,
         "\nCould not export Python function call '%s'. Remove calls to Python functions "
@@ -90,8 +93,8 @@ static cr_status save_block(saver *s, const cr_sblock *b)
     for (const cr_snode *n = b->first; n; n = n->next) {
         for (int i = 0; i < n->output_count; i++)
             CR_TRY(save_type(s, n->output[i]->type));
-        for (int i = 0; i < n->type_count; i++)
-            CR_TRY(save_type(s, n->types[i]));
+        for (int i = 0; i < n->tests.type_count; i++)
+            CR_TRY(save_type(s, n->tests.types[i]));
         if (n->prim == CR_SPRIM_PYTHON)
             return save_refuse_python(n);
         if (n->prim == CR_SPRIM_OPERATOR && s->version < cr_slibrary_version(n->schema->name))
@@ -181,11 +184,11 @@ static cr_status save_class(saver *s, const cr_sclass *c)
 
     if (!save_is_new(s, c, &st))
         return st;
-    for (size_t i = 0; i < c->attribute_count; i++)
-        CR_TRY(save_type(s, c->attribute[i].type));
-    for (size_t i = 0; i < c->method_count; i++)
-        if (!c->method[i]->caller)
-            CR_TRY(save_signature(s, c->method[i]));
+    for (size_t i = 0; i < c->attributes.len; i++)
+        CR_TRY(save_type(s, c->attributes.at[i].type));
+    for (size_t i = 0; i < c->methods.len; i++)
+        if (!c->methods.at[i]->caller)
+            CR_TRY(save_signature(s, c->methods.at[i]));
     return save_put_item(s, (save_item){.cls = c}, c, c->name);
 }
 
@@ -266,16 +269,16 @@ static bool save_is_identifier(const char *name)
 static void save_name_list(cr_text *out, const cr_sclass *c, const char *list, bool parameters)
 {
     cr_text_printf(out, "  %s = [", list);
-    for (size_t i = 0; i < c->attribute_count; i++)
-        if (parameters ? c->attribute[i].parameter : c->attribute[i].buffer)
-            cr_text_printf(out, "\"%s\", ", c->attribute[i].name);
+    for (size_t i = 0; i < c->attributes.len; i++)
+        if (parameters ? c->attributes.at[i].parameter : c->attributes.at[i].buffer)
+            cr_text_printf(out, "\"%s\", ", c->attributes.at[i].name);
     cr_text_put(out, "]\n");
 }
 
 static void save_attributes(cr_text *out, const cr_sclass *c, const cr_scode *how)
 {
-    for (size_t i = 0; i < c->attribute_count; i++) {
-        const cr_sattribute *a = &c->attribute[i];
+    for (size_t i = 0; i < c->attributes.len; i++) {
+        const cr_sattribute *a = &c->attributes.at[i];
         cr_text_printf(
             out,
             save_is_identifier(a->name) ? "  %s : " : "  __annotations__[\"%s\"] = ", a->name);
@@ -287,8 +290,8 @@ static void save_attributes(cr_text *out, const cr_sclass *c, const cr_scode *ho
 /* Archives have no defaults of named tuples: their calls name every field. */
 static void save_constants(cr_text *out, const cr_sclass *c, const cr_scode *how)
 {
-    for (size_t i = 0; c->type->kind != CR_STYPE_TUPLE && i < c->constant_count; i++) {
-        const cr_sclass_constant *k = &c->constant[i];
+    for (size_t i = 0; c->type->kind != CR_STYPE_TUPLE && i < c->constants.len; i++) {
+        const cr_sclass_constant *k = &c->constants.at[i];
         if (c->type->kind == CR_STYPE_ENUM) {
             cr_text_printf(out, "  %s = ", k->name);
         } else {
@@ -351,16 +354,16 @@ static cr_status save_class_text(cr_text *out, const cr_sclass *c, const cr_scod
     if (c->is_module && c->type->kind != CR_STYPE_INTERFACE) {
         save_name_list(out, c, "__parameters__", true);
         save_name_list(out, c, "__buffers__", false);
-        save_hooks(out, "__forward_pre_hooks__", c->prehook, c->prehook_count);
-        save_hooks(out, "__forward_hooks__", c->hook, c->hook_count);
+        save_hooks(out, "__forward_pre_hooks__", c->prehooks.at, c->prehooks.len);
+        save_hooks(out, "__forward_hooks__", c->hooks.at, c->hooks.len);
     }
     save_attributes(out, c, how);
     save_constants(out, c, how);
-    for (size_t i = 0; i < c->method_count; i++)
+    for (size_t i = 0; i < c->methods.len; i++)
         if (c->type->kind == CR_STYPE_INTERFACE)
-            save_declaration(out, c->method[i], how);
-        else if (c->method[i]->graph)
-            CR_TRY(save_method(out, c->method[i], how));
+            save_declaration(out, c->methods.at[i], how);
+        else if (c->methods.at[i]->graph)
+            CR_TRY(save_method(out, c->methods.at[i], how));
     if (!strchr(out->at + before, '\n')[1])
         cr_text_put(out, "  pass\n");
     return CR_OK;
@@ -695,8 +698,8 @@ static cr_status save_slots(saver *s, const cr_iobject *o)
 
     cr_text_put(&s->pickle, "}(");
     for (size_t i = 0; i < o->len; i++) {
-        save_text(s, c->attribute[i].name, strlen(c->attribute[i].name));
-        CR_TRY(save_value(s, &o->slot[i], c->attribute[i].type));
+        save_text(s, c->attributes.at[i].name, strlen(c->attributes.at[i].name));
+        CR_TRY(save_value(s, &o->slot[i], c->attributes.at[i].type));
     }
     save_byte(s, 'u');
     return CR_OK;

@@ -56,7 +56,7 @@ static cr_ivalue object_of(const char *name)
     cr_ivalue v = cr_iv_none();
 
     OK(cr_sunit_import(u, &a, name, &cls));
-    OK(cr_iobject_new(&v, cls->type, u, cls->attribute_count));
+    OK(cr_iobject_new(&v, cls->type, u, cls->attributes.len));
     cr_sunit_release(u);
     return v;
 }

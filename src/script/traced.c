@@ -39,9 +39,9 @@ static int traced_line_of(const cr_snode *n, cr_splace *place)
 {
     int line, column;
 
-    if (!n->range.source)
+    if (!n->from.range.source)
         return 0;
-    cr_srange_place(n->range, place, &line, &column);
+    cr_srange_place(n->from.range, place, &line, &column);
     return line;
 }
 
@@ -64,7 +64,7 @@ static void traced_note(cr_session *s, void *context)
         traced_made(j->function->unit, n);
         if (last && line > 0 && line < seen->count)
             traced_line(j->function->unit, n, &seen->line[line]);
-        n->scope = bare ? NULL : scope;
+        n->from.scope = bare ? NULL : scope;
     }
     b->graph->traced = true;
 }
@@ -92,10 +92,10 @@ static bool traced_is_part(const cr_snode *n)
 static cr_snode *traced_node(cr_sblock *b, cr_snode *at, cr_sprim prim)
 {
     const cr_snode *reader = at ? at : b->last;
-    cr_srange none = {0}, range = reader ? reader->range : none;
+    cr_srange none = {0}, range = reader ? reader->from.range : none;
     cr_snode *n = cr_snode_new(b, prim, range);
 
-    n->scope = reader ? reader->scope : NULL;
+    n->from.scope = reader ? reader->from.scope : NULL;
     if (at)
         cr_snode_move(n, b, at);
     return n;

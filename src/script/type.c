@@ -85,7 +85,7 @@ const cr_stype *cr_stype_tuple_of_fields(cr_sunit *u, int count, const cr_stype 
 
 const char *cr_stype_field(const cr_stype *t, int i)
 {
-    return t->cls ? t->cls->attribute[i].name : t->field ? t->field[i] : NULL;
+    return t->cls ? t->cls->attributes.at[i].name : t->field ? t->field[i] : NULL;
 }
 
 /* Adds a member to a union's list, unless a member covers it; drops those that it covers. */
@@ -239,8 +239,8 @@ static bool interface_is_super(const cr_stype *a, const cr_stype *b)
         return false;
     if (b->cls->is_module && !a->cls->is_module)
         return false;
-    for (size_t i = 0; i < b->cls->method_count; i++) {
-        const cr_sfunction *f = b->cls->method[i];
+    for (size_t i = 0; i < b->cls->methods.len; i++) {
+        const cr_sfunction *f = b->cls->methods.at[i];
         if (!method_is_subtype(cr_sclass_method(a->cls, f->name), f))
             return false;
     }
@@ -525,8 +525,8 @@ static const cr_sfunction *misfit_method(const cr_stype *a, const cr_stype *b)
 {
     const cr_sfunction *found = NULL;
 
-    for (size_t i = 0; i < b->cls->method_count; i++) {
-        const cr_sfunction *f = b->cls->method[i];
+    for (size_t i = 0; i < b->cls->methods.len; i++) {
+        const cr_sfunction *f = b->cls->methods.at[i];
         if (!method_is_subtype(cr_sclass_method(a->cls, f->name), f) &&
             (!found || strcmp(f->name, found->name) < 0))
             found = f;

@@ -9,17 +9,14 @@ struct cr_sunit {
     cr_session *session;
     _Atomic int32_t holders;
     cr_map classes, functions;
-    size_t class_count, class_cap, function_count, function_cap, tensor_count, tensor_cap;
-    cr_sclass **class_list;
-    cr_sfunction **function_list;
-    cr_tensor **tensor_list;
-    size_t value_count, value_cap;
-    cr_ivalue **value_list;
+    CR_VEC(cr_sclass *) class_list;
+    CR_VEC(cr_sfunction *) function_list;
+    CR_VEC(cr_tensor *) tensor_list;
+    CR_VEC(cr_ivalue *) value_list;
+    CR_VEC(cr_sunit *) used_list;
     void (*drop)(void *code);
     struct cr_sfile *files;
     const struct cr_senv *env;
-    size_t used_count, used_cap;
-    cr_sunit **used_list;
 };
 
 cr_sunit *cr_sunit_new(void)
@@ -47,14 +44,14 @@ void cr_sunit_release(cr_sunit *u)
 {
     if (!u || atomic_fetch_sub_explicit(&u->holders, 1, memory_order_acq_rel) != 1)
         return;
-    for (size_t i = 0; u->drop && i < u->function_count; i++)
-        u->drop(u->function_list[i]->code);
-    for (size_t i = 0; i < u->tensor_count; i++)
-        cr_drop(u->tensor_list[i]);
-    for (size_t i = 0; i < u->value_count; i++)
-        cr_ivalue_drop(*u->value_list[i]);
-    for (size_t i = 0; i < u->used_count; i++)
-        cr_sunit_release(u->used_list[i]);
+    for (size_t i = 0; u->drop && i < u->function_list.len; i++)
+        u->drop(u->function_list.at[i]->code);
+    for (size_t i = 0; i < u->tensor_list.len; i++)
+        cr_drop(u->tensor_list.at[i]);
+    for (size_t i = 0; i < u->value_list.len; i++)
+        cr_ivalue_drop(*u->value_list.at[i]);
+    for (size_t i = 0; i < u->used_list.len; i++)
+        cr_sunit_release(u->used_list.at[i]);
     cr_map_drop(&u->classes);
     cr_map_drop(&u->functions);
     cr_session_release(u->session);
@@ -65,31 +62,24 @@ cr_session *cr_sunit_session(cr_sunit *u) { return u->session; }
 
 void cr_sunit_set_drop(cr_sunit *u, void (*drop)(void *code)) { u->drop = drop; }
 
-#define UNIT_PUSH(u, list, item)                                                               \
-    do {                                                                                       \
-        if ((u)->list##_count == (u)->list##_cap)                                              \
-            (u)->list##_list =                                                                 \
-                cr_session_grow((u)->session, (u)->list##_list, (u)->list##_count,             \
-                                &(u)->list##_cap, sizeof *(u)->list##_list);                   \
-        (u)->list##_list[(u)->list##_count++] = (item);                                        \
-    } while (0)
+#define UNIT_PUSH(u, list, item) CR_PUSH((u)->session, &(u)->list##_list, item)
 
 void cr_sunit_set_env(cr_sunit *u, const struct cr_senv *env) { u->env = env; }
 const struct cr_senv *cr_sunit_env(const cr_sunit *u) { return u->env; }
 
 void cr_sunit_keep_unit(cr_sunit *u, cr_sunit *used)
 {
-    for (size_t i = 0; i < u->used_count; i++)
-        if (u->used_list[i] == used)
+    for (size_t i = 0; i < u->used_list.len; i++)
+        if (u->used_list.at[i] == used)
             return;
     UNIT_PUSH(u, used, NULL);
-    u->used_list[u->used_count - 1] = cr_sunit_keep(used);
+    u->used_list.at[u->used_list.len - 1] = cr_sunit_keep(used);
 }
 
 void cr_sunit_keep_tensor(cr_sunit *u, cr_tensor *t)
 {
     UNIT_PUSH(u, tensor, NULL);
-    u->tensor_list[u->tensor_count - 1] = cr_keep(t);
+    u->tensor_list.at[u->tensor_list.len - 1] = cr_keep(t);
 }
 
 const cr_ivalue *cr_sunit_keep_value(cr_sunit *u, const cr_ivalue *v)
@@ -154,11 +144,11 @@ cr_sclass *cr_sunit_make_class(cr_sunit *u, const char *name, cr_stype_kind kind
 static void tuple_make(cr_session *s, void *context)
 {
     cr_sclass *c = context;
-    const cr_stype **item = CR_NEW_N(s, const cr_stype *, c->attribute_count + 1);
+    const cr_stype **item = CR_NEW_N(s, const cr_stype *, c->attributes.len + 1);
 
-    for (size_t i = 0; i < c->attribute_count; i++)
-        item[i] = c->attribute[i].type;
-    c->type = cr_stype_tuple(c->unit, (int)c->attribute_count, item, c);
+    for (size_t i = 0; i < c->attributes.len; i++)
+        item[i] = c->attributes.at[i].type;
+    c->type = cr_stype_tuple(c->unit, (int)c->attributes.len, item, c);
 }
 
 cr_status cr_sclass_finish_tuple(cr_sclass *c)
@@ -190,54 +180,57 @@ cr_sfunction *cr_sunit_add_function(cr_sunit *u, const char *name, cr_sclass *ow
     return f;
 }
 
-size_t cr_sunit_function_count(const cr_sunit *u) { return u->function_count; }
-cr_sfunction *cr_sunit_function_at(const cr_sunit *u, size_t i) { return u->function_list[i]; }
+size_t cr_sunit_function_count(const cr_sunit *u) { return u->function_list.len; }
+cr_sfunction *cr_sunit_function_at(const cr_sunit *u, size_t i)
+{
+    return u->function_list.at[i];
+}
 struct cr_sfile **cr_sunit_files(cr_sunit *u) { return &u->files; }
 
 /* Threads that run programs of the unit may read a list meanwhile: its memory is stored before
  * the item, and the item before the count that has it. */
 #define CLASS_PUSH(c, list, item)                                                              \
     do {                                                                                       \
-        if ((c)->list##_count == (c)->list##_cap)                                              \
-            __atomic_store_n(&(c)->list,                                                       \
-                             cr_session_grow((c)->unit->session, (c)->list, (c)->list##_count, \
-                                             &(c)->list##_cap, sizeof *(c)->list),             \
+        if ((c)->list.len == (c)->list.cap)                                                    \
+            __atomic_store_n(&(c)->list.at,                                                    \
+                             cr_session_grow((c)->unit->session, (c)->list.at, (c)->list.len,  \
+                                             &(c)->list.cap, sizeof *(c)->list.at),            \
                              __ATOMIC_RELEASE);                                                \
-        (c)->list[(c)->list##_count] = (item);                                                 \
-        __atomic_store_n(&(c)->list##_count, (c)->list##_count + 1, __ATOMIC_RELEASE);         \
+        (c)->list.at[(c)->list.len] = (item);                                                  \
+        __atomic_store_n(&(c)->list.len, (c)->list.len + 1, __ATOMIC_RELEASE);                 \
     } while (0)
 /* The count is read first: the memory read after it has so many items. */
-#define CLASS_COUNT(c, list) __atomic_load_n(&(c)->list##_count, __ATOMIC_ACQUIRE)
-#define CLASS_LIST(c, list)  __atomic_load_n(&(c)->list, __ATOMIC_ACQUIRE)
+#define CLASS_COUNT(c, list) __atomic_load_n(&(c)->list.len, __ATOMIC_ACQUIRE)
+#define CLASS_LIST(c, list)  __atomic_load_n(&(c)->list.at, __ATOMIC_ACQUIRE)
 
 void cr_sclass_add_attribute(cr_sclass *c, cr_sattribute a)
 {
     a.name = cr_session_text(c->unit->session, a.name);
-    CLASS_PUSH(c, attribute, a);
+    CLASS_PUSH(c, attributes, a);
 }
 
 void cr_sclass_add_constant(cr_sclass *c, const char *name, const cr_sconstant *value)
 {
     cr_sclass_constant one = {cr_session_text(c->unit->session, name), value};
 
-    CLASS_PUSH(c, constant, one);
+    CLASS_PUSH(c, constants, one);
 }
 
-void cr_sclass_add_method(cr_sclass *c, cr_sfunction *f) { CLASS_PUSH(c, method, f); }
+void cr_sclass_add_method(cr_sclass *c, cr_sfunction *f) { CLASS_PUSH(c, methods, f); }
 
 void cr_sclass_add_hook(cr_sclass *c, cr_sfunction *f, bool before)
 {
     f->is_hook = true;
     if (before)
-        CLASS_PUSH(c, prehook, f);
+        CLASS_PUSH(c, prehooks, f);
     else
-        CLASS_PUSH(c, hook, f);
+        CLASS_PUSH(c, hooks, f);
 }
 
 int cr_sclass_attribute(const cr_sclass *c, const char *name)
 {
-    size_t n = CLASS_COUNT(c, attribute);
-    const cr_sattribute *at = CLASS_LIST(c, attribute);
+    size_t n = CLASS_COUNT(c, attributes);
+    const cr_sattribute *at = CLASS_LIST(c, attributes);
 
     for (size_t i = 0; i < n; i++)
         if (!strcmp(at[i].name, name))
@@ -247,21 +240,21 @@ int cr_sclass_attribute(const cr_sclass *c, const char *name)
 
 bool cr_sclass_sets(const cr_sclass *c, int slot)
 {
-    return __atomic_load_n(&CLASS_LIST(c, attribute)[slot].is_set, __ATOMIC_RELAXED);
+    return __atomic_load_n(&CLASS_LIST(c, attributes)[slot].is_set, __ATOMIC_RELAXED);
 }
 
 void cr_sclass_note_set(cr_sclass *c, int slot)
 {
-    __atomic_store_n(&c->attribute[slot].is_set, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->attributes.at[slot].is_set, true, __ATOMIC_RELAXED);
 }
 
 cr_sconstant cr_sclass_member(const cr_sclass *c, const char *name)
 {
     cr_sconstant value = {.type = c->type};
 
-    for (size_t i = 0; i < c->constant_count; i++)
-        if (!strcmp(c->constant[i].name, name)) {
-            value.s = c->constant[i].name;
+    for (size_t i = 0; i < c->constants.len; i++)
+        if (!strcmp(c->constants.at[i].name, name)) {
+            value.s = c->constants.at[i].name;
             value.len = strlen(value.s);
         }
     return value;
@@ -269,16 +262,16 @@ cr_sconstant cr_sclass_member(const cr_sclass *c, const char *name)
 
 const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *name)
 {
-    for (size_t i = 0; i < c->constant_count; i++)
-        if (!strcmp(c->constant[i].name, name))
-            return c->constant[i].value;
+    for (size_t i = 0; i < c->constants.len; i++)
+        if (!strcmp(c->constants.at[i].name, name))
+            return c->constants.at[i].value;
     return NULL;
 }
 
 cr_sfunction *cr_sclass_method(const cr_sclass *c, const char *name)
 {
-    size_t n = CLASS_COUNT(c, method);
-    cr_sfunction *const *at = CLASS_LIST(c, method);
+    size_t n = CLASS_COUNT(c, methods);
+    cr_sfunction *const *at = CLASS_LIST(c, methods);
 
     for (size_t i = 0; i < n; i++)
         if (!strcmp(at[i]->name, name))

@@ -30,17 +30,12 @@ struct cr_sclass {
     const cr_stype *type;
     cr_sunit *unit;
     bool is_module;
-    size_t attribute_count, attribute_cap;
-    cr_sattribute *attribute; /* in the order of slots; a named tuple: its fields */
-    size_t constant_count, constant_cap;
-    cr_sclass_constant *
-        constant; /* class constants; an enum: its members; a named tuple: defaults of fields */
-    size_t method_count, method_cap;
-    cr_sfunction **method;
-    size_t hook_count, hook_cap, prehook_count, prehook_cap;
-    cr_sfunction **hook, **prehook; /* forward hooks and forward pre-hooks */
-    const cr_stype *base;           /* ENUM: the type of its values */
-    const char *source_file;        /* qualifier of the archive file that it came from */
+    CR_VEC(cr_sattribute) attributes;     /* in the order of slots; a named tuple: its fields */
+    CR_VEC(cr_sclass_constant) constants; /* an enum: its members; a named tuple: defaults */
+    CR_VEC(cr_sfunction *) methods;
+    CR_VEC(cr_sfunction *) hooks, prehooks; /* forward hooks and forward pre-hooks */
+    const cr_stype *base;                   /* ENUM: the type of its values */
+    const char *source_file; /* qualifier of the archive file that it came from */
 };
 
 struct cr_sfunction {

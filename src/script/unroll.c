@@ -26,7 +26,7 @@ static int unroll_trips(const cr_snode *n)
 static cr_svalue *unroll_number(cr_snode *at, int i)
 {
     cr_sconstant *value = CR_NEW(at->owner->graph->session, cr_sconstant);
-    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, at->range);
+    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, at->from.range);
 
     *value = (cr_sconstant){.type = CR_STYPE_OF(INT), .i = i};
     n->value = value;
@@ -39,7 +39,7 @@ static void unroll_once(cr_snode *loop, int i, cr_svalue **carried)
     cr_sgraph *g = loop->owner->graph;
     cr_sblock *body = loop->block[0];
     cr_svalue *at = unroll_number(loop, i);
-    cr_snode *holder = cr_snode_before(loop, CR_SPRIM_WITH, loop->range);
+    cr_snode *holder = cr_snode_before(loop, CR_SPRIM_WITH, loop->from.range);
     cr_sblock *to = cr_snode_block(holder);
     cr_svalue **map = CR_NEW_N(g->session, cr_svalue *, g->values + 1);
 

@@ -73,7 +73,7 @@ static void wrapped_node(cr_snode *n)
         return;
     if (!wrapped_number(n->input[1], &value) || !(with = wrapped_schema(s, 1)))
         return;
-    cr_snode *made = cr_snode_before(n, CR_SPRIM_CONSTANT, n->range);
+    cr_snode *made = cr_snode_before(n, CR_SPRIM_CONSTANT, n->from.range);
     made->value = cr_session_copy(n->owner->graph->session, &value, sizeof value);
     cr_snode_set_input(n, 1, cr_snode_output(made, NULL, value.type));
     n->schema = with;

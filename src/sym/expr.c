@@ -215,10 +215,7 @@ typedef struct {
     int count;
 } term;
 
-typedef struct {
-    term *at;
-    size_t len, cap;
-} terms;
+typedef CR_VEC(term) terms;
 
 static int64_t checked_add(cr_syms *t, int64_t a, int64_t b)
 {

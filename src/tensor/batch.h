@@ -22,8 +22,7 @@ uint64_t cr_level_new(void);
  * not run, and of more than 64 levels, are left to the caller of cr_batch_call. */
 void cr_level_starts(uint64_t level);
 void cr_level_ends(uint64_t level);
-/* While false, calls that would be made for one example after the other are left to the caller.
- */
+/* While false, calls that would be made for each example are left to the caller. */
 void cr_batch_may_repeat(bool may);
 
 /* Makes the call for all examples of the highest level among the arguments at once.  *left is

@@ -13,8 +13,10 @@
 /* A launch has at most FLAT_OUTER dims outside its rows and columns. */
 enum { FLAT_OUTER = 6, FLAT_DIMS = FLAT_OUTER + 2 };
 
-/* The operands of one launch.  Each has the layout of the first result, is one element, or is
- * broadcast: it then has a step for each of the dims. */
+/* The operands of one launch.  Each has the layout of the first result, is one element, or
+ * is broadcast: it then has a step for each of the dims.
+ * Invariant: ptr, stride, stored and number have `count` entries in use. Without broadcasts,
+ * outer is 0 and size is {1, numel}. */
 typedef struct {
     const cr_tensor *like; /* has the sizes and strides of the launch */
     cr_device device;

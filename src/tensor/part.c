@@ -186,7 +186,7 @@ static cr_status part_stated(cr_part *p, const cr_view *result)
 {
     CR_TRY(cr_stated_make(&p->plan, p->op, p->arg, result));
     p->source = part_number_of(p, p->plan.from);
-    p->index = part_number_of(p, p->plan.index);
+    p->index = part_number_of(p, p->plan.picks.index);
     if (p->source < 0 || p->view[p->source].dtype != result->dtype)
         return cr_fail(CR_VALUE, "%s converts", p->op->name);
     if (p->plan.fill)
@@ -354,7 +354,7 @@ static int64_t lines_stride(const part_box *b, const int64_t *stride)
 static bool lines_pick(const cr_part *p, const part_box *b, const char *from, const char *index,
                        const part_lines *l)
 {
-    int64_t n = l->last - l->first, item = p->item, size = p->plan.is32 ? 4 : 8;
+    int64_t n = l->last - l->first, item = p->item, size = p->plan.picks.is32 ? 4 : 8;
     int64_t down = lines_stride(b, b->index_stride) * size,
             along = b->index_stride[b->ndim - 1] * size;
     int64_t sizes[2] = {l->rows, n};
@@ -366,12 +366,12 @@ static bool lines_pick(const cr_part *p, const part_box *b, const char *from, co
                          along,
                          p->plan.unit};
 
-    if (!along && !cr_move_row_within(index, down, l->rows, p->plan.extent, p->plan.is32))
+    if (!along && !cr_move_row_within(index, down, l->rows, p->plan.extent, p->plan.picks.is32))
         return false;
     for (int64_t r = 0; along && r < l->rows; r++)
-        if (!cr_move_row_within(index + r * down, along, n, p->plan.extent, p->plan.is32))
+        if (!cr_move_row_within(index + r * down, along, n, p->plan.extent, p->plan.picks.is32))
             return false;
-    p->plan.kernel[p->plan.is32](
+    p->plan.picks.kernel[p->plan.picks.is32](
         (void *[3]){l->to, (char *)(uintptr_t)from, (char *)(uintptr_t)index}, stride, sizes,
         NULL);
     return true;
@@ -382,7 +382,8 @@ static bool lines_read(const cr_part *p, const part_box *b, const part_place *x,
 {
     int64_t step = b->from_stride[b->ndim - 1], n = l->last - l->first, item = p->item;
     int64_t down = lines_stride(b, b->to_stride) * item,
-            from_down = lines_stride(b, b->from_stride) * item, size = p->plan.is32 ? 4 : 8;
+            from_down = lines_stride(b, b->from_stride) * item,
+            size = p->plan.picks.is32 ? 4 : 8;
     const char *from = b->fill ? NULL : data[b->source] + x->from * item;
 
     if (!b->fill && p->index >= 0)
@@ -486,5 +487,5 @@ cr_status cr_part_check(const cr_part *p, char *const *data)
     for (int i = 0; i < p->op->param_count; i++)
         if (arg[i].tag == CR_VIEW)
             arg[i].view = &view[p->arg[i].view - p->view];
-    return cr_stated_check(p->plan.bounds, p->op, arg, 0, p->plan.extent);
+    return cr_stated_check(p->plan.picks.bounds, p->op, arg, 0, p->plan.extent);
 }

@@ -333,8 +333,8 @@ static cr_status stated_axes(stated *s, const cr_view *out)
     s->ndim = next;
     for (int d = 0; d < next; d++) {
         s->size[d] = d < out->ndim ? out->size[d] : 1;
-        s->to_stride[d] = d < out->ndim ? out->stride[d] : 0;
-        s->from_stride[d] = s->index_stride[d] = 0;
+        s->in.to_stride[d] = d < out->ndim ? out->stride[d] : 0;
+        s->in.from_stride[d] = s->in.index_stride[d] = 0;
         s->cut[d] = s->steps[d] = false;
     }
     return stated_sizes(s);
@@ -411,20 +411,20 @@ static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t
     int param = r->args[0]->slot;
     const cr_view *v = s->f.arg[param].view;
 
-    if (s->plan->index >= 0)
+    if (s->plan->picks.index >= 0)
         return cr_stated_refuse(s, r, "a second index tensor");
     if (v->dtype != CR_I32 && v->dtype != CR_I64 && cr_numel(v->ndim, v->size))
         return cr_fail(CR_RUNTIME, "%s: expected %s to be Long or Int, but got %s", s->op->name,
                        s->op->param[param].name, cr_dtype_infos[v->dtype].legacy);
-    s->plan->index = param;
-    s->plan->is32 = v->dtype == CR_I32;
+    s->plan->picks.index = param;
+    s->plan->picks.is32 = v->dtype == CR_I32;
     s->plan->unit = unit;
     s->plan->extent = extent;
-    CR_TRY(stated_axes_of(s, r, param, v, s->index_stride));
+    CR_TRY(stated_axes_of(s, r, param, v, s->in.index_stride));
     for (int i = 0; i < s->op->loop.index_count; i++)
         if (s->op->loop.index[i].param == param)
-            s->plan->bounds = &s->op->loop.index[i];
-    return s->plan->bounds ? CR_OK : cr_stated_refuse(s, r, "no `index` clause bounds");
+            s->plan->picks.bounds = &s->op->loop.index[i];
+    return s->plan->picks.bounds ? CR_OK : cr_stated_refuse(s, r, "no `index` clause bounds");
 }
 
 static cr_status stated_add_map(stated *s, stated_map map)
@@ -479,7 +479,7 @@ static cr_status stated_fixed(stated *s, const cr_rule *r, int64_t stride)
     piece at;
 
     CR_TRY(piece_constant(&(place){.s = s}, r, &at));
-    s->from += CR_WRAP_MUL(at.value, stride);
+    s->in.from += CR_WRAP_MUL(at.value, stride);
     return CR_OK;
 }
 
@@ -500,7 +500,7 @@ static cr_status stated_source_index(stated *s, const cr_view *v, const cr_rule 
     for (int k = 0; k < width && dim + k < v->ndim; k++) {
         int axis = s->first[name] + k;
         if (stated_name(s, r) >= 0)
-            s->from_stride[axis] += v->stride[dim + k];
+            s->in.from_stride[axis] += v->stride[dim + k];
         else if (all & (all - 1))
             CR_TRY(stated_sum(s, r, k, v->stride[dim + k]));
         else
@@ -530,7 +530,7 @@ static cr_status stated_written(stated *s, const cr_rule *r)
     const cr_view *v;
 
     for (int d = 0; d < s->ndim; d++)
-        s->to_stride[d] = 0;
+        s->in.to_stride[d] = 0;
     if (cr_stated_scale(s->op) >= 0)
         r = r->args[1];
     if (r->kind != CR_RULE_INDEX) {
@@ -538,7 +538,7 @@ static cr_status stated_written(stated *s, const cr_rule *r)
         return CR_OK;
     }
     CR_TRY(stated_tensor(s, r, &s->plan->plain, &v));
-    return stated_axes_of(s, r, s->plan->plain, v, s->to_stride);
+    return stated_axes_of(s, r, s->plan->plain, v, s->in.to_stride);
 }
 
 /* Avoids the row-major copy of the source: indices that may be negative are copied for each
@@ -550,7 +550,7 @@ static int64_t stated_unravel(stated *s, const cr_view *v, int64_t *stride)
     for (int d = 0; d < v->ndim; d++)
         span += CR_WRAP_MUL(v->size[d] - 1, v->stride[d]);
     s->plan->dense &= ~(UINT64_C(1) << (s->plan->from < 0 ? CR_STATED_RESULT : s->plan->from));
-    s->plan->unravel = true;
+    s->plan->axes.unravel = true;
     *stride = 1;
     return span;
 }
@@ -580,7 +580,7 @@ static cr_status stated_total(stated *s, const cr_view *v, const cr_rule *r, int
 
     (void)stated_flat(s, v, dim, s->plan->from, &map.stride);
     CR_TRY(cr_stated_piece(&(place){.s = s, .at_zero = cr_stated_names(s, r)}, r, &constant));
-    s->from += CR_WRAP_MUL(constant.value, map.stride);
+    s->in.from += CR_WRAP_MUL(constant.value, map.stride);
     map.less = constant.value;
     for (map.item = 0; map.item < n; map.item++) {
         map.axis = s->first[name] + map.item;
@@ -611,15 +611,15 @@ static void stated_guard(stated *s, const cr_rule *r)
 {
     unsigned all = cr_stated_names(s, r);
 
-    s->guard = r;
-    s->joint = (all & (all - 1)) != 0;
-    s->guarded = 0;
+    s->guards.guard = r;
+    s->guards.joint = (all & (all - 1)) != 0;
+    s->guards.guarded = 0;
     for (int i = 0; i < s->op->loop.axis_count; i++)
-        s->guarded = all >> i & 1 ? i : s->guarded;
+        s->guards.guarded = all >> i & 1 ? i : s->guards.guarded;
     for (int i = 0; i < s->op->loop.axis_count; i++)
         for (int k = 0; all >> i & 1 && k < s->count[i]; k++) {
             s->cut[s->first[i] + k] = true;
-            s->steps[s->first[i] + k] = i != s->guarded;
+            s->steps[s->first[i] + k] = i != s->guards.guarded;
         }
 }
 
@@ -635,7 +635,7 @@ static cr_status stated_period(stated *s, const stated_map *map, int64_t *n)
     *n = 0;
     if (r->kind != CR_RULE_CALL ||
         (r->builtin != CR_BUILTIN_remainder && r->builtin != CR_BUILTIN_floordiv) ||
-        stated_name(s, r->args[0]) < 0 || s->guard)
+        stated_name(s, r->args[0]) < 0 || s->guards.guard)
         return CR_OK;
     CR_TRY(cr_stated_piece(&p, r->args[1], &by));
     *n = by.value > 0 && s->size[map->axis] % by.value == 0 ? by.value : 0;
@@ -646,9 +646,9 @@ static void stated_open_axis(stated *s, int axis)
 {
     for (int d = s->ndim; d > axis; d--) {
         s->size[d] = s->size[d - 1];
-        s->to_stride[d] = s->to_stride[d - 1];
-        s->from_stride[d] = s->from_stride[d - 1];
-        s->index_stride[d] = s->index_stride[d - 1];
+        s->in.to_stride[d] = s->in.to_stride[d - 1];
+        s->in.from_stride[d] = s->in.from_stride[d - 1];
+        s->in.index_stride[d] = s->in.index_stride[d - 1];
         s->cut[d] = s->cut[d - 1];
         s->steps[d] = s->steps[d - 1];
     }
@@ -668,10 +668,10 @@ static void stated_split(stated *s, stated_map *map, int64_t n)
     stated_open_axis(s, outer);
     s->size[outer] /= n;
     s->size[inner] = n;
-    s->to_stride[outer] *= n;
-    s->index_stride[outer] *= n;
-    s->from_stride[outer] = rest ? 0 : map->stride;
-    s->from_stride[inner] = rest ? map->stride : 0;
+    s->in.to_stride[outer] *= n;
+    s->in.index_stride[outer] *= n;
+    s->in.from_stride[outer] = rest ? 0 : map->stride;
+    s->in.from_stride[inner] = rest ? map->stride : 0;
     s->cut[outer] = s->cut[inner] = false;
     *map = s->map[--s->maps];
 }
@@ -681,7 +681,7 @@ static bool stated_maps_once(const stated *s, int k)
     for (int i = 0; i < s->maps; i++)
         if (i != k && s->map[i].axis == s->map[k].axis)
             return false;
-    return s->from_stride[s->map[k].axis] == 0;
+    return s->in.from_stride[s->map[k].axis] == 0;
 }
 
 static cr_status stated_splits(stated *s)
@@ -706,13 +706,13 @@ typedef struct {
 
 static cr_status segment_guard(stated *s, int axis, int64_t t, segment *out)
 {
-    int item = s->guard && !s->steps[axis] ? axis - s->first[s->guarded] : -1;
-    place p = {.s = s, .axis = axis, .item = item, .joint = s->joint, .t = t};
+    int item = s->guards.guard && !s->steps[axis] ? axis - s->first[s->guards.guarded] : -1;
+    place p = {.s = s, .axis = axis, .item = item, .joint = s->guards.joint, .t = t};
     piece v;
 
-    if (item < 0 || item >= s->count[s->guarded])
+    if (item < 0 || item >= s->count[s->guards.guarded])
         return CR_OK;
-    CR_TRY(cr_stated_piece(&p, s->guard, &v));
+    CR_TRY(cr_stated_piece(&p, s->guards.guard, &v));
     out->inside = v.value != 0;
     out->end = piece_least(out->end, v.end);
     return CR_OK;
@@ -722,7 +722,7 @@ static cr_status stated_segment(stated *s, int axis, int64_t t, segment *out)
 {
     piece v;
 
-    *out = (segment){s->size[axis], t * s->from_stride[axis], s->from_stride[axis], true};
+    *out = (segment){s->size[axis], t * s->in.from_stride[axis], s->in.from_stride[axis], true};
     for (int i = 0; i < s->maps; i++) {
         const stated_map *map = &s->map[i];
         if (map->axis != axis)
@@ -762,9 +762,9 @@ static cr_status stated_add_box(stated *s, cr_stated_box box)
     CR_TRY(cr_vec_reserve(&p->dim, (size_t)(CR_STATED_DIM * s->ndim)));
     cr_vec_put(&p->box, box);
     stated_put(p, s->size);
-    stated_put(p, s->to_stride);
-    stated_put(p, s->from_stride);
-    stated_put(p, s->index_stride);
+    stated_put(p, s->in.to_stride);
+    stated_put(p, s->in.from_stride);
+    stated_put(p, s->in.index_stride);
     return CR_OK;
 }
 
@@ -772,18 +772,18 @@ static cr_status stated_add_box(stated *s, cr_stated_box box)
  * to copies, which go by tiles when the source is dense along another dim. */
 static bool stated_has_lines(const stated *s, int axis)
 {
-    int64_t stride = s->from_stride[axis];
+    int64_t stride = s->in.from_stride[axis];
 
     for (int i = 0; i < s->maps; i++)
         stride = s->map[i].axis == axis ? s->map[i].stride : stride;
-    return axis + 1 == s->ndim && s->plan->index < 0 && !s->op->loop.start && stride == 1;
+    return axis + 1 == s->ndim && s->plan->picks.index < 0 && !s->op->loop.start && stride == 1;
 }
 
 /* Cuts the last axis: all its parts are one box. */
 static cr_status stated_lines(stated *s, int axis)
 {
     cr_stated_plan *p = s->plan;
-    cr_stated_box box = {s->to, s->from, s->index, 0, false};
+    cr_stated_box box = {s->in.to, s->in.from, s->in.index, 0, false};
     segment g = {.end = 0};
 
     for (int64_t t = 0; t < s->size[axis]; t = g.end, box.parts++) {
@@ -798,28 +798,28 @@ static cr_status stated_lines(stated *s, int axis)
 static cr_status stated_cut(stated *s, int k)
 {
     int axis = stated_axis(s, k);
-    int64_t size = s->size[axis], stride = s->from_stride[axis];
-    int64_t to = s->to, from = s->from, index = s->index;
+    int64_t size = s->size[axis], stride = s->in.from_stride[axis];
+    int64_t to = s->in.to, from = s->in.from, index = s->in.index;
     segment g = {.end = 0};
 
     for (int64_t t = 0; t < size; t = g.end) {
         s->size[axis] = size;
-        s->from_stride[axis] = stride;
+        s->in.from_stride[axis] = stride;
         CR_TRY(stated_segment(s, axis, t, &g));
         s->at[axis] = t;
         s->size[axis] = g.end - t;
-        s->from_stride[axis] = g.stride;
-        s->to = to + t * s->to_stride[axis];
-        s->from = from + g.offset;
-        s->index = index + t * s->index_stride[axis];
+        s->in.from_stride[axis] = g.stride;
+        s->in.to = to + t * s->in.to_stride[axis];
+        s->in.from = from + g.offset;
+        s->in.index = index + t * s->in.index_stride[axis];
         CR_TRY(g.inside ? stated_boxes(s, k + 1)
-                        : stated_add_box(s, (cr_stated_box){s->to, 0, 0, 0, true}));
+                        : stated_add_box(s, (cr_stated_box){s->in.to, 0, 0, 0, true}));
     }
     s->size[axis] = size;
-    s->from_stride[axis] = stride;
-    s->to = to;
-    s->from = from;
-    s->index = index;
+    s->in.from_stride[axis] = stride;
+    s->in.to = to;
+    s->in.from = from;
+    s->in.index = index;
     return CR_OK;
 }
 
@@ -829,7 +829,7 @@ static cr_status stated_boxes(stated *s, int k)
     while (k < s->ndim && !s->cut[stated_axis(s, k)])
         k++;
     if (k == s->ndim)
-        return stated_add_box(s, (cr_stated_box){s->to, s->from, s->index, 0, false});
+        return stated_add_box(s, (cr_stated_box){s->in.to, s->in.from, s->in.index, 0, false});
     return stated_has_lines(s, k) ? stated_lines(s, k) : stated_cut(s, k);
 }
 
@@ -845,10 +845,10 @@ static cr_status stated_reads(stated *s, const cr_view *out)
         stated_guard(s, value->args[0]);
         p->fill = value->args[2];
     }
-    if (p->index >= 0) {
+    if (p->picks.index >= 0) {
         const cr_kernel *all = s->op->kernel[cr_loop_moved_as((cr_dtype)out->dtype)];
-        p->kernel[false] = all[CR_FORM_MAIN];
-        p->kernel[true] = all[CR_FORM_INT32];
+        p->picks.kernel[false] = all[CR_FORM_MAIN];
+        p->picks.kernel[true] = all[CR_FORM_INT32];
     }
     return stated_splits(s);
 }
@@ -873,8 +873,8 @@ static void stated_even(stated *s, const cr_view *out)
     for (int i = 1; i < target->count && !stated_is_flat(s, target, i, dim, out); i++) {
         int n = stated_width(s, target->args[i], &name);
         uint64_t bits = n && stated_is_even(s, i) ? UINT64_MAX >> (64 - n) : 0;
-        s->plan->even |= bits ? bits << s->first[name] : 0;
-        s->plan->even_dims |= bits << dim;
+        s->plan->axes.even |= bits ? bits << s->first[name] : 0;
+        s->plan->axes.even_dims |= bits << dim;
         dim += n;
     }
 }
@@ -885,7 +885,7 @@ static cr_status stated_writes(stated *s, const cr_view *out)
     stated_even(s, out);
     CR_TRY(stated_source(s, s->op->loop.target));
     for (int d = 0; d < s->ndim; d++)
-        s->plan->picked |= (uint64_t)(s->cut[d] || !s->from_stride[d]) << d;
+        s->plan->axes.picked |= (uint64_t)(s->cut[d] || !s->in.from_stride[d]) << d;
     return CR_OK;
 }
 
@@ -909,7 +909,7 @@ static cr_status stated_clauses(stated *s, const cr_value *arg, const cr_view *o
     p->ndim = s->ndim;
     if (p->dense)
         return CR_OK;
-    if (!stated_has_elements(arg, p->index) || !stated_has_elements(arg, p->plain))
+    if (!stated_has_elements(arg, p->picks.index) || !stated_has_elements(arg, p->plain))
         return CR_OK;
     for (int d = 0; d < s->ndim; d++)
         if (!s->size[d])
@@ -923,11 +923,11 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     stated s = {.op = op, .plan = p};
     cr_status st;
 
-    p->index = p->plain = -1;
-    p->picked = p->even = p->even_dims = p->dense = 0;
-    p->unravel = false;
+    p->picks.index = p->plain = -1;
+    p->axes.picked = p->axes.even = p->axes.even_dims = p->dense = 0;
+    p->axes.unravel = false;
     p->fill = NULL;
-    p->bounds = NULL;
+    p->picks.bounds = NULL;
     p->window = NULL;
     cr_frame_init(&s.f, op, arg);
     cr_frame_set(&s.f, op->slots.result, (cr_value){.tag = CR_VIEW, .view = out});

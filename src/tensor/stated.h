@@ -18,24 +18,44 @@ typedef struct {
 } cr_stated_box;
 enum { CR_STATED_DIM = 4, CR_STATED_RESULT = 63 };
 
-/* The moves of a call, for given sizes, strides and numbers; addresses are relative. */
+/* The key of a plan that is kept. */
 typedef struct {
     int64_t key[CR_STATED_KEY];
-    int words;       /* of the key; 0: the plan is not kept */
-    uint64_t hash;   /* of the key */
-    int from;        /* the parameter that is read; -1: the result is written there */
-    int plain;       /* of a loop with a start, the parameter whose elements it writes; -1: a
-                      * number */
+    int words;     /* of the key; 0: the plan is not kept */
+    uint64_t hash; /* of the key */
+} cr_stated_kept;
+
+/* The index tensor of a loop that reads or writes at computed places. */
+typedef struct {
+    int index; /* the parameter of the index tensor, or -1 */
+    const cr_loop_index *bounds;
+    cr_kernel kernel[2]; /* for indices of int64, and of int32 */
+    bool is32;
+    cr_status outside_kind; /* of another device: the error of an index out of range */
+    char outside[240];
+} cr_stated_index;
+
+/* What the axes of the loop do. */
+typedef struct {
     uint64_t picked; /* bit d: axis d does not number a dim of the result */
     uint64_t even;   /* bit d: axis d numbers a dim of the result and affects no other index */
     uint64_t even_dims; /* these dims of the result */
     bool unravel;       /* indices are row-major numbers; they become offsets of elements */
-    uint64_t dense;     /* bit i: parameter i (CR_STATED_RESULT: the result) is replaced by a
-                         * row-major copy, and the plan has no boxes */
-    int index;          /* the parameter of the index tensor, or -1 */
-    const cr_loop_index *bounds;
-    cr_kernel kernel[2]; /* for indices of int64, and of int32 */
-    bool is32;
+} cr_stated_axes;
+
+/* The moves of a call, for given sizes, strides and numbers; addresses are relative.
+ * Invariant: dim has CR_STATED_DIM * ndim numbers for each of `box`, and part the parts of
+ * all boxes in their order. A plan with a window has no boxes. kept.words is 0 or the length
+ * of kept.key. */
+typedef struct {
+    cr_stated_kept kept;
+    int from;  /* the parameter that is read; -1: the result is written there */
+    int plain; /* of a loop with a start, the parameter whose elements it writes; -1: a
+                * number */
+    cr_stated_axes axes;
+    uint64_t dense; /* bit i: parameter i (CR_STATED_RESULT: the result) is replaced by a
+                     * row-major copy, and the plan has no boxes */
+    cr_stated_index picks;
     int64_t unit, extent;
     const cr_rule *fill; /* the number outside of the boxes, or the number that is written */
     int ndim;
@@ -43,8 +63,6 @@ typedef struct {
     CR_VEC(int64_t) dim;       /* CR_STATED_DIM lists of ndim numbers for each box */
     CR_VEC(cr_move_part) part; /* of all boxes */
     cr_window *window;         /* of a loop that folds windows, instead of boxes; or NULL */
-    cr_status outside_kind;    /* of another device: the error of an index out of range */
-    char outside[240];
 } cr_stated_plan;
 
 /* The number parameter by which a loop multiplies what it writes, or -1: the tensor that it

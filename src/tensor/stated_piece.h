@@ -17,6 +17,23 @@ typedef struct {
     int64_t less;     /* subtracted from the rule's value */
 } stated_map;
 
+/* Strides, and the offset of the box at hand, in elements. */
+typedef struct {
+    /* Strides, and the offset of the box at hand, in elements. */
+    int64_t to_stride[CR_MAX_DIMS], from_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
+    int64_t to, from, index;
+} stated_steps;
+
+/* The guard of a piece. */
+typedef struct {
+    const cr_rule *guard;
+    int guarded; /* the name of the guard's last axis */
+    bool joint;  /* the guard names several axes */
+} stated_choice;
+
+/* A loop that is being made a plan.
+ * Invariant: axis d is below ndim, and the axes of name k are first[k] .. first[k] +
+ * count[k]. An axis of `steps` has its value in `at`; the others go as a whole. */
 typedef struct {
     const cr_op *op;
     cr_frame f;
@@ -25,14 +42,10 @@ typedef struct {
     int first[CR_LOOP_AXES], count[CR_LOOP_AXES]; /* axes of each name */
     int ndim;
     int64_t size[CR_STATED_AXES];
-    /* Strides, and the offset of the box at hand, in elements. */
-    int64_t to_stride[CR_MAX_DIMS], from_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
-    int64_t to, from, index;
+    stated_steps in;
     stated_map map[CR_MAX_DIMS];
     int maps;
-    const cr_rule *guard;
-    int guarded;                /* the name of the guard's last axis */
-    bool joint;                 /* the guard names several axes */
+    stated_choice guards;
     bool cut[CR_MAX_DIMS];      /* by axis: maps or the guard cut it */
     bool steps[CR_MAX_DIMS];    /* the guard names it and a later axis: it goes one by one */
     int64_t at[CR_STATED_AXES]; /* the values of axes that go one by one */

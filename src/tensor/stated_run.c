@@ -23,13 +23,13 @@
 /* Room for n more words of the key; NULL when there is none. */
 static int64_t *key_room(cr_stated_plan *p, int n)
 {
-    int64_t *at = p->key + p->words;
+    int64_t *at = p->kept.key + p->kept.words;
 
-    if (p->words < 0 || n > CR_STATED_KEY - p->words) {
-        p->words = -1;
+    if (p->kept.words < 0 || n > CR_STATED_KEY - p->kept.words) {
+        p->kept.words = -1;
         return NULL;
     }
-    p->words += n;
+    p->kept.words += n;
     return at;
 }
 
@@ -44,7 +44,7 @@ static void key_word(cr_stated_plan *p, int64_t word)
 
     if (at)
         *at = word;
-    p->hash = key_mixed(p->hash, word);
+    p->kept.hash = key_mixed(p->kept.hash, word);
 }
 
 static void key_words(cr_stated_plan *p, const int64_t *word, uint32_t n)
@@ -56,7 +56,7 @@ static void key_words(cr_stated_plan *p, const int64_t *word, uint32_t n)
     *at++ = n;
     for (uint32_t i = 0; i < n; i++) {
         at[i] = word[i];
-        p->hash = key_mixed(p->hash, word[i]);
+        p->kept.hash = key_mixed(p->kept.hash, word[i]);
     }
 }
 
@@ -64,7 +64,7 @@ static void key_view(cr_stated_plan *p, const cr_view *v)
 {
     int n = v->ndim;
     int64_t *at = key_room(p, 1 + 2 * n);
-    uint64_t h = key_mixed(p->hash, v->dtype | n << 8);
+    uint64_t h = key_mixed(p->kept.hash, v->dtype | n << 8);
 
     if (!at)
         return;
@@ -74,7 +74,7 @@ static void key_view(cr_stated_plan *p, const cr_view *v)
         at[2 * d + 1] = v->stride[d];
         h = key_mixed(key_mixed(h, v->size[d]), v->stride[d]);
     }
-    p->hash = h;
+    p->kept.hash = h;
 }
 
 /* Adds a value that affects indices: an integer, a list of them, or a tensor.  False for other
@@ -99,26 +99,26 @@ static void stated_key(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
 {
     int64_t absent = 0;
 
-    p->words = 0;
-    p->hash = 0;
+    p->kept.words = 0;
+    p->kept.hash = 0;
     key_word(p, op->index);
     for (int i = 0; i < op->param_count; i++)
         absent |= (int64_t)!key_value(p, &arg[i]) << i;
     key_word(p, absent);
     key_view(p, out);
-    p->words = p->words < 0 ? 0 : p->words;
-    p->hash *= 0x9E3779B97F4A7C15u;
-    p->hash ^= p->hash >> 32;
+    p->kept.words = p->kept.words < 0 ? 0 : p->kept.words;
+    p->kept.hash *= 0x9E3779B97F4A7C15u;
+    p->kept.hash ^= p->kept.hash >> 32;
 }
 
 /* Compares word by word: the key was just written by words, and vector loads of memcmp would
  * wait for these stores. */
 static bool key_is(const cr_stated_plan *p, const cr_stated_plan *like)
 {
-    int64_t differ = p->words ^ like->words;
+    int64_t differ = p->kept.words ^ like->kept.words;
 
-    for (int i = 0; i < like->words && !differ; i++)
-        differ = p->key[i] ^ like->key[i];
+    for (int i = 0; i < like->kept.words && !differ; i++)
+        differ = p->kept.key[i] ^ like->kept.key[i];
     return !differ;
 }
 
@@ -179,7 +179,7 @@ static void cache_start(void) { cache_ends = !pthread_key_create(&cache_end, cac
 /* The thread's plan for the key of `like`, or NULL. */
 static cr_stated_plan *plan_find(const cr_stated_plan *like)
 {
-    cr_stated_plan *p = cache && like->words ? cache->slot[like->hash % PLANS] : NULL;
+    cr_stated_plan *p = cache && like->kept.words ? cache->slot[like->kept.hash % PLANS] : NULL;
 
     return p && key_is(p, like) ? p : NULL;
 }
@@ -187,7 +187,7 @@ static cr_stated_plan *plan_find(const cr_stated_plan *like)
 /* Replaces the plan of the slot, or all plans when they would have too many bytes. */
 static void cache_put(plan_cache *c, cr_stated_plan *p, size_t bytes)
 {
-    cr_stated_plan **slot = &c->slot[p->hash % PLANS];
+    cr_stated_plan **slot = &c->slot[p->kept.hash % PLANS];
 
     if (c->bytes + bytes > CACHE_BYTES)
         cache_clear(c);
@@ -205,7 +205,7 @@ static bool plan_keep(cr_stated_plan *p)
 {
     size_t bytes = cr_window_bytes(p->window);
 
-    if (!p->words || p->dim.len > CR_STATED_CACHED || bytes > CACHE_BYTES)
+    if (!p->kept.words || p->dim.len > CR_STATED_CACHED || bytes > CACHE_BYTES)
         return false;
     if (!cache) {
         pthread_once(&cache_once, cache_start);
@@ -227,9 +227,9 @@ static cr_status plan_new(cr_stated_plan **out, const cr_stated_plan *like, cons
     cr_status st;
 
     CR_NEED(p);
-    memcpy(p->key, like->key, (size_t)like->words * sizeof *p->key);
-    p->words = like->words;
-    p->hash = like->hash;
+    memcpy(p->kept.key, like->kept.key, (size_t)like->kept.words * sizeof *p->kept.key);
+    p->kept.words = like->kept.words;
+    p->kept.hash = like->kept.hash;
     st = cr_stated_make(p, op, arg, view);
     CR_GIVE(st, out, p, plan_drop);
 }
@@ -394,21 +394,21 @@ static cr_status outside_text(cr_stated_plan *p, const cr_op *op, const cr_value
     char digits[24];
     cr_frame f;
 
-    if (*p->outside)
+    if (*p->picks.outside)
         return CR_OK;
     memcpy(arg, given, op->param_count * sizeof *arg);
-    arg[p->bounds->param] = cr_of_int(outside_mark);
+    arg[p->picks.bounds->param] = cr_of_int(outside_mark);
     cr_frame_init(&f, op, arg);
-    p->outside_kind = cr_raise_check(&p->bounds->error, &f);
+    p->picks.outside_kind = cr_raise_check(&p->picks.bounds->error, &f);
     cr_frame_drop(&f);
     const char *text = cr_error_message();
     int n = snprintf(digits, sizeof digits, "%lld", (long long)outside_mark);
     const char *at = strstr(text, digits);
     if (at)
-        snprintf(p->outside, sizeof p->outside, "%.*s%c%s", (int)(at - text), text,
+        snprintf(p->picks.outside, sizeof p->picks.outside, "%.*s%c%s", (int)(at - text), text,
                  CR_INDEX_MARK, at + n);
     else
-        snprintf(p->outside, sizeof p->outside, "%s", text);
+        snprintf(p->picks.outside, sizeof p->picks.outside, "%s", text);
     return CR_OK;
 }
 
@@ -434,7 +434,7 @@ typedef enum { GIVEN, COUNTS } run_how;
 /* On the host. */
 static cr_status run_check(const running *r)
 {
-    const cr_loop_index *b = r->p->bounds;
+    const cr_loop_index *b = r->p->picks.bounds;
     int64_t low = 0, high = r->p->extent;
 
     if (b->low)
@@ -480,7 +480,7 @@ static void run_place(running *r, size_t i)
     r->c.index_stride = dim + 3 * p->ndim;
     r->c.dense = r->dense ? r->dense + box->to * item : NULL;
     r->c.table = r->table + box->from * item;
-    r->c.index = r->index ? r->index + box->index * (p->is32 ? 4 : 8) : NULL;
+    r->c.index = r->index ? r->index + box->index * (p->picks.is32 ? 4 : 8) : NULL;
 }
 
 static cr_array run_array(const running *r, char *data, const int64_t *stride)
@@ -620,7 +620,7 @@ static cr_status run_counts(running *r)
     for (size_t i = 0; i < p->box.len && !r->declined; i++) {
         run_place(r, i);
         for (int d = 0; d < p->ndim; d++)
-            size[d] = p->even >> d & 1 ? 1 : r->c.size[d];
+            size[d] = p->axes.even >> d & 1 ? 1 : r->c.size[d];
         r->c.size = size;
         CR_TRY(run_status(r, r->ops->combine(r->out->device.index, &r->c)));
     }
@@ -691,14 +691,15 @@ static bool run_fits(const running *r)
     const cr_stated_plan *p = r->p;
     const cr_rule *start = r->op->loop.start;
 
-    if (!run_is_there(r, p->from) || !run_is_there(r, p->plain) || !run_is_there(r, p->index) ||
+    if (!run_is_there(r, p->from) || !run_is_there(r, p->plain) ||
+        !run_is_there(r, p->picks.index) ||
         (start && start->kind == CR_RULE_NAME && !run_is_there(r, start->slot)))
         return false;
     if (p->window)
         return r->ops->windows != NULL;
     if (r->op->loop.start && !r->ops->combine)
         return false;
-    return p->index < 0 || r->ops->indexed;
+    return p->picks.index < 0 || r->ops->indexed;
 }
 
 static void run_begin(running *r, cr_stated_plan *p, const cr_op *op, const cr_value *arg,
@@ -710,19 +711,19 @@ static void run_begin(running *r, cr_stated_plan *p, const cr_op *op, const cr_v
     r->out = out;
     r->ops = cr_device_of((cr_device_kind)out->device.kind);
     r->declined = false;
-    r->index = p->index >= 0 ? arg[p->index].view->data : NULL;
+    r->index = p->picks.index >= 0 ? arg[p->picks.index].view->data : NULL;
     r->c.dtype = out->dtype;
     r->c.ndim = p->ndim;
-    r->c.is32 = p->is32;
-    r->c.wraps = p->index >= 0 && p->bounds->low != NULL;
+    r->c.is32 = p->picks.is32;
+    r->c.wraps = p->picks.index >= 0 && p->picks.bounds->low != NULL;
     r->c.unit = p->unit;
     r->c.extent = p->extent;
     r->c.numbered = NULL;
-    r->c.picked = p->picked;
+    r->c.picked = p->axes.picked;
     r->c.outside = NULL;
-    r->c.kernel[0] = p->kernel[0];
-    r->c.kernel[1] = p->kernel[1];
-    if (p->unravel) {
+    r->c.kernel[0] = p->picks.kernel[0];
+    r->c.kernel[1] = p->picks.kernel[1];
+    if (p->axes.unravel) {
         const cr_view *v = p->from >= 0 ? arg[p->from].view : out;
         r->numbered = cr_array_of(v);
         r->c.numbered = &r->numbered;
@@ -740,10 +741,10 @@ static cr_status run_planned(cr_stated_plan *p, const cr_op *op, const cr_value 
         *declined = !run_fits(&r);
         if (*declined)
             return CR_OK;
-        if (p->index >= 0) {
+        if (p->picks.index >= 0) {
             CR_TRY(outside_text(p, op, arg));
-            r.c.outside = p->outside;
-            r.c.outside_kind = p->outside_kind;
+            r.c.outside = p->picks.outside;
+            r.c.outside_kind = p->picks.outside_kind;
         }
     }
     st = p->window        ? run_windows(&r)
@@ -866,7 +867,7 @@ static cr_status run_mean(running *r, bool fresh)
     bool declined = false;
     cr_status st;
 
-    n = counts_of(stride, r->p->even_dims, r->out);
+    n = counts_of(stride, r->p->axes.even_dims, r->out);
     counts.stride = stride;
     counts.dtype = CR_I64;
     CR_GO(cr_block_get(&block, counts.device, (size_t)n * sizeof n));

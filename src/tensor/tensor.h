@@ -26,7 +26,9 @@ typedef enum {
 #define CR_STAGES_UP_TO(stage)                                                                 \
     (((2u << (stage)) - 1) & ~(CR_STAGE_BIT(PROFILE) | CR_STAGE_BIT(SPARSE)))
 
-/* A block of bytes on one device.  Never moves to another device. */
+/* A block of bytes on one device.  Never moves to another device.
+ * Invariant: chunk is NULL, or has at least `size` bytes. Bytes that no call has made yet
+ * have no chunk, and are pending. release is set for foreign memory and aliases alone. */
 typedef struct cr_storage {
     _Atomic int32_t count;
     uint32_t version; /* counts in-place changes; views share it */
@@ -64,6 +66,10 @@ typedef struct cr_grad_meta cr_grad_meta; /* autograd/ */
 
 enum { CR_INLINE_DIMS = 5 };
 
+/* A tensor: a view of the elements of a storage.
+ * Invariant: size and stride have ndim entries, and numel is the product of the sizes.
+ * address is NULL, or the storage's chunk and `offset` elements; elements at an address are
+ * inside of the chunk. */
 typedef struct cr_tensor {
     _Atomic int32_t count;
     uint32_t stages; /* CR_STAGE_BIT set */

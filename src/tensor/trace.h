@@ -43,6 +43,10 @@ typedef struct {
 } cr_noted;
 
 struct cr_defer_thread;
+/* Calls that wait to be run together.
+ * Invariant: `calls` is in the order in which the program made them. A memory of `memories`
+ * is in `table` by its block. The first `gone` calls ran already. `flusher` alone runs the
+ * calls. */
 typedef struct cr_trace {
     pthread_mutex_t lock;
     uint16_t number;                           /* 1 to CR_MOST_TRACES */
@@ -112,7 +116,9 @@ static inline cr_memory *cr_memory_of(const cr_tensor *header)
 
 /* --- known calls (defer_known.c) --- */
 enum { CR_MOST_USES = 64, CR_MOST_KEY = 256 };
-/* A noted call that is kept: its key determines the geometry of its results. */
+/* A noted call that is kept: its key determines the geometry of its results.
+ * Invariant: hash is of the `words` words of the key. version and result have one entry for
+ * each of `uses` and `outs`; bits of written are below `uses`. */
 typedef struct cr_known {
     uint64_t id, hash;
     struct cr_known *next; /* the call that followed the last time */

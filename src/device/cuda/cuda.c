@@ -164,12 +164,12 @@ const char *cr_cuda_property(cr_cuda_properties *out, int index)
     out->shared_of_block_optin = cuda_attribute(d, CR_CUDA_SHARED_OF_BLOCK_OPTIN);
     out->shared_of_processor = cuda_attribute(d, CR_CUDA_SHARED_OF_PROCESSOR);
     out->registers_of_processor = cuda_attribute(d, CR_CUDA_REGISTERS_OF_PROCESSOR);
-    out->clock_rate = cuda_attribute(d, CR_CUDA_CLOCK_RATE);
-    out->memory_clock_rate = cuda_attribute(d, CR_CUDA_MEMORY_CLOCK_RATE);
-    out->memory_bus_width = cuda_attribute(d, CR_CUDA_MEMORY_BUS_WIDTH);
-    out->pci_domain = cuda_attribute(d, CR_CUDA_PCI_DOMAIN);
-    out->pci_bus = cuda_attribute(d, CR_CUDA_PCI_BUS);
-    out->pci_device = cuda_attribute(d, CR_CUDA_PCI_DEVICE);
+    out->clocks.clock_rate = cuda_attribute(d, CR_CUDA_CLOCK_RATE);
+    out->clocks.memory_clock_rate = cuda_attribute(d, CR_CUDA_MEMORY_CLOCK_RATE);
+    out->clocks.memory_bus_width = cuda_attribute(d, CR_CUDA_MEMORY_BUS_WIDTH);
+    out->pci.pci_domain = cuda_attribute(d, CR_CUDA_PCI_DOMAIN);
+    out->pci.pci_bus = cuda_attribute(d, CR_CUDA_PCI_BUS);
+    out->pci.pci_device = cuda_attribute(d, CR_CUDA_PCI_DEVICE);
     out->integrated = cuda_attribute(d, CR_CUDA_INTEGRATED) != 0;
     out->multi_gpu_board = cuda_attribute(d, CR_CUDA_MULTI_GPU_BOARD) != 0;
     return NULL;

@@ -75,14 +75,27 @@ void cr_cuda_tighten(int mode);
 
 /* --- properties --- */
 
+/* Clock rates in kHz, and the width of the memory bus in bits. */
+typedef struct {
+    int clock_rate, memory_clock_rate, memory_bus_width;
+} cr_cuda_clocks;
+
+/* The place on the PCI bus. */
+typedef struct {
+    int pci_domain, pci_bus, pci_device;
+} cr_cuda_pci;
+
+/* What the driver says of a device.
+ * Invariant: they are read once, when the device is first used, and do not change. */
 typedef struct {
     char name[256], uuid[16];
     size_t total_memory;
     int major, minor, processors, l2_bytes, threads_of_processor, warp_size;
     bool together; /* blocks of a launch may wait for each other */
     int shared_of_block, shared_of_block_optin, shared_of_processor, registers_of_processor;
-    int clock_rate, memory_clock_rate, memory_bus_width, max_threads_of_block;
-    int pci_domain, pci_bus, pci_device;
+    cr_cuda_clocks clocks;
+    int max_threads_of_block;
+    cr_cuda_pci pci;
     bool integrated, multi_gpu_board;
 } cr_cuda_properties;
 CR_API const char *cr_cuda_property(cr_cuda_properties *out, int index);

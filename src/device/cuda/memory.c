@@ -37,6 +37,9 @@ enum {
 typedef enum { MEMORY_ALL, MEMORY_SMALL_POOL, MEMORY_LARGE_POOL } memory_pool;
 
 typedef struct memory_block memory_block;
+/* A block of a segment of device memory.
+ * Invariant: blocks of a segment are neighbours by before and after, without gaps. A block
+ * is used, waits for events, or is in the free list of its pool. requested <= size. */
 struct memory_block {
     char *at;
     size_t size, requested;

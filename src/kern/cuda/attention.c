@@ -47,6 +47,9 @@ typedef struct {
     char *at;
     int64_t step[3];
 } attention_array;
+/* at_call of emit/attention.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order; arrays that a
+ * kernel does not read are zero. */
 typedef struct {
     attention_array q, k, v, out, grad, gq, gk, gv;
     float *lse, *delta;

@@ -12,11 +12,19 @@ typedef struct {
     int64_t step, n;
     int is32, unused;
 } bag_list;
+/* The sizes of a call, and how it combines rows. */
+typedef struct {
+    int64_t rows, bags, columns, skip, mode;
+} bag_sizes;
+
+/* cb_call of emit/bag.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order. A wrong_
+ * number is 0 while no index was found out of range. */
 typedef struct {
     const char *weight, *samples;
     int64_t row_step, step, sample_step;
     bag_list indices, offsets;
-    int64_t rows, bags, columns, skip, mode;
+    bag_sizes n;
     void *out, *bag_of, *size, *most, *inside;
     void *late;
     uint64_t wrong_row, wrong_first, wrong_offset;
@@ -74,7 +82,7 @@ static const char *bag_run(int device, bag_call *c, int dtype, bool places)
 {
     cr_cuda_text k = {
         .print = bag_print, .device = device, .part = CR_VEC_CUDA_BAG, .a = dtype, .b = places};
-    int64_t folds = c->bags * (c->columns ? c->columns : 1);
+    int64_t folds = c->n.bags * (c->n.columns ? c->n.columns : 1);
     void *function;
 
     if (cr_dtype_category((cr_dtype)dtype) != CR_CAT_FLOAT || dtype >= CR_DTYPE_KERNELS)
@@ -99,9 +107,9 @@ static bag_call bag_of_rows(const cr_given *arg, const cr_array *result)
                       .step = array_step(weight, 1),
                       .indices = list_of(&arg[1].array),
                       .offsets = list_of(&arg[2].array),
-                      .rows = weight->size[0],
-                      .bags = result[0].size[0],
-                      .columns = weight->size[1],
+                      .n.rows = weight->size[0],
+                      .n.bags = result[0].size[0],
+                      .n.columns = weight->size[1],
                       .out = result[0].data,
                       .bag_of = result[1].data,
                       .size = result[2].data,
@@ -120,8 +128,8 @@ const char *cr_cuda_embedding_bag(int device, const cr_given *arg, const cr_arra
         return cr_command_declines;
     c.samples = weighed ? samples->data : NULL;
     c.sample_step = weighed ? array_step(samples, 0) : 0;
-    c.skip = arg[8].i;
-    c.mode = arg[4].i;
+    c.n.skip = arg[8].i;
+    c.n.mode = arg[4].i;
     return bag_run(device, &c, arg[0].array.dtype, false);
 }
 
@@ -130,8 +138,8 @@ const char *cr_cuda_largest_of_bags(int device, const cr_given *arg, const cr_ar
 {
     bag_call c = bag_of_rows(arg, result);
 
-    c.skip = arg[4].i;
-    c.mode = BAG_MAX;
+    c.n.skip = arg[4].i;
+    c.n.mode = BAG_MAX;
     return bag_run(device, &c, arg[0].array.dtype, false);
 }
 
@@ -140,7 +148,7 @@ const char *cr_cuda_bags_of(int device, const cr_given *arg, const cr_array *res
 {
     bag_call c = {.indices = list_of(&arg[0].array),
                   .offsets = list_of(&arg[1].array),
-                  .bags = arg[2].i,
+                  .n.bags = arg[2].i,
                   .bag_of = result[0].data,
                   .inside = result[1].data};
 

@@ -18,7 +18,9 @@ enum {
 
 typedef enum { FORWARD, REDUCE, BACKWARD } entropy_kernel;
 
-/* ce_call of emit/entropy.cuh */
+/* ce_call of emit/entropy.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order. rows is a
+ * multiple of inner; a row has `classes` scores, `step` apart. */
 typedef struct {
     const void *x;
     void *out;

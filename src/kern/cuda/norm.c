@@ -28,15 +28,27 @@ typedef enum { MOMENTS, STATISTICS, APPLY, SUMS, PARAMETERS, GRADIENT } norm_ker
 /* Bits of a kernel's form; those of emit/norm.cuh without CN_. */
 enum { VECTORS = 1, LAST = 2, RELU = 4, ADDS = 8, MASKS = 16, NORM_FORMS = 32 };
 
-/* cn_call of emit/norm.cuh */
+/* Statistics by channel, or by line. */
+typedef struct {
+    void *mean, *invstd, *var, *part, *factor;
+} norm_sums;
+
+/* The sizes of a call. */
+typedef struct {
+    int64_t channels, images, plane, lines, parts;
+} norm_sizes;
+
+/* cn_call of emit/norm.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order. n.lines is
+ * n.images * n.plane. */
 typedef struct {
     const void *x, *grad, *other, *result;
     void *out, *masked;
     const void *weight, *bias;
     void *weight_grad, *bias_grad;
     const void *given_mean, *given_var;
-    void *mean, *invstd, *var, *part, *factor;
-    int64_t channels, images, plane, lines, parts;
+    norm_sums sum;
+    norm_sizes n;
     double eps;
     int training, unused;
 } norm_call;
@@ -126,8 +138,8 @@ static const void *norm_read(norm *t, const cr_array *a, const cr_array *like)
 
     if (t->error || has_strides(a, like))
         return a->data;
-    copy.data =
-        norm_get(t, (size_t)(t->c.lines * t->c.channels) * cr_dtype_size((cr_dtype)a->dtype));
+    copy.data = norm_get(t, (size_t)(t->c.n.lines * t->c.n.channels) *
+                                cr_dtype_size((cr_dtype)a->dtype));
     if (copy.data)
         t->error = cr_cuda_ops.move(t->device, &copy, a);
     return copy.data;
@@ -155,8 +167,9 @@ static bool norm_list(const norm *t, const void **out, cr_dtype *dtype, const cr
     *out = NULL;
     if (g->kind != CR_GIVEN_ARRAY)
         return g->kind == CR_GIVEN_NONE;
-    if (a->ndim != 1 || a->size[0] != t->c.channels || (a->size[0] > 1 && a->stride[0] != 1) ||
-        !is_real(a) || (*dtype != (cr_dtype)a->dtype && *dtype != CR_DTYPE_KERNELS))
+    if (a->ndim != 1 || a->size[0] != t->c.n.channels ||
+        (a->size[0] > 1 && a->stride[0] != 1) || !is_real(a) ||
+        (*dtype != (cr_dtype)a->dtype && *dtype != CR_DTYPE_KERNELS))
         return false;
     *dtype = (cr_dtype)a->dtype;
     *out = a->data;
@@ -178,10 +191,10 @@ static bool norm_begin(norm *t, int device, const cr_array *x, const cr_array *o
     t->device = device;
     t->item = (cr_dtype)x->dtype;
     t->param = t->given = CR_DTYPE_KERNELS;
-    t->c.channels = x->size[1];
-    t->c.images = x->size[0];
-    t->c.plane = plane;
-    t->c.lines = x->size[0] * plane;
+    t->c.n.channels = x->size[1];
+    t->c.n.images = x->size[0];
+    t->c.n.plane = plane;
+    t->c.n.lines = x->size[0] * plane;
     t->c.out = out->data;
     return count > 0 && (t->last || is_dense(out, false));
 }
@@ -194,7 +207,7 @@ static unsigned norm_width(const norm *t)
     int64_t lanes = t->vectors ? NORM_VECTOR / (int64_t)cr_dtype_size(t->item) : 1;
     unsigned width = 1;
 
-    while (t->last && width < NORM_CHANNELS && width * lanes < t->c.channels)
+    while (t->last && width < NORM_CHANNELS && width * lanes < t->c.n.channels)
         width *= 2;
     return width;
 }
@@ -205,7 +218,7 @@ static int64_t norm_across(const norm *t)
     int64_t lanes = t->vectors ? NORM_VECTOR / (int64_t)cr_dtype_size(t->item) : 1;
     int64_t channels = t->last ? norm_width(t) * lanes : 1;
 
-    return (t->c.channels + channels - 1) / channels;
+    return (t->c.n.channels + channels - 1) / channels;
 }
 
 /* The vectors of 16 bytes, and the parts into which the lines are divided. */
@@ -215,14 +228,15 @@ static void norm_divide(norm *t)
                      (uintptr_t)t->c.other | (uintptr_t)t->c.result | (uintptr_t)t->c.masked;
     int64_t lanes = NORM_VECTOR / (int64_t)cr_dtype_size(t->item);
 
-    t->vectors = bits % NORM_VECTOR == 0 && (t->last ? t->c.channels : t->c.plane) % lanes == 0;
+    t->vectors =
+        bits % NORM_VECTOR == 0 && (t->last ? t->c.n.channels : t->c.n.plane) % lanes == 0;
     int64_t across = norm_across(t), high = NORM_THREADS / norm_width(t);
-    int64_t n = t->last || !t->vectors ? t->c.lines : t->c.lines / lanes;
+    int64_t n = t->last || !t->vectors ? t->c.n.lines : t->c.n.lines / lanes;
     int64_t most = (n + high * NORM_SHARE - 1) / (high * NORM_SHARE);
     int64_t parts = (NORM_BLOCKS + across - 1) / across;
     int64_t limit = most < NORM_MOST_Y ? most : NORM_MOST_Y;
 
-    t->c.parts = parts < limit ? parts : limit;
+    t->c.n.parts = parts < limit ? parts : limit;
     t->pieces = parts * NORM_SPREAD < limit ? parts * NORM_SPREAD : limit;
 }
 
@@ -238,7 +252,7 @@ static int norm_form(const norm *t, norm_kernel kernel)
 static void norm_launch(norm *t, norm_kernel kernel)
 {
     bool joins = kernel == STATISTICS || kernel == PARAMETERS;
-    const int64_t parts = t->c.parts;
+    const int64_t parts = t->c.n.parts;
     cr_cuda_grid g = {.grid = {1, 1}};
     cr_cuda_text k = {.print = norm_print,
                       .device = t->device,
@@ -252,23 +266,24 @@ static void norm_launch(norm *t, norm_kernel kernel)
         t->error = cr_cuda_find(&g.function, &k);
     g.block[0] = joins ? NORM_CHANNELS : norm_width(t);
     g.block[1] = (joins ? NORM_JOINERS : NORM_THREADS) / g.block[0];
-    g.grid[0] = (unsigned)(joins ? (t->c.channels + NORM_CHANNELS - 1) / NORM_CHANNELS
+    g.grid[0] = (unsigned)(joins ? (t->c.n.channels + NORM_CHANNELS - 1) / NORM_CHANNELS
                                  : norm_across(t));
     if (kernel == APPLY || kernel == GRADIENT)
-        t->c.parts = t->pieces;
-    g.grid[1] = joins ? 1 : (unsigned)t->c.parts;
+        t->c.n.parts = t->pieces;
+    g.grid[1] = joins ? 1 : (unsigned)t->c.n.parts;
     if (!t->error)
         t->error = cr_cuda_launch(t->device, &g, &t->c);
-    t->c.parts = parts;
+    t->c.n.parts = parts;
 }
 
 /* Room for the numbers of parts, and `more` numbers a channel before them. */
 static void *norm_room(norm *t, int64_t more)
 {
-    size_t line = (size_t)t->c.channels * real_size(t);
-    char *at = t->error ? NULL : norm_get(t, line * (size_t)(NORM_NUMBERS * t->c.parts + more));
+    size_t line = (size_t)t->c.n.channels * real_size(t);
+    char *at =
+        t->error ? NULL : norm_get(t, line * (size_t)(NORM_NUMBERS * t->c.n.parts + more));
 
-    t->c.part = at ? at + (size_t)more * line : NULL;
+    t->c.sum.part = at ? at + (size_t)more * line : NULL;
     return at;
 }
 
@@ -305,9 +320,9 @@ static const char *norm_train(norm *t, const cr_array *x, double eps, const cr_a
 {
     t->c.training = 1;
     t->c.eps = eps;
-    t->c.mean = result[1].data;
-    t->c.invstd = result[2].data;
-    t->c.var = result[3].data;
+    t->c.sum.mean = result[1].data;
+    t->c.sum.invstd = result[2].data;
+    t->c.sum.var = result[3].data;
     t->c.x = norm_read(t, x, &result[0]);
     norm_divide(t);
     norm_room(t, 0);
@@ -371,8 +386,8 @@ static bool norm_begin_backward(norm *t, int device, const cr_array *grad, const
         !norm_list(t, &list, &real, invstd) || real != (t->item == CR_F64 ? CR_F64 : CR_F32))
         return false;
     t->param = (cr_dtype)result[1].dtype;
-    t->c.mean = mean->array.data;
-    t->c.invstd = invstd->array.data;
+    t->c.sum.mean = mean->array.data;
+    t->c.sum.invstd = invstd->array.data;
     t->c.weight_grad = result[1].data;
     t->c.bias_grad = result[2].data;
     return true;
@@ -384,7 +399,7 @@ static const char *norm_backward(norm *t, const cr_array *grad, const cr_array *
     t->c.grad = norm_read(t, grad, result);
     t->c.x = norm_read(t, x, result);
     norm_divide(t);
-    t->c.factor = norm_room(t, 2);
+    t->c.sum.factor = norm_room(t, 2);
     norm_launch(t, SUMS);
     norm_launch(t, PARAMETERS);
     if (t->c.masked) { /* what SUMS has stored */

@@ -23,7 +23,9 @@ typedef enum { KTH, MEDIAN, NAN_MEDIAN, MODE } order_pick;
 enum { ORDER_CHOOSERS = 1024, ORDER_CHOSEN = 1024 };
 typedef enum { FEW, PICK, KEYS, UPPER, WRITE, LINES, SEARCH, CHOOSE } order_kernel;
 
-/* co_call of emit/order.cuh */
+/* co_call of emit/order.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order. the first
+ * `count` of the n elements of each line are written; count <= n and k < n. */
 typedef struct {
     char *to, *index;
     const char *from;

@@ -20,28 +20,71 @@
 
 enum { PLACE_DIMS = 8, PLACE_WORD = 64, PLACE_BLOCK = 64 /* CP_BLOCK */ };
 
-/* cp_call of emit/place.cuh */
+/* The space of a call: steps of its arrays along each dim. */
+typedef struct {
+    int64_t n, ndim, size[PLACE_DIMS], dense_step[PLACE_DIMS], table_step[PLACE_DIMS],
+        index_step[PLACE_DIMS];
+} place_dims;
+
+/* The columns: dims that all arrays have. */
+typedef struct {
+    int64_t columns, cdim, csize[PLACE_DIMS], cdense_step[PLACE_DIMS], ctable_step[PLACE_DIMS];
+} place_columns;
+
+/* Dims by which an element of the index is numbered. */
+typedef struct {
+    int64_t numbered, nsize[PLACE_DIMS], nstep[PLACE_DIMS];
+} place_numbered;
+
+/* What an index counts: units of `unit` bytes in a dim of `extent`. */
+typedef struct {
+    int64_t unit, extent, item, grain;
+} place_unit;
+
+/* Lists of the elements that are combined into one destination. */
+typedef struct {
+    int64_t *heads, *blocks;
+    uint64_t *list;
+    void *parts;
+    char *elements;
+    int *held;
+} place_lists;
+
+/* How indices are read, and lines are combined. */
+typedef struct {
+    int is32, wraps, shift, lined;
+} place_flags;
+
+/* Lines: dims along which an index is the same. */
+typedef struct {
+    int64_t ldim, lsize[PLACE_DIMS], lstep[PLACE_DIMS], line_unit;
+} place_lines;
+
+/* How threads share the work. */
+typedef struct {
+    int wide, groups, fast, stage_rows;
+} place_threads;
+
+/* cp_call of emit/place.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order. Sizes and
+ * steps are of over.ndim dims, of inner.cdim columns, and of line.ldim lines; each at most
+ * PLACE_DIMS. */
 typedef struct {
     char *dense, *table;
     const char *index;
     void *late, *owner;
     uint64_t *keys;
     uint64_t number;
-    int64_t n, ndim, size[PLACE_DIMS], dense_step[PLACE_DIMS], table_step[PLACE_DIMS],
-        index_step[PLACE_DIMS];
-    int64_t columns, cdim, csize[PLACE_DIMS], cdense_step[PLACE_DIMS], ctable_step[PLACE_DIMS];
-    int64_t numbered, nsize[PLACE_DIMS], nstep[PLACE_DIMS];
-    int64_t unit, extent, item, grain;
-    int64_t *heads, *blocks;
-    uint64_t *list;
-    void *parts;
-    char *elements;
-    int *held;
+    place_dims over;
+    place_columns inner;
+    place_numbered rows;
+    place_unit of;
+    place_lists lists;
     int64_t number_step[PLACE_DIMS];
     int buckets, room, low;
-    int is32, wraps, shift, lined;
-    int64_t ldim, lsize[PLACE_DIMS], lstep[PLACE_DIMS], line_unit;
-    int wide, groups, fast, stage_rows;
+    place_flags how;
+    place_lines line;
+    place_threads by;
     int64_t spread; /* destinations from the first to the last */
     _Alignas(16) char value[16];
 } place_call;
@@ -106,11 +149,11 @@ static const char *place_launch(int device, place_call *c, int what)
                       .device = device,
                       .part = CR_VEC_CUDA_PLACE,
                       .a = what,
-                      .b = what <= SET ? (int)c->item : 0};
+                      .b = what <= SET ? (int)c->of.item : 0};
     void *function;
     const char *error = cr_cuda_find(&function, &k);
 
-    int64_t threads = what == READ ? (c->n + PLACE_READS - 1) / PLACE_READS : c->n;
+    int64_t threads = what == READ ? (c->over.n + PLACE_READS - 1) / PLACE_READS : c->over.n;
     return error ? error : cr_cuda_launch_each(device, function, threads, c);
 }
 
@@ -142,17 +185,19 @@ static const char *combine_launch(int device, place_call *c, const cr_indexed *x
  * 16 bytes. */
 static int columns_lanes(const place_call *c)
 {
-    int64_t d = c->cdim - 1, bits = (int64_t)(intptr_t)c->dense | (int64_t)(intptr_t)c->table;
+    int64_t d = c->inner.cdim - 1,
+            bits = (int64_t)(intptr_t)c->dense | (int64_t)(intptr_t)c->table;
     int lanes = 2;
 
-    if (d < 0 || !c->dense || c->cdense_step[d] != c->item || c->ctable_step[d] != c->item)
+    if (d < 0 || !c->dense || c->inner.cdense_step[d] != c->of.item ||
+        c->inner.ctable_step[d] != c->of.item)
         return 0;
-    for (int k = 0; k < c->ndim; k++)
-        bits |= c->dense_step[k];
+    for (int k = 0; k < c->over.ndim; k++)
+        bits |= c->over.dense_step[k];
     for (int k = 0; k < d; k++)
-        bits |= c->cdense_step[k] | c->ctable_step[k];
-    bits |= c->grain | c->csize[d] * c->item;
-    while (lanes && (c->item << lanes > 16 || bits % (c->item << lanes)))
+        bits |= c->inner.cdense_step[k] | c->inner.ctable_step[k];
+    bits |= c->of.grain | c->inner.csize[d] * c->of.item;
+    while (lanes && (c->of.item << lanes > 16 || bits % (c->of.item << lanes)))
         lanes--;
     return lanes;
 }
@@ -193,16 +238,16 @@ static bool place_merge(cr_space *s, int64_t *ndim, int64_t *n, int64_t *size,
 /* The dims of entries. */
 static bool place_set_dims(place_call *c, cr_space *s)
 {
-    int64_t *step[] = {c->dense_step, c->table_step, c->index_step};
+    int64_t *step[] = {c->over.dense_step, c->over.table_step, c->over.index_step};
 
-    return place_merge(s, &c->ndim, &c->n, c->size, step);
+    return place_merge(s, &c->over.ndim, &c->over.n, c->over.size, step);
 }
 
 static bool place_set_columns(place_call *c, cr_space *s)
 {
-    int64_t *step[] = {c->cdense_step, c->ctable_step, NULL};
+    int64_t *step[] = {c->inner.cdense_step, c->inner.ctable_step, NULL};
 
-    return place_merge(s, &c->cdim, &c->columns, c->csize, step);
+    return place_merge(s, &c->inner.cdim, &c->inner.columns, c->inner.csize, step);
 }
 
 /* The array whose elements the indices number. */
@@ -210,13 +255,14 @@ static bool place_set_numbered(place_call *c, const cr_array *a)
 {
     cr_space s;
 
-    c->numbered = -1;
+    c->rows.numbered = -1;
     if (!a)
         return true;
     cr_space_start(&s, 1);
     for (int d = 0; d < a->ndim; d++)
-        *cr_space_add(&s, a->size[d], d) = a->stride[d] * c->item;
-    return place_merge(&s, &c->numbered, &c->extent, c->nsize, &(int64_t *){c->nstep});
+        *cr_space_add(&s, a->size[d], d) = a->stride[d] * c->of.item;
+    return place_merge(&s, &c->rows.numbered, &c->of.extent, c->rows.nsize,
+                       &(int64_t *){c->rows.nstep});
 }
 
 static bool place_begin(place_call *c, const cr_indexed *x)
@@ -225,11 +271,11 @@ static bool place_begin(place_call *c, const cr_indexed *x)
     c->dense = x->dense;
     c->table = x->table;
     c->index = x->index;
-    c->unit = x->unit;
-    c->extent = x->extent;
-    c->item = (int64_t)cr_dtype_size((cr_dtype)x->dtype);
-    c->is32 = x->is32;
-    c->wraps = x->wraps;
+    c->of.unit = x->unit;
+    c->of.extent = x->extent;
+    c->of.item = (int64_t)cr_dtype_size((cr_dtype)x->dtype);
+    c->how.is32 = x->is32;
+    c->how.wraps = x->wraps;
     memcpy(c->value, x->item, sizeof c->value);
     return place_set_numbered(c, x->numbered);
 }
@@ -249,26 +295,27 @@ static bool place_whole(place_call *c, const cr_indexed *x)
  * size. */
 static bool place_has_pairs(const place_call *c)
 {
-    int64_t k = c->ndim - 1, wide = 2 * c->item;
-    int64_t bits = (int64_t)(intptr_t)c->dense | (int64_t)(intptr_t)c->table | c->unit;
+    int64_t k = c->over.ndim - 1, wide = 2 * c->of.item;
+    int64_t bits = (int64_t)(intptr_t)c->dense | (int64_t)(intptr_t)c->table | c->of.unit;
 
-    if (k < 0 || c->item > 8 || !c->dense || c->numbered >= 0 || c->index_step[k] ||
-        c->size[k] % 2 || c->dense_step[k] != c->item || c->table_step[k] != c->item)
+    if (k < 0 || c->of.item > 8 || !c->dense || c->rows.numbered >= 0 ||
+        c->over.index_step[k] || c->over.size[k] % 2 || c->over.dense_step[k] != c->of.item ||
+        c->over.table_step[k] != c->of.item)
         return false;
     for (int d = 0; d < k; d++)
-        bits |= c->dense_step[d] | c->table_step[d];
+        bits |= c->over.dense_step[d] | c->over.table_step[d];
     return bits % wide == 0;
 }
 
 static void place_join_pairs(place_call *c)
 {
-    int64_t k = c->ndim - 1;
+    int64_t k = c->over.ndim - 1;
 
     while (place_has_pairs(c)) {
-        c->item *= 2;
-        c->n /= 2;
-        c->size[k] /= 2;
-        c->dense_step[k] = c->table_step[k] = c->item;
+        c->of.item *= 2;
+        c->over.n /= 2;
+        c->over.size[k] /= 2;
+        c->over.dense_step[k] = c->over.table_step[k] = c->of.item;
     }
 }
 
@@ -276,22 +323,22 @@ static void place_join_pairs(place_call *c)
  * from the first to the last, or 0 if steps are negative. */
 static int64_t place_span(place_call *c)
 {
-    bool picks = c->index && c->numbered < 0;
-    int64_t span = picks ? (c->extent - 1) * c->unit : 0, grain = picks ? c->unit : 0;
+    bool picks = c->index && c->rows.numbered < 0;
+    int64_t span = picks ? (c->of.extent - 1) * c->of.unit : 0, grain = picks ? c->of.unit : 0;
     bool negative = span < 0;
 
-    for (int d = 0; d < c->ndim; d++) {
-        negative = negative || c->table_step[d] < 0;
-        span += (c->size[d] - 1) * c->table_step[d];
-        grain = cr_common_divisor(grain, c->table_step[d]);
+    for (int d = 0; d < c->over.ndim; d++) {
+        negative = negative || c->over.table_step[d] < 0;
+        span += (c->over.size[d] - 1) * c->over.table_step[d];
+        grain = cr_common_divisor(grain, c->over.table_step[d]);
     }
-    for (int d = 0; d < c->numbered; d++) {
-        negative = negative || c->nstep[d] < 0;
-        span += (c->nsize[d] - 1) * c->nstep[d];
-        grain = cr_common_divisor(grain, c->nstep[d]);
+    for (int d = 0; d < c->rows.numbered; d++) {
+        negative = negative || c->rows.nstep[d] < 0;
+        span += (c->rows.nsize[d] - 1) * c->rows.nstep[d];
+        grain = cr_common_divisor(grain, c->rows.nstep[d]);
     }
-    c->grain = grain > 0 ? grain : c->item;
-    return negative ? 0 : span / c->grain + 1;
+    c->of.grain = grain > 0 ? grain : c->of.item;
+    return negative ? 0 : span / c->of.grain + 1;
 }
 
 static const char *place_late(place_call *c, int device, const cr_indexed *x)
@@ -318,7 +365,7 @@ const char *cr_cuda_indexed(int device, const cr_indexed *x)
 
     if (!place_whole(&c, x))
         return cr_command_declines;
-    if (!c.n)
+    if (!c.over.n)
         return NULL;
     place_join_pairs(&c);
     const char *error = place_late(&c, device, x);
@@ -359,7 +406,7 @@ static const char *set_at_index(int device, const cr_indexed *x)
 
     if (!place_whole(&c, x))
         return cr_command_declines;
-    if (!c.n)
+    if (!c.over.n)
         return NULL;
     place_join_pairs(&c);
     if (!place_span(&c))
@@ -390,61 +437,62 @@ static int64_t cell_bytes(int dtype)
 static const char *fold_memory(char **room, uint32_t *block, int device, place_call *c,
                                const cr_indexed *x)
 {
-    int64_t windows = x->index && c->n > PLACE_BLOCK ? c->n / PLACE_BLOCK + 1 : 0;
-    int64_t bytes = 16 * c->n + 8 * (windows + 1), heads = 16 * c->n;
+    int64_t windows = x->index && c->over.n > PLACE_BLOCK ? c->over.n / PLACE_BLOCK + 1 : 0;
+    int64_t bytes = 16 * c->over.n + 8 * (windows + 1), heads = 16 * c->over.n;
     void *at;
 
     bytes = (bytes + 15) / 16 * 16;
-    const char *error =
-        place_get(&at, device, bytes + 2 * windows * c->columns * cell_bytes(x->dtype), block);
+    const char *error = place_get(
+        &at, device, bytes + 2 * windows * c->inner.columns * cell_bytes(x->dtype), block);
     if (error)
         return error;
     *room = at;
     c->keys = at;
-    c->blocks = (int64_t *)(void *)(*room + heads);
-    c->heads = windows ? c->blocks + 1 : NULL;
-    c->parts = *room + bytes;
+    c->lists.blocks = (int64_t *)(void *)(*room + heads);
+    c->lists.heads = windows ? c->lists.blocks + 1 : NULL;
+    c->lists.parts = *room + bytes;
     return NULL;
 }
 
 /* Before the blocks of sorted keys are listed. */
 static const char *fold_clear(int device, const place_call *c)
 {
-    int64_t windows = c->heads ? c->n / PLACE_BLOCK + 1 : 0;
+    int64_t windows = c->lists.heads ? c->over.n / PLACE_BLOCK + 1 : 0;
     const int zero = 0;
 
-    return cr_cuda_fill(device, c->blocks, &zero, 4, 2 * (size_t)(windows + 1));
+    return cr_cuda_fill(device, c->lists.blocks, &zero, 4, 2 * (size_t)(windows + 1));
 }
 
 /* Columns of 1 << lanes adjacent elements. */
 static void fold_join_columns(place_call *c, int lanes)
 {
-    int64_t d = c->cdim - 1;
+    int64_t d = c->inner.cdim - 1;
 
     if (!lanes)
         return;
-    c->columns >>= lanes;
-    c->csize[d] >>= lanes;
-    c->cdense_step[d] <<= lanes;
-    c->ctable_step[d] <<= lanes;
+    c->inner.columns >>= lanes;
+    c->inner.csize[d] >>= lanes;
+    c->inner.cdense_step[d] <<= lanes;
+    c->inner.ctable_step[d] <<= lanes;
 }
 
 /* The blocks of sorted keys; without an index, entries are combined one by one. */
 static const char *fold_keys(int device, const place_call *given, const cr_indexed *x)
 {
     static const int kernel[] = {FOLD_LIST, FOLD_BLOCKS, FOLD_RUNS};
-    int lanes = x->index ? columns_lanes(given) : 0, launches = given->heads ? 3 : 2;
+    int lanes = x->index ? columns_lanes(given) : 0, launches = given->lists.heads ? 3 : 2;
     place_call c = *given;
     const char *error = NULL;
 
     if (!x->index)
-        return combine_launch(device, &c, x, FOLD_BLOCKS, c.n * c.columns);
+        return combine_launch(device, &c, x, FOLD_BLOCKS, c.over.n * c.inner.columns);
     fold_join_columns(&c, lanes);
-    int64_t blocks = c.n * c.columns < FOLD_THREADS ? c.n * c.columns : FOLD_THREADS;
-    int64_t threads[] = {c.n, blocks, (c.n / PLACE_BLOCK + 1) * given->columns};
+    int64_t blocks =
+        c.over.n * c.inner.columns < FOLD_THREADS ? c.over.n * c.inner.columns : FOLD_THREADS;
+    int64_t threads[] = {c.over.n, blocks, (c.over.n / PLACE_BLOCK + 1) * given->inner.columns};
     for (int i = 0; i < launches && !error; i++) {
         void *function;
-        error = combine_find(&function, device, x, kernel[i], lanes, c.ndim == 1);
+        error = combine_find(&function, device, x, kernel[i], lanes, c.over.ndim == 1);
         if (!error)
             error = cr_cuda_launch_each(device, function, threads[i], &c);
     }
@@ -463,9 +511,9 @@ static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, i
     if (!error)
         error = place_launch(device, c, KEYS);
     if (!error) {
-        uint64_t *spare = c->keys + c->n;
-        error = cr_cuda_sort(device, &c->keys, &spare, c->n, c->shift, bits);
-        c->list = spare;
+        uint64_t *spare = c->keys + c->over.n;
+        error = cr_cuda_sort(device, &c->keys, &spare, c->over.n, c->how.shift, bits);
+        c->lists.list = spare;
     }
     if (!error)
         error = fold_keys(device, c, x);
@@ -485,13 +533,13 @@ typedef struct {
 /* The lists of keys change places in each pass. */
 static void rest_set_lists(rest_call *r)
 {
-    uint64_t *keys = r->place.keys, *spare = keys + r->place.n;
+    uint64_t *keys = r->place.keys, *spare = keys + r->place.over.n;
     bool even = (r->sort.end - r->sort.shift + 7) / 8 % 2 == 0;
 
     r->sort.from = keys;
     r->sort.to = spare;
     r->place.keys = even ? keys : spare;
-    r->place.list = even ? spare : keys;
+    r->place.lists.list = even ? spare : keys;
 }
 
 static const char *rest_launch(int device, const rest_call *r, const cr_indexed *x)
@@ -501,7 +549,8 @@ static const char *rest_launch(int device, const rest_call *r, const cr_indexed 
     cr_cuda_grid g = {.grid = {(unsigned)cr_cuda_together(device), 1},
                       .block = {REST_THREADS, 1},
                       .together = true};
-    const char *error = combine_find(&g.function, device, x, REST, lanes, c.place.ndim == 1);
+    const char *error =
+        combine_find(&g.function, device, x, REST, lanes, c.place.over.ndim == 1);
 
     fold_join_columns(&c.place, lanes);
     return error ? error : cr_cuda_launch(device, &g, &c);
@@ -518,7 +567,7 @@ static const char *fold_rest(int device, const place_call *given, const cr_index
 
     if (error)
         return error;
-    r.words = cr_cuda_sort_begin(&r.sort, r.place.n, r.place.shift, bits);
+    r.words = cr_cuda_sort_begin(&r.sort, r.place.over.n, r.place.how.shift, bits);
     error = place_get(&sort_room, device, 4 * r.words, &sort_block);
     if (!error) {
         cr_cuda_sort_set_room(&r.sort, sort_room);
@@ -538,7 +587,7 @@ static const char *held_get(int device, place_call *c, uint32_t *block)
     void *held;
     const char *error = place_get(&held, device, 4 * words, block);
 
-    c->held = held;
+    c->lists.held = held;
     return error ? error : cr_cuda_fill(device, held, &zero, 4, (size_t)words);
 }
 
@@ -564,7 +613,7 @@ enum { SORTED_EACH = 16, SORTED_BITS = 27 };
 /* Shared memory: elements, numbers, lines and order of entries, and where lines start. */
 static int bucket_bytes(const place_call *c)
 {
-    return c->room * ((int)c->item + 8) + ((1 << c->low) + 1) * 4;
+    return c->room * ((int)c->of.item + 8) + ((1 << c->low) + 1) * 4;
 }
 
 /* True if no two positions have one place: each dim's step, in either direction, is beyond the
@@ -594,25 +643,25 @@ static bool steps_differ(int n, const int64_t *size, const int64_t *step, int64_
  * there are, or 0. */
 static int64_t bucket_lines(place_call *c)
 {
-    int64_t size[PLACE_DIMS + 1], step[PLACE_DIMS + 1], all = c->extent;
+    int64_t size[PLACE_DIMS + 1], step[PLACE_DIMS + 1], all = c->of.extent;
     bool apart = false;
     int n = 0;
 
-    if (c->numbered >= 0)
+    if (c->rows.numbered >= 0)
         return 0;
-    for (int d = 0; d < c->ndim; d++) {
-        if (!c->table_step[d] || c->size[d] == 1)
+    for (int d = 0; d < c->over.ndim; d++) {
+        if (!c->over.table_step[d] || c->over.size[d] == 1)
             continue;
-        c->lsize[n] = size[n] = c->size[d];
-        c->lstep[n] = step[n] = c->table_step[d];
-        apart = apart || step[n] < c->unit;
+        c->line.lsize[n] = size[n] = c->over.size[d];
+        c->line.lstep[n] = step[n] = c->over.table_step[d];
+        apart = apart || step[n] < c->of.unit;
         all *= size[n++];
     }
-    c->ldim = n;
-    c->line_unit = size[n] = c->unit;
-    size[n] = c->extent;
-    step[n] = c->unit;
-    return apart && steps_differ(n + 1, size, step, c->item) ? all : 0;
+    c->line.ldim = n;
+    c->line.line_unit = size[n] = c->of.unit;
+    size[n] = c->of.extent;
+    step[n] = c->of.unit;
+    return apart && steps_differ(n + 1, size, step, c->of.item) ? all : 0;
 }
 
 /* Sets the buckets of `span` destinations; false where entries are sorted. */
@@ -620,16 +669,16 @@ static bool bucket_shape(place_call *c, int device, const cr_indexed *x, int64_t
 {
     int64_t lined = x->index ? bucket_lines(c) : 0;
 
-    c->lined = lined > 0;
+    c->how.lined = lined > 0;
     span = lined ? lined : span;
     c->spread = span;
-    if (!x->index || c->columns != 1 || c->n < BUCKET_LEAST || c->n > INT32_MAX ||
-        span > INT32_MAX || c->n / span >= BUCKET_EACH)
+    if (!x->index || c->inner.columns != 1 || c->over.n < BUCKET_LEAST ||
+        c->over.n > INT32_MAX || span > INT32_MAX || c->over.n / span >= BUCKET_EACH)
         return false;
     c->low = 0;
-    while (c->low < BUCKET_LINES && (c->n << (c->low + 1)) / span <= BUCKET_MANY)
+    while (c->low < BUCKET_LINES && (c->over.n << (c->low + 1)) / span <= BUCKET_MANY)
         c->low++;
-    int64_t buckets = (span >> c->low) + 1, room = c->n / buckets * 5 / 4 + BUCKET_THREADS;
+    int64_t buckets = (span >> c->low) + 1, room = c->over.n / buckets * 5 / 4 + BUCKET_THREADS;
     c->buckets = (int)buckets;
     c->room = (int)(room < BUCKET_ROOM ? room / 8 * 8 : BUCKET_ROOM);
     return buckets <= BUCKET_MOST &&
@@ -639,16 +688,16 @@ static bool bucket_shape(place_call *c, int device, const cr_indexed *x, int64_t
 /* Destinations are counted along lines, whose numbers are row-major. */
 static void bucket_number_lines(place_call *c)
 {
-    int64_t step = c->extent;
-    int n = (int)c->ldim;
+    int64_t step = c->of.extent;
+    int n = (int)c->line.ldim;
 
-    for (int d = (int)c->ndim - 1; d >= 0; d--) {
-        bool is_line = c->table_step[d] && c->size[d] > 1;
-        c->table_step[d] = is_line ? step : 0;
+    for (int d = (int)c->over.ndim - 1; d >= 0; d--) {
+        bool is_line = c->over.table_step[d] && c->over.size[d] > 1;
+        c->over.table_step[d] = is_line ? step : 0;
         if (is_line)
-            step *= c->lsize[--n];
+            step *= c->line.lsize[--n];
     }
-    c->unit = 1;
+    c->of.unit = 1;
 }
 
 /* Dims in the order of the index's memory, the fastest last; `number_step` keeps the order in
@@ -657,22 +706,23 @@ static void bucket_order(place_call *c)
 {
     int64_t step = 1;
 
-    if (c->lined)
+    if (c->how.lined)
         bucket_number_lines(c);
     else {
-        c->unit /= c->grain;
-        for (int d = 0; d < c->ndim; d++)
-            c->table_step[d] /= c->grain;
+        c->of.unit /= c->of.grain;
+        for (int d = 0; d < c->over.ndim; d++)
+            c->over.table_step[d] /= c->of.grain;
     }
-    for (int d = 0; d < c->numbered; d++)
-        c->nstep[d] /= c->grain;
+    for (int d = 0; d < c->rows.numbered; d++)
+        c->rows.nstep[d] /= c->of.grain;
 
-    for (int d = (int)c->ndim - 1; d >= 0; step *= c->size[d--])
+    for (int d = (int)c->over.ndim - 1; d >= 0; step *= c->over.size[d--])
         c->number_step[d] = step;
-    for (int d = 1; d < c->ndim; d++)
-        for (int k = d; k && llabs(c->index_step[k - 1]) < llabs(c->index_step[k]); k--) {
-            int64_t *const list[] = {c->size, c->dense_step, c->table_step, c->index_step,
-                                     c->number_step};
+    for (int d = 1; d < c->over.ndim; d++)
+        for (int k = d; k && llabs(c->over.index_step[k - 1]) < llabs(c->over.index_step[k]);
+             k--) {
+            int64_t *const list[] = {c->over.size, c->over.dense_step, c->over.table_step,
+                                     c->over.index_step, c->number_step};
             for (size_t i = 0; i < CR_LEN(list); i++) {
                 int64_t other = list[i][k];
                 list[i][k] = list[i][k - 1];
@@ -684,49 +734,54 @@ static void bucket_order(place_call *c)
 /* Whether an element, a number and a destination's place in its bucket are 64 bits. */
 static bool bucket_packs(const place_call *c)
 {
-    return c->item <= 4 && c->shift + c->low <= 32;
+    return c->of.item <= 4 && c->how.shift + c->low <= 32;
 }
 
 /* Sets tiles of parts of the fastest dim, if entries of its elements are of different lines.  A
  * part has the indices of as many bytes as memory reads at once. */
 static void bucket_tiles(place_call *c)
 {
-    int last = (int)c->ndim - 1;
-    bool parts = c->lined && last > 0 && c->table_step[last];
+    int last = (int)c->over.ndim - 1;
+    bool parts = c->how.lined && last > 0 && c->over.table_step[last];
 
-    c->wide = parts ? c->is32 ? 3 : 2 : 0;
-    c->fast = parts ? (int)c->size[last] : 1;
-    c->groups = (c->fast + (1 << c->wide) - 1) >> c->wide;
-    c->stage_rows = (int)(c->n / c->fast);
+    c->by.wide = parts ? c->how.is32 ? 3 : 2 : 0;
+    c->by.fast = parts ? (int)c->over.size[last] : 1;
+    c->by.groups = (c->by.fast + (1 << c->by.wide) - 1) >> c->by.wide;
+    c->by.stage_rows = (int)(c->over.n / c->by.fast);
 }
 
 /* Whether tiles have so few buckets that their entries are put in order first: `lines` is how
  * many lines of destinations a tile has. */
 static bool bucket_stages(const place_call *c, int device)
 {
-    int last = (int)c->ndim - 1;
-    int64_t lines = c->lined ? 1 << c->wide : STAGE_ENTRIES / c->size[last] + 2;
+    int last = (int)c->over.ndim - 1;
+    int64_t lines = c->how.lined ? 1 << c->by.wide : STAGE_ENTRIES / c->over.size[last] + 2;
 
     if (STAGE_BYTES + BUCKET_KEPT > cr_cuda_shared_most(device) || !bucket_packs(c) ||
-        c->numbered >= 0 || (!c->lined && c->table_step[last]))
+        c->rows.numbered >= 0 || (!c->how.lined && c->over.table_step[last]))
         return false;
-    return lines * ((c->extent * (c->lined ? 1 : c->unit) >> c->low) + 2) <= STAGE_BUCKETS;
+    return lines * ((c->of.extent * (c->how.lined ? 1 : c->of.unit) >> c->low) + 2) <=
+           STAGE_BUCKETS;
 }
 
 /* CP_FLAT of such tiles. */
-static bool bucket_is_flat(const place_call *c) { return c->ndim == (c->fast > 1 ? 2 : 1); }
+static bool bucket_is_flat(const place_call *c)
+{
+    return c->over.ndim == (c->by.fast > 1 ? 2 : 1);
+}
 
 /* CP_NEAR: a tile has neighbouring lines, or one. */
 static bool bucket_is_near(const place_call *c)
 {
-    return bucket_is_flat(c) && !c->table_step[0] &&
-           (c->fast > 1 ? c->table_step[1] == c->extent : c->buckets <= STAGE_BUCKETS);
+    return bucket_is_flat(c) && !c->over.table_step[0] &&
+           (c->by.fast > 1 ? c->over.table_step[1] == c->of.extent
+                           : c->buckets <= STAGE_BUCKETS);
 }
 
 /* CP_PACKED, with what a bucket's kernel does. */
 static int bucket_how(const place_call *c, int kernel)
 {
-    bool few = c->n <= (int64_t)SORTED_EACH * c->spread && c->shift <= SORTED_BITS;
+    bool few = c->over.n <= (int64_t)SORTED_EACH * c->spread && c->how.shift <= SORTED_BITS;
 
     return !bucket_packs(c) ? 0 : kernel == BUCKET && few ? 2 : 1;
 }
@@ -747,11 +802,11 @@ static const char *bucket_launch(int device, place_call *c, const cr_indexed *x,
     const char *error = cr_cuda_find(&g.function, &k);
 
     if (kernel == STAGE) {
-        int64_t rows = STAGE_ENTRIES >> c->wide;
-        g.grid[0] = (unsigned)((c->stage_rows + rows - 1) / rows * c->groups);
+        int64_t rows = STAGE_ENTRIES >> c->by.wide;
+        g.grid[0] = (unsigned)((c->by.stage_rows + rows - 1) / rows * c->by.groups);
         g.shared = bucket_is_near(c) ? STAGE_NEAR_BYTES : STAGE_BYTES;
     } else if (kernel == SPLIT) {
-        g.grid[0] = (unsigned)((c->n + BUCKET_ROOM - 1) / BUCKET_ROOM);
+        g.grid[0] = (unsigned)((c->over.n + BUCKET_ROOM - 1) / BUCKET_ROOM);
         g.block[0] = SPLIT_THREADS;
     } else
         g.shared = (unsigned)bucket_bytes(c);
@@ -765,13 +820,13 @@ static const char *bucket_run(int device, const place_call *given, const cr_inde
     int64_t places = (int64_t)c.buckets * c.room;
     uint32_t block;
     void *room;
-    int64_t entry = bucket_packs(&c) ? 8 : 8 + c.item;
+    int64_t entry = bucket_packs(&c) ? 8 : 8 + c.of.item;
     const char *error = place_get(&room, device, places * entry, &block);
 
     if (error)
         return error;
     c.keys = room;
-    c.elements = (char *)(c.keys + places);
+    c.lists.elements = (char *)(c.keys + places);
     bucket_order(&c);
     bucket_tiles(&c);
     error = bucket_launch(device, &c, x, bucket_stages(&c, device) ? STAGE : SPLIT);
@@ -786,13 +841,13 @@ static const char *fold_buckets(int device, place_call *c, const cr_indexed *x, 
     uint32_t block;
     const char *error = held_get(device, c, &block);
 
-    if (!c->held)
+    if (!c->lists.held)
         return error;
     if (!error)
         error = bucket_run(device, c, x);
     if (!error)
         error = fold_rest(device, c, x, bits);
-    cr_cuda_memory_release(device, c->held, block);
+    cr_cuda_memory_release(device, c->lists.held, block);
     return error;
 }
 
@@ -806,22 +861,22 @@ enum { ROWS_ROOM = 384, ROWS_COUNTERS = 1 << 14, ROWS_THREADS = 256, ROWS_PART =
 /* Sets the buckets of `span` destinations; false where entries are sorted. */
 static bool rows_shape(place_call *c, const cr_indexed *x, int64_t span)
 {
-    int64_t goal = c->n / ROWS_BUCKETS;
+    int64_t goal = c->over.n / ROWS_BUCKETS;
 
-    c->lined = 0;
-    if (!x->index || c->n <= CR_CUDA_SORT_FEW || c->n > INT32_MAX || span > INT32_MAX ||
-        c->n / span >= BUCKET_EACH)
+    c->how.lined = 0;
+    if (!x->index || c->over.n <= CR_CUDA_SORT_FEW || c->over.n > INT32_MAX ||
+        span > INT32_MAX || c->over.n / span >= BUCKET_EACH)
         return false;
     goal = goal < ROWS_LEAST ? ROWS_LEAST : goal > ROWS_MOST ? ROWS_MOST : goal;
     c->low = 0;
     while (c->low < ROWS_LINES &&
-           ((c->n << (c->low + 1)) / span <= goal || span >> c->low >= ROWS_COUNTERS))
+           ((c->over.n << (c->low + 1)) / span <= goal || span >> c->low >= ROWS_COUNTERS))
         c->low++;
-    int64_t buckets = (span >> c->low) + 1, room = c->n / buckets * 5 / 4 + ROWS_ROOM;
+    int64_t buckets = (span >> c->low) + 1, room = c->over.n / buckets * 5 / 4 + ROWS_ROOM;
     c->buckets = (int)buckets;
     c->room = (int)(room / 8 * 8);
-    return c->shift + c->low <= ROWS_WORD && buckets <= ROWS_COUNTERS + 1 &&
-           c->columns <= (int64_t)ROWS_PART * UINT16_MAX;
+    return c->how.shift + c->low <= ROWS_WORD && buckets <= ROWS_COUNTERS + 1 &&
+           c->inner.columns <= (int64_t)ROWS_PART * UINT16_MAX;
 }
 
 static const char *rows_launch(int device, const place_call *given, const cr_indexed *x)
@@ -832,15 +887,15 @@ static const char *rows_launch(int device, const place_call *given, const cr_ind
     const char *error = combine_find(&function, device, x, DEAL, 0, false);
 
     if (!error)
-        error = cr_cuda_launch_each(device, function, c.n, &c);
+        error = cr_cuda_launch_each(device, function, c.over.n, &c);
     if (error)
         return error;
     fold_join_columns(&c, lanes);
-    cr_cuda_grid g = {
-        .grid = {(unsigned)c.buckets, (unsigned)((c.columns + ROWS_PART - 1) / ROWS_PART)},
-        .block = {ROWS_THREADS, 1},
-        .shared = 12 * (unsigned)c.room};
-    error = combine_find(&g.function, device, x, ROWS, lanes, c.ndim == 1);
+    cr_cuda_grid g = {.grid = {(unsigned)c.buckets,
+                               (unsigned)((c.inner.columns + ROWS_PART - 1) / ROWS_PART)},
+                      .block = {ROWS_THREADS, 1},
+                      .shared = 12 * (unsigned)c.room};
+    error = combine_find(&g.function, device, x, ROWS, lanes, c.over.ndim == 1);
     return error ? error : cr_cuda_launch(device, &g, &c);
 }
 
@@ -850,7 +905,7 @@ static const char *fold_rows(int device, place_call *c, const cr_indexed *x, int
     void *words;
     const char *error = held_get(device, c, &block);
 
-    if (!c->held)
+    if (!c->lists.held)
         return error;
     if (!error)
         error = place_get(&words, device, 4 * (int64_t)c->buckets * c->room, &words_block);
@@ -861,7 +916,7 @@ static const char *fold_rows(int device, place_call *c, const cr_indexed *x, int
     }
     if (!error)
         error = fold_rest(device, c, x, bits);
-    cr_cuda_memory_release(device, c->held, block);
+    cr_cuda_memory_release(device, c->lists.held, block);
     return error;
 }
 
@@ -896,13 +951,13 @@ static const char *combine_entries(int device, const cr_indexed *x)
 
     if (!place_divided(&c, x))
         return cr_command_declines;
-    if (!c.n || !c.columns)
+    if (!c.over.n || !c.inner.columns)
         return NULL;
     span = place_span(&c);
-    c.shift = cr_digits(c.n);
+    c.how.shift = cr_digits(c.over.n);
     /* Keys of entries outside have ones in all bits that are sorted. */
     int bits = cr_digits(span + 1);
-    if (!span || bits + c.shift > PLACE_WORD || c.n > CR_CUDA_SORT_MOST)
+    if (!span || bits + c.how.shift > PLACE_WORD || c.over.n > CR_CUDA_SORT_MOST)
         return cr_command_declines;
     const char *error = place_late(&c, device, x);
     if (error)
@@ -915,7 +970,7 @@ static const char *combine_entries(int device, const cr_indexed *x)
 /* Few destinations of many entries. */
 static const char *sum_cells(int device, place_call *c, const cr_indexed *x)
 {
-    int64_t blocks = (c->n + CELLS_ENTRIES - 1) / CELLS_ENTRIES;
+    int64_t blocks = (c->over.n + CELLS_ENTRIES - 1) / CELLS_ENTRIES;
     cr_cuda_grid g = {.grid = {(unsigned)(blocks < CELLS_BLOCKS ? blocks : CELLS_BLOCKS), 1},
                       .block = {CELLS_THREADS, 1}};
     const char *error = combine_find(&g.function, device, x, CELLS, 0, false);
@@ -930,15 +985,15 @@ static const char *sum_integers(int device, const cr_indexed *x)
 
     if (!place_whole(&c, x))
         return cr_command_declines;
-    if (!c.n)
+    if (!c.over.n)
         return NULL;
-    c.columns = place_span(&c);
+    c.inner.columns = place_span(&c);
     const char *error = place_late(&c, device, x);
     if (error)
         return error;
-    return c.columns && c.columns <= PLACE_CELLS && c.n > c.columns
+    return c.inner.columns && c.inner.columns <= PLACE_CELLS && c.over.n > c.inner.columns
                ? sum_cells(device, &c, x)
-               : combine_launch(device, &c, x, SUM, c.n);
+               : combine_launch(device, &c, x, SUM, c.over.n);
 }
 
 static const char *combine_each(int device, const cr_indexed *x)
@@ -947,10 +1002,10 @@ static const char *combine_each(int device, const cr_indexed *x)
 
     if (!place_whole(&c, x))
         return cr_command_declines;
-    if (!c.n)
+    if (!c.over.n)
         return NULL;
-    return steps_differ((int)c.ndim, c.size, c.table_step, c.item)
-               ? combine_launch(device, &c, x, FOLD_EACH, c.n)
+    return steps_differ((int)c.over.ndim, c.over.size, c.over.table_step, c.of.item)
+               ? combine_launch(device, &c, x, FOLD_EACH, c.over.n)
                : combine_entries(device, x);
 }
 

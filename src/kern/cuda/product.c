@@ -319,7 +319,9 @@ static const char *product_start(const product_call *p, const product_plan *plan
 
 /* --- integers, which the library does not multiply --- */
 
-/* ci_call of emit/integer.cuh */
+/* ci_call of emit/integer.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order. Steps are in
+ * elements. */
 typedef struct {
     char *c;
     const char *a, *b;

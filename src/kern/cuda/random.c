@@ -29,7 +29,9 @@ typedef enum {
     CHANCES
 } random_form;
 
-/* cx_call of emit/random.cuh */
+/* cx_call of emit/random.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order. Sizes and
+ * steps are of ndim dims, whose sizes have the product n. */
 typedef struct {
     char *to;
     const char *chance;

@@ -13,7 +13,9 @@ enum { RNN_LSTM, RNN_GRU, RNN_THREADS = 256, RNN_VECTOR = 4, RNN_ALIGNED = 16 };
 enum { RNN_ROWS = 16, RNN_UNITS = 4, RNN_BACK_ROWS = 8, RNN_BACK_UNITS = 8 };
 enum { RNN_MOST_UNITS = 65535 * RNN_UNITS }; /* the grid's second number is at most 65,535 */
 
-/* rn_call of emit/recurrent.cuh */
+/* rn_call of emit/recurrent.cuh.
+ * Invariant: the members are those of the kernels' struct, in the same order. Members of the
+ * derivative are NULL in the forward pass. */
 typedef struct {
     const void *gates, *share, *before, *cell_before, *w, *bias;
     void *out, *cell_out;

@@ -93,7 +93,9 @@ static int64_t whole_lanes(int64_t n)
     return (n + CR_ROW_LANES - 1) / CR_ROW_LANES * CR_ROW_LANES;
 }
 
-/* The memory of a thread, and the head that it computes. */
+/* The memory of a thread, and the head that it computes.
+ * Invariant: key_head = head / repeat. Members that are not NULL point into the memory
+ * `owned`. */
 typedef struct {
     const attention *a;
     int64_t batch, head, key_head;

@@ -10,6 +10,10 @@
 
 enum { MOST_PASSES = 64, GREATEST_RADIX = 31 };
 
+/* How a line of n elements is transformed.
+ * Invariant: one of three holds: n is the product of the radices; or rows and columns are
+ * set; or inner is set, for a length with a large factor. half is set for real lines of even
+ * length alone. */
 struct cr_fft_plan {
     int count; /* references to a cached plan, guarded by the cache's lock */
     cr_dtype t;

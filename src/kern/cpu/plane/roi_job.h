@@ -29,6 +29,9 @@ typedef struct {
     int64_t bin, last, from, to;
 } roi_near;
 
+/* A call of a function on regions of images.
+ * Invariant: the host sets taps, first and window, a device `measured` and, of a derivative,
+ * `near`; the others are NULL. */
 typedef struct {
     cr_roi r;
     const void *x, *regions; /* x: the input, or the cotangent of the result */

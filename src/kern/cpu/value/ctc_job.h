@@ -4,6 +4,9 @@
 
 #include "kern/loops.h"
 
+/* A call of the connectionist temporal classification.
+ * Invariant: states = 2 * (most labels of a sample) + 1. Members of one direction are NULL
+ * in the other one. */
 typedef struct {
     const void *logp;       /* [steps, samples, classes] */
     const int64_t *targets; /* one after the other */

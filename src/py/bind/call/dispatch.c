@@ -380,8 +380,7 @@ static void dispatch_tell_recorder(const cr_op *op, const cr_value *arg)
 }
 
 /* Makes a call of examples for their batch, where no mode comes before; *left if Python
- * decides.
- */
+ * decides. */
 static cr_status dispatch_batch(const cr_op *op, const cr_value *arg, cr_value *result,
                                 bool *left)
 {

@@ -305,10 +305,7 @@ static int buffer_of(PyObject *x, cr_buffer *out, common *c, bool written)
 enum { SOME_BUFFERS = 512 };
 
 /* The buffers of a call; lists of several calls are one after the other. */
-typedef struct {
-    cr_buffer *at;
-    size_t len, cap;
-} buffers;
+typedef CR_VEC(cr_buffer) buffers;
 
 static int read_list(buffers *b, PyObject *list, common *c, bool written, int *n)
 {

@@ -270,6 +270,19 @@ typedef struct {
     Py_ssize_t place; /* index in a list; grad: the guard's node of the earlier gradient */
 } put;
 
+/* How the return value is made of the outputs. */
+typedef struct {
+    returns_kind returns;
+    PyObject *leaves;    /* list: the return value's leaves, None in place of tensors */
+    int *place;          /* index in leaves, by output; -1: not returned */
+    PyObject *unflatten; /* RETURNS_TREE: leaves -> return value */
+    int puts;
+    put *put;
+} entry_returned;
+
+/* A recorded call, with what its program takes and returns.
+ * Invariant: constants and origin have `inputs` entries, returned.place `outputs`. An input
+ * has a constant, or the guard gives it. runner is called only if the guard holds. */
 typedef struct {
     PyObject_HEAD cr_guard *guard;
     PyObject *names; /* keyword names, or NULL */
@@ -283,12 +296,7 @@ typedef struct {
     int *origin;         /* first input with the same storage, by input; NULL: no writes */
     int *still, stills;  /* inputs whose version stays: the call may write them, by `.data` */
     PyObject *released;  /* [(output, name of its node)]: histories that a backward pass used */
-    returns_kind returns;
-    PyObject *leaves;    /* list: the return value's leaves, None in place of tensors */
-    int *place;          /* index in leaves, by output; -1: not returned */
-    PyObject *unflatten; /* RETURNS_TREE: leaves -> return value */
-    int puts;
-    put *put;
+    entry_returned returned;
     bool heavy; /* large enough to release the interpreter lock */
     int64_t calls;
 } entry;
@@ -319,11 +327,11 @@ static PyObject *recorded_modes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
     DO(e->graph);                                                                              \
     DO(e->fitting);                                                                            \
     DO(e->constants);                                                                          \
-    DO(e->leaves);                                                                             \
-    DO(e->unflatten);                                                                          \
+    DO(e->returned.leaves);                                                                    \
+    DO(e->returned.unflatten);                                                                 \
     DO(e->released);                                                                           \
-    for (int k = 0; e->put && k < e->puts; k++)                                                \
-        DO(e->put[k].key);
+    for (int k = 0; e->returned.put && k < e->returned.puts; k++)                              \
+        DO(e->returned.put[k].key);
 
 static int entry_traverse(PyObject *x, visitproc visit, void *arg)
 {
@@ -352,8 +360,8 @@ static void entry_dealloc(PyObject *x)
     entry_clear(x);
     PyMem_Free(e->origin);
     PyMem_Free(e->still);
-    PyMem_Free(e->place);
-    PyMem_Free(e->put);
+    PyMem_Free(e->returned.place);
+    PyMem_Free(e->returned.put);
     Py_TYPE(x)->tp_free(x);
 }
 
@@ -389,12 +397,14 @@ static int read_put(put *p, PyObject *from)
 
 static int read_puts(entry *e, PyObject *all)
 {
-    e->put = PyMem_Calloc((size_t)PyList_GET_SIZE(all) + 1, sizeof *e->put);
-    if (!e->put)
+    e->returned.put = PyMem_Calloc((size_t)PyList_GET_SIZE(all) + 1, sizeof *e->returned.put);
+    if (!e->returned.put)
         return -1;
-    while (e->puts < PyList_GET_SIZE(all)) {
-        int bad = read_put(&e->put[e->puts], PyList_GET_ITEM(all, e->puts));
-        e->puts++; /* after an error too, so that the references already read are released */
+    while (e->returned.puts < PyList_GET_SIZE(all)) {
+        int bad = read_put(&e->returned.put[e->returned.puts],
+                           PyList_GET_ITEM(all, e->returned.puts));
+        e->returned
+            .puts++; /* after an error too, so that the references already read are released */
         if (bad)
             return -1;
     }
@@ -430,18 +440,18 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->fitting = PySet_New(NULL);
     e->constants = Py_NewRef(constants);
     e->inputs = (int)PyList_GET_SIZE(constants);
-    e->returns = (returns_kind)how;
-    e->leaves = Py_NewRef(leaves);
-    e->unflatten = Py_NewRef(unflatten);
+    e->returned.returns = (returns_kind)how;
+    e->returned.leaves = Py_NewRef(leaves);
+    e->returned.unflatten = Py_NewRef(unflatten);
     e->released = Py_NewRef(released);
     e->heavy = heavy;
     e->numbers = numbers;
     e->guard = cr_guard_new(guard);
-    e->place = read_ints(places, &e->outputs);
+    e->returned.place = read_ints(places, &e->outputs);
     e->still = read_ints(still, &e->stills);
     e->origin = origins == Py_None ? NULL : read_ints(origins, &e->inputs);
-    if (e->guard && e->fitting && e->place && e->still && (e->origin || origins == Py_None) &&
-        read_puts(e, puts) == 0)
+    if (e->guard && e->fitting && e->returned.place && e->still &&
+        (e->origin || origins == Py_None) && read_puts(e, puts) == 0)
         return (PyObject *)e;
     if (!PyErr_Occurred())
         PyErr_NoMemory();
@@ -584,34 +594,35 @@ static PyObject *entry_pack(entry *e, cr_tensor **output)
 {
     PyObject *leaves, *out;
 
-    if (e->returns == RETURNS_ONE && e->outputs == 1)
+    if (e->returned.returns == RETURNS_ONE && e->outputs == 1)
         return cr_py_wrap(output[0]);
-    leaves = e->returns == RETURNS_TUPLE
-                 ? PyList_AsTuple(e->leaves)
-                 : PyList_GetSlice(e->leaves, 0, PyList_GET_SIZE(e->leaves));
+    leaves = e->returned.returns == RETURNS_TUPLE
+                 ? PyList_AsTuple(e->returned.leaves)
+                 : PyList_GetSlice(e->returned.leaves, 0, PyList_GET_SIZE(e->returned.leaves));
     for (int k = 0; k < e->outputs; k++) {
-        PyObject *x = leaves && e->place[k] >= 0 && output[k] ? cr_py_wrap(output[k]) : NULL;
+        PyObject *x =
+            leaves && e->returned.place[k] >= 0 && output[k] ? cr_py_wrap(output[k]) : NULL;
         if (!x) {
-            if (!(leaves && e->place[k] >= 0 && output[k]))
+            if (!(leaves && e->returned.place[k] >= 0 && output[k]))
                 cr_drop(output[k]);
             if (PyErr_Occurred())
                 Py_CLEAR(leaves);
             continue;
         }
-        if (e->returns == RETURNS_TUPLE) {
-            PyObject *old = PyTuple_GET_ITEM(leaves, e->place[k]);
-            PyTuple_SET_ITEM(leaves, e->place[k], x);
+        if (e->returned.returns == RETURNS_TUPLE) {
+            PyObject *old = PyTuple_GET_ITEM(leaves, e->returned.place[k]);
+            PyTuple_SET_ITEM(leaves, e->returned.place[k], x);
             Py_DECREF(old);
         } else {
-            PyList_SetItem(leaves, e->place[k], x);
+            PyList_SetItem(leaves, e->returned.place[k], x);
         }
     }
-    if (!leaves || e->returns == RETURNS_TUPLE || e->returns == RETURNS_LIST)
+    if (!leaves || e->returned.returns == RETURNS_TUPLE || e->returned.returns == RETURNS_LIST)
         return leaves;
-    if (e->returns == RETURNS_ONE)
+    if (e->returned.returns == RETURNS_ONE)
         out = Py_NewRef(PyList_GET_ITEM(leaves, 0));
     else
-        out = PyObject_CallOneArg(e->unflatten, leaves);
+        out = PyObject_CallOneArg(e->returned.unflatten, leaves);
     Py_DECREF(leaves);
     return out;
 }
@@ -620,8 +631,8 @@ static PyObject *entry_pack(entry *e, cr_tensor **output)
  * interpreter lock. */
 static void find_targets(const entry *e, PyObject **target)
 {
-    for (int k = 0; k < e->puts; k++)
-        target[k] = Py_NewRef(cr_guard_object(e->guard, e->put[k].node));
+    for (int k = 0; k < e->returned.puts; k++)
+        target[k] = Py_NewRef(cr_guard_object(e->guard, e->returned.put[k].node));
 }
 
 static int put_one(const put *p, PyObject *target, cr_tensor *const *output)
@@ -644,8 +655,8 @@ static int put_one(const put *p, PyObject *target, cr_tensor *const *output)
 /* In the order in which the recorded call stored them. */
 static int put_all(const entry *e, PyObject *const *target, cr_tensor *const *output)
 {
-    for (int k = 0; k < e->puts; k++)
-        if (put_one(&e->put[k], target[k], output) < 0)
+    for (int k = 0; k < e->returned.puts; k++)
+        if (put_one(&e->returned.put[k], target[k], output) < 0)
             return -1;
     return 0;
 }
@@ -654,11 +665,12 @@ static int put_all(const entry *e, PyObject *const *target, cr_tensor *const *ou
  * mode does. */
 static cr_status drop_old_grads(const entry *e, PyObject *const *target)
 {
-    for (int k = 0; k < e->puts; k++) {
-        if (!e->put[k].grad || cr_guard_is_input(e->guard, (int)e->put[k].place))
+    for (int k = 0; k < e->returned.puts; k++) {
+        if (!e->returned.put[k].grad ||
+            cr_guard_is_input(e->guard, (int)e->returned.put[k].place))
             continue;
         CR_TRY(cr_set_grad(cr_py_tensor_of(target[k]), NULL));
-        cr_guard_release(e->guard, (int)e->put[k].place);
+        cr_guard_release(e->guard, (int)e->returned.put[k].place);
     }
     return CR_OK;
 }
@@ -818,8 +830,8 @@ static PyObject *entry_run(entry *e, match *m)
 
     if (e->outputs > FEW)
         output = PyMem_Malloc((size_t)e->outputs * sizeof *output);
-    if (e->puts > FEW)
-        target = PyMem_Malloc((size_t)e->puts * sizeof *target);
+    if (e->returned.puts > FEW)
+        target = PyMem_Malloc((size_t)e->returned.puts * sizeof *target);
     if (!output || !target) {
         PyErr_NoMemory();
         goto done;
@@ -842,7 +854,7 @@ static PyObject *entry_run(entry *e, match *m)
     }
     entry_drop_tensors(m->input, e->inputs);
     cr_compiled_call_drop(m->call);
-    for (int k = 0; k < e->puts; k++)
+    for (int k = 0; k < e->returned.puts; k++)
         Py_DECREF(target[k]);
     Py_DECREF(e);
 done:

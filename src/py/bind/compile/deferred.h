@@ -16,6 +16,9 @@ typedef struct {
 } cr_py_timing;
 
 enum { CR_PY_TIMINGS = 16 };
+/* How the calls of one function are run: at once, or deferred.
+ * Invariant: `now` is NULL or one of `timing`. thread, took and mark are of the last call,
+ * and are valid while `open` is set. deferred <= ran. */
 typedef struct {
     bool at_once;                /* calls are not deferred */
     bool failed;                 /* `flushed` raised: all are deferred, none is recorded */

@@ -49,6 +49,20 @@ typedef struct {
     int64_t *size; /* sizes and strides */
 } tensor_facts;
 
+/* Parts of `expected`, borrowed from it. */
+typedef struct {
+    PyObject *keys; /* IS_MAPPING, IS_ITEMS, IS_HOLDING: a tuple, borrowed from `expected` */
+    PyObject *mro;  /* IS_HOLDING: borrowed from `expected` */
+    PyObject *held_items; /* IS_LIST, IS_MAPPING: numbers and strings by place, a dict or NULL;
+                             IS_HOLDING: a dict; borrowed from `expected` */
+    PyObject *base;       /* IS_DERIVED: the plain value, borrowed from `expected` */
+    PyTypeObject *type;   /* borrowed from `expected` */
+} node_plain;
+
+/* What a guard checks of one object.
+ * Invariant: the parent of a node has a lower number. `seen` is valid while the parent is
+ * stable; `holds` and `expected` live as long as the node. source and check decide which
+ * members are set. */
 typedef struct {
     uint8_t source, check;
     bool stable; /* the dict or tuple contains the objects of the last check */
@@ -59,12 +73,7 @@ typedef struct {
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_ITEM of a tuple or list */
     Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
-    PyObject *keys; /* IS_MAPPING, IS_ITEMS, IS_HOLDING: a tuple, borrowed from `expected` */
-    PyObject *mro;  /* IS_HOLDING: borrowed from `expected` */
-    PyObject *held_items; /* IS_LIST, IS_MAPPING: numbers and strings by place, a dict or NULL;
-                             IS_HOLDING: a dict; borrowed from `expected` */
-    PyObject *base;       /* IS_DERIVED: the plain value, borrowed from `expected` */
-    PyTypeObject *type;   /* borrowed from `expected` */
+    node_plain holds;
     tensor_facts facts;
     uint64_t version;
     PyObject *seen; /* the object, borrowed; valid while the parent is stable */
@@ -85,6 +94,10 @@ typedef struct {
     int node;
 } held_version;
 
+/* The conditions under which a recording serves a call.
+ * Invariant: `at` has `count` nodes, a container before its contents. step has `steps`
+ * numbers of nodes, of which the first `firsts` are checked before the kept dicts. While no
+ * kept dict or holder has another version, every node without a step holds. */
 struct cr_guard {
     int count;
     node *at;
@@ -171,37 +184,38 @@ static int set_expected(node *d)
     switch ((check_kind)d->check) {
     case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
     case IS_LIST:
-        return PyArg_ParseTuple(d->expected, "On|O!", &d->type, &d->wanted, &PyDict_Type,
-                                &d->held_items)
+        return PyArg_ParseTuple(d->expected, "On|O!", &d->holds.type, &d->wanted, &PyDict_Type,
+                                &d->holds.held_items)
                    ? 0
                    : -1;
     case IS_MAPPING:
     case IS_ITEMS:
-        return PyArg_ParseTuple(d->expected, "OO!|O!", &d->type, &PyTuple_Type, &d->keys,
-                                &PyDict_Type, &d->held_items)
+        return PyArg_ParseTuple(d->expected, "OO!|O!", &d->holds.type, &PyTuple_Type,
+                                &d->holds.keys, &PyDict_Type, &d->holds.held_items)
                    ? 0
                    : -1;
     case IS_HOLDING: {
         int exact;
-        if (!PyArg_ParseTuple(d->expected, "O!O!Op", &PyDict_Type, &d->held_items,
-                              &PyTuple_Type, &d->keys, &d->mro, &exact))
+        if (!PyArg_ParseTuple(d->expected, "O!O!Op", &PyDict_Type, &d->holds.held_items,
+                              &PyTuple_Type, &d->holds.keys, &d->holds.mro, &exact))
             return -1;
         d->exact = exact;
         return 0;
     }
-    case IS_DERIVED: return PyArg_ParseTuple(d->expected, "OO", &d->type, &d->base) ? 0 : -1;
+    case IS_DERIVED:
+        return PyArg_ParseTuple(d->expected, "OO", &d->holds.type, &d->holds.base) ? 0 : -1;
     case IS_RETURNING: {
         PyObject *given, *wanted;
         return PyArg_ParseTuple(d->expected, "O!O", &PyTuple_Type, &given, &wanted) ? 0 : -1;
     }
     case IS_INSTANCE:
-    case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
+    case IS_NUMBER: d->holds.type = (PyTypeObject *)d->expected; return 0;
     case IS_TENSOR: /* the guard does not keep the tensor alive */
         if (set_facts(&d->facts, cr_py_tensor_of(d->expected)) < 0)
             return -1;
-        d->type = Py_TYPE(d->expected);
+        d->holds.type = Py_TYPE(d->expected);
         d->facts.bare = is_bare(d->expected);
-        Py_SETREF(d->expected, Py_NewRef(d->type));
+        Py_SETREF(d->expected, Py_NewRef(d->holds.type));
         return 0;
     default: return 0;
     }
@@ -221,7 +235,7 @@ static bool is_own(const node *d)
     case IS_MAPPING:
     case IS_ITEMS:
     case IS_DERIVED: return d->source != FROM_DICT && d->source != FROM_CONST;
-    case IS_INSTANCE: return d->type != &PyMethod_Type && d->source != FROM_CONST;
+    case IS_INSTANCE: return d->holds.type != &PyMethod_Type && d->source != FROM_CONST;
     default: return false;
     }
 }
@@ -567,9 +581,9 @@ static bool dict_lacks(PyObject *dict, PyObject *keys)
 /* True when the dict has these items and lacks the keys. */
 static bool dict_holds(const node *d, PyObject *dict)
 {
-    if (d->exact && PyDict_GET_SIZE(dict) != PyDict_GET_SIZE(d->held_items))
+    if (d->exact && PyDict_GET_SIZE(dict) != PyDict_GET_SIZE(d->holds.held_items))
         return false;
-    return contains(dict, d->held_items) && dict_lacks(dict, d->keys);
+    return contains(dict, d->holds.held_items) && dict_lacks(dict, d->holds.keys);
 }
 
 static uint64_t version_of(PyObject *o)
@@ -585,7 +599,9 @@ static bool holder_holds(node *d, PyObject *o)
 
     if (d->version && d->version == version_of(o))
         return true;
-    PyObject *dict = !t ? Py_NewRef(o) : t->tp_mro == d->mro ? cr_frame_type_dict(t) : NULL;
+    PyObject *dict = !t                          ? Py_NewRef(o)
+                     : t->tp_mro == d->holds.mro ? cr_frame_type_dict(t)
+                                                 : NULL;
     bool same = dict && dict_holds(d, dict);
 
     Py_XDECREF(dict);
@@ -604,9 +620,9 @@ static bool holder_holds(node *d, PyObject *o)
  * bytes, with this value.  Runs no method of the class. */
 static bool is_derived(const node *d, PyObject *o)
 {
-    PyObject *base = d->base;
+    PyObject *base = d->holds.base;
 
-    if (Py_TYPE(o) != d->type)
+    if (Py_TYPE(o) != d->holds.type)
         return false;
     if (PyFloat_Check(o))
         return same_bits(PyFloat_AS_DOUBLE(o), PyFloat_AS_DOUBLE(base));
@@ -645,23 +661,23 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     case IS_ANY: return true;
     case IS_OBJECT: return o == d->expected;
     case IS_SAME: return o == g->at[d->wanted].seen;
-    case IS_INSTANCE: return Py_TYPE(o) == d->type;
+    case IS_INSTANCE: return Py_TYPE(o) == d->holds.type;
     case IS_EQUAL: return equals(o, d->expected);
-    case IS_NUMBER: return Py_TYPE(o) == d->type && take_number(o, &number[d->slot]);
+    case IS_NUMBER: return Py_TYPE(o) == d->holds.type && take_number(o, &number[d->slot]);
     case IS_LIST:
-        return Py_TYPE(o) == d->type &&
+        return Py_TYPE(o) == d->holds.type &&
                (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted &&
-               contains(o, d->held_items);
+               contains(o, d->holds.held_items);
     case IS_MAPPING:
-        return Py_TYPE(o) == d->type &&
+        return Py_TYPE(o) == d->holds.type &&
                (dict_is_unchanged(d, o) ||
-                (dict_has_keys(o, d->keys) && contains(o, d->held_items)));
+                (dict_has_keys(o, d->holds.keys) && contains(o, d->holds.held_items)));
     case IS_HOLDING: return holder_holds(d, o);
     case IS_DERIVED: return is_derived(d, o);
     case IS_RETURNING: return function_returns(o, d->expected);
-    case IS_ITEMS: return Py_TYPE(o) == d->type && has_items(o, d->keys);
+    case IS_ITEMS: return Py_TYPE(o) == d->holds.type && has_items(o, d->holds.keys);
     case IS_TENSOR:
-        if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)) ||
+        if (Py_TYPE(o) != d->holds.type || !has_facts(&d->facts, cr_py_tensor_of(o)) ||
             (d->facts.bare && !is_bare(o)))
             return false;
         if (d->slot >= 0)

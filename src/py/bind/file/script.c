@@ -79,11 +79,11 @@ static PyObject *script_named_tuple(const cr_ilist *l)
 {
     const cr_sclass *cls = l->type->cls;
     PyObject *values = script_items(l, true), *made = NULL;
-    PyObject *fields = values ? PyTuple_New((Py_ssize_t)cls->attribute_count) : NULL;
+    PyObject *fields = values ? PyTuple_New((Py_ssize_t)cls->attributes.len) : NULL;
     PyObject *module = fields ? cr_py_import("jit._loaded") : NULL;
 
-    for (size_t i = 0; module && i < cls->attribute_count; i++) {
-        PyObject *name = PyUnicode_FromString(cls->attribute[i].name);
+    for (size_t i = 0; module && i < cls->attributes.len; i++) {
+        PyObject *name = PyUnicode_FromString(cls->attributes.at[i].name);
         if (!name)
             Py_CLEAR(module);
         else
@@ -640,17 +640,18 @@ static void script_refuse_attribute(const cr_sattribute *a, PyObject *x)
 static int script_make_object(const cr_sclass *cls, PyObject *values, cr_ivalue *out)
 {
     cr_ivalue v;
-    cr_status st = cr_iobject_new(&v, cls->type, cls->unit, cls->attribute_count);
+    cr_status st = cr_iobject_new(&v, cls->type, cls->unit, cls->attributes.len);
 
     if (st)
         return cr_py_raise_int(st);
-    for (size_t i = 0; i < cls->attribute_count; i++) {
-        PyObject *x = PyDict_GetItemString(values, cls->attribute[i].name);
-        int done = x ? script_from_python(x, cls->attribute[i].type, &v.object->slot[i]) : 0;
+    for (size_t i = 0; i < cls->attributes.len; i++) {
+        PyObject *x = PyDict_GetItemString(values, cls->attributes.at[i].name);
+        int done =
+            x ? script_from_python(x, cls->attributes.at[i].type, &v.object->slot[i]) : 0;
         if (done > 0)
             continue;
         if (!done)
-            script_refuse_attribute(&cls->attribute[i], x);
+            script_refuse_attribute(&cls->attributes.at[i], x);
         v.object->slot[i] = cr_iv_none();
         cr_ivalue_drop(v);
         return -1;
@@ -847,12 +848,12 @@ static PyObject *script_attribute_text(const cr_stype *want, PyObject *x)
 {
     const cr_sclass *cls = want->cls;
 
-    for (size_t i = 0; i < cls->attribute_count; i++)
-        if (!PyObject_HasAttrString(x, cls->attribute[i].name))
+    for (size_t i = 0; i < cls->attributes.len; i++)
+        if (!PyObject_HasAttrString(x, cls->attributes.at[i].name))
             return PyUnicode_FromFormat(
                 "Cast error details: Tried to cast object to type %s but object was missing "
                 "attribute %s",
-                cr_stype_annotation(want), cls->attribute[i].name);
+                cr_stype_annotation(want), cls->attributes.at[i].name);
     return PyUnicode_FromString("");
 }
 
@@ -1260,7 +1261,7 @@ static PyObject *script_set(PyObject *self, PyObject *args)
     int slot = script_slot(self, name);
     if (slot < 0)
         return NULL;
-    const cr_stype *type = script_of(self)->type->cls->attribute[slot].type;
+    const cr_stype *type = script_of(self)->type->cls->attributes.at[slot].type;
     int done = script_from_python(x, type, &v);
     if (!done)
         script_refuse_set(name, type, x);
@@ -1285,8 +1286,8 @@ static PyObject *script_attribute_rows(const cr_sclass *cls, const cr_iobject *o
 {
     PyObject *made = PyList_New(0);
 
-    for (size_t i = 0; made && i < cls->attribute_count; i++) {
-        const cr_sattribute *a = &cls->attribute[i];
+    for (size_t i = 0; made && i < cls->attributes.len; i++) {
+        const cr_sattribute *a = &cls->attributes.at[i];
         bool module = script_holds_module(a->type, o ? &o->slot[i] : NULL);
         cr_py_append(&made, Py_BuildValue("(ssOOO)", a->name, cr_stype_in_source(a->type),
                                           a->parameter ? Py_True : Py_False,
@@ -1308,10 +1309,10 @@ static PyObject *script_methods(PyObject *self, PyObject *unused)
     PyObject *made = PyList_New(0);
 
     (void)unused;
-    for (size_t i = 0; made && i < cls->method_count; i++) {
-        if (cls->method[i]->caller || cls->method[i]->dropped)
+    for (size_t i = 0; made && i < cls->methods.len; i++) {
+        if (cls->methods.at[i]->caller || cls->methods.at[i]->dropped)
             continue; /* a method of Python */
-        cr_py_append(&made, PyUnicode_FromString(cls->method[i]->name));
+        cr_py_append(&made, PyUnicode_FromString(cls->methods.at[i]->name));
     }
     return made;
 }
@@ -1321,11 +1322,12 @@ static PyObject *script_hooks(PyObject *self, PyObject *before)
 {
     const cr_sclass *cls = script_of(self)->type->cls;
     int first = PyObject_IsTrue(before);
-    size_t n = first ? cls->prehook_count : cls->hook_count;
+    size_t n = first ? cls->prehooks.len : cls->hooks.len;
     PyObject *made = first < 0 ? NULL : PyList_New(0);
 
     for (size_t i = 0; made && i < n; i++)
-        cr_py_append(&made, PyUnicode_FromString((first ? cls->prehook : cls->hook)[i]->name));
+        cr_py_append(&made,
+                     PyUnicode_FromString((first ? cls->prehooks.at : cls->hooks.at)[i]->name));
     return made;
 }
 
@@ -1335,15 +1337,15 @@ static PyObject *script_constants(PyObject *self, PyObject *unused)
     PyObject *made = PyDict_New();
 
     (void)unused;
-    for (size_t i = 0; made && i < cls->constant_count; i++) {
+    for (size_t i = 0; made && i < cls->constants.len; i++) {
         cr_ivalue v;
-        if (script_status(cr_ivalue_of_constant(&v, cls->constant[i].value)) < 0) {
+        if (script_status(cr_ivalue_of_constant(&v, cls->constants.at[i].value)) < 0) {
             Py_CLEAR(made);
             break;
         }
         PyObject *x = script_to_python(&v);
         cr_ivalue_drop(v);
-        cr_py_put_named(&made, cls->constant[i].name, x);
+        cr_py_put_named(&made, cls->constants.at[i].name, x);
     }
     return made;
 }
@@ -2594,7 +2596,7 @@ static PyObject *script_add_constant(PyObject *module, PyObject *args)
     if (!kept)
         return PyErr_NoMemory();
     *kept = value;
-    if (cls->type->kind == CR_STYPE_ENUM && !cls->constant_count)
+    if (cls->type->kind == CR_STYPE_ENUM && !cls->constants.len)
         cls->base = value.type;
     cr_sclass_add_constant(cls, name, kept);
     Py_RETURN_TRUE;

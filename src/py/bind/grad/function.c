@@ -7,6 +7,9 @@
 #include "py/bind/bind.h"
 #include <string.h>
 
+/* The ctx of an autograd.Function.
+ * Invariant: saved has saved_count references, of which the last forward_count are for jvp.
+ * likes has one item for each result, and is_tensor one for each of input_count inputs. */
 typedef struct {
     PyObject_HEAD
         /* borrowed; NULL before the call is recorded and after the node is freed */

@@ -95,10 +95,11 @@ static PyObject *cuda_properties(PyObject *m, PyObject *x)
         "max_threads_per_block", p.max_threads_of_block, "warp_size", p.warp_size,
         "shared_memory_per_block", p.shared_of_block, "shared_memory_per_block_optin",
         p.shared_of_block_optin, "shared_memory_per_multiprocessor", p.shared_of_processor,
-        "regs_per_multiprocessor", p.registers_of_processor, "clock_rate", p.clock_rate,
-        "memory_clock_rate", p.memory_clock_rate, "memory_bus_width", p.memory_bus_width,
-        "pci_bus_id", p.pci_bus, "pci_device_id", p.pci_device, "pci_domain_id", p.pci_domain,
-        "uuid", p.uuid, (Py_ssize_t)sizeof p.uuid);
+        "regs_per_multiprocessor", p.registers_of_processor, "clock_rate", p.clocks.clock_rate,
+        "memory_clock_rate", p.clocks.memory_clock_rate, "memory_bus_width",
+        p.clocks.memory_bus_width, "pci_bus_id", p.pci.pci_bus, "pci_device_id",
+        p.pci.pci_device, "pci_domain_id", p.pci.pci_domain, "uuid", p.uuid,
+        (Py_ssize_t)sizeof p.uuid);
 }
 
 static PyObject *cuda_driver_version(PyObject *m, PyObject *unused)
