@@ -38,7 +38,7 @@ extern "C" {
 #define CR_BACKEND_API __attribute__((visibility("default")))
 
 /* The version of this header. */
-enum { CR_BACKEND_ABI = 6 };
+enum { CR_BACKEND_ABI = 7 };
 
 /* An array with strides in elements, in memory of a device or of the host. dtype is a cr_dtype:
  * 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8 float32, 9
@@ -281,6 +281,10 @@ typedef struct cr_device_ops {
      * code is its cr_kernel_function. */
     const char *(*submit)(int index, cr_command *c);
     ptrdiff_t (*distance)(int index);
+
+    /* Since version 7; may be NULL: `move` is called n times.  n moves, in any order; none
+     * reads or writes what another one writes. */
+    const char *(*move_list)(int index, const cr_array *to, const cr_array *from, int n);
 } cr_device_ops;
 
 /* Calls below return NULL, or the error's text, which lives until the thread's next error. */

@@ -114,6 +114,16 @@ template <int bytes> CV_FN void cm_store(void *to, const void *from)
 
 enum { CM_DIMS = 8, CM_COPIES = 4 };
 
+/* Divides numbers below 2^31 by one that launches share (cr_cuda_divisor): a product instead of
+ * some twenty instructions. */
+struct cm_divisor {
+    unsigned factor, shift;
+};
+CV_FN unsigned cm_quotient(unsigned i, const cm_divisor &d)
+{
+    return (unsigned)((unsigned long long)i * d.factor >> d.shift);
+}
+
 /* The argument of a kernel; a fill writes `item`. */
 struct cm_call {
     char *to;
@@ -381,8 +391,64 @@ template <class T> CV_FN void cm_copy(const cm_call &call)
     }
 }
 
+/* --- lists of copies --- */
+
+enum { CM_PIECES = 64, CM_LISTED = 256 /* threads */ };
+
+/* A copy of `n` elements in rows of `columns` dense ones; `first` is its first block. */
+struct cm_piece {
+    char *to;
+    const char *from;
+    cm_i64 to_step, from_step;
+    unsigned n, columns, first;
+    cm_divisor over; /* columns */
+};
+struct cm_list_call {
+    cm_i64 pieces;
+    cm_piece of[CM_PIECES];
+};
+
+/* The piece of the block at hand. */
+CV_FN int cm_find_piece(const cm_list_call &c)
+{
+    int low = 0, high = (int)c.pieces;
+
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (c.of[middle].first <= (unsigned)CK_BLOCK_(x))
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A thread copies CM_COPIES elements, which are a block of threads apart. */
+template <class T> CV_FN void cm_list(const cm_list_call &call)
+{
+    const cm_piece &p = call.of[cm_find_piece(call)];
+    const unsigned first = ((unsigned)CK_BLOCK_(x) - p.first) * CM_LISTED * CM_COPIES + ck_x();
+    T x[CM_COPIES];
+    char *to[CM_COPIES];
+
+    CV_ALL
+    for (int k = 0; k < CM_COPIES; k++) {
+        const unsigned i = first + k * CM_LISTED, row = cm_quotient(i, p.over);
+        const cm_i64 column = (i - row * p.columns) * (cm_i64)sizeof(T);
+        if (i >= p.n)
+            continue;
+        to[k] = p.to + row * p.to_step + column;
+        x[k] = *(const T *)(p.from + row * p.from_step + column);
+    }
+    CV_ALL
+    for (int k = 0; k < CM_COPIES; k++)
+        if (first + k * CM_LISTED < p.n)
+            *(T *)to[k] = x[k];
+}
+
 #define CM_DEFINE_ITEM(bytes, T, pack)                                                         \
     CK_KERNEL(cm_copy##bytes, cm_call) { cm_copy<T>(call); }                                   \
+    CK_KERNEL_OF(CM_LISTED, cm_list##bytes, cm_list_call) { cm_list<T>(call); }                \
     CK_KERNEL(cm_fill##bytes, cm_call){CM_EACH(                                                \
         *(T *)(call.to + to) = *(const T *)call.item)} CK_KERNEL(cm_turn##bytes, cm_turn_call) \
     {                                                                                          \

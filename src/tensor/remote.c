@@ -173,6 +173,18 @@ cr_status cr_remote_copy(const cr_view *to, const cr_view *given)
     return cr_is_host(to->device) ? move_out(to, &from) : move_through_host(to, &from);
 }
 
+cr_status cr_remote_copy_list(cr_device device, const cr_array *to, const cr_array *from, int n)
+{
+    const cr_device_ops *ops = cr_table_of(device);
+    const char *error = NULL;
+
+    if (ops->move_list)
+        return cr_device_status(n ? ops->move_list(device.index, to, from, n) : NULL);
+    for (int i = 0; i < n && !error; i++)
+        error = ops->move(device.index, &to[i], &from[i]);
+    return cr_device_status(error);
+}
+
 cr_status cr_remote_fill(const cr_view *to, const void *element)
 {
     cr_array a = cr_array_of(to);

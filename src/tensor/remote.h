@@ -89,6 +89,9 @@ CR_MUST cr_status cr_remote_body_on_host(const cr_op *op, const cr_value *arg,
 /* cr_copy_elements when a view is not on the host, and cr_fill_elements on a device. */
 CR_MUST cr_status cr_remote_copy(const cr_view *to, const cr_view *from);
 CR_MUST cr_status cr_remote_fill(const cr_view *to, const void *element);
+/* n copies within a device, whose arrays do not overlap, in any order. */
+CR_MUST cr_status cr_remote_copy_list(cr_device device, const cr_array *to,
+                                      const cr_array *from, int n);
 
 /* --- entries written in C (library.c), and the host fallback --- */
 

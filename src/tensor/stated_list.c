@@ -3,6 +3,7 @@
  * `tensors[i][o, i, n]` is position i of the tensors one after another; `tensors[k][o, n]` is
  * the k-th tensor.  Each tensor fills a piece of the result along the axis that indexes the
  * list. */
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "kern/move.h"
 #include "tensor/geometry.h"
@@ -61,7 +62,6 @@ typedef struct {
     const cr_view *out;
     const cr_value *list;
     cr_stated_list_of of;
-    cr_status status; /* of copies on another device */
 } list_copy;
 
 /* The positions of the result along the list's dim that tensor i fills.  A vector without
@@ -74,34 +74,72 @@ static int64_t list_length(const list_copy *c, int64_t i)
 }
 
 /* The part of the result, from `at` on along the list's dim, that a tensor fills. */
-static void list_piece(list_copy *c, int64_t at, const cr_view *from)
+static cr_array list_piece(const list_copy *c, int64_t *stride, int64_t at, const cr_view *from)
 {
-    int64_t stride[CR_MAX_DIMS];
+    cr_array to = cr_array_of(from);
     int dim = c->of.dim;
-    cr_view to = *from;
 
+    to.dtype = c->out->dtype;
     to.data = c->out->data + CR_WRAP_MUL(CR_WRAP_MUL(at, c->out->stride[dim]),
                                          cr_dtype_size((cr_dtype)c->out->dtype));
     to.stride = stride;
     for (int d = 0; d < from->ndim; d++)
         stride[d] = c->out->stride[d + (c->of.stacked && d >= dim)];
-    if (cr_is_host(to.device)) {
-        cr_array a = cr_array_of(&to), b = cr_array_of(from);
-        (void)cr_host_move(0, &a, &b);
-        return;
-    }
-    cr_status st = cr_remote_copy(&to, from);
-    c->status = c->status ? c->status : st;
+    return to;
 }
 
 static void list_pieces(void *context, int64_t begin, int64_t end)
 {
-    list_copy *c = context;
+    const list_copy *c = context;
     int64_t at = 0;
 
     for (int64_t i = 0; i < end; at += list_length(c, i++))
-        if (i >= begin && list_length(c, i))
-            list_piece(c, at, c->list[i].view);
+        if (i >= begin && list_length(c, i)) {
+            int64_t stride[CR_MAX_DIMS];
+            cr_array to = list_piece(c, stride, at, c->list[i].view);
+            cr_array from = cr_array_of(c->list[i].view);
+            (void)cr_host_move(0, &to, &from);
+        }
+}
+
+/* A piece from the host: a number may be there. */
+static cr_status list_from_host(const list_copy *c, const cr_array *piece, const cr_view *from)
+{
+    cr_view to = *from;
+
+    to.data = piece->data;
+    to.dtype = c->out->dtype;
+    to.stride = piece->stride;
+    to.device = c->out->device;
+    return cr_remote_copy(&to, from);
+}
+
+/* All copies of a device at once. */
+static cr_status list_remote(const list_copy *c, int64_t n)
+{
+    size_t dims = (size_t)c->out->ndim;
+    int64_t at = 0, *stride = cr_alloc((size_t)n * dims * sizeof *stride);
+    cr_array *to = cr_alloc((size_t)n * sizeof *to), *from = cr_alloc((size_t)n * sizeof *from);
+    cr_status st = stride && to && from ? CR_OK : CR_MEMORY;
+    int pieces = 0;
+
+    for (int64_t i = 0; i < n && !st; at += list_length(c, i++)) {
+        const cr_view *v = c->list[i].view;
+        if (!list_length(c, i))
+            continue;
+        to[pieces] = list_piece(c, stride + (size_t)pieces * dims, at, v);
+        from[pieces] = cr_array_of(v);
+        if (cr_same_device(v->device, c->out->device))
+            pieces++;
+        else
+            st = list_from_host(c, &to[pieces], v);
+    }
+    if (!st)
+        st = cr_remote_copy_list(c->out->device, to, from, pieces);
+    cr_free(stride);
+    cr_free(to);
+    cr_free(from);
+    return st;
 }
 
 /* Threads share many pieces of one size as whole pieces, which wakes the threads once.  In
@@ -129,9 +167,8 @@ cr_status cr_run_stated_list(const cr_op *op, const cr_value *arg, cr_view *out)
     CR_TRY(cr_stated_list(&c.of, op, arg, out));
     c.list = arg[c.of.param].list;
     n = arg[c.of.param].len;
-    if (cr_is_host(out->device))
-        cr_parallel_for(n, list_is_even(&c, n) ? 1 : n, list_pieces, &c);
-    else
-        list_pieces(&c, 0, n);
-    return c.status;
+    if (!cr_is_host(out->device))
+        return list_remote(&c, n);
+    cr_parallel_for(n, list_is_even(&c, n) ? 1 : n, list_pieces, &c);
+    return CR_OK;
 }

@@ -44,7 +44,14 @@ typedef struct {
     int reads_packs, writes_packs;
 } turn_call;
 
-enum { MOVE_COPY = -1, MOVE_FILL = -2, MOVE_TURN = -3, MOVE_TRIANGLE = -4, MOVE_ROWS = -5 };
+enum {
+    MOVE_COPY = -1,
+    MOVE_FILL = -2,
+    MOVE_TURN = -3,
+    MOVE_TRIANGLE = -4,
+    MOVE_ROWS = -5,
+    MOVE_LIST = -6
+};
 
 static int64_t move_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -55,7 +62,8 @@ static int64_t move_parts(int64_t n, int64_t by) { return (n + by - 1) / by; }
 /* a and b are dtypes; or a is bytes of an element, and b one of the numbers above. */
 static void move_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"copy", "fill", "turn", "triangle", "triangle_row"};
+    static const char *const name[] = {"copy",     "fill",         "turn",
+                                       "triangle", "triangle_row", "list"};
 
     if (k->b >= 0) {
         cr_text_printf(out, "#define CM_TO cm_%s\n#define CM_FROM cm_%s\n",
@@ -320,6 +328,111 @@ const char *cr_cuda_move(int index, const cr_array *to, const cr_array *from)
         return NULL;
     return stored && to->dtype != from->dtype ? move_through_host(index, to, from)
                                               : move_elements(index, to, from);
+}
+
+/* --- lists of copies --- */
+
+enum { LIST_PIECES = 64 /* CM_PIECES */, LIST_SIZES = 5 /* 1, 2, 4, 8 and 16 bytes */ };
+
+/* cm_piece of emit/move.cuh */
+typedef struct {
+    char *to;
+    const char *from;
+    int64_t to_step, from_step;
+    uint32_t n, columns, first;
+    cr_cuda_divisor over;
+} list_piece;
+
+/* cm_list_call of emit/move.cuh */
+typedef struct {
+    int64_t pieces;
+    list_piece of[LIST_PIECES];
+} list_call;
+
+/* Pieces of one size of elements that wait for a launch. */
+typedef struct {
+    list_call call;
+    int64_t blocks;
+} list_waiting;
+
+static const char *list_run(int index, list_waiting *w, int64_t item)
+{
+    cr_cuda_grid g = {.grid = {(unsigned)w->blocks, 1}, .block = {MOVE_BLOCK, 1}};
+    const char *error = w->blocks ? move_find(&g.function, index, (int)item, MOVE_LIST) : NULL;
+
+    if (!error && w->blocks)
+        error = cr_cuda_launch(index, &g, &w->call);
+    w->call.pieces = w->blocks = 0;
+    return error;
+}
+
+/* Sets a piece, and the bytes of its elements, of a copy that has rows of dense elements;
+ * false for other copies. */
+static bool list_set(list_piece *p, int64_t *item, const cr_array *to, const cr_array *from)
+{
+    move_call c = {.to = to->data, .from = from->data};
+    cr_space s;
+
+    *item = item_bytes(to);
+    move_set_dims(&s, to, from->stride, *item, *item);
+    if (to->dtype != from->dtype || !s.ndim || s.ndim > 2 || turn_dim(&s, *item) >= 0)
+        return false;
+    const cr_space_dim *last = cr_space_last(&s, 0);
+    if (last->step[TO] != *item || last->step[FROM] != *item)
+        return false;
+    *item = move_join_pairs(&s, &c, *item);
+    int64_t n = cr_space_count(&s, s.ndim), columns = 1;
+    bool rows = s.ndim == 2 ||
+                (s.ndim == 1 && (s.dim->step[TO] != *item || s.dim->step[FROM] != *item));
+    if (s.ndim > rows)
+        columns = cr_space_last(&s, 0)->size;
+    if (n > INT32_MAX)
+        return false;
+    *p = (list_piece){.to = c.to,
+                      .from = c.from,
+                      .to_step = rows ? s.dim->step[TO] : 0,
+                      .from_step = rows ? s.dim->step[FROM] : 0,
+                      .n = (uint32_t)n,
+                      .columns = (uint32_t)columns,
+                      .over = cr_cuda_divisor_of(columns)};
+    return true;
+}
+
+static const char *list_add(int index, list_waiting *w, const list_piece *p, int64_t item)
+{
+    int64_t blocks = move_parts(p->n, MOVE_BLOCK * MOVE_COPIES);
+    const char *error = NULL;
+
+    if (w->call.pieces == LIST_PIECES || w->blocks + blocks > MOVE_BLOCKS)
+        error = list_run(index, w, item);
+    w->call.of[w->call.pieces] = *p;
+    w->call.of[w->call.pieces++].first = (uint32_t)w->blocks;
+    w->blocks += blocks;
+    return error;
+}
+
+/* Copies of dense rows share launches, one for each size of elements. */
+const char *cr_cuda_move_list(int index, const cr_array *to, const cr_array *from, int n)
+{
+    list_waiting waiting[LIST_SIZES];
+    const char *error = NULL;
+
+    if (n == 1)
+        return cr_cuda_move(index, to, from);
+    for (int k = 0; k < LIST_SIZES; k++)
+        waiting[k].call.pieces = waiting[k].blocks = 0;
+    for (int i = 0; i < n && !error; i++) {
+        list_piece p;
+        int64_t item;
+        if (!cr_numel(to[i].ndim, to[i].size))
+            continue;
+        error = list_set(&p, &item, &to[i], &from[i])
+                    ? list_add(index, &waiting[CR_CTZ64((uint64_t)item)], &p, item)
+                    : cr_cuda_move(index, &to[i], &from[i]);
+    }
+    for (int k = 0; k < LIST_SIZES && !error; k++)
+        error = list_run(index, &waiting[k], INT64_C(1) << k);
+    return error;
 }
 
 /* --- triangles: (self, diagonal) --- */

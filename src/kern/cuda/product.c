@@ -950,6 +950,7 @@ void cr_kern_install_cuda(void)
     cr_cuda_install_loops();
     cr_cuda_install_solver();
     cr_cuda_ops.move = cr_cuda_move;
+    cr_cuda_ops.move_list = cr_cuda_move_list;
     cr_cuda_ops.fill = cr_cuda_fill_array;
     cr_cuda_ops.indexed = cr_cuda_indexed;
     cr_cuda_ops.combine = cr_cuda_combine;
