@@ -65,7 +65,8 @@ struct cp_call {
     /* Tiles of cp_stage: 1 << `wide` elements of each of several rows of `fast` entries, which
      * `groups` tiles share. */
     int wide, groups, fast, stage_rows;
-    cm_i64 spread; /* how many destinations there are */
+    cm_i64 spread;            /* how many destinations there are */
+    cm_divisor divisor[CM_DIMS]; /* of readings: sizes */
     char value[16] __attribute__((aligned(16)));
 };
 
@@ -171,7 +172,7 @@ struct cp_pair8 {
     cm_i64 part[2];
 };
 template <class T> CV_FN T cp_zero(void) { return T(); }
-enum { CP_READS = 2 };
+enum { CP_READS = 2, CP_PICKS = 2, CP_PICKERS = 256 /* threads */ };
 
 CK_KERNEL(cp_own, cp_call)
 {
@@ -201,10 +202,66 @@ template <class T> CV_FN void cp_read(const cp_call &call)
     }
 }
 
+/* --- reading from rows: up to two dims, fewer than 2^31 entries, an index of one dim --- */
+
+CV_FN cp_offsets cp_pick_offsets(const cp_call &c, unsigned i)
+{
+    const unsigned row = c.ndim > 1 ? cm_quotient(i, c.divisor[1]) : i;
+    const unsigned column = i - row * (unsigned)c.size[1];
+    cp_offsets o = {row * c.dense_step[0], row * c.table_step[0], row * c.index_step[0], 0};
+
+    if (c.ndim > 1) {
+        o.dense += column * c.dense_step[1];
+        o.table += column * c.table_step[1];
+        o.index += column * c.index_step[1];
+    }
+    return o;
+}
+
+/* The element there, or zero. */
+template <class T> CV_FN T cp_pick_one(const cp_call &c, cm_i64 at, cm_i64 table)
+{
+    const cm_i64 inside = at < 0 && c.wraps ? at + c.extent : at;
+
+    if ((cp_key)inside < (cp_key)c.extent)
+        return *(const T *)(c.table + table + inside * c.unit);
+    *c.late = c.number | ((cp_key)at & 0xffffffffffffULL);
+    return cp_zero<T>();
+}
+
+/* A block of threads reads tiles of neighbouring elements: a thread reads the indices of
+ * several elements before it uses the first of them, and all elements before it writes one. */
+template <class T> CV_FN void cp_pick(const cp_call &call)
+{
+    const unsigned wide = ck_wide(), n = (unsigned)call.n;
+
+    for (unsigned first = CK_BLOCK_(x) * wide * CP_PICKS + ck_x(); first < n;
+         first += CK_BLOCKS_(x) * wide * CP_PICKS) {
+        cp_offsets o[CP_PICKS];
+        cm_i64 at[CP_PICKS];
+        T x[CP_PICKS];
+        CV_ALL
+        for (int k = 0; k < CP_PICKS; k++)
+            if (first + k * wide < n) {
+                o[k] = cp_pick_offsets(call, first + k * wide);
+                at[k] = cp_index(call, o[k].index);
+            }
+        CV_ALL
+        for (int k = 0; k < CP_PICKS; k++)
+            if (first + k * wide < n)
+                x[k] = cp_pick_one<T>(call, at[k], o[k].table);
+        CV_ALL
+        for (int k = 0; k < CP_PICKS; k++)
+            if (first + k * wide < n)
+                *(T *)(call.dense + o[k].dense) = x[k];
+    }
+}
+
 /* An index out of range reads zero, and writes nothing.  Of the elements that are written to
  * one place, the last one owns it. */
 #define CP_DEFINE(bytes, T)                                                                    \
     CK_KERNEL(cp_read##bytes, cp_call) { cp_read<T>(call); }                                   \
+    CK_KERNEL_OF(CK_AT_ONCE(CP_PICKERS, 8), cp_pick##bytes, cp_call) { cp_pick<T>(call); }     \
     CK_KERNEL(cp_set##bytes, cp_call)                                                          \
     {                                                                                          \
         CP_EACH(if (inside && call.owner[table / call.grain] == (cp_key)i + 1) *               \
@@ -747,7 +804,10 @@ CK_KERNEL_OF(CK_AT_ONCE(CS_DIGITS, 2), cp_rest, cp_rest_call)
 /* --- small buckets of numbers --- */
 
 CK_DYNAMIC;
-enum { CP_DEALT = 256 /* threads */, CP_PART = 64, CP_STRIDE = 16, CP_LOADS = 4 };
+enum { CP_DEALT = 256 /* threads */, CP_PART = 64, CP_LOADS = 4, CP_STRIDE = 4 * CP_LOADS };
+struct alignas(16) cp_four {
+    unsigned word[4];
+};
 
 /* Puts an entry into its bucket: a word of its destination there and its number.  Where all
  * entries of a warp have one bucket, one thread counts them. */
@@ -855,8 +915,41 @@ CV_FN void cp_fold_more(const cp_call &c, const unsigned *word, int k, int end, 
     }
 }
 
-/* A block of threads has a bucket, and up to CP_PART columns.  It puts the words in order, and
- * lists where destinations begin and end. */
+/* Puts the n words of a bucket in order, and lists where destinations begin and end.  Four
+ * threads have a word, and compare it with a quarter of the words each: those below it, those
+ * of its destination, and those of both kinds.  raw[] ends with ones up to a multiple of four.
+ */
+CV_FN void cp_order_words(const cp_call &c, const unsigned *raw, int n, unsigned *word,
+                          unsigned *line, int *lines)
+{
+    for (int t = ck_x(); t < 4 * n; t += CP_DEALT) {
+        const unsigned own = raw[t / 4];
+        unsigned count = 0, first = 0; /* lower ones, and from bit 16 on those of the line */
+        for (int k = t % 4; 4 * k < n; k += 4) {
+            const cp_four four = ((const cp_four *)raw)[k];
+            CV_ALL
+            for (int q = 0; q < 4; q++) {
+                const bool lower = four.word[q] < own;
+                const bool same = 4 * k + q < n && (four.word[q] ^ own) >> c.shift == 0;
+                count += lower + (same ? 1u << 16 : 0);
+                first += lower && same;
+            }
+        }
+        CV_ALL
+        for (int by = 1; by < 4; by *= 2) {
+            count += cp_shuffle(count, by);
+            first += cp_shuffle(first, by);
+        }
+        if (t % 4)
+            continue;
+        const unsigned place = count & 0xffff;
+        word[place] = own;
+        if (!first)
+            line[CK_ATOMIC_ADD_(lines, 1)] = place << 16 | (place + (count >> 16));
+    }
+}
+
+/* A block of threads has a bucket, and up to CP_PART columns. */
 CK_KERNEL_OF(CK_AT_ONCE(CP_DEALT, 5), cp_rows, cp_call)
 {
     CK_SHARED int lines;
@@ -872,25 +965,7 @@ CK_KERNEL_OF(CK_AT_ONCE(CP_DEALT, 5), cp_rows, cp_call)
     if (!ck_x())
         lines = 0;
     __syncthreads();
-    for (int i = ck_x(); i < n; i += CP_DEALT) {
-        const unsigned own = raw[i];
-        int place = 0;
-        for (int k = 0; 4 * k < n; k++)
-            CV_ALL
-        for (int q = 0; q < 4; q++)
-            place += raw[4 * k + q] < own;
-        word[place] = own;
-    }
-    __syncthreads();
-    for (int i = ck_x(); i < n; i += CP_DEALT) {
-        const unsigned own = word[i] >> call.shift;
-        int end = i + 1;
-        if (i && word[i - 1] >> call.shift == own)
-            continue;
-        while (end < n && word[end] >> call.shift == own)
-            end++;
-        line[CK_ATOMIC_ADD_(&lines, 1)] = (unsigned)i << 16 | (unsigned)end;
-    }
+    cp_order_words(call, raw, n, word, line, &lines);
     __syncthreads();
     for (int t = ck_x(); t < lines * columns * 4; t += CP_DEALT) {
         const unsigned l = (unsigned)t / 4 / (unsigned)columns;
@@ -1295,6 +1370,30 @@ CV_FN void cp_load_half(const cp_call &c, cm_i64 first, int half, int n, cp_half
             entries.raw[r] = cp_get_entry(c, first + cp_place_of(half, r));
 }
 
+/* Counts the entries of each destination, before which start[] then has how many there are.
+ * slots[]: how many entries of its destination were counted before each of the thread's. */
+CV_FN void cp_count_lines(const cp_call &call, cm_i64 first, int n, int lines, int *start,
+                          unsigned *slots)
+{
+    cp_half entries;
+
+    for (int l = ck_x(); l < lines; l += CP_WIDE)
+        start[l] = 0;
+    __syncthreads();
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        cp_load_half(call, first, half, n, entries);
+        CV_ALL
+        for (int r = 0; r < CP_ROUNDS / 2; r++) {
+            const unsigned l = cp_entry_in(call, entries.raw[r]).line;
+            const unsigned slot =
+                cp_place_of(half, r) < n ? (unsigned)CK_ATOMIC_ADD_(&start[l], 1) : 0;
+            slots[r] = half ? slots[r] | slot << 16 : slot;
+        }
+    }
+    cp_starts(start, lines);
+}
+
 #if CP_PACKED == 2
 /* --- order by a network --- */
 
@@ -1388,23 +1487,9 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
 
     if (*cp_full(call))
         return;
-    for (int l = ck_x(); l < lines; l += CP_WIDE)
-        start[l] = 0;
     if (!ck_x())
         count = 0;
-    __syncthreads();
-    CV_ALL
-    for (int half = 0; half < 2; half++) {
-        cp_load_half(call, first, half, n, entries);
-        CV_ALL
-        for (int r = 0; r < CP_ROUNDS / 2; r++) {
-            const unsigned l = (unsigned)entries.raw[r] >> call.shift;
-            const unsigned slot =
-                cp_place_of(half, r) < n ? (unsigned)CK_ATOMIC_ADD_(&start[l], 1) : 0;
-            slots[r] = half ? slots[r] | slot << 16 : slot;
-        }
-    }
-    cp_starts(start, lines);
+    cp_count_lines(call, first, n, lines, start, slots);
     CV_ALL
     for (int half = 0; half < 2; half++) {
         cp_load_half(call, first, half, n, entries);
@@ -1462,21 +1547,7 @@ CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
 
     if (*cp_full(call))
         return;
-    for (int l = ck_x(); l < lines; l += CP_WIDE)
-        start[l] = 0;
-    __syncthreads();
-    CV_ALL
-    for (int half = 0; half < 2; half++) {
-        cp_load_half(call, first, half, n, entries);
-        CV_ALL
-        for (int r = 0; r < CP_ROUNDS / 2; r++) {
-            const unsigned l = cp_entry_in(call, entries.raw[r]).line;
-            const unsigned slot =
-                cp_place_of(half, r) < n ? (unsigned)CK_ATOMIC_ADD_(&start[l], 1) : 0;
-            slots[r] = half ? slots[r] | slot << 16 : slot;
-        }
-    }
-    cp_starts(start, lines);
+    cp_count_lines(call, first, n, lines, start, slots);
     CV_ALL
     for (int half = 0; half < 2; half++) {
         cp_load_half(call, first, half, n, entries);

@@ -86,12 +86,13 @@ typedef struct {
     place_lines line;
     place_threads by;
     int64_t spread; /* destinations from the first to the last */
+    cr_cuda_divisor divisor[PLACE_DIMS];
     _Alignas(16) char value[16];
 } place_call;
 
 /* --- texts --- */
 
-enum { READ, SET, OWN, KEYS };
+enum { READ, PICK, SET, OWN, KEYS };
 enum {
     FOLD_EACH,
     FOLD_LIST,
@@ -108,12 +109,13 @@ enum {
 };
 /* As in emit/place.cuh; a block of threads has at least so many entries. */
 enum { PLACE_CELLS = 4096, CELLS_THREADS = 256, CELLS_ENTRIES = 4096, CELLS_BLOCKS = 1024 };
-enum { PLACE_READS = 2 /* CP_READS */, REST_THREADS = 256, HELD_APART = 32 /* CP_APART */ };
+enum { PLACE_READS = 2 /* CP_READS */, PLACE_PICKS = 2 /* CP_PICKS */ };
+enum { REST_THREADS = 256, HELD_APART = 32 /* CP_APART */ };
 enum { FOLD_THREADS = 1 << 20 }; /* at most; how many blocks there are is not known */
 
 static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"read", "set", "own", "keys"};
+    static const char *const name[] = {"read", "pick", "set", "own", "keys"};
 
     cr_text_put(out, "#define CS_NO_KERNELS\n");
     int n = snprintf(symbol, 32, "cp_%s", name[k->a]);
@@ -153,8 +155,8 @@ static const char *place_launch(int device, place_call *c, int what)
     void *function;
     const char *error = cr_cuda_find(&function, &k);
 
-    int64_t threads = what == READ ? (c->over.n + PLACE_READS - 1) / PLACE_READS : c->over.n;
-    return error ? error : cr_cuda_launch_each(device, function, threads, c);
+    int64_t each = what == READ ? PLACE_READS : what == PICK ? PLACE_PICKS : 1;
+    return error ? error : cr_cuda_launch_each(device, function, (c->over.n + each - 1) / each, c);
 }
 
 /* `lanes` is the exponent of CP_LANES. */
@@ -359,6 +361,14 @@ static const char *place_late(place_call *c, int device, const cr_indexed *x)
 
 /* --- reading --- */
 
+/* Whether cp_pick reads the elements: those of rows, or of one dim, at indices of one dim. */
+static bool place_picks(place_call *c)
+{
+    for (int d = 0; d < c->over.ndim; d++)
+        c->divisor[d] = cr_cuda_divisor_of(c->over.size[d]);
+    return c->index && c->rows.numbered < 0 && c->over.ndim > 0 && c->over.ndim <= 2 && c->over.n <= INT32_MAX;
+}
+
 const char *cr_cuda_indexed(int device, const cr_indexed *x)
 {
     place_call c;
@@ -369,7 +379,7 @@ const char *cr_cuda_indexed(int device, const cr_indexed *x)
         return NULL;
     place_join_pairs(&c);
     const char *error = place_late(&c, device, x);
-    return error ? error : place_launch(device, &c, READ);
+    return error ? error : place_launch(device, &c, place_picks(&c) ? PICK : READ);
 }
 
 /* --- writing --- */
