@@ -42,6 +42,18 @@ struct cx_words {
     unsigned word[4];
 };
 
+/* The compiler's product of 64 bits adds zeros to the upper half. */
+CV_FN cx_word64 cx_product(unsigned a, unsigned b)
+{
+#ifdef __CUDA_ARCH__
+    cx_word64 x;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(x) : "r"(a), "r"(b));
+    return x;
+#else
+    return (cx_word64)a * b;
+#endif
+}
+
 CV_FN cx_words cx_philox(cx_word64 seed, cx_word64 low, cx_word64 high)
 {
     unsigned a = (unsigned)low, b = (unsigned)(low >> 32), c = (unsigned)high,
@@ -49,7 +61,7 @@ CV_FN cx_words cx_philox(cx_word64 seed, cx_word64 low, cx_word64 high)
 
     CV_ALL
     for (int i = 0; i < CX_ROUNDS; i++) {
-        const cx_word64 p = (cx_word64)0xD2511F53u * a, q = (cx_word64)0xCD9E8D57u * c;
+        const cx_word64 p = cx_product(a, 0xD2511F53u), q = cx_product(c, 0xCD9E8D57u);
         a = (unsigned)(q >> 32) ^ b ^ key;
         b = (unsigned)q;
         c = (unsigned)(p >> 32) ^ d ^ lock;
@@ -211,7 +223,26 @@ CV_FN CX_ITEM cx_item(const cx_call &c, cx_value v)
 }
 #endif
 
-CK_KERNEL_OF(CX_THREADS, cx_fill, cx_call)
+/* Elements of one dim.  All blocks of torch's grid have to run at once, which leaves a thread
+ * 32 registers. */
+CK_KERNEL_OF(CK_AT_ONCE(CX_THREADS, 8), cx_fill, cx_call)
+{
+    const cm_i64 me = ck_first_x(), apart = ck_step_x(), step = apart * call.step[0];
+    const cx_word64 seed = cx_seed(call);
+    cx_word64 block = cx_first(call);
+    char *to = call.to + me * call.step[0];
+
+    for (cm_i64 left = call.n - me; left > 0; left -= CX_NUMBERS * apart, block++) {
+        cx_value v[4];
+        cx_draw(cx_philox(seed, block, me), v);
+        CV_ALL
+        for (int k = 0; k < CX_NUMBERS; k++, to += step)
+            if (left > k * apart)
+                *(CX_ITEM *)to = cx_item(call, v[k]);
+    }
+}
+
+CK_KERNEL_OF(CX_THREADS, cx_fill_dims, cx_call)
 {
     const cm_i64 me = ck_first_x(), apart = ck_step_x();
     const cx_word64 seed = cx_seed(call);
@@ -235,8 +266,8 @@ CK_KERNEL_OF(CX_THREADS, cx_fill, cx_call)
 
 #if CX_FORM == CX_KEPT
 /* Dense bytes: true where the number is at least a.  A number is the upper 24 bits of a word
- * times 2^-24, so words are compared with an integer.  A thread draws the words of CX_BYTES
- * elements. */
+ * times 2^-24, so words are compared with an integer: the greatest that is not kept, unless all
+ * are.  A thread draws the words of CX_BYTES elements. */
 enum { CX_BYTES = 16 };
 struct alignas(CX_BYTES) cx_bytes {
     unsigned word[CX_BYTES / 4];
@@ -246,6 +277,8 @@ CK_KERNEL_OF(CX_THREADS, cx_each, cx_call)
 {
     const float end = (float)call.a * 0x1p24f;
     const unsigned least = (unsigned)end + ((float)(unsigned)end < end);
+    const unsigned last = (least << 8) - 1;
+    const bool all = !least;
     const cx_word64 seed = cx_seed(call), block = cx_first(call);
     const bool aligned = (cm_i64)call.to % CX_BYTES == 0;
 
@@ -258,7 +291,7 @@ CK_KERNEL_OF(CX_THREADS, cx_each, cx_call)
             kept.word[q] = 0;
             CV_ALL
             for (int k = 0; k < 4; k++)
-                kept.word[q] |= (unsigned)(w.word[k] >> 8 >= least) << 8 * k;
+                kept.word[q] |= w.word[k] > last || all ? 1u << 8 * k : 0;
         }
         if (aligned && first + CX_BYTES <= call.n)
             *(cx_bytes *)(call.to + first) = kept;

@@ -192,3 +192,15 @@ x = torch.empty(9, device="cuda")
 x.uniform_(), x.normal_(), x.exponential_(), x.bernoulli_(0.5), torch.randint(4, (3,), device="cuda"), torch.nn.functional.dropout(x)
 torch.bernoulli(torch.rand(3, device="cuda"))
 """) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_elements_with_gaps_have_the_same_numbers(dtype):
+    for size in ((1000,), (3, 5), (), (700, 3)):
+        for fill in (lambda x: x.normal_(), lambda x: x.uniform_(-1, 3), lambda x: x.exponential_(), lambda x: x.random_(0, 7)):
+            made = []
+            for room in (size, size + (2,)):
+                torch.cuda.manual_seed(3)
+                x = torch.zeros(room, dtype=dtype, device="cuda")
+                made.append(fill(x if room == size else x[..., 1]))
+            assert torch.equal(*made)

@@ -16,6 +16,8 @@
 
 /* As in emit/random.cuh. */
 enum { RANDOM_DIMS = 8, RANDOM_THREADS = 256, RANDOM_WORDS = 4, RANDOM_BYTES = 16 };
+/* How often a thread draws such bytes, so that it begins less often. */
+enum { RANDOM_TURNS = 2 };
 typedef enum {
     UNIFORM,
     NORMAL,
@@ -44,7 +46,8 @@ typedef struct {
 
 typedef struct {
     random_call call;
-    cr_cuda_text text; /* a: form; b: dtype; c: numbers of 64 bits, or the dtype of chances */
+    cr_cuda_text text; /* a: form; b: dtype; c: numbers of 64 bits, or the dtype of chances;
+                          d: several dims */
 } random_job;
 
 static void random_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
@@ -56,7 +59,7 @@ static void random_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
     else
         cr_text_printf(out, "#define CX_WIDE %d\n#define CX_REAL %s\n", k->c,
                        k->c ? "double" : "float");
-    snprintf(symbol, 32, k->a >= KEPT ? "cx_each" : "cx_fill");
+    snprintf(symbol, 32, k->a >= KEPT ? "cx_each" : k->d ? "cx_fill_dims" : "cx_fill");
 }
 
 static void random_start(random_job *j, int device, random_form form, int dtype, bool wide)
@@ -143,6 +146,7 @@ static const char *random_fill(random_job *j, const cr_given *generator)
 
     if (error || !n)
         return error;
+    j->text.d = j->call.ndim > 1;
     error = cr_cuda_find(&g.function, &j->text);
     if (error)
         return error;
@@ -303,7 +307,7 @@ static const char *random_each(random_job *j, const cr_given *generator)
     if (error || !blocks)
         return error;
     random_reserve(j, generator, (uint64_t)blocks);
-    int64_t words = j->text.a == KEPT ? RANDOM_BYTES / RANDOM_WORDS : 1;
+    int64_t words = j->text.a == KEPT ? RANDOM_TURNS * RANDOM_BYTES / RANDOM_WORDS : 1;
     return cr_cuda_launch_each(j->text.device, function, (blocks + words - 1) / words,
                                &j->call);
 }
