@@ -1,5 +1,6 @@
 /* Loops of the host (kern/loops.h) on NVIDIA devices: a thread runs a unit at a time. */
 #include "kern/loops.h"
+#include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOPS_ROOM = 3072, LOOPS_KNOWN = 256 };
+enum { LOOPS_ROOM = 3072 };
 
 /* cl_call of emit/loops_run.cuh */
 typedef struct {
@@ -19,8 +20,7 @@ typedef struct {
 /* The loops that were run, each once: b of a cr_cuda_text is a place of this list.  (Addresses
  * do not name loops, because a caller may have its cr_loops on the stack.) */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cr_loops known[LOOPS_KNOWN];
-static int known_count;
+static CR_VEC(cr_loops) known;
 
 static bool loops_are_same(const cr_loops *a, const cr_loops *b)
 {
@@ -28,27 +28,36 @@ static bool loops_are_same(const cr_loops *a, const cr_loops *b)
            (a->name == b->name || !strcmp(a->name, b->name));
 }
 
-/* The number of a loop, or LOOPS_KNOWN where the list is full. */
-static int loops_number(const cr_loops *l)
+static cr_status loops_number(int *out, const cr_loops *l)
 {
-    int n = 0;
+    cr_status st = CR_OK;
+    size_t n = 0;
 
     pthread_mutex_lock(&lock);
-    while (n < known_count && !loops_are_same(&known[n], l))
+    while (n < known.len && !loops_are_same(&known.at[n], l))
         n++;
-    if (n == known_count && n < LOOPS_KNOWN)
-        known[known_count++] = *l;
+    if (n == known.len && !(st = cr_vec_reserve(&known, 1)))
+        cr_vec_put(&known, *l);
     pthread_mutex_unlock(&lock);
-    return n;
+    *out = (int)n;
+    return st;
+}
+
+static cr_loops loops_known(int number)
+{
+    pthread_mutex_lock(&lock);
+    cr_loops l = known.at[number];
+    pthread_mutex_unlock(&lock);
+    return l;
 }
 
 static void loops_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    const cr_loops *l = &known[k->b];
+    cr_loops l = loops_known(k->b);
 
     cr_text_printf(out, "#define CL_REAL %s\n#define CL_DOUBLE %d\n#define CL_FN cl_%s\n",
-                   k->a == CR_F32 ? "float" : "double", k->a != CR_F32, l->name);
-    cr_text_printf(out, "#define CL_JOB %zu\n", l->job);
+                   k->a == CR_F32 ? "float" : "double", k->a != CR_F32, l.name);
+    cr_text_printf(out, "#define CL_JOB %zu\n", l.job);
     snprintf(symbol, 32, "cl_run");
 }
 
@@ -58,13 +67,12 @@ static const char *loops_run(int index, const cr_loops *l, cr_dtype t, int64_t n
     cr_cuda_text k = {.print = loops_print,
                       .device = index,
                       .part = CR_VEC_CUDA_LOOPS + (int)l->text,
-                      .a = (int)t,
-                      .b = loops_number(l)};
+                      .a = (int)t};
     loops_call c = {.n = n};
     void *function;
 
-    if (k.b == LOOPS_KNOWN)
-        return "CUDA: more kinds of loops than the list has places for";
+    if (loops_number(&k.b, l))
+        return cr_error_message();
     if (l->job > sizeof c.job)
         return "CUDA: a job of a loop is longer than an argument";
     memcpy(c.job, job, l->job);
