@@ -202,7 +202,7 @@ CV_FN void ca_end(const ca_call &c, const ca_where &w, const float *most, const 
 
 /* The values of a tile come while its scores are computed, the next keys while the values are
  * multiplied. */
-CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
+CK_KERNEL_OF(CK_AT_ONCE(CA_THREADS, 3), ca_forward, ca_call)
 {
     float *const query = (float *)ck_dynamic, *const key = query + CA_TILE;
     float *const value = key + CA_TILE, *const weights = value + CA_TILE;
