@@ -66,7 +66,7 @@ struct cr_shadow {
     int watched;            /* the index of the first one found, or -1 */
     cr_access found;        /* and where: code and at */
     PyObject *names;        /* a set: those that C functions got as strings */
-    PyObject *codes; /* a dict: code and globals of followed frames, by the code's address */
+    PyObject *codes; /* a dict: code and globals of followed frames, by their addresses */
     const char *unnamed; /* why `names` may lack some, or NULL */
     cr_access escaped;   /* and where: code and at */
     int *table;          /* hash table of sources */
@@ -373,15 +373,16 @@ static void shadow_bind(cr_shadow *s, size_t callee)
 static void shadow_note_code(cr_shadow *s, const cr_live_frame *frame)
 {
     PyObject *code = (PyObject *)cr_frame_code(frame);
-    PyObject *address = PyLong_FromVoidPtr(code);
-    PyObject *pair = PyTuple_Pack(2, code, cr_frame_globals(frame));
+    PyObject *globals = cr_frame_globals(frame);
+    PyObject *key = Py_BuildValue("NN", PyLong_FromVoidPtr(code), PyLong_FromVoidPtr(globals));
+    PyObject *pair = PyTuple_Pack(2, code, globals);
 
-    if (!address || !pair || PyDict_SetItem(s->codes, address, pair) < 0) {
+    if (!key || !pair || PyDict_SetItem(s->codes, key, pair) < 0) {
         PyErr_Clear();
         s->broken = 1;
     }
     Py_XDECREF(pair);
-    Py_XDECREF(address);
+    Py_XDECREF(key);
 }
 
 static int shadow_is_opaque(const cr_shadow *s, const PyCodeObject *code)
@@ -1142,15 +1143,7 @@ const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count)
 
 PyObject *cr_shadow_names(const cr_shadow *s) { return s->names; }
 
-PyObject *cr_shadow_codes(const cr_shadow *s)
-{
-    PyObject *pairs = PyDict_Values(s->codes), *out = pairs ? PyDict_New() : NULL;
-
-    if (out && PyDict_MergeFromSeq2(out, pairs, 1) < 0)
-        Py_CLEAR(out);
-    Py_XDECREF(pairs);
-    return out;
-}
+PyObject *cr_shadow_codes(const cr_shadow *s) { return PyDict_Values(s->codes); }
 
 const char *cr_shadow_unnamed(const cr_shadow *s, PyCodeObject **code, int *at)
 {

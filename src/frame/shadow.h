@@ -74,8 +74,8 @@ int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at);
 /* The names by which C functions read attributes, and positions of class patterns: a set of
  * str, borrowed. */
 PyObject *cr_shadow_names(const cr_shadow *s);
-/* The code objects of all frames that began or continued, with their globals: a new dict, NULL
- * with an exception. */
+/* The (code object, globals) of all frames that began or continued, each pair once: a new list,
+ * NULL with an exception. */
 PyObject *cr_shadow_codes(const cr_shadow *s);
 /* Why the call may have read attributes by other names, or NULL; the instruction, if it is
  * known, is in `code` (borrowed, or NULL) and `at`. */

@@ -77,7 +77,7 @@ class Compiler:
         self.sizes, self.values = {}, {}
         self.unread = None  # a Walk not yet in these: computing paths is slow
         # Names of attributes that observed calls computed, modules that they imported, and code that they ran.
-        self.by_string, self.imported, self.ran = set(), set(), None
+        self.by_string, self.imported, self.ran, self.library = set(), set(), None, {}
         self.library_names = set()  # in the code of trusted modules that observed calls ran
         self.plain_only = False  # an observed call ran code that may tell symbols from numbers
         self.varying_sizes, self.varying = {}, set()
@@ -163,7 +163,8 @@ class Compiler:
         """Notes what ran in an observed call.  `imports`: with code of imported modules, which later calls do not run."""
         self.imported |= imported
         self.by_string |= seen.names
-        self.ran = {**(self.ran or {}), **dict.fromkeys(seen.codes), **_of_library(seen.codes)}
+        self.ran = (self.ran or set()).union(code for code, _ in seen.codes)
+        self.library.update(_of_library(seen.codes))
         self.library_names |= _names_of_library(seen.codes)
         self.plain_only = self.plain_only or not imports and asks_for_types(seen.codes)
 
@@ -319,12 +320,13 @@ def _observation(watched):
 
 
 def _of_library(codes):
-    """Those code objects that are this package's or the standard library's, with their globals."""
-    return {x: space for x, space in codes.items() if _is_trusted_file(x.co_filename)}
+    """Those (code object, globals) whose code is this package's or the standard library's.  Modules that were imported twice
+    have equal code objects, so the globals' address is a part of the key."""
+    return {(code, id(space)): (code, space) for code, space in codes if _is_trusted_file(code.co_filename)}
 
 
 def _names_of_library(codes):
-    return set().union(*(_C._facts_of_code(x)[1] for x in _of_library(codes)))
+    return set().union(*(_C._facts_of_code(code)[1] for code, _ in _of_library(codes)))
 
 
 def _imports(calls):
@@ -606,7 +608,7 @@ class _Recording:
         if _C._saved_hooks_active():
             raise Refused("saved-tensor hooks are active")
         w.snapshot()
-        w.snapshot_library(_of_library(self.compiler.ran or {}))
+        w.snapshot_library(self.compiler.library.values())
 
     # --- after the call ---
 
@@ -666,7 +668,7 @@ class _Recording:
             raise Refused(seen.unnamed[0], place=seen.unnamed[1])
         imported, imports = _imports(calls), len(sys.modules) > self.modules
         c.plain_only = c.plain_only or not imports and asks_for_types(seen.codes)
-        unvisited = self.walk.unvisited(x for x in seen.codes if not _is_trusted_file(x.co_filename))
+        unvisited = self.walk.unvisited(x for x, _ in seen.codes if not _is_trusted_file(x.co_filename))
         if imports:
             c.learn(seen, imported, imports)
             self.try_again("the call imports modules, whose code reads more than later calls")
@@ -679,7 +681,7 @@ class _Recording:
                 c.learn(seen, imported, imports)
                 self.try_again(f"the call changes globals of {changed}, which later calls read")
                 raise Refused(f"each call changes globals of {changed}")
-            self.walk.guard_library(_of_library(seen.codes))
+            self.walk.guard_library(_of_library(seen.codes).values())
             return
         c.learn(seen, imported, imports)
         self.try_again("the call runs code, computes names of attributes or imports modules that its guard lacks")

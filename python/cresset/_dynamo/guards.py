@@ -162,7 +162,7 @@ def asks_for_types(codes):
     """Whether code of the standard library, but that of import statements, reads the builtin `type`, by which it may tell
     symbols from numbers."""
     return any("type" in _facts_of_code(x)[0] and not x.co_filename.startswith((_FOLDER, "<frozen importlib")) and
-               _is_trusted(space.get("__name__")) for x, space in codes.items())
+               _is_trusted(space.get("__name__")) for x, space in codes)
 
 
 def _has_settings(module_name):
@@ -956,7 +956,7 @@ class Walk:
     def library_globals(codes, absent=None):
         """[(globals, their items that the library's code looks up)]; puts the names into `absent` that they lack."""
         found, absent, wanted = {}, {} if absent is None else absent, {}
-        for code, space in codes.items():
+        for code, space in codes:
             if code.co_filename.startswith(_COMPILER):
                 continue
             loaded, names, _ = _facts_of_code(code)

@@ -754,3 +754,20 @@ def module_that_was_imported_again(compile):
             module._convert = change
         yield attempt(f, ones)
         module._convert = convert
+
+
+def two_modules_of_one_file(compile):
+    """Their code objects are equal, their globals are not."""
+    first = sys.modules.pop("statistics")
+    try:
+        again = importlib.import_module("statistics")
+    finally:
+        sys.modules["statistics"] = first
+    f = compile(lambda x: x * first.mean([1., 2.]) + 10 * again.mean([1., 3.]))
+    for module in (first, again):
+        convert = module._convert
+        for change in (lambda n, t: 7., convert):
+            for _ in range(3):
+                yield attempt(f, ones)
+            module._convert = change
+        yield attempt(f, ones)
