@@ -119,7 +119,7 @@ static void easy_report(const char *file, int line, const char *call, cr_status 
 /* The macro's name, such as "ct_add", for errors.  Valid until the thread's next use. */
 static const char *macro_name(const char *name)
 {
-    static CR_THREAD_COLD char text[72];
+    static CR_THREAD_COLD char text[64];
 
     snprintf(text, sizeof text, "ct_%s", name);
     return text;

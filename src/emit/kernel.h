@@ -18,8 +18,8 @@
 CV_FN cv_s_i64 ck_least(cv_s_i64 a, cv_s_i64 b) { return a < b ? a : b; }
 CV_FN cv_s_i64 ck_most(cv_s_i64 a, cv_s_i64 b) { return a > b ? a : b; }
 
-/* Rows that go through each sweep together: a thousand elements, which the first cache holds.
- */
+/* Rows that go through each sweep together: a thousand elements, which fit in the first
+ * cache. */
 enum { CK_ROWS_TOGETHER = 16 };
 CV_FN cv_s_i64 ck_rows_together(cv_s_i64 columns)
 {

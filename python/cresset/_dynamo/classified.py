@@ -11,7 +11,6 @@ import types
 from .. import Generator, _C, _root
 
 
-
 def _names(*functions):
     return frozenset(f.__name__ for f in functions)
 

@@ -173,8 +173,7 @@ static PyMethodDef functions[] = {
 /* --- the class saved_tensors_hooks --- */
 
 /* Graphs do not know hooks: a recording would save the tensors as they are.  Hooks of a
- * checkpoint give back equal tensors.  Returns whether calls are recorded that lack the hooks.
- */
+ * checkpoint give back equal tensors.  Returns whether recorded calls lack the hooks. */
 static bool refuse_graph(PyObject *self)
 {
     PyObject *equal = PyObject_GetAttrString(self, "_gives_equal_tensors");
