@@ -65,7 +65,7 @@ struct cp_call {
     /* Tiles of cp_stage: 1 << `wide` elements of each of several rows of `fast` entries, which
      * `groups` tiles share. */
     int wide, groups, fast, stage_rows;
-    cm_i64 spread;            /* how many destinations there are */
+    cm_i64 spread;               /* how many destinations there are */
     cm_divisor divisor[CM_DIMS]; /* of readings: sizes */
     char value[16] __attribute__((aligned(16)));
 };

@@ -66,7 +66,7 @@ struct cr_shadow {
     int watched;            /* the index of the first one found, or -1 */
     cr_access found;        /* and where: code and at */
     PyObject *names;        /* a set: those that C functions got as strings */
-    PyObject *codes; /* a dict: code and globals of followed frames, by their addresses */
+    PyObject *codes;     /* a dict: code and globals of followed frames, by their addresses */
     const char *unnamed; /* why `names` may lack some, or NULL */
     cr_access escaped;   /* and where: code and at */
     int *table;          /* hash table of sources */

@@ -156,7 +156,8 @@ static const char *place_launch(int device, place_call *c, int what)
     const char *error = cr_cuda_find(&function, &k);
 
     int64_t each = what == READ ? PLACE_READS : what == PICK ? PLACE_PICKS : 1;
-    return error ? error : cr_cuda_launch_each(device, function, (c->over.n + each - 1) / each, c);
+    return error ? error
+                 : cr_cuda_launch_each(device, function, (c->over.n + each - 1) / each, c);
 }
 
 /* `lanes` is the exponent of CP_LANES. */
@@ -366,7 +367,8 @@ static bool place_picks(place_call *c)
 {
     for (int d = 0; d < c->over.ndim; d++)
         c->divisor[d] = cr_cuda_divisor_of(c->over.size[d]);
-    return c->index && c->rows.numbered < 0 && c->over.ndim > 0 && c->over.ndim <= 2 && c->over.n <= INT32_MAX;
+    return c->index && c->rows.numbered < 0 && c->over.ndim > 0 && c->over.ndim <= 2 &&
+           c->over.n <= INT32_MAX;
 }
 
 const char *cr_cuda_indexed(int device, const cr_indexed *x)
