@@ -28,7 +28,7 @@ typedef struct layout {
     int64_t word[]; /* by output: 0 without a cotangent, or 1 and the cotangent's strides */
 } layout;
 
-/* What was recorded, kept until the programs are made. */
+/* A recorded graph, and the graphs that are made from it. */
 typedef struct {
     /* For one program for all sizes: the recording, with a reference to its session. */
     const cr_graph *symbolic;

@@ -28,7 +28,7 @@ typedef struct {
     int64_t last; /* the last dim of all its nodes, or -1 */
 } group_over;
 
-/* What is in a group, counted. */
+/* Numbers of nodes and values in a group. */
 typedef struct {
     int real;        /* nodes, views left out */
     int count, live; /* nodes that will be computed; computed values that have readers left */
@@ -43,7 +43,7 @@ typedef struct {
 } group_windows;
 
 /* A group of nodes while groups are formed.
- * Invariant: a group with `into` is empty, and stands for the one that it was merged into.
+ * Invariant: a group that was merged into another one is empty, and `into` is that other one.
  * tally.live <= tally.count, and tally.real <= tally.count. `read` has `reads` values, each
  * once, none of which a node of the group makes. */
 typedef struct group {

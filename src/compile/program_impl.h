@@ -202,8 +202,8 @@ typedef struct cr_program_steps {
 } cr_program_steps;
 
 /* A graph that is run repeatedly.
- * Invariant: a program with `of` has no steps of its own: it runs those of `of` with its
- * sizes. One that `varies` never runs. plans is only added to, under `lock`. */
+ * Invariant: if `of` is not NULL, the program has no steps; it runs the steps of `of` for its
+ * own sizes. One that `varies` never runs. plans is only added to, under `lock`. */
 struct cr_program {
     _Atomic int32_t holders;
     cr_program *of; /* the program for all sizes whose plan it runs; NULL: its own */

@@ -54,7 +54,7 @@ typedef struct {
     double unit, tensor, buffer, byte;
 } cr_sim_host;
 
-/* What is measured of a machine, in seconds and bytes.
+/* Measurements of a machine, in seconds and bytes.
  * Invariant: `point` has `points` entries, ascending in bytes for each call; `link` has
  * `links`. */
 typedef struct {

@@ -52,7 +52,7 @@ typedef struct {
     CR_VEC(cr_tensor *) foreign; /* constants from outside the call; borrowed from `seen` */
 } recorder_seen;
 
-/* What is recorded, and how (cr_record_how). */
+/* The choices of cr_record_how. */
 typedef struct {
     bool parts, whole, apart, backward, copies;
     bool borrows;

@@ -413,8 +413,8 @@ cr_convert_fn cr_convert_row(cr_dtype to, cr_dtype from)
     return to == from ? copiers[cr_dtype_size(to)] : rows[to][from];
 }
 
-/* Each element is written as a block of 64 bytes, of which the next elements' blocks overwrite
- * what is too much. */
+/* Each element is written as a block of 64 bytes.  The blocks of the next elements overwrite
+ * the bytes behind its copies. */
 #define REPEAT(bytes, type)                                                                    \
     CR_WIDE static void repeat_##bytes(char *to, const char *from, int64_t step,               \
                                        int64_t times, int64_t n)                               \

@@ -355,7 +355,8 @@ static int batch_find_size(const cr_op *op)
     return -1;
 }
 
-/* The size that -1 stands for; false where that depends on the batch. */
+/* Replaces -1 in the sizes of an example by the size that gives `numel` elements; false where
+ * the other sizes do not determine it. */
 static bool batch_solve(int64_t *list, uint32_t n, int64_t numel)
 {
     int64_t known = 1, at = -1;

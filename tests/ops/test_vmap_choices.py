@@ -102,7 +102,9 @@ def test_tangents_are_limits_of_differences(key):
         return [made[k] for k in kept]
     found, refused = outcome(lambda: vmap(lambda p, t: jvp(of, tuple(p), tuple(t))[1])(primals, directions))
     if refused is not None:
-        pytest.skip("no tangents")
+        single = outcome(lambda: jvp(of, tuple(x[0] for x in primals), tuple(x[0] for x in directions)))[1]
+        assert type(single) is type(refused), refused  # one example has no tangents either
+        return
 
     def difference(h):
         up, down = (vmap(of)(*[x + s * h * t for x, t in zip(primals, directions)]) for s in (1, -1))
