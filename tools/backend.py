@@ -49,8 +49,16 @@ def metadata():
     return "\n".join(["Metadata-Version: 2.1", f"Name: {project('name')}", f"Version: {version()}",
                       f"Summary: {project('description')}", f"Author: {project('authors')}",
                       f"License: {project('license')}", f"Requires-Python: {project('requires-python')}",
-                      "Provides-Extra: mpi", "Requires-Dist: mpich; extra == 'mpi'",
+                      *extras(),
                       "Description-Content-Type: text/markdown", "", read(project("readme"))])
+
+
+def extras():
+    """Yields the metadata's lines of pyproject.toml's optional dependencies."""
+    table = read("pyproject.toml").partition("[project.optional-dependencies]\n")[2].partition("\n\n")[0]
+    for name, needs in re.findall(r"^(\w+) = \[(.*)\]$", table, re.M):
+        yield f"Provides-Extra: {name}"
+        yield from (f"Requires-Dist: {need}; extra == '{name}'" for need in re.findall(r'"([^"]+)"', needs))
 
 
 def wheel_text():

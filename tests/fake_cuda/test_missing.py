@@ -16,7 +16,8 @@ def said(tmp_path, expression, without=(), **environment):
     """What an expression raises, as "class: first line", and then whether the device computes."""
     for name in os.listdir(os.environ["CR_CUDA"]):
         if not name.startswith(tuple(without)):
-            (tmp_path / name).symlink_to(os.path.join(os.path.abspath(os.environ["CR_CUDA"]), name))
+            shown = tmp_path / name
+            shown.is_symlink() or shown.symlink_to(os.path.join(os.path.abspath(os.environ["CR_CUDA"]), name))
     code = f"""
 import cresset as torch
 try:
@@ -82,6 +83,20 @@ def test_a_missing_library_is_named(library, expression, name, tmp_path):
 @pytest.mark.parametrize("library, expression, name", MISSING)
 def test_the_host_computes_where_it_may(library, expression, name, tmp_path):
     assert said(tmp_path, f"({expression}).device.type == 'cuda'", (library,), CR_HOST_FALLBACK="1") == "none True"
+
+
+def test_wheels_are_found_where_python_finds_packages(tmp_path):
+    """The extra `cuda` installs them beside this package, wherever that is."""
+    names = ("libnvrtc", "libcublasLt", "libcudnn", "libcufft")
+    for name in os.listdir(os.environ["CR_CUDA"]):
+        folder = tmp_path / "site/nvidia" / ("cudnn" if name.startswith("libcudnn") else "cu13") / "lib"
+        if name.startswith(names):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(os.path.join(os.path.abspath(os.environ["CR_CUDA"]), name))
+    (tmp_path / "driver").mkdir()
+    path = os.pathsep.join([os.path.dirname(os.path.dirname(torch.__file__)), "relative", str(tmp_path / "site")])
+    for _, expression, _ in MISSING:
+        assert said(tmp_path / "driver", f"({expression}).device.type", names, PYTHONPATH=path) == "none cuda"
 
 
 def test_products_of_integers_need_no_library(tmp_path):

@@ -145,3 +145,17 @@ def test_a_package_that_is_gone_is_named(environment):
     file.write_text(file.read_text().replace(repr(os.path.join(FOLDER, "cresset")), "'/nowhere'"))
     error = run(environment.python, "-c", "import torch", code=1)
     assert "ImportError: cresset, which this torch leads to, is not in /nowhere" in error
+
+
+def test_the_wheel_has_the_extras_of_the_project():
+    import importlib.util
+    import tomllib
+    from email import message_from_string
+    root = Path(__file__).parent.parent.parent
+    spec = importlib.util.spec_from_file_location("backend", root / "tools/backend.py")
+    backend = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(backend)
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    said = message_from_string(backend.metadata())
+    assert said.get_all("Provides-Extra") == list(extras) and "cuda" in extras
+    assert said.get_all("Requires-Dist") == [f"{need}; extra == '{name}'" for name, needs in extras.items() for need in needs]

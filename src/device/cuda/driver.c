@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DRIVER_PATH = 1024 };
+enum { DRIVER_PATH = 1024, DRIVER_WHEELS = 8 };
 
 static const char *const driver_names[] = {
 #define CR_CUDA_CALL(name, symbol, arguments) #symbol,
@@ -26,7 +26,8 @@ static const char *const nvrtc_names[] = {
 
 static cr_cuda_driver driver;
 static cr_nvrtc nvrtc;
-static char wheels[DRIVER_PATH], error_text[256];
+static char wheels[DRIVER_WHEELS][DRIVER_PATH], error_text[256];
+static int n_wheels;
 static bool driver_found, driver_is_old, driver_works, nvrtc_works;
 static int driver_version; /* 12040 is CUDA 12.4; 0 without a driver */
 static int driver_refusal; /* what cuInit returned */
@@ -37,7 +38,11 @@ enum { DRIVER_OLDEST = 12000, DRIVER_NEWEST = 13000, DRIVER_NO_DEVICE = 100 };
 
 /* --- places --- */
 
-void cr_cuda_look_in(const char *folder) { snprintf(wheels, sizeof wheels, "%s", folder); }
+void cr_cuda_look_in(const char *folder)
+{
+    if (n_wheels < DRIVER_WHEELS)
+        snprintf(wheels[n_wheels++], DRIVER_PATH, "%s", folder);
+}
 
 /* Opens <folder>/<name>, or <folder>/<wheel>/lib/<name>. */
 static void *driver_open_file(const char *folder, const char *wheel, const char *name, int how)
@@ -101,8 +106,8 @@ void *cr_cuda_open(const cr_cuda_library *list, int n)
         if (newest && driver_version && driver_version < DRIVER_NEWEST)
             continue;
         found = driver_open(folder, "", &list[i]);
-        if (!found && list[i].wheel)
-            found = driver_open(wheels, list[i].wheel, &list[i]);
+        for (int w = 0; w < n_wheels && !found && list[i].wheel; w++)
+            found = driver_open(wheels[w], list[i].wheel, &list[i]);
         if (!found)
             found = driver_open_system(&list[i]);
     }

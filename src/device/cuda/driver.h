@@ -1,8 +1,8 @@
 /* driver.h - the CUDA libraries, which are loaded at run time.
  *
  * No header of CUDA is needed: the declarations follow NVIDIA's documentation.  A library is
- * looked for in the folder CR_CUDA, beside the interpreter (cr_cuda_look_in), in CUDA_HOME, and
- * in the loader's path, in this order. */
+ * looked for in the folder CR_CUDA, in those of NVIDIA's wheels (cr_cuda_look_in), in
+ * CUDA_HOME, and in the loader's path, in this order. */
 #ifndef CR_DEVICE_CUDA_DRIVER_H
 #define CR_DEVICE_CUDA_DRIVER_H
 
@@ -92,7 +92,8 @@ CR_MUST cr_status cr_cuda_driver_missing(void);
 /* The compiler.  Fails with CR_RUNTIME, and names the missing library. */
 CR_MUST cr_status cr_cuda_load_nvrtc(const cr_nvrtc **out);
 
-/* Sets the folder that has the folders of NVIDIA's wheels (site-packages/nvidia). */
+/* Adds a folder that has the folders of NVIDIA's wheels (site-packages/nvidia), to be searched
+ * behind those that were added before; at most eight. */
 void cr_cuda_look_in(const char *folder);
 
 typedef struct {

@@ -4,6 +4,7 @@
 #include "kern/cuda/product.h"
 #include "py/bind/bind.h"
 #include <stdio.h>
+#include <unistd.h>
 
 /* The table of operations; NULL with torch's error when there is no device. */
 static const cr_device_ops *cuda_ops(void)
@@ -418,20 +419,23 @@ static PyMethodDef functions[] = {
     {"_cuda_record_stream", cuda_record_stream, METH_VARARGS, "A stream uses a tensor."},
     {0}};
 
-/* Lets the driver search the folder of NVIDIA's wheels, which is in site-packages. */
+/* Lets the driver search NVIDIA's wheels in each folder of sys.path that has some. */
 static void look_in_wheels(void)
 {
-    PyObject *prefix = PySys_GetObject("prefix");
-    const char *text = prefix ? PyUnicode_AsUTF8(prefix) : NULL;
+    PyObject *path = PySys_GetObject("path");
     char folder[1024];
 
-    if (!text) {
-        PyErr_Clear();
-        return;
+    for (Py_ssize_t i = 0; path && PyList_Check(path) && i < PyList_GET_SIZE(path); i++) {
+        PyObject *item = PyList_GET_ITEM(path, i);
+        const char *text = PyUnicode_Check(item) ? PyUnicode_AsUTF8(item) : NULL;
+
+        if (!text)
+            PyErr_Clear();
+        else if (*text == '/' &&
+                 (size_t)snprintf(folder, sizeof folder, "%s/nvidia", text) < sizeof folder &&
+                 !access(folder, X_OK))
+            cr_cuda_look_in(folder);
     }
-    snprintf(folder, sizeof folder, "%s/lib/python%d.%d/site-packages/nvidia", text,
-             PY_MAJOR_VERSION, PY_MINOR_VERSION);
-    cr_cuda_look_in(folder);
 }
 
 int cr_py_cuda_start(PyObject *m)
