@@ -55,9 +55,12 @@ static cr_status check_nan(cr_node *n, cr_tensor *const *out)
     for (uint32_t i = 0; i < n->edge_count && !st; i++) {
         cr_tensor *is = NULL, *any = NULL;
         cr_scalar s = cr_scalar_int(0);
-        if (!out[i])
+        cr_tensor *t = out[i];
+        if (!t)
             continue;
-        st = cr_call_unary(&is, cr_entry.isnan, out[i]);
+        while (t->batch)
+            t = t->batch;
+        st = cr_call_unary(&is, cr_entry.isnan, t);
         if (!st)
             st = cr_call_unary(&any, cr_entry.any, is);
         if (!st && cr_has_elements(any))

@@ -37,6 +37,12 @@ def test_numbers_are_torchs(name):
 X = torch.arange(6.0).reshape(2, 3)
 
 
+class Old(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+
 @pytest.mark.parametrize("call, error, text", [
     (lambda: vmap(lambda x: 3)(X), ValueError, "must only return Tensors, got type <class 'int'>"),
     (lambda: vmap(lambda x: x.item())(torch.ones(3)), RuntimeError, r"you're calling .item\(\) on a Tensor"),
@@ -49,6 +55,14 @@ X = torch.arange(6.0).reshape(2, 3)
     (lambda: vmap(lambda x: x)(3), ValueError, "the input is of type <class 'int'>. We cannot vmap over non-Tensor"),
     (lambda: vmap(lambda x: x)(), ValueError, "got no inputs. Maybe you forgot to add inputs"),
     (lambda: vmap(lambda x: x, chunk_size=0), ValueError, "chunk_size should be None or greater than 0"),
+    (lambda: vmap(lambda x: x.data)(X), RuntimeError, "accessing `data` under vmap transform is not allowed"),
+    (lambda: vmap(lambda x: setattr(x, "data", x))(X), RuntimeError, "mutating directly with `.data` under vmap transform is not"),
+    (lambda: vmap(torch.Tensor.copy_, in_dims=(None, 0))(X[0], X), RuntimeError, "vmap: inplace arithmetic"),
+    (lambda: vmap(lambda x, y: x.index_add_(0, torch.tensor([0]), y[:1]), in_dims=(None, 0))(X[0], X), RuntimeError,
+     "out-of-place operators instead of index_add_. If"),
+    (lambda: vmap(lambda x: x, in_dims=1)(torch.nested.nested_tensor([X, X])), RuntimeError,
+     "Nested tensors can only be vmapped over dim=0, but got dim=1"),
+    (lambda: torch.func.functionalize(Old.apply)(X), RuntimeError, "must override the setup_context staticmethod"),
     (lambda: grad(lambda x: x * 2)(X), RuntimeError, "to return a scalar Tensor, got tensor with 2 dims"),
     (lambda: jacrev(lambda x: x * 1j)(X[0]), RuntimeError, "jacrev: Expected all outputs to be real but received complex"),
     (lambda: jacrev(lambda x: x.abs())(X[0] * 1j), RuntimeError, "jacrev: Expected all inputs to be real but received"),
@@ -396,3 +410,57 @@ def test_truths_of_elements_have_no_batch(truth, text):
     with pytest.raises(RuntimeError, match=text):
         vmap(lambda a: a if truth(a) else -a)(x)
     assert vmap(lambda a: a if a.is_same_size(torch.ones(2)) else -a)(x).tolist() == x.tolist()
+
+
+def _tangents(f, x, t, way):
+    """(f(x), the tangent of f(x), x after it) of a function that writes x."""
+    x = x.clone()
+    if way == "dual":
+        with forward_ad.dual_level():
+            return *forward_ad.unpack_dual(f(forward_ad.make_dual(x, t))), x
+    if way == "jvp":
+        return *jvp(f, (x,), (t,)), x
+    return *vmap(lambda x, t: jvp(f, (x,), (t,)), in_dims=1, out_dims=1)(x, t), x
+
+
+@pytest.mark.parametrize("way", ["dual", "jvp", "map"])
+@pytest.mark.parametrize("change", [
+    lambda x: x.mul_(3),
+    lambda x: x[1:].add_(x[0]),
+    lambda x: x.copy_(x.flip(0)),
+], ids=["all", "view", "copy"])
+def test_a_function_may_write_what_forward_mode_differentiates_by(change, way):
+    def written(x):
+        change(x)
+        return x * x
+    x, t = X.t().clone(), torch.cos(X.t())
+    value, tangent, after = _tangents(written, x, t, way)
+    expected = jvp(lambda x: written(x * 1), (x,), (t,))
+    assert torch.equal(value, expected[0]) and torch.allclose(tangent, expected[1])
+    change(x)
+    assert torch.equal(after, x)
+
+
+@pytest.mark.parametrize("draw", [torch.randn_like, lambda x: x.normal_(), lambda x: x.bernoulli_(0.5),
+                                  lambda x: torch.randint_like(x, 90)], ids=["like", "normal_", "bernoulli_", "integers"])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_equal_draws_are_those_of_one_tensor(draw, dim):
+    torch.manual_seed(3)
+    got = vmap(draw, in_dims=dim, randomness="same")(torch.ones(5, 4, 4, 5))
+    torch.manual_seed(3)
+    assert torch.equal(got, draw(torch.ones(4, 4, 5) if dim == 0 else torch.ones(5, 4, 4)).expand(5, -1, -1, -1))
+
+
+def test_bits_of_a_batch_show_in_its_examples():
+    def flipped(x):
+        y = x.conj()
+        assert (x.is_conj(), y.is_conj(), y.imag.is_neg()) == (False, True, True)
+        return y
+    x = X[0] * (1 + 2j)
+    assert torch.equal(vmap(flipped)(x), x.conj())
+
+
+def test_anomalies_are_found_in_batches():
+    with torch.autograd.set_detect_anomaly(True), pytest.warns(UserWarning, match="Error detected in SqrtBackward0"), \
+            pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output."):
+        vmap(grad(lambda x: x.sqrt()))(torch.tensor([1.0, -1.0]))

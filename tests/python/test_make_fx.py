@@ -28,6 +28,12 @@ def test_code_equals_torchs():
         "sum_1 = torch.ops.aten.sum.dim_IntList(mul, [1]);  mul = None"]
 
 
+def test_code_has_the_annotation_of_the_result():
+    def double(x) -> torch.Tensor:
+        return x * 2
+    assert "def forward(self, x_1) -> torch.Tensor:" in make_fx(double)(torch.ones(2)).code
+
+
 def test_several_results_containers_and_changes_in_place():
     def f(x):
         y = x.clone()

@@ -1,11 +1,11 @@
 """Functions of graphs and derivatives."""
 import sys
 
-_TRANSFORMS = {f"{__name__}.eager_transforms", f"{__name__}.vmap"}
+_TRANSFORMS = {f"{__name__}.eager_transforms", f"{__name__}.functionalize", f"{__name__}.vmap"}
 
 
 def _are_functorch_transforms_active():
-    """Whether the caller runs inside of vmap, grad, vjp or jvp, whose frames are then on the thread's stack."""
+    """Whether the caller runs inside of vmap, grad, vjp, jvp or functionalize, whose frames are then on the thread's stack."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") not in _TRANSFORMS:
         frame = frame.f_back

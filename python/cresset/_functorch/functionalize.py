@@ -11,6 +11,7 @@ import itertools
 
 from .. import Tensor, _C
 from .._tags import changes_sizes
+from ..autograd.function import Transforms
 from ..utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack
 from ..utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from .vmap import _Batched
@@ -496,7 +497,7 @@ def functionalize(func, *, remove="mutations"):
         made = {id(x): mode.wrap(x, given=True) for x in leaves if isinstance(x, Tensor)}
         inside = [made.get(id(x), x) for x in leaves]
         args, kwargs = tree_unflatten(inside, spec)
-        with mode:
+        with mode, Transforms():
             out = func(*args, **kwargs)
         out = _values(out)
         inputs = list({id(x): x for x in leaves if id(x) in made}.values())

@@ -70,6 +70,20 @@ class _Batched(Tensor):
 
     __int__ = __float__ = __index__ = tolist = numpy = item
 
+    @property
+    def data(self):
+        raise RuntimeError("accessing `data` under vmap transform is not allowed")
+
+    @data.setter
+    def data(self, value):
+        raise RuntimeError("mutating directly with `.data` under vmap transform is not allowed.")
+
+    def is_conj(self):
+        return self.inner.is_conj()
+
+    def is_neg(self):
+        return self.inner.is_neg()
+
     def __repr__(self, *, tensor_contents=None):
         return f"BatchedTensor(lvl={self.level}, bdim=0, value=\n{self.inner!r}\n)"
 
@@ -211,12 +225,14 @@ class _Call:
     def check_writes(self):
         """Refuses to write examples that differ into a tensor that is no batch."""
         if self.written and not all(map(self.is_batch, _tensors_of([self.given.get(name) for name in self.written]))):
+            from .functionalize import _plain_form
+            plain = getattr(_plain_form(self.func), "_record", {"does": ""})
+            name = "inplace arithmetic" if self.func._opname == "copy_" or plain["does"] == "body" else self.func._opname
             raise RuntimeError(
-                f"vmap: {self.func._schema.name}(self, *extra_args) is not possible because there exists a Tensor "
-                "`other` in extra_args that has more elements than `self`. This happened due to `other` being "
-                "vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators "
-                "instead of in-place operators. If said operator is being called inside the PyTorch framework, "
-                "please file a bug report instead.")
+                f"vmap: {name}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that "
+                "has more elements than `self`. This happened due to `other` being vmapped over but `self` not being "
+                f"vmapped over in a vmap. Please try to use out-of-place operators instead of {name}. If said operator is "
+                "being called inside the PyTorch framework, please file a bug report instead.")
 
     def wrapped(self, result):
         if self.func._schema.is_mutable:
@@ -469,9 +485,9 @@ class _Randomness(TorchDispatchMode):
             if self.way == "different":
                 call.check_writes()
                 return self.at_once(call)
-            self.check_alike(call)
+            by_values = self.check_alike(call)
             call.check_writes()
-            return self.each_alike(call)
+            return self.each_alike(call) if by_values else self.once(call)
 
     @staticmethod
     def at_once(call):
@@ -494,13 +510,27 @@ class _Randomness(TorchDispatchMode):
 
     @staticmethod
     def check_alike(call):
-        """Refuses an operator that draws by the elements of each example."""
+        """Refuses an operator that draws by the elements of each example.  Returns whether it reads elements of examples."""
         drawn_by = [name for name, x in call.given.items()
                     if call.is_batch(x) and name not in call.record["unread"] and name not in call.written]
+        lists = any(isinstance(x, (list, tuple)) and any(map(call.is_batch, x)) for x in call.given.values())
         of_values = call.record["does"] != "is" or "generator" in _types(call.func) and not call.func._opname.endswith("_like")
         if drawn_by and of_values:
             raise RuntimeError("Vmap does not currently support same randomness with a batched tensor input. Please file an issue "
                                "with functorch")
+        return drawn_by or lists
+
+    @staticmethod
+    def once(call):
+        """Calls the operator for the first example; its numbers are those of all."""
+        if not call.size:
+            return call.no_example()
+        if not call.func._schema.is_mutable:
+            return call.wrapped(tree_map(lambda x: x.expand(call.size, *x.shape), call.example(0)))
+        batch, one = call.args[0].inner, call.args[0].inner[0].clone(memory_format=_C.contiguous_format)
+        call.func(one, *call.args[1:], **call.kwargs)
+        batch.copy_(one)
+        return call.args[0]
 
     @staticmethod
     def each_alike(call):
@@ -570,7 +600,7 @@ def _process_batched_inputs(in_dims, args, func):
         if d is not None and not -x.dim() <= d < x.dim():
             raise ValueError(f"{said}: Got in_dim={d} for some input, but that input is a Tensor of dimensionality "
                              f"{x.dim()} so expected in_dim to satisfy -{x.dim()} <= in_dim < {x.dim()}.")
-    sizes = [x.shape[d] for x, d in zip(leaves, dims) if d is not None]
+    sizes = [x.size(0) if x.is_nested else x.shape[d] for x, d in zip(leaves, dims) if d is not None]
     if not sizes:
         raise ValueError("vmap: Expected at least one Tensor to vmap over")
     if any(n != sizes[0] for n in sizes):

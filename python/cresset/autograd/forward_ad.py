@@ -52,7 +52,7 @@ def exit_dual_level(*, level=None):
 
 def make_dual(tensor, tangent, *, level=None):
     """Returns a tensor with the elements of `tensor` and a tangent."""
-    from .._functorch.eager_transforms import _alias, check_tangent
+    from .._functorch.eager_transforms import _alias, check_tangent, writable
     if not _levels:
         raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, make sure to "
                            "enter_dual_level() first.")
@@ -61,10 +61,11 @@ def make_dual(tensor, tangent, *, level=None):
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {x.dtype}")
     check_tangent(tensor, tangent)
     with enable_grad():
-        dual = _alias(tensor)
+        alias = _alias(tensor)
+        dual = writable(alias)
     _levels[-1].tangents[get_gradient_edge(dual)[:2]] = tangent
-    if dual.is_leaf:
-        _levels[-1].aliases[id(dual)] = dual
+    if alias.is_leaf:
+        _levels[-1].aliases[id(alias)] = alias
     return dual
 
 

@@ -217,8 +217,8 @@ def _trace(fn, args, names):
             b.env[place[id(x)]] = node
     b.nodes()
     values = iter(recorded.outputs)
-    b.graph.output(tree_unflatten(
-        [b.env[next(values)] if isinstance(x, Tensor) else x for x in out], out_spec))
+    b.graph.output(tree_unflatten([b.env[next(values)] if isinstance(x, Tensor) else x for x in out], out_spec),
+                   type_expr=getattr(fn, "__annotations__", {}).get("return"))
     return b
 
 
