@@ -86,7 +86,7 @@ def __deepcopy__(self, memo):
         if self.layout != _C.strided or self.is_meta or self.is_conj() or self.is_neg():
             new = self.detach().clone()
         else:
-            new = _C.empty(0, dtype=self.dtype)
+            new = _C.empty(0, dtype=self.dtype, device=self.device)
             new.set_(deepcopy(self.untyped_storage(), memo), self.storage_offset(), self.shape,
                      self.stride())
         if type(self) is not Tensor:

@@ -40,7 +40,7 @@ def _dtype_of(storage_type):
 
 
 def _bytes(storage):
-    return _C.empty(0, dtype=_C.uint8).set_(storage)
+    return _C.empty(0, dtype=_C.uint8, device=storage.device).set_(storage)
 
 
 def _swap(storage, dtype):
@@ -110,15 +110,13 @@ class _OldStorages:
         storage_type, key, location, numel, view = data
         dtype = _dtype_of(storage_type)
         if key not in self.roots:
-            device = "meta" if self.meta else "cpu"
-            storage = UntypedStorage(numel * dtype.itemsize, device=device)
-            self.roots[key] = storage, dtype, _text(location)
+            storage = UntypedStorage(numel * dtype.itemsize, device="meta" if self.meta else "cpu")
+            self.roots[key] = storage if self.meta else self.restore(storage, _text(location)), dtype
         return self._view(key, view, dtype) if view is not None else self._typed(key)
 
     def _typed(self, key):
-        storage, dtype, location = self.roots[key]
-        return TypedStorage(wrap_storage=storage if self.meta else self.restore(storage, location),
-                            dtype=dtype)
+        storage, dtype = self.roots[key]
+        return TypedStorage(wrap_storage=storage, dtype=dtype)
 
     def _view(self, key, view, dtype):
         name, offset, size = view
@@ -129,7 +127,7 @@ class _OldStorages:
         return TypedStorage(wrap_storage=self.views[name], dtype=dtype)
 
     def fill(self, key, file, swapped):
-        storage, dtype, _ = self.roots[key]
+        storage, dtype = self.roots[key]
         count = int.from_bytes(_read_all(file, 8), "little")
         if count * dtype.itemsize != storage.nbytes():
             raise RuntimeError("storage has wrong byte size: expected "

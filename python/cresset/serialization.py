@@ -245,7 +245,7 @@ def register_package(priority, tagger, deserializer):
 def _cuda_restore(storage, location):
     if re.match("cuda($|:|[0-9])", location):
         device = validate_cuda_device(location)
-        return _C.empty(0, dtype=_C.uint8).set_(storage).to(f"cuda:{device or 0}").untyped_storage()
+        return storage.to(device=f"cuda:{device or 0}")
     return None
 
 
@@ -270,7 +270,7 @@ register_package(10, lambda s: "cpu" if s.device.type == "cpu" else None,
                  lambda s, location: s if location == "cpu" else None)
 register_package(20, lambda s: str(s.device) if s.device.type == "cuda" else None, _cuda_restore)
 register_package(30, lambda s: str(s.device) if s.device.type == _C._get_privateuse1_backend_name() else None,
-                 lambda s, location: _C.empty(0, dtype=_C.uint8).set_(s).to(location).untyped_storage()
+                 lambda s, location: s.to(device=location)
                  if location.split(":")[0] == _C._get_privateuse1_backend_name() else None)
 register_package(22, lambda s: "meta" if s.device.type == "meta" else None,
                  lambda s, location: UntypedStorage(s.nbytes(), device="meta")

@@ -48,9 +48,18 @@ cr_status cr_do_resize_as(const cr_value *arg, cr_value *result)
 
 cr_status cr_do_set_tensor(const cr_value *arg, cr_value *result)
 {
-    if (arg[0].t->dtype != arg[1].t->dtype)
+    const cr_tensor *self = arg[0].t, *source = arg[1].t;
+
+    if (self->dtype != source->dtype)
         return cr_fail(CR_RUNTIME, "Could not set tensor of type %s to a tensor of type %s",
-                       cr_dtype_name(arg[1].t->dtype), cr_dtype_name(arg[0].t->dtype));
+                       cr_dtype_cpp_name(source->dtype), cr_dtype_cpp_name(self->dtype));
+    if (!cr_same_device(self->device, source->device))
+        return cr_fail(CR_RUNTIME,
+                       "Attempted to set the storage of a tensor on device \"%s\" to a storage "
+                       "on different device \"%s\".  This is no longer allowed; the devices "
+                       "must match.",
+                       cr_device_print(self->device).text,
+                       cr_device_print(source->device).text);
     CR_TRY(cr_tensor_set_from(arg[0].t, arg[1].t));
     return cr_give(result, arg[0].t);
 }

@@ -1,5 +1,7 @@
 """Copies that share a launch, and elements that an index picks, on the stand-in of tests/fake_cuda: the host's elements."""
+import io
 import itertools
+import pickle
 import random
 
 import pytest
@@ -102,3 +104,27 @@ for batch, heads, shared, queries, keys, causal in ((3, 1, 1, 60, 64, True), (2,
 """
     assert run_alone(program, FAKE_CUDA_MEMORY="8") == ["True"] * 4
     assert run_alone(program) == ["True"] * 4
+
+
+@pytest.mark.parametrize("way", ["pickle", "old", "new"])
+def test_files_and_pickles_of_tensors_of_a_device(way):
+    """The layout before torch 1.6, which pickles have, keeps bytes behind the objects; tensors of one storage share it again."""
+    x = torch.arange(12., device="cuda").view(3, 4)
+    given = {"x": x, "row": x[1], "turned": x.t(), "host": torch.ones(2), "ids": torch.arange(3, device="cuda")}
+    file = io.BytesIO()
+    if way != "pickle":
+        torch.save(given, file, _use_new_zipfile_serialization=way == "new")
+
+    def read(**options):
+        file.seek(0)
+        return torch.load(file, **options) if way != "pickle" else pickle.loads(pickle.dumps(given))
+    for have in (read(), read(map_location="cuda"), read(map_location="cpu")):
+        for name, want in given.items():
+            assert have[name].tolist() == want.tolist() and have[name].stride() == want.stride()
+    have = read()
+    assert all(have[name].device == want.device for name, want in given.items())
+    if way != "pickle":
+        have["x"].fill_(5)
+        assert have["row"].tolist() == [5] * 4 and have["turned"].sum().item() == 60
+        assert {t.device.type for t in read(map_location="cpu").values()} == {"cpu"}
+        assert {t.device.type for t in read(map_location=lambda storage, location: storage.cuda()).values()} == {"cuda"}

@@ -561,3 +561,15 @@ def test_variances_at_the_edges_of_floats():
     assert torch.var(torch.full((1001,), 0.1)).item() == 0 and torch.var_mean(torch.full((1001,), 0.1))[0].item() == 0
     assert torch.var(torch.tensor([1e30, 1e30 * (1 + 1.2e-7), 1e30 * (1 + 2.4e-7)])).item() == float("inf")
     assert torch.var(torch.tensor([1.0, float("inf")])).isnan() and torch.var(torch.ones(0)).isnan()
+
+
+def test_a_tensor_takes_no_storage_of_another_device_or_dtype():
+    host, meta = torch.ones(2), torch.ones(2, device="meta")
+    for x, y, source in ((host, meta, meta), (meta, host, host), (host, meta, meta.untyped_storage()), (meta, host, host.untyped_storage())):
+        with pytest.raises(RuntimeError) as error:
+            x.set_(source)
+        assert str(error.value) == (f'Attempted to set the storage of a tensor on device "{x.device}" to a storage on different device "{y.device}".  '
+                                    "This is no longer allowed; the devices must match.")
+    with pytest.raises(RuntimeError, match="^Could not set tensor of type long int to a tensor of type float$"):
+        host.set_(torch.ones(2, dtype=torch.int64))
+    assert host.tolist() == [1, 1] and host.device.type == "cpu" and meta.is_meta

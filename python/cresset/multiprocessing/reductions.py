@@ -63,7 +63,7 @@ def reduce_tensor(tensor):
 def rebuild_tensor(cls, storage, metadata):
     """Makes a tensor over a received storage."""
     dtype, offset, shape, stride, requires_grad = metadata
-    tensor = _C.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
+    tensor = _C.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, shape, stride)
     if cls in _parameters():
         return cls(tensor, requires_grad)
     tensor.requires_grad = requires_grad
