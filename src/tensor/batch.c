@@ -5,6 +5,7 @@
 #include "tensor/batch.h"
 #include "entry.h"
 #include "tensor/batch_call.h"
+#include "tensor/internal.h"
 #include <string.h>
 
 /* --- levels --- */
@@ -287,4 +288,76 @@ bool cr_batch_comes_apart(const cr_op *op, const cr_value *arg)
     if (!cr_thread.no_grad && op->grad_count)
         cr_each_tensor(op, arg, batch_find_outer, &found);
     return !found;
+}
+
+/* The dtypes of a call by its entry; an error where the entry's function would raise it. */
+static cr_status batch_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
+                             cr_dtype *types)
+{
+    cr_frame f;
+    cr_status st;
+
+    cr_frame_init(&f, op, arg);
+    st = cr_run_checks(op, &f);
+    if (!st)
+        st = cr_compute_type(compute, op, arg, &f);
+    for (int k = 0; !st && k < op->result_count; k++)
+        st = cr_result_type(&types[k], op, k, *compute, &f);
+    cr_frame_drop(&f);
+    return st;
+}
+
+static cr_status batch_cast(cr_tensor **out, cr_tensor *t, cr_dtype to)
+{
+    cr_value arg[] = {cr_of_tensor(t), cr_of_dtype(to)};
+
+    return cr_call_tensor(out, cr_entry.to_dtype, arg, 2);
+}
+
+/* A kernel of rows computes halves in float32, and rounds results only. */
+static cr_status batch_parts_of_halves(const cr_op *op, const cr_value *arg, cr_dtype compute,
+                                       const cr_dtype *types, cr_value *result,
+                                       cr_call_fn parts)
+{
+    batch_call c = {.op = op, .arg = arg};
+    cr_value made[CR_MAX_RESULTS];
+    cr_tensor *t;
+    cr_status st;
+
+    memcpy(c.given, arg, op->param_count * sizeof *arg);
+    for (int i = 0; i < op->param_count; i++) {
+        if (arg[i].tag != CR_TENSOR || arg[i].t->dtype != compute)
+            continue;
+        CR_GO(batch_cast(&t, arg[i].t, cr_dtype_compute(compute)));
+        CR_GO(cr_batch_keep(&c, t));
+        c.given[i] = cr_of_tensor(t);
+    }
+    CR_GO(parts(op, c.given, made));
+    for (int k = 0; k < op->result_count; k++)
+        result[k] = cr_of_none();
+    for (int k = 0; k < op->result_count && !st; k++)
+        if (!(st = batch_cast(&t, made[k].t, types[k])))
+            result[k] = cr_of_tensor(t);
+    cr_drop_values(made, op->result_count);
+    if (st)
+        cr_drop_values(result, op->result_count);
+done:
+    cr_batch_drop(&c);
+    return st;
+}
+
+cr_status cr_batch_in_parts(const cr_op *op, const cr_value *arg, cr_value *result,
+                            cr_call_fn parts)
+{
+    cr_dtype compute, types[CR_MAX_RESULTS];
+    bool all = true;
+
+    for (int i = 0; i < op->param_count; i++)
+        all &= op->param[i].type != CR_T_TENSOR || arg[i].tag == CR_TENSOR;
+    if (!(op->fused && all) && op->does != CR_DOES_STEPS)
+        return parts(op, arg, result);
+    CR_TRY(batch_types(op, arg, &compute, types));
+    if (op->fused && cr_dtype_is_float(compute) && cr_dtype_compute(compute) != compute)
+        return batch_parts_of_halves(op, arg, compute, types, result, parts);
+    return parts(op, arg, result);
 }

@@ -53,25 +53,17 @@ cr_status cr_batch_fold(batch_call *c, cr_value *result)
 
 /* --- fused compositions --- */
 
-static bool batch_shares_rows(const batch_call *c, int i)
-{
-    return c->op->rows.operand[i] == CR_OPERAND_ROW;
-}
-
 cr_status cr_batch_fused(batch_call *c, cr_value *result)
 {
     const cr_op *op = c->op;
     int dim = op->rows.dim, ndim = -1;
 
-    for (int k = 0; k < op->result_count; k++)
-        if (op->rows.result[k] == CR_OPERAND_ROW)
-            return cr_batch_leave(c);
     for (int i = 0; i < op->param_count; i++) {
         if (c->arg[i].tag == CR_TENSORS)
             return cr_batch_leave(c);
         if (c->arg[i].tag != CR_TENSOR)
             continue;
-        if (batch_shares_rows(c, i)) {
+        if (op->rows.operand[i] == CR_OPERAND_COLUMN) { /* shared by all rows */
             if (cr_batch_has(c, c->arg[i].t))
                 return cr_batch_leave(c);
             continue;

@@ -574,6 +574,16 @@ static cr_value device_value(const cr_value *v)
                           cr_packed_device(v->tag == CR_VIEW ? v->view->device : v->t->device)};
 }
 
+/* Of a batch, and of tensors that another handler's tensor may wrap, too. */
+static bool needs_grad(const cr_tensor *t)
+{
+    bool found = t->requires_grad;
+
+    for (; t->batch; t = t->batch)
+        found |= t->batch->requires_grad;
+    return found || (cr_is_dispatched(t) && !cr_has_elements(t));
+}
+
 static cr_value category_test(int builtin, const cr_value *v)
 {
     cr_dtype t = cr_value_dtype(v);
@@ -714,10 +724,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
                           (v->tag == CR_VIEW && cr_is_host(v->view->device)));
         return CR_OK;
     case CR_BUILTIN_needs_grad:
-        /* the tensors that it wraps may require a gradient */
-        *out = cr_of_bool(
-            v->tag == CR_TENSOR &&
-            (v->t->requires_grad || (cr_is_dispatched(v->t) && !cr_has_elements(v->t))));
+        *out = cr_of_bool(v->tag == CR_TENSOR && needs_grad(v->t));
         return CR_OK;
     case CR_BUILTIN_conj: return conjugate(f, v, out);
     case CR_BUILTIN_range: return make_range(f, v[0].i, out);

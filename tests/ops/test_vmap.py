@@ -137,6 +137,27 @@ def test_a_batch_is_its_examples(key):
                 outcome(lambda: loop(lambda *x: examples.call(*copies(x)), xs, dims)), where)
 
 
+OTHER_DTYPES = (torch.bool, torch.uint8, torch.int64, torch.bfloat16, torch.complex64)
+
+
+@by_key(DRAWN)
+def test_a_batch_has_the_dtypes_and_refusals_of_its_examples(key):
+    entry, base = BY_KEY[key], getattr(torch, first_dtype(BY_KEY[key]))
+    for case in entry.cases():
+        examples = Examples(entry, case, first_dtype(entry))
+        for dtype in OTHER_DTYPES:
+            xs, dims = examples.inputs(examples.places)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                xs = [x.to(dtype) if x.dtype == base else x for x in xs]
+            got, failed = outcome(lambda: vmap(examples.call, in_dims=dims)(*copies(xs)))
+            want, refused = outcome(lambda: loop(lambda *x: examples.call(*copies(x)), xs, dims))
+            if failed is None or not any(text in str(failed) for text in NOT_MAPPED):
+                assert type(failed) is type(refused), (case, dtype, failed, refused)
+            if got and want:
+                assert [(x.shape, x.dtype) for x in got] == [(x.shape, x.dtype) for x in want], (case, dtype)
+
+
 def weighted(outs):
     """A real number of the results, in which every element has another weight."""
     total = 0

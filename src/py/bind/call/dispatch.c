@@ -395,7 +395,7 @@ static cr_status dispatch_batch(const cr_op *op, const cr_value *arg, cr_value *
     uint32_t was = cr_thread.exclude;
     cr_thread.exclude &=
         ~CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD); /* of tensors that are no batches */
-    cr_status st = dispatch_parts(op, arg, result);
+    cr_status st = cr_batch_in_parts(op, arg, result, dispatch_parts);
     cr_thread.exclude = was;
     *left = false;
     return st;
@@ -428,6 +428,17 @@ static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *r
     return st;
 }
 
+/* A kernel of rows computes a batch at once. */
+static cr_status dispatch_rows(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    bool left;
+
+    if (dispatch_passes_mode(op))
+        return dispatch_past_mode(op, arg, result);
+    CR_TRY(dispatch_batch(op, arg, result, &left));
+    return left ? dispatch_parts(op, arg, result) : CR_OK;
+}
+
 static cr_status dispatch_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (dispatch_apart && op->does == CR_DOES_IS) {
@@ -437,7 +448,9 @@ static cr_status dispatch_stage(const cr_op *op, const cr_value *arg, cr_value *
     if (op->does == CR_DOES_INPLACE && dispatch_has_parts(op->inplace_of, arg))
         return dispatch_inplace_parts(op, arg, result);
     if (dispatch_has_parts(op, arg))
-        return dispatch_parts(op, arg, result);
+        return op->fused && cr_any_tensor(op, arg, cr_is_example)
+                   ? dispatch_rows(op, arg, result)
+                   : dispatch_parts(op, arg, result);
     return dispatch_call(op, arg, result);
 }
 
