@@ -63,10 +63,12 @@ struct cr_shadow {
     size_t watch_count;
     PyObject *folders;      /* of code that may read modules, types and functions in C */
     const PyObject *opaque; /* a tuple of code whose calls are not logged, or NULL */
+    PyObject *quiet;        /* the folder of code whose names are not noted, or NULL */
     int watched;            /* the index of the first one found, or -1 */
     cr_access found;        /* and where: code and at */
     PyObject *names;        /* a set: those that C functions got as strings */
     PyObject *codes;     /* a dict: code and globals of followed frames, by their addresses */
+    PyObject *asked;     /* a dict: by the holder's address (weak reference, set of names) */
     const char *unnamed; /* why `names` may lack some, or NULL */
     cr_access escaped;   /* and where: code and at */
     int *table;          /* hash table of sources */
@@ -253,7 +255,7 @@ static void shadow_look(cr_shadow *s, PyCodeObject *code, int at, const PyObject
 }
 
 int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders,
-                    const PyObject *opaque)
+                    const PyObject *opaque, PyObject *quiet)
 {
     const PyObject **watch = PyMem_RawMalloc((count + 1) * sizeof *watch);
 
@@ -266,6 +268,7 @@ int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObjec
     s->watch_count = count;
     s->folders = folders;
     s->opaque = opaque;
+    s->quiet = quiet;
     return 0;
 }
 
@@ -657,6 +660,8 @@ static void shadow_flow(cr_shadow *s, const shadow_step *x)
     case FLOW_CALL_SPREAD:
     case FLOW_FORMAT:
     case FLOW_MATCH_CLASS:
+    case FLOW_SUPER_ATTRIBUTE:
+    case FLOW_IMPORT_FROM:
     case FLOW_IMPORT: shadow_lost(s, x); break;
     case FLOW_COPY: shadow_expect(s, x, x->kept, shadow_taken(x, x->step->arg)); break;
     case FLOW_SWAP: shadow_swap(s, x); break;
@@ -846,6 +851,67 @@ static void shadow_text_of(cr_shadow *s, const shadow_frame *f, int at, PyObject
         shadow_note_call(s, f, at, 'o', (PyObject *)Py_TYPE(x), NULL);
 }
 
+/* --- names that the program asks for --- */
+
+/* The names that were asked of `holder`, borrowed; NULL without memory. */
+static PyObject *shadow_asked_of(cr_shadow *s, PyObject *holder)
+{
+    PyObject *number = PyLong_FromVoidPtr(holder), *ref, *entry, *names;
+
+    entry = number ? PyDict_GetItem(s->asked, number) : NULL;
+    if (!entry || PyWeakref_GetObject(PyTuple_GET_ITEM(entry, 0)) != holder) {
+        ref = PyWeakref_NewRef(holder, NULL);
+        names = PySet_New(NULL);
+        entry = ref && names ? PyTuple_Pack(2, ref, names) : NULL;
+        if (!number || !entry || PyDict_SetItem(s->asked, number, entry) < 0)
+            s->broken = 1;
+        Py_XDECREF(entry); /* the dict's */
+        Py_XDECREF(names);
+        Py_XDECREF(ref);
+    }
+    Py_XDECREF(number);
+    return s->broken ? NULL : PyTuple_GET_ITEM(entry, 1);
+}
+
+static void shadow_ask_of(cr_shadow *s, PyObject *holder, PyObject *names)
+{
+    PyObject *known = shadow_asked_of(s, holder);
+
+    if (!known || cr_names_add(known, names) < 0)
+        s->broken = 1;
+    PyErr_Clear();
+}
+
+/* The class in which an attribute of `super()` is looked up, or of any other object. */
+static PyObject *shadow_class_of(PyObject *x)
+{
+    PyObject *of =
+        Py_IS_TYPE(x, &PySuper_Type) ? PyObject_GetAttrString(x, "__self_class__") : NULL;
+
+    PyErr_Clear();
+    Py_XDECREF(of); /* `x` has another reference */
+    return of && PyType_Check(of) ? of : (PyObject *)Py_TYPE(x);
+}
+
+/* Code of `f` looks up `names`, a str or a tuple or list of some, in an object.  Functions,
+ * classes and modules are noted themselves, other objects by their classes. */
+static void shadow_ask(cr_shadow *s, const shadow_frame *f, PyObject *holder, PyObject *names)
+{
+    PyObject *type;
+
+    if (s->quiet &&
+        PyUnicode_Tailmatch(f->code->co_filename, s->quiet, 0, PY_SSIZE_T_MAX, -1) > 0)
+        return;
+    while (PyMethod_Check(holder))
+        holder = PyMethod_GET_FUNCTION(holder);
+    type = shadow_class_of(holder);
+    if (PyFunction_Check(holder) || PyType_Check(holder) ||
+        (PyModule_Check(holder) && !shadow_is_trusted(s, f->code)))
+        shadow_ask_of(s, holder, names);
+    if (PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_HEAPTYPE))
+        shadow_ask_of(s, type, names);
+}
+
 /* --- names that C functions read --- */
 
 /* Modules and functions have namespaces that no guard knows; a class gives a proxy, which
@@ -888,7 +954,7 @@ typedef struct {
     cr_shadow *s;
     const shadow_frame *f;
     int at, reads;
-    const PyObject *holder;
+    PyObject *holder;
 } shadow_c_call;
 
 static void shadow_add_names(const shadow_c_call *c, PyObject *x)
@@ -897,6 +963,8 @@ static void shadow_add_names(const shadow_c_call *c, PyObject *x)
         PyErr_Clear();
         c->s->broken = 1;
     }
+    if (c->holder)
+        shadow_ask(c->s, c->f, c->holder, x);
     if (PyUnicode_Check(x))
         shadow_space_of(c->s, c->f, c->at, c->holder, x);
 }
@@ -929,13 +997,21 @@ static void shadow_spread(const shadow_c_call *c, PyObject *x)
 
 /* The object whose attributes a call of `f` reads: the one to which it is bound, or the first
  * argument; borrowed. */
-static const PyObject *shadow_holder(PyObject *f, PyObject *first)
+static PyObject *shadow_holder(PyObject *f, PyObject *first)
 {
     PyObject *bound = shadow_is_bound_slot(f) ? PyObject_GetAttrString(f, "__self__") : NULL;
 
     PyErr_Clear();
     Py_XDECREF(bound); /* the method has another reference */
     return bound ? bound : PyType_Check(f) ? NULL : first;
+}
+
+/* The first of the arguments that a call spreads, or NULL. */
+static PyObject *shadow_first(PyObject *x)
+{
+    return (PyTuple_Check(x) || PyList_Check(x)) && PySequence_Fast_GET_SIZE(x)
+               ? PySequence_Fast_GET_ITEM(x, 0)
+               : NULL;
 }
 
 static void shadow_call_names(cr_shadow *s, const shadow_frame *f, int at, int base)
@@ -952,8 +1028,10 @@ static void shadow_call_names(cr_shadow *s, const shadow_frame *f, int at, int b
         return;                                   /* the calls of its frame are seen */
     first += first < step->depth && !real[first]; /* 3.13 has NULL before the arguments */
     c.reads = cr_names_are_read_by(callable);
-    if (c.reads && !spread)
-        c.holder = shadow_holder(callable, first < step->depth ? real[first] : NULL);
+    if (c.reads && first < step->depth && real[first])
+        c.holder = shadow_holder(callable, spread ? shadow_first(real[first]) : real[first]);
+    if (PyType_Check(callable) && c.reads) /* its object reads them */
+        shadow_unnamed(s, f->code, at, "it reads attributes by an object in C");
     if (c.reads && PyCFunction_Check(callable)) /* the text of a bound format() */
         shadow_argument(&c, PyCFunction_GET_SELF(callable));
     for (int i = first; i < step->depth; i++)
@@ -963,12 +1041,40 @@ static void shadow_call_names(cr_shadow *s, const shadow_frame *f, int at, int b
             shadow_argument(&c, real[i]);
 }
 
-static void shadow_pattern_names(cr_shadow *s, PyObject *type, PyObject *keywords)
+/* real[]: the subject, the class and the names of a class pattern */
+static void shadow_pattern_names(cr_shadow *s, const shadow_frame *f, PyObject *const *real)
 {
-    if (cr_names_add_pattern(s->names, type, keywords) < 0) {
-        PyErr_Clear();
+    PyObject *names = PySet_New(NULL), *listed = NULL;
+
+    if (names && cr_names_add_pattern(names, real[1], real[2]) == 0)
+        listed = PySequence_List(names);
+    if (!listed || cr_names_add(s->names, listed) < 0)
         s->broken = 1;
+    else
+        shadow_ask(s, f, real[0], listed);
+    PyErr_Clear();
+    Py_XDECREF(listed);
+    Py_XDECREF(names);
+}
+
+/* The name that an instruction looks up in an object, or NULL; the object is at *holder. */
+static PyObject *shadow_asked_name(const shadow_frame *f, const cr_code_step *step,
+                                   PyObject *const *top, PyObject **holder)
+{
+    int shift = 0;
+
+    *holder = top[0];
+    switch ((cr_code_flow)step->flow) {
+    case FLOW_ATTRIBUTE:
+        shift = PY_VERSION_HEX >= 0x030c0000 && strcmp(cr_code_step_name(step), "LOAD_METHOD");
+        break;
+    case FLOW_SUPER_ATTRIBUTE: shift = 2; break;
+    case FLOW_SET_ATTRIBUTE:
+    case FLOW_DELETE_ATTRIBUTE:
+    case FLOW_IMPORT_FROM: break;
+    default: return NULL;
     }
+    return PyTuple_GET_ITEM(f->code->co_names, step->arg >> shift);
 }
 
 /* Attributes and items that an instruction is about to read. */
@@ -976,16 +1082,16 @@ static void shadow_reads(cr_shadow *s, const shadow_frame *f, int at)
 {
     const cr_code_step *step = &f->facts->step[at];
     PyObject *const *top = cr_frame_stack(f->frame) + step->depth - 1;
-    int shifted =
-        PY_VERSION_HEX >= 0x030c0000 && strcmp(cr_code_step_name(step), "LOAD_METHOD");
+    PyObject *holder, *name = shadow_asked_name(f, step, top, &holder);
 
+    if (name)
+        shadow_ask(s, f, holder, name);
     if (step->flow == FLOW_ITEM && PyUnicode_Check(top[0]) && !PyDict_Check(top[-1]))
         shadow_add_names(&(shadow_c_call){s, f, at, 1, top[-1]}, top[0]);
     else if (step->flow == FLOW_IDENTITY)
         shadow_identity(s, f, at, top[-1], top[0]);
     else if (step->flow == FLOW_ATTRIBUTE)
-        shadow_space_of(s, f, at, top[0],
-                        PyTuple_GET_ITEM(f->code->co_names, step->arg >> shifted));
+        shadow_space_of(s, f, at, holder, name);
 }
 
 static void shadow_import(cr_shadow *s, const shadow_frame *f, int at)
@@ -1020,7 +1126,7 @@ static void shadow_calls(cr_shadow *s, const shadow_frame *f, int at)
         return;
     }
     if (step->flow == FLOW_MATCH_CLASS) {
-        shadow_pattern_names(s, real[base + 1], real[base + 2]);
+        shadow_pattern_names(s, f, real + base);
         return;
     }
     if (step->flow == FLOW_IMPORT) {
@@ -1089,7 +1195,8 @@ cr_shadow *cr_shadow_new(int log)
     s->watched = -1;
     s->names = PySet_New(NULL);
     s->codes = PyDict_New();
-    if (!s->names || !s->codes || !SHADOW_ROOM(s, sources, 1)) {
+    s->asked = PyDict_New();
+    if (!s->names || !s->codes || !s->asked || !SHADOW_ROOM(s, sources, 1)) {
         cr_shadow_drop(s);
         return (cr_shadow *)PyErr_NoMemory();
     }
@@ -1116,6 +1223,7 @@ void cr_shadow_drop(cr_shadow *s)
     Py_XDECREF((PyObject *)s->escaped.code);
     Py_XDECREF(s->names);
     Py_XDECREF(s->codes);
+    Py_XDECREF(s->asked);
     PyMem_RawFree(s->calls.item);
     PyMem_RawFree(s->identities.item);
     PyMem_RawFree(s->watch);
@@ -1144,6 +1252,8 @@ const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count)
 PyObject *cr_shadow_names(const cr_shadow *s) { return s->names; }
 
 PyObject *cr_shadow_codes(const cr_shadow *s) { return PyDict_Values(s->codes); }
+
+PyObject *cr_shadow_asked(const cr_shadow *s) { return PyDict_Values(s->asked); }
 
 const char *cr_shadow_unnamed(const cr_shadow *s, PyCodeObject **code, int *at)
 {

@@ -64,10 +64,11 @@ const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
 const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count);
 /* Looks for objects by address; 0, or -1 without memory.  Code in the folders, a tuple of
  * paths, may read modules, types and functions in C.  Calls of the code in `opaque`, a tuple or
- * NULL, and what runs in them are not logged.  The caller keeps the objects and the tuples
- * alive. */
+ * NULL, and what runs in them are not logged, and names that code of the folder `quiet`, a str
+ * or NULL, looks up are not noted.  The caller keeps the objects, the tuples and the str alive.
+ */
 int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders,
-                    const PyObject *opaque);
+                    const PyObject *opaque, PyObject *quiet);
 /* -1 until one of them is in an observed frame, then its index; the instruction is in `code`
  * (borrowed) and `at`. */
 int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at);
@@ -77,6 +78,10 @@ PyObject *cr_shadow_names(const cr_shadow *s);
 /* The (code object, globals) of all frames that began or continued, each pair once: a new list,
  * NULL with an exception. */
 PyObject *cr_shadow_codes(const cr_shadow *s);
+/* The functions, classes and modules in which the program looked up names, with these: a new
+ * list of (weak reference, set of str), NULL with an exception.  A lookup in another object is
+ * one in its class.  Modules have only the names that code outside the folders looked up. */
+PyObject *cr_shadow_asked(const cr_shadow *s);
 /* Why the call may have read attributes by other names, or NULL; the instruction, if it is
  * known, is in `code` (borrowed, or NULL) and `at`. */
 const char *cr_shadow_unnamed(const cr_shadow *s, PyCodeObject **code, int *at);

@@ -539,7 +539,6 @@ def test_a_whole_step_is_one_recording_under_a_scheduler(make):
     assert used(compiled) >= 15
 
 
-@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("inside", [True, False])
 def test_autocast(inside):
     class Tied(nn.Module):
@@ -568,10 +567,9 @@ def test_autocast(inside):
             out.square().sum().backward()
             results.append([out, *(p.grad for p in net.parameters())])
         assert all(torch.equal(a, b) for a, b in zip(*results))
-    assert used(c) == 2
+    assert used(c) == 1
 
 
-@pytest.mark.deferred_calls(0)
 def test_running_statistics_and_views_that_are_written():
     class M(nn.Module):
         def __init__(self):
@@ -597,7 +595,7 @@ def test_running_statistics_and_views_that_are_written():
         assert torch.equal(a, b)
     for p, q in zip(one.parameters(), two.parameters()):
         assert torch.equal(p.grad, q.grad)
-    assert torch.equal(one.mean, two.mean) and two.count.item() == 4 and used(c) == 3
+    assert torch.equal(one.mean, two.mean) and two.count.item() == 4 and used(c) == 2
 
 
 def test_written_inputs_and_returned_inputs():
@@ -814,7 +812,9 @@ def test_calls_that_cannot_be_recorded_are_deferred():
     refused(torch.compile(clock), "module 'time'", x)
     refused(torch.compile(prints), r"calls print\(\)", x)
     plain = torch._dynamo.disable(lambda x: x + 1)
-    refused(torch.compile(lambda x: plain(x)), "is disabled", x, breaks=True)
+    f = torch.compile(lambda x: plain(x))
+    f(x)  # shows that the function's name is read
+    refused(f, "is disabled", x, breaks=True)
 
     def breaks(x):
         torch._dynamo.graph_break()
@@ -822,7 +822,6 @@ def test_calls_that_cannot_be_recorded_are_deferred():
     refused(torch.compile(breaks), "graph_break", x, breaks=True)
 
 
-@pytest.mark.deferred_calls(0)
 def test_a_custom_function_is_refused_in_training_only():
     class Double(torch.autograd.Function):
         @staticmethod
@@ -834,8 +833,8 @@ def test_a_custom_function_is_refused_in_training_only():
             return g * 10
     f = torch.compile(lambda x: Double.apply(x))
     x = torch.randn(3)
-    f(x)
-    f(x)
+    for _ in range(3):
+        f(x)
     assert used(f) == 1
     y = torch.randn(3, requires_grad=True)
     f(y)

@@ -368,7 +368,7 @@ def test_a_new_process_can_observe_while_a_thread_of_its_parent_is_observed():
 
 def test_watched_objects_are_kept_alive():
     watch = torch._C.Observation()
-    watch.watch([object(), [1] * 100], (str(3) * 50,), ())
+    watch.watch([object(), [1] * 100], (str(3) * 50,), (), str(4) * 50)
     held = [[0] for _ in range(1000)]
     trace = sys.gettrace()
     sys.settrace(None)

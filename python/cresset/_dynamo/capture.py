@@ -63,7 +63,7 @@ class Compiler:
 
     def reset(self):
         """Forgets all recordings."""
-        self.attempts = self.deferred = 0  # calls recorded in vain; calls deferred before the first recording
+        self.attempts = self.deferred = 0  # calls recorded in vain since the last recording; calls deferred before the first recording
         self.refusal, self.said_limit = None, False
         self.place = None  # the instruction that the refusal is about, a places.Place
         self.held = {None: False}  # by (part, code, instruction): whether one graph has the value that is read there
@@ -76,9 +76,9 @@ class Compiler:
         # By path: the sizes and numbers that the last recording saw, and which of these vary.
         self.sizes, self.values = {}, {}
         self.unread = None  # a Walk not yet in these: computing paths is slow
-        # Names of attributes that observed calls computed, modules that they imported, and code that they ran.
-        self.by_string, self.imported, self.ran, self.library = set(), set(), None, {}
-        self.library_names = set()  # in the code of trusted modules that observed calls ran
+        # Modules that observed calls imported, code that they ran, and names that they looked up, by the holder's id.
+        self.imported, self.ran, self.library, self.asked = set(), None, {}, {}
+        self.by_string = set()  # names of attributes that they computed
         self.plain_only = False  # an observed call ran code that may tell symbols from numbers
         self.varying_sizes, self.varying = {}, set()
 
@@ -162,11 +162,20 @@ class Compiler:
     def learn(self, seen, imported, imports):
         """Notes what ran in an observed call.  `imports`: with code of imported modules, which later calls do not run."""
         self.imported |= imported
-        self.by_string |= seen.names
         self.ran = (self.ran or set()).union(code for code, _ in seen.codes)
         self.library.update(_of_library(seen.codes))
-        self.library_names |= _names_of_library(seen.codes)
+        self.asked = self.with_asked(seen)
+        self.by_string |= seen.names
         self.plain_only = self.plain_only or not imports and asks_for_types(seen.codes)
+
+    def with_asked(self, seen):
+        """The names that observed calls looked up: {id of the holder: (weak reference, names)}."""
+        both = {number: found for number, found in self.asked.items() if found[0]() is not None}
+        for holder, names in seen.asked:
+            if holder() is not None:
+                number = id(holder())
+                both[number] = holder, names | both[number][1] if number in both else names
+        return both
 
     @property
     def other_backend(self):
@@ -315,7 +324,7 @@ def _observation(watched):
     hidden = [Compiler.note_flushes, *([operators.Operator._call_opaque] if operators else ()),
               *([parts.Parts.end] if parts else ())]
     seen = _C.Observation(False)
-    seen.watch(watched, _TRUSTED, tuple(f.__code__ for f in hidden))
+    seen.watch(watched, _TRUSTED, tuple(f.__code__ for f in hidden), __file__.removesuffix("capture.py"))
     return seen if seen.start() else None
 
 
@@ -325,8 +334,15 @@ def _of_library(codes):
     return {(code, id(space)): (code, space) for code, space in codes if _is_trusted_file(code.co_filename)}
 
 
-def _names_of_library(codes):
-    return set().union(*(_C._facts_of_code(code)[1] for code, _ in _of_library(codes)))
+def _names_by_holder(asked):
+    """The names by the ids of all objects in which Python looks for them: an attribute of an object is one of its class or
+    of a base."""
+    found = {}
+    for ref, names in asked.values():
+        holder = ref()
+        for x in (*type(holder).__mro__, *holder.__mro__) if isinstance(holder, type) else (holder,):
+            found.setdefault(id(x), set()).update(names)
+    return found
 
 
 def _imports(calls):
@@ -353,8 +369,9 @@ class _Recording:
         # A value that the call needs is an error under fullgraph=True, which a region of deferred calls knows.
         self.fn = compiled._watched if compiler.fullgraph and compiler.own_programs else compiled._function
         self.observation = None
-        self.walk = Walk(compiled._function, list(kwargs), compiler.varying, compiler.by_string, compiler.ran,
-                         compiler.library_names, compiler.plain_only)
+        self.walk = Walk(compiled._function, list(kwargs), compiler.varying,
+                         None if compiler.ran is None else _names_by_holder(compiler.asked), compiler.by_string,
+                         compiler.ran, compiler.plain_only)
 
     def result(self):
         """Returns the function's result and makes the entry."""
@@ -672,16 +689,15 @@ class _Recording:
         if imports:
             c.learn(seen, imported, imports)
             self.try_again("the call imports modules, whose code reads more than later calls")
-        library = _names_of_library(seen.codes)
-        unknown = library - self.walk.library_names
-        if imported <= c.imported and not self.walk.add_names(seen.names) and not unvisited and \
-           not self.walk.hold_attributes(unknown):
+        library = _of_library(seen.codes)
+        if imported <= c.imported and not unvisited and not self.walk.keeps_more(library.values()) and \
+           not self.walk.lacks(_names_by_holder(c.with_asked(seen)), seen.names):
             changed = self.walk.changes_library()
             if changed is not None:
                 c.learn(seen, imported, imports)
                 self.try_again(f"the call changes globals of {changed}, which later calls read")
                 raise Refused(f"each call changes globals of {changed}")
-            self.walk.guard_library(_of_library(seen.codes).values())
+            self.walk.guard_library(library.values())
             return
         c.learn(seen, imported, imports)
         self.try_again("the call runs code, computes names of attributes or imports modules that its guard lacks")
@@ -785,6 +801,7 @@ class _Recording:
         self.walk.known.clear()
         self.walk.before.clear()
         self.walk.bare.clear()
+        self.compiler.attempts = 0
         counters["frames"]["ok"] += 1
         counters["stats"]["unique_graphs"] += 1
         counters["stats"]["calls_captured"] += graph.size

@@ -106,9 +106,6 @@ _MOST_NODES = 100_000
 # Checks of nodes whose objects have to be apart, and the slot of those that other nodes name (py/bind/compile/guard.c).
 _OWN, _NAMED = frozenset(("list", "mapping", "items", "instance", "derived")), -2
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
-# Names by which code reads functions that it does not call.
-_DESCRIPTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "get_type_hints"))
-_OF_FUNCTIONS = frozenset(("__code__", "__defaults__", "__kwdefaults__", "__closure__", "signature"))
 _NOTHING = {}
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
 _FOLDER = __file__.removesuffix("_dynamo/guards.py")
@@ -261,6 +258,11 @@ def _contents(holder):
     return {name: getattr(holder, name) for name in _slots(type(holder)) if hasattr(holder, name)}
 
 
+def _functions_of(x):
+    """The functions that a class attribute calls."""
+    return (x.fset, x.fdel, x.fget) if isinstance(x, property) else (x.__func__,) if isinstance(x, (staticmethod, classmethod)) else (x,)
+
+
 def _kept_in(items):
     """The containers, and those of objects' attributes, of globals."""
     for x in items.values():
@@ -300,8 +302,7 @@ class Walk:
         tensors  [(tensor, node)], each tensor once
     """
 
-    def __init__(self, function, keywords=(), varying=frozenset(), by_string=frozenset(), ran=None,
-                 library_names=frozenset(), plain_only=False):
+    def __init__(self, function, keywords=(), varying=frozenset(), asked=None, by_string=frozenset(), ran=None, plain_only=False):
         code = getattr(getattr(function, "forward", function), "__code__", None)
         self.parameters = code.co_varnames[hasattr(getattr(function, "forward", function), "__self__"):
                                            code.co_argcount] if code else ()
@@ -316,14 +317,13 @@ class Walk:
         self.overwritten = None  # the node of a varying number that the call replaced
         self.paths = {}  # node -> path
         self.known = {}  # id -> node, for tensors and containers
-        self.by_string = set(by_string)  # names of attributes that functions in C may read by strings
-        self.names = set(by_string)  # all names in the visited code
+        self.asked = asked  # names that observed calls looked up, by the id of the holder; None: no call was observed
+        self.names = set(by_string)  # those in the visited code, and those that functions in C got as strings
         self.codes = set()
         self.builtins = set()  # names of builtins that are nodes
-        self.unrun = set()  # functions that are not visited, because they did not run
+        self.functions = {}  # those of the program that the walk met -> names looked up in them
         self.ran = ran  # the code that earlier calls ran, None: unknown; other code is not visited
         self.classes = {}  # user classes whose code may run -> names looked up in them
-        self.library_names = library_names  # names in the code of this package and of the standard library that ran
         self.contents = set()  # ids of the library's objects that hold_contents() knows
         self.looked_up = {}  # classes of `library` -> names of visited attributes
         self.held = set()  # those of `library` that the guard has
@@ -727,6 +727,11 @@ class Walk:
         self.library_before = [(space, items, [(x, _contents(x)) for x in _kept_in(items)])
                                for space, items in self.library_globals(codes)]
 
+    def keeps_more(self, codes):
+        """Whether the library's code keeps something in its modules of which snapshot_library() has no copy."""
+        copied = {id(x) for _, _, kept in self.library_before for x, _ in kept}
+        return any(id(x) not in copied for _, items in self.library_globals(codes) for x in _kept_in(items))
+
     def changes_library(self):
         """The name of a module of the library whose globals the call changed, or None: its recording has not what the
         next call reads."""
@@ -779,8 +784,8 @@ class Walk:
     def reach_function(self, f, node=None):
         if _is_trusted(f.__module__) or f in self.codes:
             return
+        self.functions.setdefault(f, set())
         if self.ran is not None and f.__code__ not in self.ran:
-            self.unrun.add(f)
             return
         self.codes.add(f)
         with self.deferring(True):  # its instructions are observed
@@ -795,9 +800,7 @@ class Walk:
         if matches:  # register() of an abstract base class makes a class a sequence or a mapping
             self.hold_registrations()
         if not loaded.isdisjoint(_BY_NAME):
-            texts = {x for x in code.co_consts if type(x) is str and x.isidentifier()}
-            self.by_string |= texts
-            self.names |= texts
+            self.names |= {x for x in code.co_consts if type(x) is str and x.isidentifier()}
         for cell_name, cell in zip(code.co_freevars, f.__closure__ or ()):
             at = self.add("const", -1, cell, "any")
             self.holders[at] = cell
@@ -852,46 +855,61 @@ class Walk:
             elif base not in self.library and not base.__flags__ & _IMMUTABLE_TYPE:
                 self.library.add(base)
 
+    def asked_of(self, x):
+        """The names that code looks up in a class or module: all, if no call was observed, or none with this module."""
+        if self.asked is None or id(x) not in self.asked and isinstance(x, types.ModuleType):
+            return self.names
+        return self.asked.get(id(x), _NOTHING)
+
     def close(self):
-        """Visits the attributes of used names until there is nothing new."""
+        """Visits the attributes of names that code looks up until there is nothing new."""
         before = -1
         while before != (before := len(self.nodes) + len(self.names) + len(self.codes)) or before < 0:
             for t in {Tensor, *(type(x) for x, _ in self.tensors)}:
                 self.reach_class(t)
             for t, done in list(self.classes.items()):
-                for name in (self.names | self.library_names | {"forward"} | self.special_methods(t)) - done:
+                for name in {"forward", *self.asked_of(t), *self.special_methods(t)} - done:
                     done.add(name)
                     self.class_attribute(t, name)
             for node, (module, done) in list(self.modules.items()):
-                for name in (self.names | {"__getattr__"}) - done:
+                for name in {"__getattr__", *self.asked_of(module)} - done:
                     done.add(name)
                     if name in module.__dict__:
                         self.module_attribute(module, node, name)
+            for f, done in list(self.functions.items()) if self.asked else ():
+                for name in self.asked.get(id(f), done) - done:
+                    done.add(name)
+                    self.function_attribute(f, name)
             self.library_attributes()
-            if before == len(self.nodes) + len(self.names) + len(self.codes):
-                break
-        if not self.names.isdisjoint(_OF_FUNCTIONS):
-            for f in list(self.unrun):
-                self.visit_parts(f)
-        for t in self.classes:
+        for t, done in self.classes.items():
             self.hold_metaclass(t)
-        self.guard_descriptions()
-        self.guard_absence(self.names | self.library_names | _SPECIAL, self.by_string)
+            self.guard_absence(t, done | _SPECIAL)
+            for name in {"__name__", "__qualname__"}.intersection(self.asked_of(t)):
+                self.visit(getattr(t, name), "attr", self.add("const", -1, t, "any"), name)
+        for module, done in self.modules.values():
+            self.guard_absence(module, done)
         self.hold_classes()
         if not self.names.isdisjoint(_QUERIES):
             raise Refused(f"it reads {min(self.names & _QUERIES)}")
 
-    def guard_absence(self, names, by_string):
-        """Guards that classes and modules lack names.  In a class, a name added later would hide a base's attribute."""
-        for t in self.classes:
-            self.add("const", -1, t, "holds", (_NOTHING, tuple(names.difference(_dict_of(t))), t.__mro__, False))
-        for f in (*self.codes, *self.unrun) if by_string else ():
-            if not f.__dict__:
-                self.add("dict", self.add("const", -1, f, "any"), None, "mapping", (dict, ()))
-        for module, _ in self.modules.values():
-            absent = tuple((names if "__getattr__" in module.__dict__ else {*by_string, "__getattr__"}).difference(module.__dict__))
-            if absent:
-                self.add("const", -1, module.__dict__, "holds", (_NOTHING, absent, None, False))
+    def guard_absence(self, x, names):
+        """Guards that a class or module lacks names.  In a class, a name added later would hide a base's attribute."""
+        space, mro = (_dict_of(x), x.__mro__) if isinstance(x, type) else (x.__dict__, None)
+        absent = tuple(names.difference(space))
+        if absent or mro:
+            self.add("const", -1, x if mro else space, "holds", (_NOTHING, absent, mro, False))
+
+    def function_attribute(self, f, name):
+        """Visits what code reads of a function beside calling it."""
+        at = self.add("const", -1, f, "any")
+        if name not in _dict_of(types.FunctionType):
+            self.visit(f.__dict__, "dict", at, None)
+        elif name == "__closure__":
+            for cell in f.__closure__ or ():
+                for x in _contents(cell).values():
+                    self.visit(x, "cell", self.add("const", -1, cell, "any"), "")
+        elif type(_dict_of(types.FunctionType)[name]) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            self.visit(getattr(f, name), "attr", at, name)
 
     def library_attributes(self):
         """Visits what attributes of the library's classes contain, where code uses their names."""
@@ -917,8 +935,9 @@ class Walk:
         for t in self.library - self.held:
             self.held.add(t)
             self.add("const", -1, t, "holds", (dict(_dict_of(t)), (), t.__mro__, True))
-            for name in self.library_names.intersection(_dict_of(t)):
-                self.hold_contents(_dict_of(t)[name])
+            for name in self.asked_of(t):
+                if name in _dict_of(t):
+                    self.hold_contents(_dict_of(t)[name])
 
     def hold_contents(self, x, inner=False):
         """Guards what a container or an object of the library's globals has now, and containers in it."""
@@ -977,57 +996,35 @@ class Walk:
                 items[name] = x
         return list(found.values())
 
-    def guard_descriptions(self):
-        """Guards what functions and classes of the program say of themselves, if the call's code names it."""
-        asked = sorted(self.names & _DESCRIPTIONS - {"get_type_hints"})
-        if "get_type_hints" in self.names or not self.names.isdisjoint(_OF_FUNCTIONS):
-            asked = sorted({*asked, "__annotations__"})
-        for x in [*self.codes, *self.unrun, *self.classes]:
-            at = self.add("const", -1, x, "any")
-            for name in asked:
-                found = getattr(x, name, None)
-                if found is not None and type(found) in (str, dict, tuple):
-                    self.visit(found, "attr", at, name)
-                elif found is not None:
-                    self.defer(x, f"it reads {name}")
-
-    def visit_parts(self, f):
-        """Visits what code may read of a function that it does not call."""
-        at = self.add("const", -1, f, "any")
-        for part in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
-            self.visit(getattr(f, part), "attr", at, part)
-        for cell in (f.__closure__ or ()) if "__closure__" in self.names else ():
-            for x in _contents(cell).values():
-                self.visit(x, "cell", self.add("const", -1, cell, "any"), "")
-
     def unvisited(self, codes):
         """Those code objects that no visited function has."""
         visited = set(_codes_in([f.__code__ for f in self.codes]))
         return [code for code in codes if code not in visited]
 
-    def add_names(self, found):
-        """Guards that attributes are absent whose names the call computed.  Returns whether the next call needs a walk
-        with these names, because one of them exists."""
-        new = found - self.names
-        self.names |= new
-        spaces = [_dict_of(t) for t in self.classes] + [m.__dict__ for m, _ in self.modules.values()]
-        if any(not new.isdisjoint(x) for x in (*spaces, _QUERIES, _TOUCH_GRADIENTS)):
+    def lacks(self, asked, by_string):
+        """Adds nodes for names that the recorded call looked up for the first time.  Returns whether the next call needs a
+        walk with these names, because objects may be found by them."""
+        self.asked = asked
+        if not (by_string - self.names).isdisjoint(_QUERIES | _TOUCH_GRADIENTS):
             return True
-        if new:
-            self.guard_absence(new, new)
+        for x, known in (*self.classes.items(), *self.modules.values(), *self.functions.items()):
+            names = asked.get(id(x), known) - known
+            space = _dict_of(x) if isinstance(x, type) else x.__dict__
+            found = names.intersection(space)
+            if isinstance(x, types.FunctionType) and names or found and not isinstance(x, type) or \
+               not all(self.has_met(space[name]) for name in found):
+                return True
+            known |= names
+            for name in found:
+                self.add("type", self.add("const", -1, x, "any"), name, "is", space[name])
+            if names:
+                self.guard_absence(x, names)
         return False
 
-    def hold_attributes(self, names):
-        """Guards the attributes of the program's classes by whose names the library's code reads objects.  Returns whether
-        the next call needs a walk with these names, because one of them may have contents."""
-        for t, done in self.classes.items():
-            for name in names.intersection(_dict_of(t)) - done:
-                x = _dict_of(t)[name]
-                if type(x) not in _WITHOUT_CONTENTS:
-                    return True
-                done.add(name)
-                self.add("type", self.add("const", -1, t, "any"), name, "is", x)
-        return False
+    def has_met(self, x):
+        """Whether a class attribute leads to nothing that no node describes."""
+        return type(x) in _WITHOUT_CONTENTS and not any(type(f) is types.FunctionType and not _is_trusted(f.__module__) and
+                                                        f not in self.functions for f in _functions_of(x))
 
     def module_attribute(self, module, node, name):
         x, at = module.__dict__[name], self.add("dict", node, None, "any")
@@ -1066,8 +1063,7 @@ class Walk:
             node = self.add("type", at, name, "is", x)
             if isinstance(x, property) and type(x) is not property:
                 self.attributes(x, node)
-            functions = (x.fset, x.fdel, x.fget) if isinstance(x, property) else (x,) if isinstance(x, types.FunctionType) else (x.__func__,)
-            for f in functions:
+            for f in _functions_of(x):
                 if isinstance(f, types.FunctionType):
                     self.reach_function(f)
                 elif isinstance(x, property) and f is not None:

@@ -7,7 +7,7 @@ import cresset as torch
 from cresset._dynamo import config
 from cresset._dynamo.exc import FailOnRecompileLimitHit, Unsupported
 
-from . import (aliases, arrays, changes, classes, containers, contents, effects, errors, features, gate, hidden, hooks,  # noqa: F401
+from . import (aliases, arrays, changes, classes, containers, contents, described, effects, errors, features, gate, hidden, hooks,  # noqa: F401
                iteration, mixed, names, orders, process, protocols, queries, replaced, settings, specials, state,
                stateful, symbols, threads, through_c, unforeseen, unread, user_code)
 from .harness import PROGRAMS, observed, plain

@@ -104,7 +104,7 @@ static PyObject *observed_stop(PyObject *x, PyObject *unused)
     observed_check(self);
     self->cut = self->cut || (self->started && !cr_observe_is_on());
     if (self->started && cr_observe_stop(x)) {
-        cr_shadow_watch(self->shadow, NULL, 0, NULL,
+        cr_shadow_watch(self->shadow, NULL, 0, NULL, NULL,
                         NULL); /* of no memory: nothing is followed */
         Py_CLEAR(self->watched);
         self->started = false;
@@ -159,26 +159,26 @@ static PyObject *observed_accesses(PyObject *x, PyObject *unused)
     return out;
 }
 
-/* watch(objects, folders, opaque): a list, a tuple of str, and a tuple of code objects; kept
- * alive until stop() */
+/* watch(objects, folders, opaque, quiet): a list, a tuple of str, a tuple of code objects and a
+ * str; kept alive until stop() */
 static PyObject *observed_watch(PyObject *x, PyObject *args)
 {
     observed_object *self = (observed_object *)x;
-    PyObject *objects, *folders, *opaque, *kept;
+    PyObject *objects, *folders, *opaque, *quiet, *kept;
 
-    if (!PyArg_ParseTuple(args, "O!O!O!", &PyList_Type, &objects, &PyTuple_Type, &folders,
-                          &PyTuple_Type, &opaque))
+    if (!PyArg_ParseTuple(args, "O!O!O!U", &PyList_Type, &objects, &PyTuple_Type, &folders,
+                          &PyTuple_Type, &opaque, &quiet))
         return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++)
         if (!PyUnicode_Check(PyTuple_GET_ITEM(folders, i)))
             return PyErr_Format(PyExc_TypeError, "watch() takes folders as str");
     objects = PyList_AsTuple(objects); /* the list may change */
-    kept = objects ? PyTuple_Pack(3, objects, folders, opaque) : NULL;
+    kept = objects ? PyTuple_Pack(4, objects, folders, opaque, quiet) : NULL;
     Py_XDECREF(objects);
     if (!kept)
         return NULL;
     if (cr_shadow_watch(self->shadow, ((PyTupleObject *)objects)->ob_item,
-                        (size_t)PyTuple_GET_SIZE(objects), folders, opaque) < 0) {
+                        (size_t)PyTuple_GET_SIZE(objects), folders, opaque, quiet) < 0) {
         Py_DECREF(kept);
         return PyErr_NoMemory();
     }
@@ -210,6 +210,13 @@ static PyObject *observed_codes(PyObject *x, void *unused)
 {
     (void)unused;
     return cr_shadow_codes(((observed_object *)x)->shadow);
+}
+
+/* asked: [(weak reference to a function, class or module, the names looked up in it)] */
+static PyObject *observed_asked(PyObject *x, void *unused)
+{
+    (void)unused;
+    return cr_shadow_asked(((observed_object *)x)->shadow);
 }
 
 /* Why `names` may lack some as (text, (code, instruction) or None), or None. */
@@ -261,6 +268,7 @@ static PyGetSetDef observed_properties[] = {{"failed", observed_failed, NULL, NU
                                             {"watched", observed_watched, NULL, NULL, NULL},
                                             {"names", observed_names, NULL, NULL, NULL},
                                             {"codes", observed_codes, NULL, NULL, NULL},
+                                            {"asked", observed_asked, NULL, NULL, NULL},
                                             {"unnamed", observed_unnamed, NULL, NULL, NULL},
                                             {0}};
 
