@@ -31,6 +31,10 @@ typedef struct {
     /* drops saved values; called by backward without retain_graph and before free; may be
      * called twice */
     void (*release)(cr_node *n);
+    /* Adds to the tangents of the results (out, NULL at first) those that follow from the
+     * tangents of the edges (borrowed; some are NULL), recorded.  NULL: cr_node_pull does so by
+     * `apply`. */
+    cr_status (*push)(cr_node *n, cr_tensor *const *tangents, cr_tensor **out);
     void (*free)(cr_node *n); /* frees further fields of the kind; may be NULL */
     bool python;              /* the functions need the Python lock */
     bool joined; /* One node stands for a whole program, so it has edges to inputs that a result
@@ -275,6 +279,29 @@ typedef struct {
     bool retain_graph, create_graph, allow_unused;
 } cr_backward_call;
 CR_API CR_MUST cr_status cr_backward(const cr_backward_call *call, cr_tensor **results);
+
+/* --- forward mode --- */
+/* Computes the tangents of `roots` from those of `inputs`, recorded.  The tangents of results
+ * that are inputs do not depend on others.  out[i] is owned; NULL: no input leads to it. */
+typedef struct {
+    cr_tensor *const *roots, *const *inputs, *const *tangents;
+    int root_count, input_count;
+    /* Called for each leaf that the run makes to differentiate by; may be NULL. */
+    cr_status (*leaf)(void *context, cr_tensor *leaf);
+    void *context;
+} cr_push_call;
+CR_MUST cr_status cr_push_tangents(const cr_push_call *call, cr_tensor **out);
+/* For `push`: adds `t` (ownership taken, also on failure) to the tangent of result `k`, unless
+ * it is NULL or the result has no shape. */
+CR_MUST cr_status cr_tangent_add(cr_tensor **out, cr_node *n, uint32_t k, cr_tensor *t);
+/* How derivative `d` of an entry gives tangents (autograd/forward.h), in a word, and the name
+ * of its parameter; NULL after the last. */
+const char *cr_push_way(const cr_op *op, int d, const char **param);
+/* Number `i` of the entries some of whose derivatives needed cr_node_pull since the start, and
+ * for how many nodes; NULL after the last. */
+const cr_op *cr_pulled_at(int i, uint64_t *count);
+/* True while a program may ask for tangents of what is recorded: nodes save what they need. */
+extern _Atomic bool cr_forward_mode;
 
 /* Runs `fn` when the outermost backward of the calling thread has applied all nodes; its
  * failure is that backward's.  CR_RUNTIME outside of a backward. */

@@ -198,9 +198,8 @@ typedef struct {
 } cr_derivative_plan;
 /* by the record's index; in-place forms share the plan of their entry */
 extern cr_derivative_plan **cr_derivative_plans;
-CR_MUST cr_status cr_derivative_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *,
-                                                               cr_tensor **),
-                                            void (*release)(cr_node *));
+/* `kind`: the functions of the plans' nodes. */
+CR_MUST cr_status cr_derivative_plans_start(const cr_node_kind *kind);
 static inline const cr_derivative_plan *cr_derivative_plan_of(const cr_op *op)
 {
     return cr_derivative_plans[op->index];

@@ -5,6 +5,7 @@
  * The engine runs in the calling thread.  It takes the Python lock only around kinds and hooks
  * that need it. */
 #include "autograd/again.h"
+#include "autograd/forward.h"
 #include "autograd/task.h"
 #include "entry.h"
 #include "tensor/defer.h"
@@ -34,11 +35,14 @@ bool cr_anomaly_checks_nan(void)
 typedef struct {
     cr_task *task;
     const cr_node *node;
+    cr_tensor *const *tangents; /* forward mode: edges without one are not wanted */
 } applying;
 static CR_THREAD applying current;
 
 bool cr_edge_wanted(const cr_node *n, uint32_t i)
 {
+    if (current.tangents && current.node == n)
+        return current.tangents[i] != NULL;
     if (!current.task || current.node != n || !current.task->pruned || !n->edges[i].node)
         return true;
     const cr_task_item *to = cr_task_find(current.task, n->edges[i].node);
@@ -91,12 +95,23 @@ static cr_status call_kind(cr_task *t, cr_node *n, cr_tensor *const *in, cr_tens
 
     if (CR_UNLIKELY(cr_profiling()))
         event = cr_profile_enter(CR_PROFILE_APPLY, cr_node_name(n), (int64_t)n->sequence);
-    current = (applying){t, n};
+    current = (applying){t, n, NULL};
     cr_lock(python);
     cr_status st = n->kind->apply(n, in, out);
     cr_unlock(python);
     if (CR_UNLIKELY(event >= 0))
         cr_profile_leave(event);
+    current = was;
+    return st;
+}
+
+cr_status cr_node_apply_for(cr_node *n, cr_tensor *const *tangents, cr_tensor *const *grads,
+                            cr_tensor **out)
+{
+    applying was = current;
+
+    current = (applying){NULL, n, tangents};
+    cr_status st = n->kind->apply(n, grads, out);
     current = was;
     return st;
 }
@@ -187,15 +202,6 @@ static void keep_captured(cr_task *t, int32_t first, cr_tensor *const *in)
         t->results[k] = cr_keep(in[t->capture_input[k]]);
 }
 
-/* Forward mode knows the tangents of these results: nothing goes on through them. */
-static void drop_captured(const cr_task *t, int32_t first, cr_tensor **in)
-{
-    for (int32_t k = first; k >= 0; k = t->next_capture[k]) {
-        cr_drop(in[t->capture_input[k]]);
-        in[t->capture_input[k]] = NULL;
-    }
-}
-
 /* When a node is applied, its captured gradients are those before its hooks run, as in
  * torch. */
 static cr_status engine_evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool needed,
@@ -203,8 +209,6 @@ static cr_status engine_evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool ne
 {
     if (needed)
         keep_captured(t, first, in);
-    if (needed && CR_UNLIKELY(cr_thread.pulls))
-        drop_captured(t, first, in);
     CR_TRY(cr_run_tensor_hooks(n, in));
     if (!needed) {
         keep_captured(t, first, in);

@@ -3,39 +3,8 @@
  * One node serves all inputs of an operation.  It saves the values that the formulas of the
  * inputs with gradients name (plan.c).  Backward evaluates these formulas in a frame that
  * contains the saved values and the cotangents. */
-#include "autograd/autograd_impl.h"
+#include "autograd/formula.h"
 #include <string.h>
-
-typedef enum { HELD_VALUE, HELD_TENSOR, HELD_SHAPE, HELD_LIST, HELD_RESULT_SHAPE } held_as;
-
-/* A saved slot of the entry. */
-typedef struct {
-    uint8_t slot, as; /* held_as */
-    union {
-        cr_value value; /* lists are in the node's tail */
-        cr_view shape;
-        cr_saved saved;
-        struct {
-            cr_saved *items;
-            uint32_t len;
-        } list;
-    };
-} held;
-
-typedef struct {
-    cr_node node;
-    uint32_t wanted; /* bit d: derivative d */
-    uint8_t held_count;
-    bool has_tensors, released, reads_results;
-    uint32_t *first_edge; /* first edge of each derivative; NULL: derivative d has edge d */
-    char *tail;           /* unused bytes of the tail */
-    held held[];
-} formula;
-
-static const cr_derivative_plan *plan_of(const cr_node *n)
-{
-    return (const cr_derivative_plan *)n->kind;
-}
 
 /* --- sizes --- */
 static size_t round8(size_t n) { return (n + 7) & ~(size_t)7; }
@@ -67,7 +36,7 @@ static size_t tail_bytes(const cr_value *v, bool shape)
 }
 
 /* --- saving --- */
-static void *take_tail(formula *f, const void *from, size_t n)
+static void *take_tail(cr_formula *f, const void *from, size_t n)
 {
     void *p = f->tail;
 
@@ -75,7 +44,7 @@ static void *take_tail(formula *f, const void *from, size_t n)
     return from && n ? memcpy(p, from, n) : p;
 }
 
-static cr_view formula_shape_of(formula *f, const cr_tensor *t)
+static cr_view formula_shape_of(cr_formula *f, const cr_tensor *t)
 {
     return (cr_view){.size = take_tail(f, t->size, t->ndim * sizeof *t->size),
                      .ndim = t->ndim,
@@ -84,7 +53,7 @@ static cr_view formula_shape_of(formula *f, const cr_tensor *t)
                      .number = t->number};
 }
 
-static cr_value formula_copied(formula *f, const cr_value *v)
+static cr_value formula_copied(cr_formula *f, const cr_value *v)
 {
     cr_value c = *v;
 
@@ -102,7 +71,7 @@ static cr_value formula_copied(formula *f, const cr_value *v)
     return c;
 }
 
-static cr_value shapes_of(formula *f, const cr_value *v)
+static cr_value shapes_of(cr_formula *f, const cr_value *v)
 {
     cr_value *list = take_tail(f, NULL, v->len * sizeof *list);
     cr_view *views = take_tail(f, NULL, v->len * sizeof *views);
@@ -117,9 +86,9 @@ static cr_value shapes_of(formula *f, const cr_value *v)
     return (cr_value){.tag = CR_TENSORS, .len = v->len, .list = list};
 }
 
-static cr_status hold_list(formula *f, held *h, const cr_value *v)
+static cr_status hold_list(cr_formula *f, cr_held *h, const cr_value *v)
 {
-    h->as = HELD_LIST;
+    h->as = CR_HELD_LIST;
     h->list.len = 0;
     h->list.items = take_tail(f, NULL, v->len * sizeof(cr_saved));
     f->has_tensors = true;
@@ -131,22 +100,22 @@ static cr_status hold_list(formula *f, held *h, const cr_value *v)
     return CR_OK;
 }
 
-static cr_status formula_hold(formula *f, int slot, const cr_value *v, bool shape)
+static cr_status formula_hold(cr_formula *f, int slot, const cr_value *v, bool shape)
 {
-    held *h = &f->held[f->held_count++];
+    cr_held *h = &f->held[f->held_count++];
 
     h->slot = (uint8_t)slot;
     if (v->tag == CR_TENSOR && shape) {
-        h->as = HELD_SHAPE;
+        h->as = CR_HELD_SHAPE;
         h->shape = formula_shape_of(f, v->t);
     } else if (v->tag == CR_TENSOR) {
-        h->as = HELD_TENSOR;
+        h->as = CR_HELD_TENSOR;
         f->has_tensors = true;
         return cr_save(&h->saved, v->t, false);
     } else if (v->tag == CR_TENSORS && !shape) {
         return hold_list(f, h, v);
     } else {
-        h->as = HELD_VALUE;
+        h->as = CR_HELD_VALUE;
         h->value = v->tag == CR_TENSORS ? shapes_of(f, v) : formula_copied(f, v);
     }
     return CR_OK;
@@ -183,7 +152,7 @@ static cr_status edge_of_value(cr_edge *out, const cr_value *v)
     return v->tag == CR_TENSOR ? cr_edge_of(out, v->t) : CR_OK;
 }
 
-static cr_status fill_edges(formula *f, const cr_derivative_plan *plan, const cr_value *arg)
+static cr_status fill_edges(cr_formula *f, const cr_derivative_plan *plan, const cr_value *arg)
 {
     uint32_t e = 0;
 
@@ -203,7 +172,7 @@ static cr_status fill_edges(formula *f, const cr_derivative_plan *plan, const cr
     return CR_OK;
 }
 
-static cr_status save_arguments(formula *f, const cr_op *op, const cr_value *arg,
+static cr_status save_arguments(cr_formula *f, const cr_op *op, const cr_value *arg,
                                 const cr_reads *r)
 {
     for (uint64_t m = r->values | r->shapes; m; m &= m - 1) {
@@ -214,13 +183,26 @@ static cr_status save_arguments(formula *f, const cr_op *op, const cr_value *arg
     return CR_OK;
 }
 
+static cr_reads formula_reads(const cr_derivative_plan *plan, uint32_t wanted)
+{
+    cr_reads r = cr_derivative_plan_reads(plan, wanted);
+
+    if (CR_LIKELY(!atomic_load_explicit(&cr_forward_mode, memory_order_relaxed)))
+        return r;
+    cr_reads further = cr_formula_further_reads(plan);
+    r.values |= further.values;
+    r.shapes = (r.shapes | further.shapes) & ~r.values;
+    r.count = CR_POPCOUNT64(r.values | r.shapes);
+    return r;
+}
+
 cr_status cr_formula_new(cr_node **out, const cr_derivative_plan *plan, const cr_value *arg,
                          uint32_t wanted)
 {
     const cr_op *op = plan->op;
-    cr_reads r = cr_derivative_plan_reads(plan, wanted);
+    cr_reads r = formula_reads(plan, wanted);
     uint64_t slots = r.values | r.shapes;
-    size_t fixed = sizeof(formula) + r.count * sizeof(held);
+    size_t fixed = sizeof(cr_formula) + r.count * sizeof(cr_held);
     size_t firsts = plan->lists ? round8((plan->count + 1u) * sizeof(uint32_t)) : 0;
     size_t tail = slots ? formula_measure(op, &r, arg) : 0;
     cr_node *n;
@@ -228,7 +210,7 @@ cr_status cr_formula_new(cr_node **out, const cr_derivative_plan *plan, const cr
 
     CR_TRY(cr_node_make(&n, fixed + firsts + tail, &plan->kind, formula_count_edges(plan, arg),
                         plan->list_result ? 0 : op->result_count));
-    formula *f = (formula *)n;
+    cr_formula *f = (cr_formula *)n;
     f->wanted = wanted;
     f->held_count = 0;
     f->has_tensors = f->released = false;
@@ -246,52 +228,42 @@ done:
 
 cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result)
 {
-    formula *f = (formula *)n;
-    int slot = plan_of(n)->op->slots.result + k;
+    cr_formula *f = (cr_formula *)n;
+    int slot = cr_formula_plan(n)->op->slots.result + k;
 
     if (CR_LIKELY(!f->reads_results))
         return CR_OK;
-    cr_reads r = cr_derivative_plan_reads(plan_of(n), f->wanted);
+    cr_reads r = cr_derivative_plan_reads(cr_formula_plan(n), f->wanted);
     if (!((r.values | r.shapes) >> slot & 1))
         return CR_OK;
-    held *h = &f->held[f->held_count++];
+    cr_held *h = &f->held[f->held_count++];
     h->slot = (uint8_t)slot;
-    h->as = HELD_RESULT_SHAPE;
+    h->as = CR_HELD_RESULT_SHAPE;
     if (!(r.values >> slot & 1))
         return CR_OK;
-    h->as = HELD_TENSOR;
+    h->as = CR_HELD_TENSOR;
     f->has_tensors = true;
     return cr_save(&h->saved, result->tag == CR_TENSOR ? result->t : NULL, true);
 }
 
 static void formula_release(cr_node *n)
 {
-    formula *f = (formula *)n;
+    cr_formula *f = (cr_formula *)n;
 
     if (!f->has_tensors || f->released)
         return;
     f->released = true;
     for (int i = 0; i < f->held_count; i++) {
-        held *h = &f->held[i];
-        if (h->as == HELD_TENSOR)
+        cr_held *h = &f->held[i];
+        if (h->as == CR_HELD_TENSOR)
             cr_saved_drop(&h->saved);
-        for (uint32_t k = 0; h->as == HELD_LIST && k < h->list.len; k++)
+        for (uint32_t k = 0; h->as == CR_HELD_LIST && k < h->list.len; k++)
             cr_saved_drop(&h->list.items[k]);
     }
 }
 
 /* --- evaluation --- */
-typedef struct {
-    cr_frame frame;
-    cr_value arg[CR_MAX_ARGS];
-    cr_view result_shape[CR_MAX_RESULTS];
-    CR_VEC(cr_tensor *) mine; /* used when `few` is full */
-    cr_tensor *few[12];
-    int few_count;
-    cr_arena lists;
-} environment;
-
-static cr_status formula_own(environment *e, cr_tensor *t)
+cr_status cr_formula_own(cr_formula_frame *e, cr_tensor *t)
 {
     if (CR_LIKELY(e->few_count < (int)CR_LEN(e->few))) {
         e->few[e->few_count++] = t;
@@ -305,7 +277,7 @@ static cr_status formula_own(environment *e, cr_tensor *t)
     return CR_OK;
 }
 
-static void set_slot(environment *e, const cr_op *op, int slot, cr_value v)
+static void set_slot(cr_formula_frame *e, const cr_op *op, int slot, cr_value v)
 {
     if (slot < op->param_count)
         e->arg[slot] = v;
@@ -313,16 +285,16 @@ static void set_slot(environment *e, const cr_op *op, int slot, cr_value v)
         cr_frame_set(&e->frame, slot, v);
 }
 
-static cr_status unpack_one(environment *e, const cr_saved *s, cr_node *n, cr_value *out)
+static cr_status unpack_one(cr_formula_frame *e, const cr_saved *s, cr_node *n, cr_value *out)
 {
     cr_tensor *t;
 
     CR_TRY(cr_saved_get(&t, s, n));
     *out = cr_of_tensor(t);
-    return t ? formula_own(e, t) : CR_OK;
+    return t ? cr_formula_own(e, t) : CR_OK;
 }
 
-static cr_status unpack_list(environment *e, const held *h, cr_node *n, cr_value *out)
+static cr_status unpack_list(cr_formula_frame *e, const cr_held *h, cr_node *n, cr_value *out)
 {
     cr_value *list = cr_arena_get(&e->lists, (h->list.len + 1) * sizeof *list);
 
@@ -333,7 +305,7 @@ static cr_status unpack_list(environment *e, const held *h, cr_node *n, cr_value
     return CR_OK;
 }
 
-static cr_value result_shape(environment *e, const formula *f, int k)
+static cr_value result_shape(cr_formula_frame *e, const cr_formula *f, int k)
 {
     const cr_node_result *r = &f->node.results[k];
 
@@ -342,18 +314,18 @@ static cr_value result_shape(environment *e, const formula *f, int k)
     return (cr_value){.tag = CR_VIEW, .view = &e->result_shape[k]};
 }
 
-static cr_status formula_unpack(environment *e, formula *f)
+cr_status cr_formula_unpack(cr_formula_frame *e, cr_formula *f)
 {
-    const cr_op *op = plan_of(&f->node)->op;
+    const cr_op *op = cr_formula_plan(&f->node)->op;
 
     for (int i = 0; i < f->held_count; i++) {
-        const held *h = &f->held[i];
+        const cr_held *h = &f->held[i];
         cr_value v = cr_of_none();
         switch (h->as) {
-        case HELD_VALUE: v = h->value; break;
-        case HELD_SHAPE: v = (cr_value){.tag = CR_VIEW, .view = &h->shape}; break;
-        case HELD_RESULT_SHAPE: v = result_shape(e, f, h->slot - op->slots.result); break;
-        case HELD_TENSOR: CR_TRY(unpack_one(e, &h->saved, &f->node, &v)); break;
+        case CR_HELD_VALUE: v = h->value; break;
+        case CR_HELD_SHAPE: v = (cr_value){.tag = CR_VIEW, .view = &h->shape}; break;
+        case CR_HELD_RESULT_SHAPE: v = result_shape(e, f, h->slot - op->slots.result); break;
+        case CR_HELD_TENSOR: CR_TRY(unpack_one(e, &h->saved, &f->node, &v)); break;
         default: CR_TRY(unpack_list(e, h, &f->node, &v)); break;
         }
         set_slot(e, op, h->slot, v);
@@ -363,26 +335,26 @@ static cr_status formula_unpack(environment *e, formula *f)
 
 /* As unpack, for evaluating a node's name.  It sets only shapes of tensors and skips lists.  An
  * argument that was not saved is set to an empty view when it receives a gradient. */
-static void formula_outline(environment *e, formula *f)
+static void formula_outline(cr_formula_frame *e, cr_formula *f)
 {
     static const cr_view released;
-    const cr_derivative_plan *plan = plan_of(&f->node);
+    const cr_derivative_plan *plan = cr_formula_plan(&f->node);
     cr_view *seen = (cr_view *)(e + 1);
 
     for (int d = 0; d < plan->count && !f->first_edge; d++)
         if (f->node.edges[d].node)
             e->arg[plan->need[d].param] = (cr_value){.tag = CR_VIEW, .view = &released};
     for (int i = 0; i < f->held_count; i++) {
-        const held *h = &f->held[i];
-        const cr_tensor *t = h->as == HELD_TENSOR ? h->saved.tensor : NULL;
-        cr_value v = {.tag = CR_VIEW, .view = h->as == HELD_SHAPE ? &h->shape : &released};
-        if (h->slot >= plan->op->param_count || h->as == HELD_LIST)
+        const cr_held *h = &f->held[i];
+        const cr_tensor *t = h->as == CR_HELD_TENSOR ? h->saved.tensor : NULL;
+        cr_value v = {.tag = CR_VIEW, .view = h->as == CR_HELD_SHAPE ? &h->shape : &released};
+        if (h->slot >= plan->op->param_count || h->as == CR_HELD_LIST)
             continue;
         if (t) {
             seen[i] = cr_shape_view(t);
             v.view = &seen[i];
         }
-        e->arg[h->slot] = h->as == HELD_VALUE ? h->value : v;
+        e->arg[h->slot] = h->as == CR_HELD_VALUE ? h->value : v;
     }
     for (int k = 0; k < plan->op->result_count && !plan->list_result; k++)
         cr_frame_set(&e->frame, plan->op->slots.result + k, result_shape(e, f, k));
@@ -390,15 +362,16 @@ static void formula_outline(environment *e, formula *f)
 
 const char *cr_formula_name(cr_node *n)
 {
-    const cr_derivative_plan *plan = plan_of(n);
-    environment *e = cr_alloc_zero(sizeof *e + ((formula *)n)->held_count * sizeof(cr_view));
+    const cr_derivative_plan *plan = cr_formula_plan(n);
+    cr_formula_frame *e =
+        cr_alloc_zero(sizeof *e + ((cr_formula *)n)->held_count * sizeof(cr_view));
     const char *name = plan->name;
     cr_value v;
 
     if (!e)
         return name;
     cr_frame_init(&e->frame, plan->op, e->arg);
-    formula_outline(e, (formula *)n);
+    formula_outline(e, (cr_formula *)n);
     if (!cr_frame_eval(&e->frame, plan->op->node, &v) && v.tag == CR_STRING)
         name = v.s;
     cr_frame_drop(&e->frame);
@@ -406,8 +379,8 @@ const char *cr_formula_name(cr_node *n)
     return name;
 }
 
-static cr_status formula_cotangent(environment *e, const formula *f, cr_tensor *const *grads,
-                                   uint32_t k, cr_value *out)
+static cr_status formula_cotangent(cr_formula_frame *e, const cr_formula *f,
+                                   cr_tensor *const *grads, uint32_t k, cr_value *out)
 {
     cr_tensor *zeros;
 
@@ -416,11 +389,11 @@ static cr_status formula_cotangent(environment *e, const formula *f, cr_tensor *
         return CR_OK;
     CR_TRY(cr_node_zeros(&zeros, &f->node, k));
     *out = cr_of_tensor(zeros);
-    return formula_own(e, zeros);
+    return cr_formula_own(e, zeros);
 }
 
-static cr_status list_cotangent(environment *e, const formula *f, cr_tensor *const *grads,
-                                cr_value *out)
+static cr_status list_cotangent(cr_formula_frame *e, const cr_formula *f,
+                                cr_tensor *const *grads, cr_value *out)
 {
     uint32_t n = f->node.result_count;
     cr_value *list = cr_arena_get(&e->lists, (n + 1) * sizeof *list);
@@ -433,10 +406,10 @@ static cr_status list_cotangent(environment *e, const formula *f, cr_tensor *con
 }
 
 /* Sets the cotangents that a formula reads.  *any is false when all of them are NULL. */
-static cr_status set_cotangents(environment *e, const formula *f, const cr_need *need,
+static cr_status set_cotangents(cr_formula_frame *e, const cr_formula *f, const cr_need *need,
                                 cr_tensor *const *grads, bool *any)
 {
-    const cr_derivative_plan *plan = plan_of(&f->node);
+    const cr_derivative_plan *plan = cr_formula_plan(&f->node);
     cr_value v;
 
     *any = plan->list_result || !need->cotangents;
@@ -479,7 +452,7 @@ static cr_status formula_put(cr_tensor **out, const cr_edge *edge, const cr_valu
     return CR_OK;
 }
 
-static bool formula_any_wanted(const formula *f, uint32_t from, uint32_t to)
+static bool formula_any_wanted(const cr_formula *f, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++)
         if (f->node.edges[i].node && cr_edge_wanted(&f->node, i))
@@ -487,15 +460,15 @@ static bool formula_any_wanted(const formula *f, uint32_t from, uint32_t to)
     return false;
 }
 
-static cr_status derive(environment *e, formula *f, int d, cr_tensor *const *grads,
+static cr_status derive(cr_formula_frame *e, cr_formula *f, int d, cr_tensor *const *grads,
                         cr_tensor **out)
 {
-    const cr_need *need = &plan_of(&f->node)->need[d];
-    uint32_t from = f->first_edge ? f->first_edge[d] : (uint32_t)d;
-    uint32_t to = f->first_edge ? f->first_edge[d + 1] : (uint32_t)d + 1;
+    const cr_need *need = &cr_formula_plan(&f->node)->need[d];
+    uint32_t from, to;
     cr_value v;
     bool any;
 
+    cr_formula_edges(f, d, &from, &to);
     if (!formula_any_wanted(f, from, to))
         return CR_OK;
     CR_TRY(set_cotangents(e, f, need, grads, &any));
@@ -513,7 +486,7 @@ static cr_status derive(environment *e, formula *f, int d, cr_tensor *const *gra
     return CR_OK;
 }
 
-static void environment_init(environment *e, const cr_op *op)
+void cr_formula_begin(cr_formula_frame *e, const cr_op *op)
 {
     for (int i = 0; i < op->param_count; i++)
         e->arg[i] = cr_of_none();
@@ -524,7 +497,7 @@ static void environment_init(environment *e, const cr_op *op)
     e->lists = (cr_arena){0};
 }
 
-static void environment_drop(environment *e)
+void cr_formula_end(cr_formula_frame *e)
 {
     cr_frame_drop(&e->frame);
     for (int i = 0; i < e->few_count; i++)
@@ -545,27 +518,27 @@ static bool all_absent(const cr_node *n, cr_tensor *const *grads)
 
 static cr_status formula_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
 {
-    formula *f = (formula *)n;
-    const cr_derivative_plan *plan = plan_of(n);
-    environment e;
+    cr_formula *f = (cr_formula *)n;
+    const cr_derivative_plan *plan = cr_formula_plan(n);
+    cr_formula_frame e;
     cr_status st;
 
     if (f->released)
         return cr_fail_released();
     if (all_absent(n, grads))
         return CR_OK;
-    environment_init(&e, plan->op);
-    st = formula_unpack(&e, f);
+    cr_formula_begin(&e, plan->op);
+    st = cr_formula_unpack(&e, f);
     for (int d = 0; d < plan->count && !st; d++)
         if (f->wanted >> d & 1)
             st = derive(&e, f, d, grads, out);
-    environment_drop(&e);
+    cr_formula_end(&e);
     return st;
 }
 
 bool cr_formula_is_released(const cr_node *n)
 {
-    return n->kind->apply == formula_apply && ((const formula *)n)->released;
+    return n->kind->apply == formula_apply && ((const cr_formula *)n)->released;
 }
 
 /* --- `_saved_NAME` --- */
@@ -579,7 +552,7 @@ static const char *slot_name(const cr_op *op, int slot)
 
 cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i)
 {
-    formula *f = (formula *)n;
+    cr_formula *f = (cr_formula *)n;
     cr_tensor *t;
     int at = 0;
 
@@ -587,11 +560,11 @@ cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i)
     if (n->kind->apply != formula_apply)
         return CR_OK;
     for (int k = 0; k < f->held_count; k++) {
-        const held *h = &f->held[k];
-        if ((h->as != HELD_VALUE && h->as != HELD_TENSOR) || at++ != i)
+        const cr_held *h = &f->held[k];
+        if ((h->as != CR_HELD_VALUE && h->as != CR_HELD_TENSOR) || at++ != i)
             continue;
-        *name = slot_name(plan_of(n)->op, h->slot);
-        if (h->as == HELD_VALUE) {
+        *name = slot_name(cr_formula_plan(n)->op, h->slot);
+        if (h->as == CR_HELD_VALUE) {
             *out = h->value;
             return CR_OK;
         }
@@ -606,14 +579,14 @@ cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i)
 
 int cr_node_results_over(const cr_node *n, const cr_storage *s)
 {
-    const formula *f = (const formula *)n;
+    const cr_formula *f = (const cr_formula *)n;
     int count = 0;
 
     if (n->kind->apply != formula_apply || f->released)
         return 0;
     for (int k = 0; k < f->held_count; k++) {
         const cr_saved *one = &f->held[k].saved;
-        count += f->held[k].as == HELD_TENSOR && one->is_result && one->tensor &&
+        count += f->held[k].as == CR_HELD_TENSOR && one->is_result && one->tensor &&
                  one->tensor->storage == s;
     }
     return count;
@@ -621,5 +594,6 @@ int cr_node_results_over(const cr_node *n, const cr_storage *s)
 
 cr_status cr_formula_start(void)
 {
-    return cr_derivative_plans_start(formula_apply, formula_release);
+    return cr_derivative_plans_start(&(cr_node_kind){
+        .apply = formula_apply, .push = cr_formula_push, .release = formula_release});
 }

@@ -6,7 +6,7 @@
  * case.  A base whose elements overlap is not divided by the number of places that show an
  * element: bases come from factories and foreign memory, and a view of a view has the first
  * view's base. */
-#include "autograd/autograd_impl.h"
+#include "autograd/forward.h"
 #include "entry.h"
 #include "whole/whole.h"
 #include <string.h>
@@ -378,10 +378,31 @@ static cr_status apply_scatter(cr_node *n, cr_tensor *const *grads, cr_tensor **
     return cr_layout_gather_recorded(&out[0], grads[0], &l->base, &l->view);
 }
 
+/* A view is linear: what it does to its base, it does to the tangent. */
+static cr_status push_view(cr_node *n, cr_tensor *const *tangents, cr_tensor **out)
+{
+    layout_node *l = (layout_node *)n;
+    cr_tensor *made;
+
+    CR_TRY(cr_layout_gather_recorded(&made, tangents[0], &l->base, &l->view));
+    return cr_tangent_add(&out[0], n, 0, made);
+}
+
+static cr_status push_scatter(cr_node *n, cr_tensor *const *tangents, cr_tensor **out)
+{
+    layout_node *l = (layout_node *)n;
+    cr_tensor *made;
+
+    CR_TRY(cr_layout_scatter_recorded(&made, tangents[0], &l->base, &l->view));
+    return cr_tangent_add(&out[0], n, 0, made);
+}
+
 static const cr_node_kind view_kind = {
-    .name_of = view_name, .apply = apply_view, .free = free_layouts};
-static const cr_node_kind scatter_kind = {
-    .name = "AsStridedBackwardBackward0", .apply = apply_scatter, .free = free_layouts};
+    .name_of = view_name, .apply = apply_view, .push = push_view, .free = free_layouts};
+static const cr_node_kind scatter_kind = {.name = "AsStridedBackwardBackward0",
+                                          .apply = apply_scatter,
+                                          .push = push_scatter,
+                                          .free = free_layouts};
 
 static cr_status layout_node_new(cr_node **out, const cr_node_kind *kind, cr_tensor *input,
                                  const cr_layout *base, const cr_layout *view)

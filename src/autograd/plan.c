@@ -172,9 +172,7 @@ cr_status cr_derivative_plan_add(const cr_op *op)
     return CR_OK;
 }
 
-cr_status cr_derivative_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *,
-                                                       cr_tensor **),
-                                    void (*release)(cr_node *))
+cr_status cr_derivative_plans_start(const cr_node_kind *kind)
 {
     int n = cr_ops_table_count(), records = cr_ops_count();
     cr_derivative_plan **all = cr_alloc_zero(CR_MOST_OPS * sizeof *all);
@@ -183,8 +181,9 @@ cr_status cr_derivative_plans_start(cr_status (*apply)(cr_node *, cr_tensor *con
     for (int i = 0; i < n; i++) {
         cr_derivative_plan *p = plan_make(cr_ops_at(i));
         CR_NEED(p);
-        p->kind.apply = apply;
-        p->kind.release = release;
+        p->kind.apply = kind->apply;
+        p->kind.push = kind->push;
+        p->kind.release = kind->release;
         all[i] = p;
     }
     for (int i = n; i < records; i++)

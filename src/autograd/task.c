@@ -120,20 +120,11 @@ static cr_status path_enter(path *p, uint32_t item)
     return CR_OK;
 }
 
-/* True when the walk need not follow the node's edges.  The first pass of forward mode ends at
- * the results that are its inputs.  Its second pass differentiates by the cotangent of the
- * first, so nodes of this thread that are older do not lead to the input. */
+/* True when the walk need not follow the node's edges.  Forward mode differentiates by a
+ * cotangent that it has just made, so nodes of this thread that are older do not lead to it. */
 static bool task_ends_at(const cr_task *t, const cr_task_item *item)
 {
-    uint32_t captured = 0;
-
-    if (cr_thread.pushes && item->node->sequence < t->oldest)
-        return true;
-    if (!cr_thread.pulls || item->capture < 0)
-        return false;
-    for (int32_t k = item->capture; k >= 0; k = t->next_capture[k])
-        captured++;
-    return captured >= item->node->result_count;
+    return cr_thread.pushes && item->node->sequence < t->oldest;
 }
 
 /* Follows one edge of the path's last node, or returns from this node. */

@@ -5,7 +5,7 @@
  * cotangent of the changed part through the operation's node and the rest to the base's earlier
  * history.  Other views of the base see the changed version and refresh grad_fn when it is next
  * read. */
-#include "autograd/autograd_impl.h"
+#include "autograd/forward.h"
 #include "entry.h"
 #include <stdio.h>
 
@@ -323,8 +323,64 @@ done:
     return st;
 }
 
+/* The tangents of the operation's edges: that of the view comes from the base. */
+static cr_status push_inner(copy_slices *c, cr_tensor *slice, cr_tensor *const *tangents,
+                            cr_tensor **out)
+{
+    cr_node *fn = c->fn;
+    cr_tensor **in = cr_alloc_zero((fn->edge_count + 1) * sizeof *in);
+    copy_slices *was = around;
+    bool any = false;
+
+    CR_NEED(in);
+    for (uint32_t i = 0; i < fn->edge_count; i++) {
+        in[i] = (int)i == c->self_edge ? slice : tangents[i];
+        any |= in[i] != NULL;
+    }
+    around = c;
+    cr_lock(fn->kind->python);
+    cr_status st = !any             ? CR_OK
+                   : fn->kind->push ? fn->kind->push(fn, in, out)
+                                    : cr_node_pull(fn, in, out);
+    cr_unlock(fn->kind->python);
+    around = was;
+    cr_free(in);
+    return st;
+}
+
+/* The base's tangent, in which that of the changed part is replaced. */
+static cr_status slices_push(cr_node *n, cr_tensor *const *tangents, cr_tensor **out)
+{
+    copy_slices *c = (copy_slices *)n;
+    cr_tensor *base = NULL, *slice = NULL, *part = NULL, *made = NULL;
+    cr_status st = CR_OK;
+
+    if (elements_meet(&c->view))
+        return cr_refuse_internal_overlap();
+    if (c->self_edge >= 0)
+        base = cr_keep(tangents[c->self_edge]);
+    if (!base)
+        CR_GO(cr_filled_tensor(&base, (cr_dtype)c->base.dtype, c->base.device, c->base.ndim,
+                               c->base.size, cr_scalar_int(0)));
+    CR_GO(cr_layout_gather_recorded(&slice, base, &c->base, &c->view));
+    CR_GO(push_inner(c, c->self_edge >= 0 && tangents[c->self_edge] ? slice : NULL, tangents,
+                     &part));
+    if (!part)
+        CR_GO(cr_filled_tensor(&part, (cr_dtype)c->view.dtype, c->view.device, c->view.ndim,
+                               c->view.size, cr_scalar_int(0)));
+    CR_GO(base_gradient(&made, c, base, slice, part));
+    CR_GO(cr_tangent_add(&out[0], n, 0, cr_keep(made)));
+done:
+    cr_drop(made);
+    cr_drop(part);
+    cr_drop(slice);
+    cr_drop(base);
+    return st;
+}
+
 static const cr_node_kind copy_slices_kind = {.name = "CopySlices",
                                               .apply = slices_apply,
+                                              .push = slices_push,
                                               .release = slices_release,
                                               .free = slices_free};
 

@@ -159,7 +159,7 @@ static bool scripted_is_quiet(void)
                        CR_STAGE_BIT(PYTHON) | CR_STAGE_BIT(DEFER) | CR_STAGE_BIT(FAKE);
 
     return !(cr_thread.include & watched) && !cr_thread.fakes && !cr_thread.derives &&
-           !cr_thread.pushes && !cr_thread.pulls && !cr_recorder_active() &&
+           !cr_thread.pushes && !cr_recorder_active() &&
            !atomic_load_explicit(&cr_deferring, memory_order_relaxed);
 }
 

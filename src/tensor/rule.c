@@ -885,18 +885,25 @@ static cr_status call_factory(const cr_frame *f, const cr_op *op, cr_value *arg,
     return st;
 }
 
+cr_status cr_frame_bind(cr_frame *f, const cr_rule *call, const cr_value *v, const cr_op **op,
+                        cr_value *arg)
+{
+    for (*op = call->op; *op; *op = (*op)->next)
+        if (bind_rule_call(f, *op, call, v, arg))
+            return CR_OK;
+    return refuse_rule(f, call, "no overload takes these arguments");
+}
+
+bool cr_value_is_true(const cr_value *v) { return truth_of(v); }
+
 static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     cr_value arg[CR_MAX_ARGS], results[CR_MAX_RESULTS];
+    const cr_op *op;
 
-    for (const cr_op *op = r->op; op; op = op->next) {
-        if (!bind_rule_call(f, op, r, v, arg))
-            continue;
-        CR_TRY(op->tensor_params ? cr_call(op, arg, results)
-                                 : call_factory(f, op, arg, results));
-        return pack_results(f, op, results, out);
-    }
-    return refuse_rule(f, r, "no overload takes these arguments");
+    CR_TRY(cr_frame_bind(f, r, v, &op, arg));
+    CR_TRY(op->tensor_params ? cr_call(op, arg, results) : call_factory(f, op, arg, results));
+    return pack_results(f, op, results, out);
 }
 
 /* --- sizes of a result without a call --- */

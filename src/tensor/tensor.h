@@ -354,8 +354,7 @@ typedef struct {
     bool warn_always;
     bool fakes;    /* factories make fakes, while graphs are replayed to find types */
     bool derives;  /* the calls are those of a derivative: their indices were checked before */
-    bool pulls;    /* forward mode takes products with cotangents, whose values nothing reads */
-    bool pushes;   /* backward differentiates such a product by these cotangents */
+    bool pushes;   /* backward differentiates a product with cotangents by these */
     bool converts; /* autocast's stage converts an argument */
     cr_device device; /* where factories make tensors when the call names no device */
 } cr_thread_state;
@@ -443,6 +442,11 @@ typedef struct cr_frame {
 void cr_frame_init(cr_frame *f, const cr_op *op, const cr_value *arg);
 /* *out is borrowed from the frame: keep a tensor before the frame is dropped. */
 CR_MUST cr_status cr_frame_eval(cr_frame *f, const cr_rule *rule, cr_value *out);
+/* Binds the evaluated arguments `v` of a rule's call of an entry: the overload that takes them,
+ * and its arguments, borrowed from the frame. */
+CR_MUST cr_status cr_frame_bind(cr_frame *f, const cr_rule *call, const cr_value *v,
+                                const cr_op **op, cr_value *arg);
+bool cr_value_is_true(const cr_value *v); /* as a condition of a rule */
 /* Evaluates a clause `shape`, which must give a list of sizes. */
 CR_MUST cr_status cr_rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f);
 /* Gives a slot a value (a result, a cotangent); tensors stay borrowed from the caller. */

@@ -2,8 +2,7 @@
 
 A derivative runs the function on aliases of its inputs and differentiates by the tape.  The aliases of one
 derivative are separate from those of another, so derivatives nest; a result keeps its history only if it
-depends on tensors other than these aliases.  jvp differentiates the vector-Jacobian product, which is
-linear in its vector, by this vector.
+depends on tensors other than these aliases.  jvp sends tangents along the recorded graph.
 """
 import functools
 
@@ -292,34 +291,11 @@ def grad(func, argnums=0, has_aux=False):
 
 # --- forward mode ---
 
-def _pull(y, inputs, v):
-    """Returns the products of v and the Jacobian of y by the inputs.  Only their derivative by v is read."""
-    return _C._call_pulling(lambda: tape_gradients([y], inputs, [v], create_graph=True, allow_unused=True))
-
-
-def _push(pairs, v):
-    """Returns the derivative by v of the products with it, times the tangents: rules of the table see that these are
-    no cotangents."""
-    grads, tangents = [g for g, _ in pairs], [t for _, t in pairs]
-    return _C._call_pushing(lambda: tape_gradients(grads, [v], tangents, create_graph=True, allow_unused=True)[0])
-
-
 def push_forward(outs, inputs, tangents):
-    """Returns the tangents of outputs for tangents of inputs, which are aliases, and the vectors that
+    """Returns the tangents of outputs for tangents of inputs, which are aliases, and the leaves that
     were differentiated by."""
-    found, vectors = [], []
-    for y in outs:
-        if not y.requires_grad:
-            found.append(_C.zeros_like(y))
-            continue
-        v = differentiable(_C.zeros_like(y))
-        vectors.append(v)
-        v = v.view_as(v)  # its node is younger than the history of y, which the second pass need not search
-        pulled = _pull(y, inputs, v)
-        pairs = [(g, t) for g, t in zip(pulled, tangents) if g is not None and g.requires_grad]
-        pushed = _push(pairs, v) if pairs else None
-        found.append(_C.zeros_like(y) if pushed is None else pushed)
-    return found, vectors
+    found, leaves = _C._push_forward(tuple(outs), tuple(inputs), tuple(tangents))
+    return [_C.zeros_like(y) if t is None else t for y, t in zip(outs, found)], leaves
 
 
 def check_tangent(x, t):
@@ -371,10 +347,12 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         before = len(_forward_modes)
         try:
             _forward_modes.append("jvp")
+            _C._set_forward_mode(True)
             with Transforms():
                 out = func(*tree_unflatten(list(map(writable, inputs)), spec))
         finally:
             del _forward_modes[before:]
+            _C._set_forward_mode(bool(_forward_modes))
         out, aux = _split_aux("jvp(f, primals, tangents)", out, has_aux)
         outs, out_spec = tree_flatten(out)
         _check_outputs("jvp(f, primals, tangents)", out, outs)

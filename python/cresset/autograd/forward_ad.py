@@ -1,10 +1,11 @@
 """Forward-mode derivatives: pairs of a tensor and its tangent.
 
-`make_dual` returns an alias of the tensor that the tape knows; `unpack_dual` computes the tangent of a
-result by differentiating the vector-Jacobian product, which is linear in its vector.
+`make_dual` returns an alias of the tensor that the tape knows; `unpack_dual` sends tangents along the
+recorded graph to the tensor.
 """
 from typing import NamedTuple, Optional
 
+from .. import _C
 from .._C import Tensor, enable_grad, is_grad_enabled
 from .function import _dual_levels as _levels
 from .function import _forward_modes
@@ -36,6 +37,7 @@ def enter_dual_level():
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     _levels.append(_Level())
     _forward_modes.append("dual level")
+    _C._set_forward_mode(True)
     return len(_levels) - 1
 
 
@@ -48,6 +50,7 @@ def exit_dual_level(*, level=None):
         raise RuntimeError("Dual level must be a positive number.")
     _levels.pop()
     _forward_modes.remove("dual level")
+    _C._set_forward_mode(bool(_forward_modes))
 
 
 def make_dual(tensor, tangent, *, level=None):

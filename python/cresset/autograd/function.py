@@ -56,10 +56,6 @@ class FunctionMeta(type):
     def _has_jvp(cls):
         return cls.jvp is not _no_jvp
 
-    @property
-    def _pull_function(cls):
-        return cls._backward_function if cls._transposes else _pull
-
 
 def _no_forward(*args, **kwargs):
     raise NotImplementedError("You must implement the forward function for custom "
@@ -99,7 +95,6 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     jvp = staticmethod(_no_jvp)
     vmap = staticmethod(_no_vmap)
     generate_vmap_rule = False
-    _transposes = False  # whether forward mode differentiates backward, which must then be linear
 
     def __init__(self, *args, **kwargs):
         import warnings
@@ -192,15 +187,20 @@ def _apply_to_duals(cls, args):
     several = isinstance(out, tuple)
     outs = out if several else (out,)
     call = next((y.grad_fn for y in outs if isinstance(y, Tensor) and isinstance(y.grad_fn, cls._backward_cls)), None)
-    if call is None or cls._transposes or all(t is None for t in tangents):
+    if call is None or all(t is None for t in tangents):
         return out
-    if call.materialize_grads:
-        tangents = [_C.zeros_like(x) if t is None and isinstance(x, Tensor) else t for x, t in zip(args, tangents)]
     call._jvp_ran = True
-    for y, t in zip(outs, _call_jvp(call, tangents, len(outs))):
+    for y, t in zip(outs, _call_jvp(call, _materialized(call, tangents, args), len(outs))):
         if t is not None and isinstance(y, Tensor) and y.requires_grad:
             add_dual(y, t)
     return out
+
+
+def _materialized(call, tangents, likes):
+    """The tangents with zeros for tensors without one, unless the call wants None."""
+    if not call.materialize_grads:
+        return tangents
+    return [_C.zeros_like(x) if t is None and isinstance(x, Tensor) else t for x, t in zip(likes, tangents)]
 
 
 def _call_jvp(call, tangents, count):
@@ -222,28 +222,6 @@ def _with_defaults(cls, args, kwargs):
     return bound.args
 
 
-class _TransposedJvp(Function):
-    """A linear function of cotangents whose derivative by them is the jvp of a call of a Function.
-
-    Forward mode reads only this derivative (`push_forward`), so the results are zeros.
-    """
-
-    _transposes = True
-
-    @staticmethod
-    def forward(ctx, call, *cotangents):
-        ctx.call = call
-        ctx.inputs = [k for k, like in enumerate(call._input_likes) if like is not None]
-        return tuple(_C.zeros_like(call._input_likes[k]) for k in ctx.inputs)
-
-    @staticmethod
-    def backward(ctx, *tangents):
-        call, given = ctx.call, [None] * len(ctx.call._input_likes)
-        for k, t in zip(ctx.inputs, tangents):
-            given[k] = t
-        return None, *_call_jvp(call, given, len(ctx.needs_input_grad) - 1)
-
-
 def _checked_tangents(found, count):
     if len(found) != count:
         raise RuntimeError("Function's jvp returned an invalid number of forward gradients (expected "
@@ -254,14 +232,13 @@ def _checked_tangents(found, count):
     return found
 
 
-def _pull(ctx, *cotangents):
-    """The gradients of a call's inputs in the first pass of forward mode: none if jvp gave the tangents at the call."""
+def _push_call(ctx, tangents, count):
+    """The tangents of a call's results: none if jvp gave them at the call."""
     if hasattr(ctx, "_jvp_ran"):
-        return (None,) * len(ctx.needs_input_grad)
+        return ()
     if not ctx._forward_cls._has_jvp:
         _no_jvp(ctx)
-    found = iter(_TransposedJvp.apply(ctx, *cotangents))
-    return tuple(None if like is None else next(found) for like in ctx._input_likes)
+    return _call_jvp(ctx, _materialized(ctx, tangents, ctx._input_likes), count)
 
 
 class _Refuse(Function):

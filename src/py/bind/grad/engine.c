@@ -279,6 +279,131 @@ static PyObject *backward_run_call(PyObject *m, PyObject *args)
     return out;
 }
 
+/* --- forward mode --- */
+
+static cr_status add_leaf(void *list, cr_tensor *leaf)
+{
+    PyObject *x;
+
+    cr_lock_python();
+    x = cr_py_wrap_keep(leaf);
+    cr_status st = x && PyList_Append(list, x) == 0 ? CR_OK : CR_PYTHON;
+    Py_XDECREF(x);
+    cr_unlock_python();
+    return st;
+}
+
+static PyObject *forward_run(const tensors *roots, const tensors *inputs,
+                             const tensors *tangents)
+{
+    PyObject *leaves = PyList_New(0), *found = NULL, *out = NULL;
+    cr_tensor **made = PyMem_Calloc((size_t)roots->count + 1, sizeof *made);
+    const cr_push_call call = {.roots = roots->at,
+                               .inputs = inputs->at,
+                               .tangents = tangents->at,
+                               .root_count = roots->count,
+                               .input_count = inputs->count,
+                               .leaf = add_leaf,
+                               .context = leaves};
+
+    if (leaves && made) {
+        cr_status st;
+        cr_recorder_note_backward();
+        CR_PY_UNLOCKED(st = cr_push_tangents(&call, made));
+        found = st ? cr_py_raise(st) : results_tuple(made, roots->count);
+        out = found ? PyTuple_Pack(2, found, leaves) : NULL;
+    }
+    if (!made)
+        PyErr_NoMemory();
+    Py_XDECREF(found);
+    Py_XDECREF(leaves);
+    PyMem_Free(made);
+    return out;
+}
+
+/* _push_forward(tensors, inputs, tangents): the tangents of tensors, None where no input leads
+ * to one, and the leaves that were differentiated by. */
+static PyObject *forward_run_call(PyObject *m, PyObject *args)
+{
+    PyObject *roots, *inputs, *tangents, *out = NULL;
+    tensors r = {0}, in = {0}, t = {0};
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "O!O!O!:_push_forward", &PyTuple_Type, &roots, &PyTuple_Type,
+                          &inputs, &PyTuple_Type, &tangents))
+        return NULL;
+    if (read_tensors(&r, roots, false, "tensors") &&
+        read_tensors(&in, inputs, false, "inputs") &&
+        read_tensors(&t, tangents, false, "tangents") && check_roots(&in, &t))
+        out = forward_run(&r, &in, &t);
+    drop_tensors(&r);
+    drop_tensors(&in);
+    drop_tensors(&t);
+    return out;
+}
+
+static PyObject *set_forward_mode(PyObject *m, PyObject *on)
+{
+    (void)m;
+    atomic_store_explicit(&cr_forward_mode, PyObject_IsTrue(on) > 0, memory_order_relaxed);
+    Py_RETURN_NONE;
+}
+
+static PyObject *entry_name(const cr_op *op)
+{
+    return PyUnicode_FromFormat("%s%s%s", op->name, *op->overload ? "." : "", op->overload);
+}
+
+/* Takes the value's reference. */
+static void put_entry(PyObject **dict, const cr_op *op, PyObject *value)
+{
+    PyObject *name = value ? entry_name(op) : NULL;
+
+    if (!name || PyDict_SetItem(*dict, name, value) < 0)
+        Py_CLEAR(*dict);
+    Py_XDECREF(name);
+    Py_XDECREF(value);
+}
+
+static PyObject *pulled_entries(PyObject *m, PyObject *unused)
+{
+    PyObject *out = PyDict_New();
+    const cr_op *op;
+    uint64_t count;
+
+    (void)m;
+    (void)unused;
+    for (int i = 0; out && (op = cr_pulled_at(i, &count)); i++)
+        put_entry(&out, op, PyLong_FromUnsignedLongLong(count));
+    return out;
+}
+
+static PyObject *ways_of_entry(const cr_op *op)
+{
+    PyObject *out = PyDict_New();
+    const char *param, *way;
+
+    for (int d = 0; out && (way = cr_push_way(op, d, &param)); d++) {
+        PyObject *text = PyUnicode_FromString(way);
+        if (!text || PyDict_SetItemString(out, param, text) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(text);
+    }
+    return out;
+}
+
+static PyObject *tangent_ways(PyObject *m, PyObject *unused)
+{
+    PyObject *out = PyDict_New();
+
+    (void)m;
+    (void)unused;
+    for (int i = 0; out && i < cr_ops_table_count(); i++)
+        if (cr_ops_at(i)->differentiable)
+            put_entry(&out, cr_ops_at(i), ways_of_entry(cr_ops_at(i)));
+    return out;
+}
+
 /* Converts a tensor, a sequence of tensors or None to a tuple. */
 static PyObject *as_tuple(PyObject *x)
 {
@@ -518,6 +643,13 @@ PyMethodDef cr_py_engine_methods[] = {
 
 static PyMethodDef functions[] = {
     {"_run_backward", backward_run_call, METH_VARARGS, NULL},
+    {"_push_forward", forward_run_call, METH_VARARGS, NULL},
+    {"_set_forward_mode", set_forward_mode, METH_O, NULL},
+    {"_pulled_entries", pulled_entries, METH_NOARGS,
+     "How often forward mode went back and forth through calls of an entry, by its name."},
+    {"_tangent_ways", tangent_ways, METH_NOARGS,
+     "How each entry's derivatives give tangents, by the names of the entry and its "
+     "parameter."},
     {"_current_graph_task_id", graph_task_id, METH_NOARGS, NULL},
     {"_will_engine_execute_node", will_execute, METH_O, NULL},
     {"_is_checkpoint_valid", checkpoint_valid, METH_NOARGS, NULL},

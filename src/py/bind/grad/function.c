@@ -75,9 +75,11 @@ static void kind_free(cr_node *n)
 }
 
 static cr_status kind_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **grads_out);
+static cr_status kind_push(cr_node *n, cr_tensor *const *tangents, cr_tensor **out);
 
 static const cr_node_kind function_kind = {.name_of = function_kind_name,
                                            .apply = kind_apply,
+                                           .push = kind_push,
                                            .release = kind_release,
                                            .free = kind_free,
                                            .python = true};
@@ -119,14 +121,12 @@ static PyObject *cotangent(const context *c, cr_tensor *grad, uint32_t i)
                                                       : cr_py_wrap_keep(grad);
 }
 
-/* Calls backward(ctx, *grads) of the Function's class; in forward mode the transpose of its
- * jvp. */
+/* Calls backward(ctx, *grads) of the Function's class. */
 static PyObject *call_backward(context *c, cr_tensor *const *grads)
 {
     uint32_t n = c->node->result_count;
     PyObject *forward = PyObject_GetAttrString((PyObject *)c, "_forward_cls");
-    const char *name = cr_thread.pulls ? "_pull_function" : "_backward_function";
-    PyObject *method = forward ? PyObject_GetAttrString(forward, name) : NULL;
+    PyObject *method = forward ? PyObject_GetAttrString(forward, "_backward_function") : NULL;
     PyObject *args = method ? PyTuple_New(n + 1) : NULL, *out = NULL;
 
     if (args)
@@ -203,6 +203,43 @@ static cr_status kind_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **gra
         return CR_PYTHON;
     st = spread_gradients(c, tuple, grads_out);
     Py_DECREF(tuple);
+    return st;
+}
+
+/* --- forward mode --- */
+
+/* The tangents of a call's tensors, None for others. */
+static PyObject *tangents_of_inputs(const context *c, cr_tensor *const *tangents)
+{
+    PyObject *out = PyTuple_New(c->input_count);
+
+    for (Py_ssize_t i = 0, edge = 0; out && i < c->input_count; i++)
+        cr_py_put_item(
+            &out, i, c->is_tensor[i] ? cr_py_wrap_keep(tangents[edge++]) : Py_NewRef(Py_None));
+    return out;
+}
+
+/* Calls _push_call(ctx, tangents, count), which calls jvp. */
+static cr_status kind_push(cr_node *n, cr_tensor *const *tangents, cr_tensor **out)
+{
+    context *c = ((function_node *)n)->ctx;
+    PyObject *module = cr_py_import("autograd.function"), *answer = NULL;
+    PyObject *given = module ? tangents_of_inputs(c, tangents) : NULL;
+    cr_status st = CR_OK;
+
+    if (given)
+        answer = PyObject_CallMethod(module, "_push_call", "OOI", (PyObject *)c, given,
+                                     (unsigned)n->result_count);
+    Py_XDECREF(given);
+    Py_XDECREF(module);
+    if (!answer)
+        return CR_PYTHON;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(answer) && !st; k++) {
+        PyObject *t = PyTuple_GET_ITEM(answer, k);
+        if (t != Py_None)
+            st = cr_tangent_add(&out[k], n, (uint32_t)k, cr_keep(cr_py_tensor_of(t)));
+    }
+    Py_DECREF(answer);
     return st;
 }
 

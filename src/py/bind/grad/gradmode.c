@@ -252,30 +252,6 @@ static PyObject *set_grad_mode(PyObject *m, PyObject *x)
     Py_RETURN_NONE;
 }
 
-/* Calls a function in one of the two passes of forward mode (cr_thread_state).  In C: an
- * interrupt between two lines of Python would leave the pass on. */
-static PyObject *call_in_pass(bool *pass, PyObject *function)
-{
-    bool before = *pass;
-
-    *pass = true;
-    PyObject *out = PyObject_CallNoArgs(function);
-    *pass = before;
-    return out;
-}
-
-static PyObject *call_pulling(PyObject *m, PyObject *function)
-{
-    (void)m;
-    return call_in_pass(&cr_thread.pulls, function);
-}
-
-static PyObject *call_pushing(PyObject *m, PyObject *function)
-{
-    (void)m;
-    return call_in_pass(&cr_thread.pushes, function);
-}
-
 /* --- transforms of torch.func --- */
 
 /* The transforms that run, of all threads. */
@@ -330,8 +306,6 @@ static PyMethodDef functions[] = {
      "    True\n"},
     {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL},
     {"_set_grad_enabled", set_grad_mode, METH_O, NULL},
-    {"_call_pulling", call_pulling, METH_O, NULL},
-    {"_call_pushing", call_pushing, METH_O, NULL},
     {0}};
 
 int cr_py_gradmode_start(PyObject *m)
