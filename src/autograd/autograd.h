@@ -141,6 +141,9 @@ CR_MUST cr_status cr_version(uint32_t *out, const cr_tensor *t);
 /* Makes `t` result `output` of `node` and holds a reference on the node.  `t` then requires a
  * gradient. */
 CR_MUST cr_status cr_set_history(cr_tensor *t, cr_node *node, uint32_t output);
+/* Gives `t`, which has no history, that of an alias of `of`, but makes it no view of `of`: it
+ * may be changed in place where `of` is a leaf. */
+CR_MUST cr_status cr_continue_history(cr_tensor *t, cr_tensor *of);
 /* Checks that `t` may be changed in place (leaf, view and inference rules).  Call it before the
  * write.  `recorded`: grad mode is on and an argument requires a gradient. */
 CR_MUST cr_status cr_check_inplace(cr_tensor *t, bool recorded);

@@ -228,6 +228,17 @@ static cr_status record_operation(const cr_op *op, const cr_derivative_plan *p,
     return st;
 }
 
+cr_status cr_continue_history(cr_tensor *t, cr_tensor *of)
+{
+    cr_value arg = cr_of_tensor(of);
+    cr_node *n;
+
+    CR_TRY(cr_formula_new(&n, cr_derivative_plan_of(cr_entry.alias), &arg, 1));
+    cr_status st = cr_set_history(t, n, 0);
+    cr_node_drop(n);
+    return st;
+}
+
 /* For a view whose entry states no derivative: its derivative is scatter. */
 static cr_status record_map(const cr_op *op, const cr_derivative_plan *p, const cr_value *arg,
                             cr_value *result)

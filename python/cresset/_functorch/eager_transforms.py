@@ -9,7 +9,7 @@ import functools
 from .. import _C
 from .._C import Tensor
 from ..autograd import grad as tape_gradients
-from ..autograd.function import Function, Transforms, _forward_modes
+from ..autograd.function import Transforms, _forward_modes
 from ..autograd.graph import get_gradient_edge as gradient_edge
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from .vmap import _Batched, fresh, plain, vmap
@@ -37,23 +37,13 @@ def _alias(x):
     return x.view_as(x) if x.requires_grad else differentiable(fresh(x))
 
 
-class _Writable(Function):
-    """Returns a tensor with x's memory and history that a function may write in place: x, a leaf, may not be."""
-
-    _transposes = True
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.detach()
-
-    @staticmethod
-    def backward(ctx, g):
-        return g
-
-
 def writable(x):
-    """Returns x, or where x is a leaf a tensor that may be written in place."""
-    return _C._apply_function(_Writable, (x,)) if x.is_leaf else x
+    """Returns x, or where x is a leaf a tensor with its memory and history that may be written in place."""
+    if not x.is_leaf:
+        return x
+    made = x.detach()
+    _C._continue_history(made, x)
+    return made
 
 
 def finish(own):

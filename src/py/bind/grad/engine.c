@@ -342,6 +342,18 @@ static PyObject *forward_run_call(PyObject *m, PyObject *args)
     return out;
 }
 
+static PyObject *continue_history(PyObject *m, PyObject *args)
+{
+    PyObject *x, *of;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "O!O!:_continue_history", cr_py_tensor_type, &x,
+                          cr_py_tensor_type, &of))
+        return NULL;
+    cr_status st = cr_continue_history(cr_py_tensor_of(x), cr_py_tensor_of(of));
+    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
+}
+
 static PyObject *set_forward_mode(PyObject *m, PyObject *on)
 {
     (void)m;
@@ -644,6 +656,7 @@ PyMethodDef cr_py_engine_methods[] = {
 static PyMethodDef functions[] = {
     {"_run_backward", backward_run_call, METH_VARARGS, NULL},
     {"_push_forward", forward_run_call, METH_VARARGS, NULL},
+    {"_continue_history", continue_history, METH_VARARGS, NULL},
     {"_set_forward_mode", set_forward_mode, METH_O, NULL},
     {"_pulled_entries", pulled_entries, METH_NOARGS,
      "How often forward mode went back and forth through calls of an entry, by its name."},
