@@ -76,7 +76,7 @@ cr_status cr_example_new(cr_tensor **out, cr_tensor *batch, uint64_t level)
 
 static bool batch_writes(const cr_op *op)
 {
-    return op->does == CR_DOES_INPLACE || op == cr_entry.copy_;
+    return op->does == CR_DOES_INPLACE || cr_batch_is_functional(op);
 }
 
 /* Tries the rule for the entry's kind. */
@@ -87,8 +87,8 @@ static cr_status batch_rule(batch_call *c, cr_value *result)
     cr_tensor *only = cr_batch_only(c);
     bool stated;
 
-    if (op == cr_entry.copy_)
-        return cr_batch_copy(c, result);
+    if (cr_batch_is_functional(op))
+        return cr_batch_functional(c, result);
     if (op->does == CR_DOES_INPLACE)
         return cr_batch_inplace(c, result);
     if (left)

@@ -100,15 +100,33 @@ static cr_status batch_write(batch_call *c, cr_tensor *from, cr_value *result)
     return CR_OK;
 }
 
-cr_status cr_batch_copy(batch_call *c, cr_value *result)
+static cr_status batch_write_example(batch_call *c, cr_tensor *from, cr_value *result)
 {
-    cr_tensor *from = c->arg[1].tag == CR_TENSOR ? c->arg[1].t : NULL;
-
-    if (!from || !cr_batch_has_value(c, &c->arg[0]) || from->ndim > c->arg[0].t->ndim)
+    if (from->ndim > c->arg[0].t->ndim)
         return cr_batch_leave(c);
     if (cr_batch_has(c, from))
         CR_TRY(cr_batch_widen(c, &from, from->batch, c->arg[0].t->ndim));
     return batch_write(c, from, result);
+}
+
+bool cr_batch_is_functional(const cr_op *op)
+{
+    const cr_rule *f = op->functional;
+
+    return f && op->param[0].written && op->result_count == 1 &&
+           !(f->kind == CR_RULE_CALL && f->op->words & CR_WORD_VIEW);
+}
+
+cr_status cr_batch_functional(batch_call *c, cr_value *result)
+{
+    cr_value made;
+
+    if (!cr_batch_has_value(c, &c->arg[0]))
+        return cr_batch_leave(c);
+    CR_TRY(cr_run_functional(c->op, c->arg, &made));
+    cr_status st = batch_write_example(c, made.t, result);
+    cr_drop(made.t);
+    return st;
 }
 
 cr_status cr_batch_inplace(batch_call *c, cr_value *result)

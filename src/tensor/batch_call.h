@@ -101,7 +101,10 @@ CR_MUST cr_status cr_batch_named_dims(batch_call *c, cr_value *result);
 bool cr_batch_has_dims(const cr_op *op);
 
 CR_MUST cr_status cr_batch_pointwise(batch_call *c, cr_value *result);
-CR_MUST cr_status cr_batch_copy(batch_call *c, cr_value *result);
+/* An entry that writes self and says what it writes, which is copied into the batch; none that
+ * makes self another view. */
+bool cr_batch_is_functional(const cr_op *op);
+CR_MUST cr_status cr_batch_functional(batch_call *c, cr_value *result);
 /* In place: an elementwise entry writes the batch where it is, if self has the dims of the
  * result.  Of another entry the result is copied. */
 CR_MUST cr_status cr_batch_inplace(batch_call *c, cr_value *result);

@@ -110,10 +110,12 @@ static cr_status batch_each(batch_call *c, cr_value *result)
             CR_GO(batch_replace(c, i, batch_select, &e));
         CR_GO(cr_batch_run(c, made));
         for (int k = 0; k < n; k++)
-            cr_vec_put(&all.more, made[k].t);
+            cr_vec_put(&all.more, made[k].tag == CR_TENSOR ? made[k].t : NULL);
     }
     for (int k = 0; k < n; k++) {
-        result[k] = cr_of_tensor(NULL);
+        result[k] = cr_of_none();
+        if (!all.more.at[k])
+            continue;
         st = batch_stack(&all, list, k, &result[k]);
         if (st) {
             cr_drop_values(result, k);

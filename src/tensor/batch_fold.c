@@ -35,6 +35,8 @@ cr_status cr_batch_fold(batch_call *c, cr_value *result)
     const cr_value *v = &c->arg[dim];
     bool all = v->tag == CR_NONE || (v->tag == CR_INTS && !v->len);
     if (!t->ndim) {
+        if (v->tag == CR_INTS && v->len > 1) /* one dim twice */
+            return cr_batch_leave(c);
         for (uint32_t k = 0; !all && k < (v->tag == CR_INTS ? v->len : 1); k++)
             if (!cr_batch_dim_fits(v->tag == CR_INTS ? v->ints[k] : v->i, 1))
                 return cr_batch_leave(c);

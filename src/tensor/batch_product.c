@@ -68,6 +68,11 @@ cr_status cr_batch_product(batch_call *c, int left_dims, int right_dims, cr_valu
     int at = c->op->param_count > 2;
     cr_tensor *a = c->arg[at].t, *b = c->arg[at + 1].t, *left, *right, *made;
 
+    if (!at && left_dims == 2 && (a->ndim != left_dims || b->ndim != right_dims))
+        return cr_fail(CR_RUNTIME,
+                       "Shape mismatch: Got incorrect dims for %s(a, b). a has dim %dand b has "
+                       "dim %dbut expected them to have dim %d and dim %d",
+                       c->op->name, a->ndim, b->ndim, left_dims, right_dims);
     if (a->ndim != left_dims || b->ndim != right_dims || a->dtype != b->dtype)
         return cr_batch_leave(c);
     if (at && (right_dims == 1 || c->arg[0].t->ndim > 2 || c->arg[0].t->dtype != a->dtype))

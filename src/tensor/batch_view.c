@@ -3,6 +3,7 @@
  * The entry's function gives the sizes and strides of an example's view; the batch has one dim
  * more. */
 #include "entry.h"
+#include "space/shape_text.h"
 #include "tensor/batch_call.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -91,13 +92,59 @@ static cr_status batch_ordered(batch_call *c, cr_value *result)
     return CR_OK;
 }
 
+/* The last place of a view after the first, which elements of these sizes reach. */
+static int64_t batch_reach(uint32_t n, const int64_t *size, const int64_t *stride)
+{
+    int64_t reach = 0, one;
+
+    for (uint32_t k = 0; k < n; k++)
+        if (CR_MUL_OVERFLOW(size[k] - 1, stride[k], &one) ||
+            CR_ADD_OVERFLOW(reach, one, &reach))
+            return INT64_MAX / 2;
+    return reach;
+}
+
+/* Refuses places in front of or behind those of an example, which may be another example's. */
+static cr_status batch_check_places(const batch_call *c, const cr_value *size,
+                                    const cr_value *stride, const cr_value *offset)
+{
+    const cr_tensor *t = c->arg[0].t;
+    int64_t from = offset->tag == CR_INT ? offset->i : t->offset, to;
+    int64_t end = t->offset + batch_reach(t->ndim, t->size, t->stride) + 1;
+
+    for (uint32_t k = 0; k < size->len; k++)
+        if (stride->ints[k] < 0 || size->ints[k] <= 0)
+            return CR_OK;
+    to = CR_WRAP_ADD(from, batch_reach(size->len, size->ints, stride->ints) + 1);
+    if (!t->numel || (from >= t->offset && to <= end))
+        return CR_OK;
+    return cr_fail(
+        CR_RUNTIME,
+        "result = tensor.as_strided(%s, %s, %lld) can access memory outside of `tensor`. "
+        "`result` can access some memory in range [%lld, %lld], but `tensor` can only access "
+        "some memory in range [%lld, %lld]. This is not supported inside of vmap, please try "
+        "to rewrite the `as_strided` call as a sequence of PyTorch view operations",
+        cr_shape_text((int)size->len, size->ints),
+        cr_shape_text((int)stride->len, stride->ints), (long long)from, (long long)from,
+        (long long)to, (long long)t->offset, (long long)end);
+}
+
 /* Places that are counted in the storage: each example's are one distance further. */
 static cr_status batch_absolute(batch_call *c, cr_value *result)
 {
     int size = cr_op_find_param(c->op, "size"), stride = cr_op_find_param(c->op, "stride");
 
-    if (size < 0 || stride < 0 || c->arg[size].len != c->arg[stride].len)
+    int offset = cr_op_find_param(c->op, "storage_offset");
+
+    if (size < 0 || stride < 0 || offset < 0)
         return cr_batch_leave(c);
+    if (c->arg[size].len != c->arg[stride].len)
+        return cr_fail(CR_RUNTIME,
+                       "Tensor.as_strided(size, stride, ...): size and stride must have the "
+                       "same length! Got size %s and stride %s",
+                       cr_shape_text((int)c->arg[size].len, c->arg[size].ints),
+                       cr_shape_text((int)c->arg[stride].len, c->arg[stride].ints));
+    CR_TRY(batch_check_places(c, &c->arg[size], &c->arg[stride], &c->arg[offset]));
     CR_TRY(cr_batch_prepend(c, size, c->size));
     CR_TRY(cr_batch_prepend(c, stride, c->arg[0].t->batch->stride[0]));
     return cr_batch_run(c, result);
@@ -204,6 +251,7 @@ static cr_status batch_strided(batch_call *c, int size, int stride, cr_value *re
 {
     const cr_value *sizes = &c->arg[size], *strides = &c->arg[stride];
     int64_t step = 1, last;
+    bool empty = false;
 
     if (sizes->tag != CR_INTS || strides->tag != CR_INTS || sizes->len != strides->len)
         return cr_batch_leave(c);
@@ -212,8 +260,10 @@ static cr_status batch_strided(batch_call *c, int size, int stride, cr_value *re
             CR_MUL_OVERFLOW(sizes->ints[k] - (sizes->ints[k] > 0), strides->ints[k], &last) ||
             CR_ADD_OVERFLOW(step, last, &step))
             return cr_batch_leave(c);
+    for (uint32_t k = 0; k < sizes->len; k++)
+        empty |= !sizes->ints[k];
     CR_TRY(cr_batch_prepend(c, size, c->size));
-    CR_TRY(cr_batch_prepend(c, stride, step));
+    CR_TRY(cr_batch_prepend(c, stride, empty ? 0 : step));
     return cr_batch_run(c, result);
 }
 

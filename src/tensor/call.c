@@ -510,6 +510,11 @@ cr_status cr_run_expanded(const cr_op *op, const cr_value *arg, cr_value *result
     return composition_run(op, (cr_rule *const *)&op->expanded, 1, arg, result);
 }
 
+cr_status cr_run_functional(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    return composition_run(op, (cr_rule *const *)&op->functional, 1, arg, result);
+}
+
 cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (op->dispatch.calls && op->does == CR_DOES_MAP) { /* the errors of the view */

@@ -100,6 +100,8 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 bool cr_meets(const cr_tensor *a, const cr_tensor *b);
 /* The memory of the first argument after the in-place form, by clause `expanded`. */
 CR_MUST cr_status cr_run_expanded(const cr_op *op, const cr_value *arg, cr_value *result);
+/* The new self of an entry that writes it, by clause `functional`. */
+CR_MUST cr_status cr_run_functional(const cr_op *op, const cr_value *arg, cr_value *result);
 /* Refuses a target whose elements share memory. */
 CR_MUST cr_status cr_check_target(const cr_tensor *out);
 

@@ -19,11 +19,6 @@ cr_status cr_do_fill_tensor(const cr_value *arg, cr_value *result)
 {
     cr_view to = cr_view_of(arg[0].t), value = cr_view_of(arg[1].t);
 
-    if (value.ndim)
-        return cr_fail(CR_RUNTIME,
-                       "fill_ only supports 0-dimension value tensor but got tensor "
-                       "with %d dimensions.",
-                       value.ndim);
     if (cr_has_internal_overlap(arg[0].t))
         return cr_refuse_internal_overlap();
     CR_TRY(cr_check_copy(arg[0].t, arg[1].t));

@@ -37,6 +37,12 @@ def test_numbers_are_torchs(name):
 X = torch.arange(6.0).reshape(2, 3)
 
 
+def _escaped():
+    kept = []
+    vmap(lambda x: kept.append(x) or x)(X)
+    return kept[0]
+
+
 class Old(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -60,6 +66,14 @@ class Old(torch.autograd.Function):
     (lambda: vmap(torch.Tensor.copy_, in_dims=(None, 0))(X[0], X), RuntimeError, "vmap: inplace arithmetic"),
     (lambda: vmap(lambda x, y: x.index_add_(0, torch.tensor([0]), y[:1]), in_dims=(None, 0))(X[0], X), RuntimeError,
      "out-of-place operators instead of index_add_. If"),
+    (lambda: vmap(lambda x: x.sum((0, 0)))(X[0]), RuntimeError, "dim 0 appears multiple times in the list of dims"),
+    (lambda: vmap(lambda x: x.as_strided([4], [1]))(X), RuntimeError, r"range \[0, 4\], but `tensor` can only access some memory in "
+                                                                      r"range \[0, 3\]. This is not supported inside of vmap"),
+    (lambda: vmap(lambda x: x.as_strided([2], [1], 2))(X[1:]), RuntimeError, r"range \[2, 4\], but `tensor` .* range \[3, 6\]"),
+    (lambda: vmap(lambda x: x.as_strided([1, 2], [1]))(X), RuntimeError, "size and stride must have the same length! Got size"),
+    (lambda: vmap(torch.mv)(X, X), RuntimeError, "incorrect dims for mv.a, b.. a has dim 1and b has dim 1but expected them to have dim 2"),
+    (lambda: vmap(lambda x: x.fill_(x))(X), RuntimeError, "fill_ only supports 0-dimension value tensor but got tensor with 1"),
+    (lambda: _escaped().detach(), RuntimeError, "Either your tensor may have escaped from inside a function being vmapped"),
     (lambda: vmap(lambda x: x, in_dims=1)(torch.nested.nested_tensor([X, X])), RuntimeError,
      "Nested tensors can only be vmapped over dim=0, but got dim=1"),
     (lambda: torch.func.functionalize(Old.apply)(X), RuntimeError, "must override the setup_context staticmethod"),
@@ -464,3 +478,19 @@ def test_anomalies_are_found_in_batches():
     with torch.autograd.set_detect_anomaly(True), pytest.warns(UserWarning, match="Error detected in SqrtBackward0"), \
             pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output."):
         vmap(grad(lambda x: x.sqrt()))(torch.tensor([1.0, -1.0]))
+
+
+@pytest.mark.parametrize("fill", [
+    lambda x, y: x.fill_(y), lambda x, y: x.fill_(2), lambda x, y: x.zero_(), lambda x, y: x[0].fill_(y),
+], ids=["tensor", "number", "zero", "part"])
+def test_a_batch_is_filled_at_once(fill):
+    xs, ys = torch.arange(24.0).reshape(2, 4, 3), torch.tensor([7.0, 8.0, 9.0])
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    try:
+        got = xs.clone()
+        vmap(fill, in_dims=(2, 0))(got, ys)
+    finally:
+        torch._C._functorch._set_vmap_fallback_enabled(True)
+    for k in range(3):
+        fill(xs[:, :, k], ys[k])
+    assert torch.equal(got, xs)

@@ -55,6 +55,7 @@ class _Batched(Tensor):
         return made
 
     def detach(self):
+        _check_runs(self.level)
         return _Batched(self.inner.detach(), self.level)
 
     def item(self):
@@ -91,13 +92,18 @@ class _Batched(Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         level = max(x.level for x in _tensors_of([*args, *kwargs.values()]) if isinstance(x, _Batched))
-        if level not in _running and not level % 2:  # odd ones are C's and do not end
-            raise RuntimeError(
-                "Either your tensor may have escaped from inside a function being vmapped and this is a user error (see "
-                "https://pytorch.org/functorch/stable/ux_limitations.html), or there is an internal functorch error in "
-                "`gen_vmap_plumbing` Please file an issue if it looks like the latter")
+        _check_runs(level)
         with _C._ReentrantDispatch():
             return _call_batch(func, args, kwargs, level)
+
+
+def _check_runs(level):
+    """Refuses an example whose function has returned."""
+    if level not in _running and not level % 2:  # odd ones are C's and do not end
+        raise RuntimeError(
+            "Either your tensor may have escaped from inside a function being vmapped and this is a user error (see "
+            "https://pytorch.org/functorch/stable/ux_limitations.html), or there is an internal functorch error in "
+            "`gen_vmap_plumbing` Please file an issue if it looks like the latter")
 
 
 _C._set_example_class(_Batched)
