@@ -14,7 +14,7 @@
 /* The cost of a step from which its body exists once. */
 enum { CUDA_COST_ONCE = 100 };
 /* The cost from which the values of halves are read from a table (jit/cuda_table.h). */
-enum { CUDA_COST_TABLE = 14 };
+enum { CUDA_COST_TABLE = 14, CUDA_COST_PRODUCT = 20 };
 /* Threads of a multiprocessor that have 80 registers each, and 64 each: for whole rows of
  * halves, of which registers hold two each. */
 enum { CUDA_SHARED_THREADS = 768, CUDA_HALF_THREADS = 1024 };
@@ -80,9 +80,11 @@ static const cr_expr *cuda_unrounded(const cr_printer *p, const cr_store *st)
     const cr_expr *e = st->value;
     cr_dtype stored = cr_operand_stored(p, st->buffer);
     cr_fn rounds = stored == CR_BF16 ? CR_FN_roundbfloat : CR_FN_roundhalf;
+    bool halves = (stored == CR_BF16 || stored == CR_F16) && stored != st->buffer->dtype;
 
-    if ((stored != CR_BF16 && stored != CR_F16) || stored == st->buffer->dtype ||
-        e->kind != CR_EXPR_CALL || e->fn != rounds ||
+    if (e->kind != CR_EXPR_CALL ||
+        (p->choice.exact ? e->fn != CR_FN_roundbfloat && e->fn != CR_FN_roundhalf
+                         : !halves || e->fn != rounds) ||
         cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN ||
         cr_nest_scope(p->n, e->args[0]) != CR_SCOPE_COLUMN ||
         cr_nest_kept(p->n, e, p->at.sweep) || e->args[0]->kind != CR_EXPR_CALL)
@@ -774,16 +776,48 @@ static bool cuda_is_half(const cr_printer *p, int k)
     return p->choice.stored && cr_dtype_size((cr_dtype)p->choice.stored[k]) == 2;
 }
 
-/* A result's element is a function of one operand's and of parameters, and costs more than
- * to read it from a table. */
+static bool cuda_reads(cr_expr_set *seen, const cr_expr *e, const cr_buffer *b)
+{
+    bool reads = e->kind == CR_EXPR_LOAD && e->buffer == b;
+
+    if (!cr_expr_set_add(seen, e))
+        return false;
+    for (int i = 0; i < e->count && !reads; i++)
+        reads = cuda_reads(seen, e->args[i], b);
+    return reads;
+}
+
+/* The operand by which a function of another one is multiplied, or 0. */
+static int cuda_factor(const cr_printer *p)
+{
+    const cr_expr *e = cuda_unrounded(p, &p->n->sweep[0].store[0]);
+
+    if (p->operands != 3 || e->kind != CR_EXPR_CALL || e->fn != CR_FN_mul ||
+        e->dtype != CR_F32 || p->choice.stored[1] != p->choice.stored[2])
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        const cr_expr *by = e->args[i];
+        cr_expr_set seen = cr_expr_set_new(p->n->loop);
+        if (by->kind == CR_EXPR_LOAD && !cr_expr_is_indexed(by) &&
+            !cuda_reads(&seen, e->args[1 - i], by->buffer))
+            return cr_operand_number(p, by->buffer);
+    }
+    return 0;
+}
+
+/* A result's element is a function of one operand's and of parameters, or this one's product
+ * with another operand's element, and costs more than to read it from a table. */
 static bool cuda_is_tabled(const cr_printer *p)
 {
     const cr_nest *n = p->n;
+    bool plain = n->kind == CR_NEST_ROWS && !cuda_reduces(p) && n->sweeps == 1 &&
+                 !n->row_stores && n->sweep[0].stores == 1 && !n->counts_columns &&
+                 !n->counts_rows && !n->scans.count && !p->u->random && !cr_computed_dims(p);
 
-    return n->kind == CR_NEST_ROWS && !cuda_reduces(p) && n->sweeps == 1 && !n->row_stores &&
-           n->sweep[0].stores == 1 && p->operands == 2 && !n->counts_columns &&
-           !n->counts_rows && !n->scans.count && !p->u->random && !cr_computed_dims(p) &&
-           n->sweep[0].cost >= CUDA_COST_TABLE && cuda_is_half(p, 0) && cuda_is_half(p, 1);
+    if (!plain || !cuda_is_half(p, 0) || !cuda_is_half(p, 1))
+        return false;
+    return p->operands == 2 ? n->sweep[0].cost >= CUDA_COST_TABLE
+                            : n->sweep[0].cost >= CUDA_COST_PRODUCT && cuda_factor(p);
 }
 
 /* How many inputs differ from row to row. */
@@ -849,6 +883,7 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
                          .computed = cr_computed_dims(p),
                          .rows_fit = cr_nest_fits_registers(p->n),
                          .tabled = cuda_is_tabled(p),
+                         .factor = cuda_is_tabled(p) && p->operands == 3 ? cuda_factor(p) : 0,
                          .most = p->choice.list ? cuda_list_most(p->operands, params) : 0};
     if (p->u->launch.kind == CR_LAUNCH_COLUMNS)
         cr_print_line(p, "/* columns of %d */", p->u->launch.threads);

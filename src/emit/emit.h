@@ -28,6 +28,7 @@ typedef struct {
                                       * value a row */
     bool rows_fit;                   /* cr_dialect_cuda_rows prints the nest */
     bool tabled; /* pointwise: a half of one half and parameters, for which a table is faster */
+    int factor;  /* with `tabled`: the half is multiplied by that of this operand; or 0 */
     int most;    /* arrays of its ck_list_call, or 0 */
 } cr_emit_launch;
 
@@ -54,6 +55,7 @@ typedef struct {
                      * vectors are aligned */
     bool outer;     /* CUDA C++: the argument is a ck_outer_call */
     bool list;      /* CUDA C++ but for columns: it is a ck_list_call */
+    bool exact;     /* CUDA C++: results are stored before they are rounded to halves */
     const uint8_t
         *stored; /* CUDA C++, or NULL: by operand, the dtype of its elements in memory,
                   * float16 or bfloat16 beside float32; 0: that of its values */

@@ -207,6 +207,20 @@ typedef struct {
     bool whole, outer, list;
 } cuda_form;
 
+static const char *cuda_print_variant(cuda_variant *v, int index, const cuda_kernel *k,
+                                      const cr_emit_choice *choice, uint32_t flexible)
+{
+    cr_kernel_source *source;
+
+    if (cr_cuda_source(&source, k->program, choice, flexible))
+        return cr_error_message();
+    v->how = *cr_kernel_launch(source);
+    const char *error =
+        cuda_function(&v->function, index, cr_kernel_text(source), cr_kernel_symbol(source));
+    cr_kernel_source_drop(source);
+    return error;
+}
+
 static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_kernel *k,
                                      cuda_form f)
 {
@@ -217,17 +231,11 @@ static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_k
                              .outer = f.outer,
                              .list = f.list,
                              .stored = k->halves ? k->stored : NULL};
-    cr_kernel_source *source;
     cuda_variant *v = cr_alloc(sizeof *v);
 
-    if (!v || cr_cuda_source(&source, k->program, &choice, k->plain.how.flexible)) {
-        cr_free(v);
+    if (!v)
         return cr_error_message();
-    }
-    v->how = *cr_kernel_launch(source);
-    const char *error =
-        cuda_function(&v->function, index, cr_kernel_text(source), cr_kernel_symbol(source));
-    cr_kernel_source_drop(source);
+    const char *error = cuda_print_variant(v, index, k, &choice, k->plain.how.flexible);
     CR_GIVE(error, out, v, cr_free);
 }
 
@@ -526,14 +534,41 @@ static const char *cuda_launch_slow(int index, cuda_kernel *k, cuda_call *c, int
 static bool cuda_can_table(int index, const cr_launch *l)
 {
     const cuda_kernel *k = l->code;
+    bool dense = true;
 
-    return k->plain.how.tabled && l->size[0] == 1 && l->size[1] >= CR_TABLE_LEAST &&
-           !l->outer && !l->numbers && l->stride[1] == 2 && l->stride[3] == 2 &&
-           !(((uintptr_t)l->pointer[0] | (uintptr_t)l->pointer[1]) % 16) &&
-           cr_cuda_table_fits(index);
+    for (int i = 0; i < l->operands && dense; i++)
+        dense = l->stride[2 * i + 1] == 2 && (uintptr_t)l->pointer[i] % 16 == 0;
+    return dense && k->plain.how.tabled && l->size[0] == 1 && l->size[1] >= CR_TABLE_LEAST &&
+           !l->outer && !l->numbers && cr_cuda_table_fits(index);
 }
 
-/* Puts the kernel's values of all halves in a block of them, if there is one. */
+/* Puts the values of all halves, as floats, in a block: those of the kernel whose result is not
+ * rounded and whose factor is 1. */
+static const char *cuda_fill_products(int index, const cr_launch *l, void *at, void *halves)
+{
+    const cuda_kernel *k = l->code;
+    int factor = k->plain.how.factor;
+    cuda_kernel exact = *k;
+    cr_emit_choice choice = {.exact = true, .stored = exact.stored};
+    float one[4] = {1};
+    void *pointer[] = {at, halves, halves};
+    int64_t stride[6] = {0, sizeof *one, 0, sizeof(uint16_t), 0, sizeof(uint16_t)};
+    cr_launch values = *l;
+    cuda_call c;
+
+    exact.stored[0] = exact.stored[factor] = 0;
+    const char *error = cuda_print_variant(&exact.plain, index, k, &choice,
+                                           k->plain.how.flexible | 1u << factor);
+    pointer[factor] = one;
+    values.pointer = pointer;
+    values.stride = stride;
+    values.numbers = 1u << factor;
+    values.size[1] = CR_HALF_VALUES;
+    return error ? error
+                 : cuda_launch_slow(index, &exact, &c, cuda_set_dims(&c, &values, true), 1);
+}
+
+/* Puts the kernel's values of all halves in a block of them. */
 static const char *cuda_fill_table(int index, const cr_launch *l, void *at)
 {
     cuda_kernel *k = l->code;
@@ -541,11 +576,26 @@ static const char *cuda_fill_table(int index, const cr_launch *l, void *at)
     cr_launch values = *l;
     cuda_call c;
 
-    if (!at)
-        return NULL;
     values.pointer = pointer;
     values.size[1] = CR_HALF_VALUES;
     return cuda_launch_slow(index, k, &c, cuda_set_dims(&c, &values, true), 1);
+}
+
+/* A block with the values of all halves; *at is NULL if there is no memory. */
+static const char *cuda_values(void **at, int index, const cr_launch *l)
+{
+    bool products = ((cuda_kernel *)l->code)->plain.how.factor;
+    void *halves = NULL;
+    const char *error = cr_cuda_table_halves(&halves, index);
+
+    *at = halves;
+    if (error || !halves || !products)
+        return error || !halves ? error : cuda_fill_table(index, l, halves);
+    *at = cr_cuda_block(index, CR_HALF_VALUES * sizeof(float));
+    if (*at)
+        error = cuda_fill_products(index, l, *at, halves);
+    cr_cuda_block_drop(index, halves);
+    return error;
 }
 
 /* The kernel's table for the parameters, without an address if there is no memory for one;
@@ -562,9 +612,7 @@ static const char *cuda_make_table(const cr_cuda_values **out, int index, const 
     pthread_mutex_lock(&one);
     *out = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);
     if (!*out && !cr_cuda_table_is_full(&k->tables)) {
-        error = cr_cuda_table_halves(&at, index);
-        if (!error)
-            error = cuda_fill_table(index, l, at);
+        error = cuda_values(&at, index, l);
         if (!error)
             error = cr_cuda_table_add(&k->tables, index, at, l->param, l->param_bytes);
         if (error)
@@ -573,6 +621,18 @@ static const char *cuda_make_table(const cr_cuda_values **out, int index, const 
     }
     pthread_mutex_unlock(&one);
     return error;
+}
+
+static const char *cuda_run_table(int index, const cr_launch *l, const cr_cuda_values *v)
+{
+    const cuda_kernel *k = l->code;
+    int factor = k->plain.how.factor;
+
+    if (!factor)
+        return cr_cuda_table_run(index, v, l->pointer[0], l->pointer[1], l->size[1]);
+    return cr_cuda_table_multiply(index, v, k->stored[0],
+                                  &(cr_cuda_products){l->pointer[0], l->pointer[factor],
+                                                      l->pointer[3 - factor], l->size[1]});
 }
 
 static const char *cuda_launch(int index, const cr_launch *l)
@@ -590,9 +650,7 @@ static const char *cuda_launch(int index, const cr_launch *l)
         const cr_cuda_values *v = cr_cuda_table_find(&k->tables, l->param, l->param_bytes);
         const char *error = v ? NULL : cuda_make_table(&v, index, l);
         if (error || (v && v->at))
-            return error
-                       ? error
-                       : cr_cuda_table_run(index, v, l->pointer[0], l->pointer[1], l->size[1]);
+            return error ? error : cuda_run_table(index, l, v);
     }
     bool columns = how->kind == CR_LAUNCH_COLUMNS;
     int left = cuda_set_dims(&c, l, !columns);

@@ -3,10 +3,17 @@
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
+#include "num/dtype.h"
 #include <stdio.h>
 #include <string.h>
 
 enum { TABLE_THREADS = 1024, TABLE_MOST = 16 /* tables of a kernel */ };
+/* Products: the exponents whose values shared memory holds; those of others are read from the
+ * table. */
+typedef struct {
+    int first, count, bits; /* exponents; the bits of a half below its exponent */
+} table_near;
+static const table_near near_bf16 = {127 - 24, 32, 7}, near_f16 = {5, 14, 10};
 
 /* ct_call of emit/table.cuh */
 typedef struct {
@@ -67,11 +74,21 @@ const char *cr_cuda_table_add(cr_cuda_tables *list, int index, void *at, const v
 
 /* --- launches --- */
 
+static const table_near *table_near_of(int dtype)
+{
+    return dtype == CR_BF16 ? &near_bf16 : &near_f16;
+}
+
+/* a: the dtype of products, or 0 */
 static void table_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    (void)out;
-    (void)k;
-    snprintf(symbol, 32, "ct_halves");
+    const table_near *near = table_near_of(k->a);
+
+    if (k->a)
+        cr_text_printf(out, "#define CT_HALF %s\n#define CT_FIRST %d\n#define CT_NEAR %d\n",
+                       k->a == CR_BF16 ? "bf16" : "f16", near->first << near->bits,
+                       near->count << near->bits);
+    snprintf(symbol, 32, k->a ? "ct_products" : "ct_halves");
 }
 
 /* The multiprocessors of a device whose blocks have room for a table, else 0. */
@@ -96,6 +113,27 @@ const char *cr_cuda_table_run(int index, const cr_cuda_values *v, void *to, cons
     cr_cuda_grid g = {.grid = {(unsigned)cr_cuda_table_fits(index), 1},
                       .block = {TABLE_THREADS, 1},
                       .shared = CR_HALF_VALUES * sizeof(uint16_t)};
+    const char *error = cr_cuda_find(&g.function, &k);
+
+    return error ? error : cr_cuda_launch(index, &g, &call);
+}
+
+/* ct_product_call of emit/table.cuh */
+typedef struct {
+    const void *table;
+    cr_cuda_products of;
+} product_call;
+
+const char *cr_cuda_table_multiply(int index, const cr_cuda_values *v, int dtype,
+                                   const cr_cuda_products *p)
+{
+    const table_near *near = table_near_of(dtype);
+    product_call call = {v->at, *p};
+    cr_cuda_text k = {
+        .print = table_print, .device = index, .part = CR_VEC_CUDA_TABLE, .a = dtype};
+    cr_cuda_grid g = {.grid = {(unsigned)cr_cuda_table_fits(index), 1},
+                      .block = {TABLE_THREADS, 1},
+                      .shared = (unsigned)(2 * sizeof(float) * near->count << near->bits)};
     const char *error = cr_cuda_find(&g.function, &k);
 
     return error ? error : cr_cuda_launch(index, &g, &call);

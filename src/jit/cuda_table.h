@@ -17,8 +17,9 @@ enum {
  * first; none is ever dropped. */
 typedef struct cr_cuda_values {
     struct cr_cuda_values *next;
-    void *at; /* on the device: the function's values of the halves 0, 1, 2 ...; NULL if there
-               * was no memory for them, and then the kernel computes them */
+    void *at; /* on the device: the function's values of the halves 0, 1, 2 ..., halves or, of
+               * products, floats; NULL if there was no memory for them, and then the kernel
+               * computes them */
     size_t bytes;
     char param[];
 } cr_cuda_values;
@@ -39,5 +40,15 @@ int cr_cuda_table_fits(int index);
 /* to[i] = table[from[i]]; both are at multiples of 16 bytes. */
 const char *cr_cuda_table_run(int index, const cr_cuda_values *v, void *to, const void *from,
                               int64_t n);
+
+/* Products of elements and of values of others, all at multiples of 16 bytes. */
+typedef struct {
+    void *to;
+    const void *by, *from;
+    int64_t n;
+} cr_cuda_products;
+/* to[i] = by[i] * table[from[i]], rounded to halves of the dtype. */
+const char *cr_cuda_table_multiply(int index, const cr_cuda_values *v, int dtype,
+                                   const cr_cuda_products *p);
 
 #endif

@@ -822,6 +822,25 @@ def test_halves_by_tables(dtype):
         assert not FAKE or launches(lambda: f(there)) == 1
 
 
+@pytest.mark.parametrize("f, dtype", [(torch.nn.functional.silu, torch.bfloat16), (torch.nn.functional.gelu, torch.float16)])
+def test_products_by_tables(f, dtype):
+    """So has the product of many halves with a costly function of others, for each of the 65,536: the gradient of f."""
+    every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = torch.cat([every.repeat(16), every[3:8]])
+    g = torch.randn(x.shape).to(dtype)
+    g[5::97], g[7::101], g[11::103] = float("nan"), float("inf"), 0
+
+    def gradient(x, g):
+        leaf = x.detach().requires_grad_()
+        return lambda y=f(leaf): torch.autograd.grad(y, leaf, g, retain_graph=True)[0]
+
+    here, there = gradient(x, g)(), gradient(x.cuda(), g.cuda())
+    assert same_with_nan(there(), here)
+    assert not FAKE or launches(there) == 1
+    assert same_with_nan(gradient(x.cuda(), g.cuda()[:1].expand(x.shape))(), gradient(x, g[:1].expand(x.shape))())
+    assert same_with_nan(gradient(x.cuda()[1:], g.cuda()[1:])(), here[1:])
+
+
 # Whole tiles, which cuDNN takes.
 TILED = [((1, 2, 2, 64, 128, 64), True, "contiguous"), ((1, 4, 2, 128, 64, 40), False, "contiguous"), ((2, 2, 2, 64, 64, 16), True, "packed")]
 
