@@ -1081,8 +1081,8 @@ CV_FN cp_entry_of cp_entry_in(const cp_call &, const cp_raw &raw)
 
 enum {
     CP_BUCKETS = 4096,
-    CP_WIDE = 512,  /* threads of a block */
-    CP_ROUNDS = 16, /* entries of a thread */
+    CP_WIDE = CP_PACKED == 2 ? 256 : 512, /* threads of a block */
+    CP_ROUNDS = 8192 / CP_WIDE,           /* entries of a thread */
     CP_ROOM = CP_WIDE * CP_ROUNDS,
     CP_WIDER = 1024, /* the same of the first launch */
     CP_TURNS = 8
@@ -1191,9 +1191,10 @@ enum { CP_TILED = CP_NEAR ? CP_WIDE : CP_BUCKETS };
 /* A thread's entries of all turns have one column.  With CP_FLAT rows are one dim, so that the
  * offsets of a turn are sums. */
 struct cp_staged {
-    unsigned row, column;
-    cp_offsets first;
-    bool inside;
+    unsigned row, column, more; /* more: rows between two turns */
+    unsigned table, number;
+    const char *dense, *index;
+    cp_offsets step;
 };
 CV_FN cp_offsets cp_stage_offsets(const cp_call &c, unsigned row, unsigned column)
 {
@@ -1209,6 +1210,15 @@ CV_FN cp_offsets cp_stage_offsets(const cp_call &c, unsigned row, unsigned colum
     }
     return o;
 }
+CV_FN void cp_stage_set(const cp_call &c, cp_staged &s)
+{
+    const cp_offsets o = cp_stage_offsets(c, s.row, s.column);
+
+    s.dense = c.dense ? c.dense + o.dense : c.value;
+    s.index = c.index + o.index;
+    s.table = (unsigned)o.table;
+    s.number = (unsigned)o.number;
+}
 CV_FN cp_staged cp_stage_begin(const cp_call &c)
 {
     const unsigned tile = CK_BLOCK_(x) / c.groups, group = CK_BLOCK_(x) - tile * c.groups;
@@ -1216,10 +1226,30 @@ CV_FN cp_staged cp_stage_begin(const cp_call &c)
 
     s.row = tile * (CP_STAGE >> c.wide) + (ck_x() >> c.wide);
     s.column = (group << c.wide) + (ck_x() & ((1u << c.wide) - 1));
-    if (CP_FLAT)
-        s.first = cp_stage_offsets(c, s.row, s.column);
-    s.inside = s.column < (unsigned)c.fast;
+    s.more = CP_WIDE >> c.wide;
+    cp_stage_set(c, s);
+    s.step = {c.dense ? s.more * c.dense_step[0] : 0, s.more * c.table_step[0],
+              s.more * c.index_step[0], s.more * c.number_step[0]};
+    if (s.column >= (unsigned)c.fast)
+        s.row = ~0u >> 1; /* beyond all rows */
     return s;
+}
+/* Whether there is an entry; and the next turn's. */
+CV_FN bool cp_stage_has(const cp_call &c, const cp_staged &s)
+{
+    return s.row < (unsigned)c.stage_rows;
+}
+CV_FN void cp_stage_next(const cp_call &c, cp_staged &s)
+{
+    s.row += s.more;
+    if (CP_FLAT) {
+        s.dense += s.step.dense;
+        s.index += s.step.index;
+        s.table += (unsigned)s.step.table;
+        s.number += (unsigned)s.step.number;
+    } else if (cp_stage_has(c, s)) {
+        cp_stage_set(c, s);
+    }
 }
 /* The first bucket of a tile. */
 CV_FN int cp_stage_base(const cp_call &c)
@@ -1229,62 +1259,51 @@ CV_FN int cp_stage_base(const cp_call &c)
 
     return CP_NEAR && c.fast > 1 ? (int)(column * (unsigned)c.table_step[last] >> c.low) : 0;
 }
-/* The offsets of a turn's entry; false if there is none. */
-CV_FN bool cp_stage_at(const cp_call &c, const cp_staged &s, int turn, cp_offsets *o)
-{
-    const unsigned more = turn * (CP_WIDE >> c.wide);
-
-    if (!s.inside || s.row + more >= (unsigned)c.stage_rows)
-        return false;
-    if (CP_FLAT) {
-        o->dense = s.first.dense + more * c.dense_step[0];
-        o->table = (unsigned)s.first.table + more * (unsigned)c.table_step[0];
-        o->index = s.first.index + more * c.index_step[0];
-        o->number = (unsigned)s.first.number + more * (unsigned)c.number_step[0];
-    } else {
-        *o = cp_stage_offsets(c, s.row + more, s.column);
-    }
-    return true;
-}
-
-CK_KERNEL_OF(CK_AT_ONCE(CP_WIDE, 3), cp_stage, cp_call)
+/* Each step is taken for all of a thread's entries before the next one, so that the answers of
+ * memory come while others are awaited; two blocks of a multiprocessor have the registers. */
+CK_KERNEL_OF(CK_AT_ONCE(CP_WIDE, 2), cp_stage, cp_call)
 {
     cp_key *const word = (cp_key *)ck_dynamic;
     int *const start = (int *)(word + CP_STAGE);
     unsigned short *const of = (unsigned short *)(start + CP_TILED + 1);
-    unsigned low[CP_STAGE_TURNS], slot[CP_STAGE_TURNS];
-    int taken[CP_TILED / CP_WIDE];
+    unsigned low[CP_STAGE_TURNS], has = 0;
+    int bucket[CP_STAGE_TURNS], slot[CP_STAGE_TURNS], taken[CP_TILED / CP_WIDE];
     CP_ITEM x[CP_STAGE_TURNS];
-    cm_i64 at[CP_STAGE_TURNS];
-    const cp_staged s = cp_stage_begin(call);
+    CP_INDEX at[CP_STAGE_TURNS];
+    cp_staged s = cp_stage_begin(call);
     const int base = cp_stage_base(call), buckets = CP_NEAR ? CP_TILED : call.buckets;
-    cp_offsets o;
 
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++, cp_stage_next(call, s)) {
+        bucket[r] = (int)s.table;
+        has |= (unsigned)cp_stage_has(call, s) << r;
+        if (cp_stage_has(call, s)) {
+            at[r] = *(const CP_INDEX *)s.index;
+            x[r] = *(const CP_ITEM *)s.dense;
+            low[r] = s.number;
+        }
+    }
     for (int b = ck_x(); b < buckets; b += CP_WIDE)
         start[b] = 0;
-    CV_ALL
-    for (int r = 0; r < CP_STAGE_TURNS; r++)
-        if (cp_stage_at(call, s, r, &o)) {
-            at[r] = cp_index(call, o.index);
-            x[r] = *cp_value(call, o.dense);
-        }
     __syncthreads();
-    /* Buckets and slots have 16 bits, and no entry the bucket of all ones. */
     CV_ALL
     for (int r = 0; r < CP_STAGE_TURNS; r++) {
-        slot[r] = ~0u;
-        if (!cp_stage_at(call, s, r, &o))
-            continue;
-        const cm_i64 inside = at[r] < 0 && call.wraps ? at[r] + call.extent : at[r];
-        if (inside < 0 || inside >= call.extent) {
-            *call.late = call.number | ((cp_key)at[r] & 0xffffffffffffULL);
+        if (!(has >> r & 1)) {
+            bucket[r] = -1;
             continue;
         }
-        const unsigned dest = (unsigned)o.table + (unsigned)inside * (unsigned)call.unit;
-        const unsigned bucket = (dest >> call.low) - base;
-        low[r] = (dest & ((1u << call.low) - 1)) << call.shift | (unsigned)o.number;
-        slot[r] = bucket << 16 | (unsigned)CK_ATOMIC_ADD_(&start[bucket], 1);
+        const cm_i64 inside = at[r] < 0 && call.wraps ? at[r] + call.extent : at[r];
+        const unsigned dest = (unsigned)bucket[r] + (unsigned)inside * (unsigned)call.unit;
+        bucket[r] = (int)(dest >> call.low) - base;
+        low[r] |= (dest & ((1u << call.low) - 1)) << call.shift;
+        if ((cp_key)inside >= (cp_key)call.extent) {
+            *call.late = call.number | ((cp_key)(cm_i64)at[r] & 0xffffffffffffULL);
+            bucket[r] = -1;
+        }
     }
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++)
+        slot[r] = bucket[r] < 0 ? 0 : CK_ATOMIC_ADD_(&start[bucket[r]], 1);
     cp_starts(start, buckets);
     /* The answers come while entries are put in order. */
     const int all = start[buckets];
@@ -1295,25 +1314,32 @@ CK_KERNEL_OF(CK_AT_ONCE(CP_WIDE, 3), cp_stage, cp_call)
         taken[k] = (n ? CK_ATOMIC_ADD_(cp_held(call, base + b), n) : 0) - from;
     }
     CV_ALL
-    for (int r = 0; r < CP_STAGE_TURNS; r++) {
-        if (slot[r] == ~0u)
-            continue;
-        const int place = start[slot[r] >> 16] + (slot[r] & 0xffff);
-        of[place] = (unsigned short)(slot[r] >> 16);
-        word[place] = cp_word_of(low[r], x[r]);
-    }
+    for (int r = 0; r < CP_STAGE_TURNS; r++)
+        slot[r] += bucket[r] < 0 ? 0 : start[bucket[r]];
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++)
+        if (bucket[r] >= 0) {
+            of[slot[r]] = (unsigned short)bucket[r];
+            word[slot[r]] = cp_word_of(low[r], x[r]);
+        }
     __syncthreads();
     CV_ALL
     for (int k = 0; k < CP_TILED / CP_WIDE; k++)
         start[k * CP_WIDE + ck_x()] = taken[k];
     __syncthreads();
-    for (int k = ck_x(); k < all; k += CP_WIDE) {
-        const int place = start[of[k]] + k;
-        if (place < call.room)
-            call.keys[(cm_i64)(base + of[k]) * call.room + place] = word[k];
-        else
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++)
+        bucket[r] = r * CP_WIDE + ck_x() < all ? of[r * CP_WIDE + ck_x()] : -1;
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++)
+        slot[r] = bucket[r] < 0 ? 0 : start[bucket[r]] + r * CP_WIDE + ck_x();
+    CV_ALL
+    for (int r = 0; r < CP_STAGE_TURNS; r++)
+        if (bucket[r] >= 0 && slot[r] < call.room)
+            call.keys[(cm_i64)(base + bucket[r]) * call.room + slot[r]] =
+                word[r * CP_WIDE + ck_x()];
+        else if (bucket[r] >= 0)
             *cp_full(call) = 1;
-    }
 }
 #endif
 
@@ -1399,6 +1425,7 @@ CV_FN void cp_count_lines(const cp_call &call, cm_i64 first, int n, int lines, i
 
 enum { CP_SLOT = 5, CP_MOST = 1 << CP_SLOT /* entries of a destination that a thread sorts */ };
 enum { CP_LONG = 512 /* entries that a warp puts in order */ };
+enum { CP_SLOTS = 8192 /* of all destinations of a bucket */ };
 
 CV_FN void cp_exchange(unsigned &a, unsigned &b)
 {
@@ -1421,23 +1448,53 @@ template <int N, int P, int K> CV_FN void cp_network(unsigned *x)
         cp_network<N, 2 * P, 2 * P>(x);
 }
 
-/* The fold of up to N elements.  A key has an entry's number, and its place in no order. */
-template <int N> CV_FN cp_cell cp_sorted(const unsigned *rank, const CP_ITEM *element, int n)
+/* The slots of a bucket's destinations in shared memory: slot k of destination l is at
+ * k * lines + l, so that neighbouring threads read neighbouring words.  A key is an entry's
+ * number and its slot. */
+struct cp_slots {
+    unsigned *key;
+    CP_ITEM *element;
+    int *count, *cursor;    /* of each destination */
+    unsigned short *listed; /* destinations that have more entries than slots */
+    int lines, each;        /* each: slots of a destination, at most CP_MOST */
+};
+/* The parts of shared memory; the first one is for slots, or for entries in order. */
+CV_FN cp_slots cp_slots_of(const cp_call &c)
+{
+    const int each = CP_SLOTS >> c.low < CP_MOST ? CP_SLOTS >> c.low : CP_MOST;
+    const int held = (each << c.low) * (int)(4 + sizeof(CP_ITEM));
+    const int ordered = c.room * (int)(6 + sizeof(CP_ITEM));
+    cp_slots s;
+
+    s.lines = 1 << c.low;
+    s.each = each;
+    s.key = (unsigned *)ck_dynamic;
+    s.element = (CP_ITEM *)(s.key + (each << c.low));
+    s.count = (int *)(ck_dynamic + (held > ordered ? held : ordered));
+    s.cursor = s.count + s.lines + 1;
+    s.listed = (unsigned short *)(s.cursor + s.lines);
+    return s;
+}
+
+/* The fold of the n <= N elements of destination l. */
+template <int N> CV_FN cp_cell cp_sorted(const cp_slots &s, int l, int n)
 {
     unsigned key[N];
     cp_cell acc[4];
 
     CV_ALL
     for (int j = 0; j < N; j++)
-        key[j] = j < n ? rank[j] << CP_SLOT | j : ~0u;
+        key[j] = j < n ? s.key[j * s.lines + l] : ~0u;
     cp_network<N, 1, 1>(key);
     CV_ALL
     for (int q = 0; q < 4; q++)
-        acc[q] = cp_start(element[key[0] % CP_MOST]);
+        acc[q] = cp_start(s.element[(int)(key[0] % CP_MOST) * s.lines + l]);
     CV_ALL
     for (int j = 0; j < N; j++)
         if (j < n)
-            acc[j % 4] = CP_OP(acc[j % 4], cp_as<cp_cell>::of(element[key[j] % CP_MOST]));
+            acc[j % 4] =
+                CP_OP(acc[j % 4],
+                      cp_as<cp_cell>::of(s.element[(int)(key[j] % CP_MOST) * s.lines + l]));
     return CP_OP(CP_OP(acc[0], acc[1]), CP_OP(acc[2], acc[3]));
 }
 
@@ -1470,65 +1527,100 @@ CV_FN void cp_bucket_rest(const cp_call &c, const unsigned *rank, const CP_ITEM 
     }
 }
 
+/* Puts the entries of a bucket into slots; those that have none are counted only. */
+CV_FN void cp_fill_slots(const cp_call &call, const cp_slots &s, cm_i64 first, int n)
+{
+    cp_half entries;
+    int slot[CP_ROUNDS / 2];
+
+    for (int l = ck_x(); l < s.lines; l += CP_WIDE)
+        s.count[l] = 0;
+    __syncthreads();
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        cp_load_half(call, first, half, n, entries);
+        CV_ALL
+        for (int r = 0; r < CP_ROUNDS / 2; r++)
+            slot[r] = cp_place_of(half, r) < n
+                          ? CK_ATOMIC_ADD_(&s.count[cp_entry_in(call, entries.raw[r]).line], 1)
+                          : s.each;
+        CV_ALL
+        for (int r = 0; r < CP_ROUNDS / 2; r++) {
+            const cp_entry_of e = cp_entry_in(call, entries.raw[r]);
+            const int at = (slot[r] << call.low) + (int)e.line;
+            if (slot[r] < s.each) {
+                s.key[at] = e.number << CP_SLOT | (unsigned)slot[r];
+                s.element[at] = e.item;
+            }
+        }
+    }
+    __syncthreads();
+}
+
+/* The destinations that have more entries than slots. */
+CV_FN void cp_bucket_over(const cp_call &call, const cp_slots &s, cm_i64 first, int n,
+                          int listed)
+{
+    int *const start = s.count, *const cursor = s.cursor;
+    unsigned *const rank = s.key;
+    CP_ITEM *const element = (CP_ITEM *)(rank + call.room);
+    unsigned short *const order = (unsigned short *)(element + call.room);
+
+    for (int l = ck_x(); l < s.lines; l += CP_WIDE) {
+        start[l] = start[l] > s.each ? start[l] : 0;
+        cursor[l] = start[l] ? 0 : -1;
+    }
+    cp_starts(start, s.lines);
+    for (int i = ck_x(); i < n; i += CP_WIDE) {
+        const cp_raw raw = cp_get_entry(call, first + i);
+        const int l = (int)cp_entry_in(call, raw).line;
+        if (cursor[l] < 0)
+            continue;
+        const int at = start[l] + CK_ATOMIC_ADD_(&cursor[l], 1);
+        rank[at] = (unsigned)raw;
+        element[at] = cp_entry_in(call, raw).item;
+    }
+    for (int i = start[s.lines] + ck_x(); i < start[s.lines] + 4 && i < call.room; i += CP_WIDE)
+        rank[i] = ~0u;
+    __syncthreads();
+    cp_bucket_rest(call, rank, element, order, start, s.listed, listed);
+}
+
 /* A block of threads has a bucket; each of them sorts and folds the entries of a
  * destination. */
 CK_KERNEL_OF(CP_MANY, cp_bucket, cp_call)
 {
-    CK_SHARED unsigned short listed[CP_ROOM / CP_MOST];
     CK_SHARED int count;
     const int bucket = CK_BLOCK_(x), n = *cp_held(call, bucket), lines = 1 << call.low;
     const cm_i64 first = (cm_i64)bucket * call.room;
-    unsigned *const rank = (unsigned *)ck_dynamic;
-    CP_ITEM *const element = (CP_ITEM *)(rank + call.room);
-    int *const start = (int *)(element + call.room);
-    unsigned short *const order = (unsigned short *)(start + lines + 1);
-    unsigned slots[CP_ROUNDS / 2]; /* two of 16 bits each */
-    cp_half entries;
+    const cp_slots s = cp_slots_of(call);
 
     if (*cp_full(call))
         return;
     if (!ck_x())
         count = 0;
-    cp_count_lines(call, first, n, lines, start, slots);
-    CV_ALL
-    for (int half = 0; half < 2; half++) {
-        cp_load_half(call, first, half, n, entries);
-        CV_ALL
-        for (int r = 0; r < CP_ROUNDS / 2; r++) {
-            if (cp_place_of(half, r) >= n)
-                continue;
-            const unsigned low = (unsigned)entries.raw[r];
-            const int at = start[low >> call.shift] + (int)(slots[r] >> half * 16 & 0xffff);
-            rank[at] = low;
-            element[at] = cp_entry_in(call, entries.raw[r]).item;
-        }
-    }
-    for (int i = n + ck_x(); i < n + 4 && i < call.room; i += CP_WIDE)
-        rank[i] = ~0u;
-    __syncthreads();
+    cp_fill_slots(call, s, first, n);
     for (int from = 0; from < lines; from += CP_WIDE) {
-        const int l = from + ck_x(), begin = l < lines ? start[l] : 0;
-        const int own = l < lines ? start[l + 1] - begin : 0;
-        const bool over = own > CP_MOST;
-        const unsigned *const ranks = rank + begin;
-        const CP_ITEM *const elements = element + begin;
+        const int l = from + ck_x(), own = l < lines ? s.count[l] : 0;
+        const bool over = own > s.each;
         cp_cell sum;
         if (over)
-            listed[CK_ATOMIC_ADD_(&count, 1)] = (unsigned short)l;
-        if (CK_BALLOT_(own > 24))
-            sum = cp_sorted<32>(ranks, elements, over ? 0 : own);
-        else if (CK_BALLOT_(own > 16))
-            sum = cp_sorted<24>(ranks, elements, own);
-        else if (CK_BALLOT_(own > 8))
-            sum = cp_sorted<16>(ranks, elements, own);
+            s.listed[CK_ATOMIC_ADD_(&count, 1)] = (unsigned short)l;
+        const int some = over ? 0 : own;
+        if (CK_BALLOT_(some > 24))
+            sum = cp_sorted<32>(s, l, some);
+        else if (CK_BALLOT_(some > 16))
+            sum = cp_sorted<24>(s, l, some);
+        else if (CK_BALLOT_(some > 8))
+            sum = cp_sorted<16>(s, l, some);
         else
-            sum = cp_sorted<8>(ranks, elements, own);
-        if (own && !over)
+            sum = cp_sorted<8>(s, l, some);
+        if (some)
             cp_put(call, 0, cp_table_of(call, (unsigned)bucket << call.low | (unsigned)l), sum);
     }
     __syncthreads();
     if (count)
-        cp_bucket_rest(call, rank, element, order, start, listed, count);
+        cp_bucket_over(call, s, first, n, count);
 }
 #else
 /* A block of threads has a bucket.  Entries are read twice, so that a thread needs few

@@ -133,7 +133,8 @@ static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
                    k->a, cr_dtype_infos[k->b].suffix, k->c & 1);
     cr_text_printf(out, "#define CP_LANES %d\n#define CP_FLAT %d\n#define CP_BUCKETED %d\n",
                    1 << k->d % 4, k->c >> 1 & 1, kernel >= SPLIT && kernel <= BUCKET);
-    cr_text_printf(out, "#define CP_PACKED %d\n#define CP_NEAR %d\n", k->c >> 2 & 3, k->c >> 4);
+    cr_text_printf(out, "#define CP_PACKED %d\n#define CP_NEAR %d\n#define CP_INDEX %s\n",
+                   k->c >> 2 & 3, k->c >> 4 & 1, k->c >> 5 ? "int" : "cm_i64");
     cr_text_printf(out, "#define CP_ROWS %d\n#define CP_REST %d\n",
                    kernel == DEAL || kernel == ROWS, kernel == REST);
     if (kernel == REST)
@@ -620,12 +621,34 @@ enum {
 };
 /* A thread sorts the entries of a destination where it has at most so many on average, and its
  * keys have room for an entry's number beside five bits. */
-enum { SORTED_EACH = 16, SORTED_BITS = 27 };
+enum { SORTED_EACH = 16, SORTED_BITS = 27, SORTED_THREADS = 256 };
+enum { BUCKET_SLOTS = 8192, SLOTS_MOST = 32 /* of a bucket; of a destination */ };
 
-/* Shared memory: elements, numbers, lines and order of entries, and where lines start. */
+/* Whether an element, a number and a destination's place in its bucket are 64 bits. */
+static bool bucket_packs(const place_call *c)
+{
+    return c->of.item <= 4 && c->how.shift + c->low <= 32;
+}
+
+/* CP_PACKED, with what a bucket's kernel does. */
+static int bucket_how(const place_call *c, int kernel)
+{
+    bool few = c->over.n <= (int64_t)SORTED_EACH * c->spread && c->how.shift <= SORTED_BITS;
+
+    return !bucket_packs(c) ? 0 : kernel == BUCKET && few ? 2 : 1;
+}
+
+/* Shared memory: elements, numbers, lines and order of entries, and where lines start; slots
+ * instead of them, or these without lines, with two counters and a place in a list for each
+ * destination (cp_slots_of). */
 static int bucket_bytes(const place_call *c)
 {
-    return c->room * ((int)c->of.item + 8) + ((1 << c->low) + 1) * 4;
+    int item = (int)c->of.item, each = BUCKET_SLOTS >> c->low;
+    int held = ((each < SLOTS_MOST ? each : SLOTS_MOST) << c->low) * (4 + item);
+    int ordered = c->room * (6 + item), plain = c->room * (8 + item) + ((1 << c->low) + 1) * 4;
+    int slots = (held > ordered ? held : ordered) + 10 * (1 << c->low) + 4;
+
+    return bucket_how(c, BUCKET) == 2 ? slots : plain;
 }
 
 /* True if no two positions have one place: each dim's step, in either direction, is beyond the
@@ -743,12 +766,6 @@ static void bucket_order(place_call *c)
         }
 }
 
-/* Whether an element, a number and a destination's place in its bucket are 64 bits. */
-static bool bucket_packs(const place_call *c)
-{
-    return c->of.item <= 4 && c->how.shift + c->low <= 32;
-}
-
 /* Sets tiles of parts of the fastest dim, if entries of its elements are of different lines.  A
  * part has the indices of as many bytes as memory reads at once. */
 static void bucket_tiles(place_call *c)
@@ -790,14 +807,6 @@ static bool bucket_is_near(const place_call *c)
                            : c->buckets <= STAGE_BUCKETS);
 }
 
-/* CP_PACKED, with what a bucket's kernel does. */
-static int bucket_how(const place_call *c, int kernel)
-{
-    bool few = c->over.n <= (int64_t)SORTED_EACH * c->spread && c->how.shift <= SORTED_BITS;
-
-    return !bucket_packs(c) ? 0 : kernel == BUCKET && few ? 2 : 1;
-}
-
 static const char *bucket_launch(int device, place_call *c, const cr_indexed *x, int kernel)
 {
     cr_cuda_grid g = {.grid = {(unsigned)c->buckets, 1}, .block = {BUCKET_THREADS, 1}};
@@ -810,7 +819,7 @@ static const char *bucket_launch(int device, place_call *c, const cr_indexed *x,
                       .d = 4 * kernel};
 
     if (kernel == STAGE)
-        k.c += 2 * bucket_is_flat(c) + 16 * bucket_is_near(c);
+        k.c += 2 * bucket_is_flat(c) + 16 * bucket_is_near(c) + 32 * c->how.is32;
     const char *error = cr_cuda_find(&g.function, &k);
 
     if (kernel == STAGE) {
@@ -820,8 +829,10 @@ static const char *bucket_launch(int device, place_call *c, const cr_indexed *x,
     } else if (kernel == SPLIT) {
         g.grid[0] = (unsigned)((c->over.n + BUCKET_ROOM - 1) / BUCKET_ROOM);
         g.block[0] = SPLIT_THREADS;
-    } else
+    } else {
         g.shared = (unsigned)bucket_bytes(c);
+        g.block[0] = bucket_how(c, kernel) == 2 ? SORTED_THREADS : BUCKET_THREADS;
+    }
     return error ? error : cr_cuda_launch(device, &g, c);
 }
 
