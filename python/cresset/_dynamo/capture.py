@@ -19,7 +19,7 @@ from .. import Size, Tensor, _C, _root, clear_autocast_cache, is_autocast_enable
     no_grad, set_autocast_enabled
 from .._numpy.literals import Followed
 from . import config
-from .guards import NotYet, Refused, Walk, asks_for_types, may_vary, tensor_facts
+from .guards import NotYet, Refused, Walk, asks_for_types, may_vary
 
 _INDUCTOR_CONFIG = f"{_root.NAME}._inductor.config"
 # Code of this package and of the standard library is assumed to read only its arguments.
@@ -793,14 +793,7 @@ class _Recording:
                            _is_heavy(graph, given),
                            graph if graph.numbers else None)
         self.walk.operators, self.walk.backward = graph.size, self.backward
-        self.walk.tensors.clear()
-        self.walk.kept.clear()
-        for node in self.walk.nodes:
-            if node[3] == "tensor":
-                node[4] = tensor_facts(node[4])
-        self.walk.known.clear()
-        self.walk.before.clear()
-        self.walk.bare.clear()
+        self.walk.settle()
         self.compiler.attempts = 0
         counters["frames"]["ok"] += 1
         counters["stats"]["unique_graphs"] += 1

@@ -15,7 +15,7 @@ import types
 from _abc import get_cache_token
 from _contextvars import ContextVar
 from _thread import _local as local
-from _weakref import ReferenceType
+from _weakref import ReferenceType, ref
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from contextlib import contextmanager
@@ -107,6 +107,8 @@ _MOST_NODES = 100_000
 _OWN, _NAMED = frozenset(("list", "mapping", "items", "instance", "derived")), -2
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 _NOTHING = {}
+# What a Walk has after its recording was made.
+_LASTING = ("nodes", "parameters", "keywords", "paths", "numbers", "holders", "fixed", "operators", "backward")
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
 _FOLDER = __file__.removesuffix("_dynamo/guards.py")
 _COMPILER = f"{_FOLDER}_dynamo/"  # whose own state no result depends on
@@ -153,6 +155,23 @@ def _dict_of(t):
 
 
 _TYPE_DICT = type.__dict__["__dict__"].__get__
+
+
+class _Copy(dict):
+    __slots__ = ("__weakref__",)
+
+
+_copies = {}  # id of a class -> a weak reference to the last copy of its __dict__
+
+
+def _copy_of(t):
+    """A copy of a class's __dict__, the same one while the class does not change: many guards have it."""
+    number, space = id(t), _dict_of(t)
+    copy = _copies[number]() if number in _copies else None
+    if copy is None or len(copy) != len(space) or any(copy.get(key, copy) is not x for key, x in space.items()):
+        copy = _Copy(space)
+        _copies[number] = ref(copy, lambda old: _copies.get(number) is old and _copies.pop(number))
+    return copy
 
 
 def asks_for_types(codes):
@@ -934,7 +953,7 @@ class Walk:
         """Guards that the program replaces no method or attribute of the library's classes."""
         for t in self.library - self.held:
             self.held.add(t)
-            self.add("const", -1, t, "holds", (dict(_dict_of(t)), (), t.__mro__, True))
+            self.add("const", -1, t, "holds", (_copy_of(t), (), t.__mro__, True))
             for name in self.asked_of(t):
                 if name in _dict_of(t):
                     self.hold_contents(_dict_of(t)[name])
@@ -1096,6 +1115,14 @@ class Walk:
         return self.optimizers or not self.names.isdisjoint(_TOUCH_GRADIENTS)
 
     # --- names of nodes in messages ---
+
+    def settle(self):
+        """Keeps what texts and the next recordings ask for, and no object that the nodes do not have."""
+        for node in self.nodes:
+            if node[3] == "tensor":
+                node[4] = tensor_facts(node[4])
+        self.holders = dict.fromkeys(self.holders)
+        self.__dict__ = {name: getattr(self, name) for name in _LASTING}
 
     def path(self, node):
         found = self.paths.get(node)

@@ -56,7 +56,6 @@ typedef struct {
     PyObject *held_items; /* IS_LIST, IS_MAPPING: numbers and strings by place, a dict or NULL;
                              IS_HOLDING: a dict; borrowed from `expected` */
     PyObject *base;       /* IS_DERIVED: the plain value, borrowed from `expected` */
-    PyTypeObject *type;   /* borrowed from `expected` */
 } node_plain;
 
 /* What a guard checks of one object.
@@ -73,8 +72,11 @@ typedef struct {
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_ITEM of a tuple or list */
     Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
-    node_plain holds;
-    tensor_facts facts;
+    PyTypeObject *type; /* borrowed from `expected` */
+    union {
+        node_plain holds;
+        tensor_facts facts; /* IS_TENSOR */
+    };
     uint64_t version;
     PyObject *seen; /* the object, borrowed; valid while the parent is stable */
     PyObject *held; /* a reference on an attribute object that the check created */
@@ -184,14 +186,14 @@ static int set_expected(node *d)
     switch ((check_kind)d->check) {
     case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
     case IS_LIST:
-        return PyArg_ParseTuple(d->expected, "On|O!", &d->holds.type, &d->wanted, &PyDict_Type,
+        return PyArg_ParseTuple(d->expected, "On|O!", &d->type, &d->wanted, &PyDict_Type,
                                 &d->holds.held_items)
                    ? 0
                    : -1;
     case IS_MAPPING:
     case IS_ITEMS:
-        return PyArg_ParseTuple(d->expected, "OO!|O!", &d->holds.type, &PyTuple_Type,
-                                &d->holds.keys, &PyDict_Type, &d->holds.held_items)
+        return PyArg_ParseTuple(d->expected, "OO!|O!", &d->type, &PyTuple_Type, &d->holds.keys,
+                                &PyDict_Type, &d->holds.held_items)
                    ? 0
                    : -1;
     case IS_HOLDING: {
@@ -203,19 +205,19 @@ static int set_expected(node *d)
         return 0;
     }
     case IS_DERIVED:
-        return PyArg_ParseTuple(d->expected, "OO", &d->holds.type, &d->holds.base) ? 0 : -1;
+        return PyArg_ParseTuple(d->expected, "OO", &d->type, &d->holds.base) ? 0 : -1;
     case IS_RETURNING: {
         PyObject *given, *wanted;
         return PyArg_ParseTuple(d->expected, "O!O", &PyTuple_Type, &given, &wanted) ? 0 : -1;
     }
     case IS_INSTANCE:
-    case IS_NUMBER: d->holds.type = (PyTypeObject *)d->expected; return 0;
+    case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
     case IS_TENSOR: /* the guard does not keep the tensor alive */
         if (set_facts(&d->facts, cr_py_tensor_of(d->expected)) < 0)
             return -1;
-        d->holds.type = Py_TYPE(d->expected);
+        d->type = Py_TYPE(d->expected);
         d->facts.bare = is_bare(d->expected);
-        Py_SETREF(d->expected, Py_NewRef(d->holds.type));
+        Py_SETREF(d->expected, Py_NewRef(d->type));
         return 0;
     default: return 0;
     }
@@ -235,7 +237,7 @@ static bool is_own(const node *d)
     case IS_MAPPING:
     case IS_ITEMS:
     case IS_DERIVED: return d->source != FROM_DICT && d->source != FROM_CONST;
-    case IS_INSTANCE: return d->holds.type != &PyMethod_Type && d->source != FROM_CONST;
+    case IS_INSTANCE: return d->type != &PyMethod_Type && d->source != FROM_CONST;
     default: return false;
     }
 }
@@ -268,7 +270,7 @@ static int set_node(node *d, PyObject *from)
     if (PyLong_CheckExact(d->key))
         d->place = PyLong_AsSsize_t(d->key);
     PyErr_Clear(); /* a key of a dict may be any number */
-    if (n == DIMS + 1)
+    if (n == DIMS + 1 && check == IS_TENSOR)
         d->facts.dims = PyLong_AsUnsignedLongLong(item[DIMS]);
     d->own = is_own(d);
     return PyErr_Occurred() ? -1 : 0;
@@ -310,7 +312,8 @@ void cr_guard_drop(cr_guard *g)
         Py_XDECREF(g->at[i].key);
         Py_XDECREF(g->at[i].expected);
         Py_XDECREF(g->at[i].held);
-        PyMem_Free(g->at[i].facts.size);
+        if (g->at[i].check == IS_TENSOR)
+            PyMem_Free(g->at[i].facts.size);
     }
     PyMem_Free(g->kept);
     PyMem_Free(g->holder);
@@ -622,7 +625,7 @@ static bool is_derived(const node *d, PyObject *o)
 {
     PyObject *base = d->holds.base;
 
-    if (Py_TYPE(o) != d->holds.type)
+    if (Py_TYPE(o) != d->type)
         return false;
     if (PyFloat_Check(o))
         return same_bits(PyFloat_AS_DOUBLE(o), PyFloat_AS_DOUBLE(base));
@@ -661,23 +664,23 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     case IS_ANY: return true;
     case IS_OBJECT: return o == d->expected;
     case IS_SAME: return o == g->at[d->wanted].seen;
-    case IS_INSTANCE: return Py_TYPE(o) == d->holds.type;
+    case IS_INSTANCE: return Py_TYPE(o) == d->type;
     case IS_EQUAL: return equals(o, d->expected);
-    case IS_NUMBER: return Py_TYPE(o) == d->holds.type && take_number(o, &number[d->slot]);
+    case IS_NUMBER: return Py_TYPE(o) == d->type && take_number(o, &number[d->slot]);
     case IS_LIST:
-        return Py_TYPE(o) == d->holds.type &&
+        return Py_TYPE(o) == d->type &&
                (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted &&
                contains(o, d->holds.held_items);
     case IS_MAPPING:
-        return Py_TYPE(o) == d->holds.type &&
+        return Py_TYPE(o) == d->type &&
                (dict_is_unchanged(d, o) ||
                 (dict_has_keys(o, d->holds.keys) && contains(o, d->holds.held_items)));
     case IS_HOLDING: return holder_holds(d, o);
     case IS_DERIVED: return is_derived(d, o);
     case IS_RETURNING: return function_returns(o, d->expected);
-    case IS_ITEMS: return Py_TYPE(o) == d->holds.type && has_items(o, d->holds.keys);
+    case IS_ITEMS: return Py_TYPE(o) == d->type && has_items(o, d->holds.keys);
     case IS_TENSOR:
-        if (Py_TYPE(o) != d->holds.type || !has_facts(&d->facts, cr_py_tensor_of(o)) ||
+        if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)) ||
             (d->facts.bare && !is_bare(o)))
             return false;
         if (d->slot >= 0)
@@ -866,25 +869,38 @@ static void fail_shared(cr_guard *g, int i)
             g->twin = k;
 }
 
+/* The list with room for just `n` items; as it was, with *failed set, without memory. */
+static void *guard_room(void *list, int n, size_t size, bool *failed)
+{
+    void *at = PyMem_Realloc(list, ((size_t)n + 1) * size);
+
+    *failed = *failed || !at;
+    return at ? at : list;
+}
+
+static bool guard_rooms(cr_guard *g, int opens, int keeps, int holders, int steps)
+{
+    bool failed = false;
+
+    g->open = guard_room(g->open, opens, sizeof *g->open, &failed);
+    g->kept = guard_room(g->kept, keeps, sizeof *g->kept, &failed);
+    g->holder = guard_room(g->holder, holders, sizeof *g->holder, &failed);
+    g->step = guard_room(g->step, steps, sizeof *g->step, &failed);
+    return !failed;
+}
+
 /* Notes the versions of dicts after a check that passed.  Without memory none are kept. */
 static void keep_dicts(cr_guard *g)
 {
-    size_t n = (size_t)g->count + 1;
-    uint8_t *known = PyMem_Malloc(n);
+    uint8_t *known = PyMem_Malloc((size_t)g->count + 1);
+    int n = g->count;
 
     g->keeps = g->steps = g->firsts = g->holders = 0;
-    if (!g->open)
-        g->open = PyMem_Malloc(n * sizeof *g->open);
-    if (!g->kept)
-        g->kept = PyMem_Malloc(n * sizeof *g->kept);
-    if (!g->holder)
-        g->holder = PyMem_Malloc(n * sizeof *g->holder);
-    if (!g->step)
-        g->step = PyMem_Malloc(n * sizeof *g->step);
-    if (known && g->kept && g->holder && g->step && g->open) {
+    if (known && guard_rooms(g, n, n, n, n)) {
         keep_all(g, known);
         if (!keep_apart(g, known))
             g->keeps = 0;
+        guard_rooms(g, g->opens, g->keeps, g->holders, g->steps);
     }
     PyMem_Free(known);
 }
@@ -942,7 +958,8 @@ static void fetch_ahead(const cr_guard *g, int k)
     d = step_at(g, k + 24);
     if (d) {
         fetch_lines(d->seen, (int)sizeof(PyObject) + 16);
-        fetch_lines(d->facts.size, 1);
+        if (d->check == IS_TENSOR)
+            fetch_lines(d->facts.size, 1);
     }
     d = step_at(g, k + 16);
     if (d && d->kept && d->check == IS_TENSOR)
