@@ -757,6 +757,15 @@ static value write_test(writer *w, const cr_rule *r, const char *function)
     return named(w, IS_TRUTH, "bool", in_room(w, "%s(&%s)", function, v.c));
 }
 
+static value write_sparse_count(writer *w, const cr_rule *r, const char *function)
+{
+    value v = write_rule(w, r->args[0]);
+
+    if (!v.param)
+        return without_c(w);
+    return named(w, IS_INT, "int64_t", in_room(w, "%s(&%s)", function, v.c));
+}
+
 static value write_list_function(writer *w, const cr_rule *r)
 {
     if (r->builtin == CR_BUILTIN_total && r->args[0]->kind == CR_RULE_EACH)
@@ -842,6 +851,15 @@ static value write_call(writer *w, const cr_rule *r)
     case CR_BUILTIN_is_tensor: return write_test(w, r, "rule_is_tensor");
     case CR_BUILTIN_on_host: return write_test(w, r, "rule_on_host");
     case CR_BUILTIN_is_sparse: return write_test(w, r, "rule_is_sparse");
+    case CR_BUILTIN_is_coo: return write_test(w, r, "rule_is_coo");
+    case CR_BUILTIN_is_blocked: return write_test(w, r, "rule_is_blocked");
+    case CR_BUILTIN_by_rows: return write_test(w, r, "rule_by_rows");
+    case CR_BUILTIN_coalesced: return write_test(w, r, "rule_coalesced");
+    case CR_BUILTIN_sparse_dims: return write_sparse_count(w, r, "rule_sparse_dims");
+    case CR_BUILTIN_batch_dims: return write_sparse_count(w, r, "rule_batch_dims");
+    case CR_BUILTIN_nnz:
+        return given_by(w, IS_INT, "int64_t",
+                        in_room(w, "rule_nnz(&%s", write_rule(w, r->args[0]).c));
     case CR_BUILTIN_default_dtype: return of(IS_DTYPE, "cr_default_dtype()");
     case CR_BUILTIN_and:
     case CR_BUILTIN_or:
@@ -861,6 +879,8 @@ static value write_call(writer *w, const cr_rule *r)
 
 static value write_constant(writer *w, const cr_rule *r)
 {
+    if (r->integer < 0)
+        return without_c(w);
     if (r->integer)
         return of(IS_DTYPE, in_room(w, "(cr_dtype)%d", (int)r->integer - 1));
     return strcmp(r->name, "inf") ? without_c(w) : of(IS_REAL, "(double)INFINITY");
@@ -988,12 +1008,14 @@ static void finish(rules_file *f, writer *w, const cr_op *op, const char *field)
 }
 
 /* Not of elementwise entries, whose records know the types that the checks let through last,
- * and of compositions, where the calls take far longer than the checks. */
+ * and of compositions, where the calls take far longer than the checks.  Those of sparse
+ * tensors have many checks and few calls. */
 static void put_checks(rules_file *f, const cr_op *op)
 {
     writer w = {0};
 
-    if (!op->check_count || op->does == CR_DOES_BODY || op->does == CR_DOES_IS)
+    if (!op->check_count || op->does == CR_DOES_BODY ||
+        (op->does == CR_DOES_IS && !(op->words & CR_WORD_SPARSE)))
         return;
     start(&w, op);
     write_checks(&w, op);

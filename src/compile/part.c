@@ -119,7 +119,7 @@ static bool is_composed(const cr_gnode *n)
     const cr_op *op = n->op;
     bool reads = false;
 
-    if (op->does != CR_DOES_IS || op->fused)
+    if (op->does != CR_DOES_IS || op->fused || op->words & CR_WORD_SPARSE)
         return false;
     for (int i = 0; i < op->let_count && !reads; i++)
         reads = rule_reads(op->lets[i].rule);

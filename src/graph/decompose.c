@@ -224,6 +224,8 @@ static bool splits_into_parts(const cr_gnode *n)
             return false;
     if (op->updates.params)
         return true;
+    if (op->words & CR_WORD_SPARSE) /* a graph has no values for the parts of a tensor */
+        return false;
     if (op->does == CR_DOES_IS)
         return !op->fused && !cr_op_is_cheap(op);
     return op->does == CR_DOES_WHOLE && !op->differentiable &&

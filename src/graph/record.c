@@ -674,7 +674,8 @@ static bool has_parts(const cr_op *op)
         if (op->param[i].written)
             return false;
     return (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE) && !op->differentiable &&
-           !op->fused && !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS | CR_WORD_MEETS));
+           !op->fused &&
+           !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS | CR_WORD_MEETS | CR_WORD_SPARSE));
 }
 
 cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);

@@ -550,7 +550,7 @@ static ox_arg eval_name(scope *f, const cr_rule *r)
 {
     int let = r->slot - f->op->slots.let;
 
-    if (r->slot < 0 && r->integer)
+    if (r->slot < 0 && r->integer > 0)
         return (ox_arg){.tag = CR_DTYPE_VAL, .i = r->integer - 1};
     if (r->slot < 0)
         return of_float(!strcmp(r->name, "inf")   ? (double)INFINITY

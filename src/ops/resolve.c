@@ -88,6 +88,23 @@ static cr_status scope_fail(const scope *s, const cr_rule *r, const char *what)
                    s->op->name, what, r->name);
 }
 
+static const char *const layouts[] = {
+#define CR_LAYOUT_(NAME, name, text, backend) name,
+#include "ops/layouts.def"
+#undef CR_LAYOUT_
+};
+
+static int64_t named_constant(const char *name)
+{
+    for (int i = 0; i < (int)CR_LEN(layouts); i++)
+        if (same_text(layouts[i], name))
+            return CR_RULE_LAYOUT - i;
+    for (int i = 0; i < CR_FORMAT_COUNT; i++)
+        if (same_text(cr_format_names[i], name))
+            return CR_RULE_FORMAT - i;
+    return 0;
+}
+
 static cr_status resolve_name(scope *s, cr_rule *r)
 {
     r->slot = name_slot(s, r->name);
@@ -98,7 +115,30 @@ static cr_status resolve_name(scope *s, cr_rule *r)
     for (size_t i = 0; i < CR_LEN(constants) && !r->integer; i++)
         if (same_text(constants[i], r->name))
             return CR_OK;
+    r->integer = r->integer ? r->integer : named_constant(r->name);
     return r->integer ? CR_OK : scope_fail(s, r, "no value is called");
+}
+
+/* Calls of in-place forms, whose records are made after all entries are resolved. */
+enum { MOST_INPLACE_CALLS = 64 };
+static cr_rule *inplace_calls[MOST_INPLACE_CALLS];
+static int inplace_count;
+
+/* True for a call of the in-place form of an entry. */
+static bool note_inplace_call(cr_rule *r)
+{
+    size_t n = strlen(r->name);
+    char base[128];
+
+    if (n < 2 || n > sizeof base || r->name[n - 1] != '_')
+        return false;
+    memcpy(base, r->name, n - 1);
+    base[n - 1] = 0;
+    const cr_op *op = cr_ops_find(base);
+    if (!op || !(op->forms & CR_AS_INPLACE) || inplace_count == MOST_INPLACE_CALLS)
+        return false;
+    inplace_calls[inplace_count++] = r;
+    return true;
 }
 
 static cr_status resolve_rule(scope *s, cr_rule *r);
@@ -131,7 +171,7 @@ static cr_status resolve_call(scope *s, cr_rule *r)
     /* loop/ resolves scalar code by name; lets of scalar code also serve derivatives */
     if (s->onnx_code && *r->name >= 'A' && *r->name <= 'Z')
         return CR_OK;
-    if (!s->scalar_code && r->builtin < 0 && !r->op)
+    if (!s->scalar_code && r->builtin < 0 && !r->op && !note_inplace_call(r))
         return scope_fail(s, r, "no operator or function is called");
     return r->builtin < 0 || s->scalar_code ? CR_OK : check_arg_count(s, r);
 }
@@ -396,5 +436,10 @@ cr_status cr_ops_resolve(void)
     for (int i = 0; i < entries; i++)
         if (cr_ops_at(i)->forms & CR_AS_INPLACE)
             CR_TRY(ops_add_inplace(cr_ops_at(i)));
+    for (int i = 0; i < inplace_count; i++) {
+        inplace_calls[i]->op = cr_ops_find(inplace_calls[i]->name);
+        resolve_keywords(inplace_calls[i]);
+    }
+    inplace_count = 0;
     return ops_reserve();
 }

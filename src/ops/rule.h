@@ -32,12 +32,16 @@ struct cr_rule {
     int builtin : 16;   /* CALL: the built-in function's number, or -1 */
     const char *name;
     union {
-        int64_t integer;        /* INT, BOOL; NAME of a dtype: its number plus 1 */
+        int64_t integer;        /* INT, BOOL; NAME of a constant: see below */
         double number;          /* FLOAT */
         const struct cr_op *op; /* CALL: the operator, NULL for a built-in function */
     };
     cr_rule **args;
     const char **keyword;
 };
+
+/* cr_rule.integer of a name without a slot: 1 plus the number of a dtype, these minus the
+ * number of a layout or memory format, or 0 (inf, pi, ...). */
+enum { CR_RULE_LAYOUT = -1, CR_RULE_FORMAT = -64 };
 
 #endif

@@ -105,7 +105,7 @@ static bool to_named(const cr_arg *a, cr_tag tag, cr_value *out)
         {"channels_last", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST},
         {"channels_last_3d", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST_3D},
 #define CR_LAYOUT_(NAME, name, text, backend) {name, CR_LAYOUT_VAL, CR_LAYOUT_##NAME},
-#include "tensor/layouts.def"
+#include "ops/layouts.def"
 #undef CR_LAYOUT_
     };
 

@@ -390,6 +390,20 @@ static cr_status composition_number(cr_tensor **out, const cr_value *v)
     return st;
 }
 
+/* A tensor of a composition's result, owned. */
+static cr_status composition_tensor(cr_value *out, const cr_value *v)
+{
+    cr_tensor *t;
+
+    if (CR_LIKELY(v->len != CR_BORROWED_PART)) {
+        *out = cr_of_tensor(cr_keep(v->t));
+        return CR_OK;
+    }
+    CR_TRY(cr_tensor_alias(&t, v->t));
+    *out = cr_of_tensor(t);
+    return CR_OK;
+}
+
 static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_rule *body,
                                     cr_frame *f)
 {
@@ -408,13 +422,16 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_ru
         *out = (cr_value){.tag = CR_TENSORS, .len = v.len, .list = list};
         return CR_OK;
     }
+    if (op->result[k].type != CR_T_TENSOR) { /* a number or a truth */
+        *out = v;
+        return CR_OK;
+    }
     if (v.tag != CR_TENSOR) {
         CR_TRY(composition_number(&t, &v));
         *out = cr_of_tensor(t);
         return CR_OK;
     }
-    *out = cr_of_tensor(cr_keep(v.t));
-    return CR_OK;
+    return composition_tensor(out, &v);
 }
 
 /* `is (a, b, c)` or one expression whose value is the list of all results. */

@@ -38,9 +38,6 @@ bool cr_is_dense_view(int ndim, const int64_t *size, const int64_t *stride);
 
 /* A size list with at most one -1, which is filled in.  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_infer_sizes(int64_t *out, const cr_value *list, int64_t numel);
-/* Wraps and checks a permutation of `ndim` dims; `who` begins the message about equal dims. */
-CR_MUST cr_status cr_take_order(int64_t *order, const cr_value *dims, int ndim,
-                                const char *who);
 /* Strides with which the elements of `v` have other sizes of the same product; false when there
  * are none. */
 bool cr_view_strides(const cr_view *v, int ndim, const int64_t *size, int64_t *stride);

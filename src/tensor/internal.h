@@ -20,6 +20,17 @@ CR_MUST cr_status cr_tensor_without_bytes(cr_tensor **out, const cr_tensor *t, s
 /* --- deferred calls (defer.c) --- */
 CR_MUST cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result);
 
+/* --- evaluation of rules (rule.c) --- */
+/* Memory that lives as long as the frame; NULL when there is none. */
+void *cr_frame_get(cr_frame *f, size_t size);
+/* The frame takes the reference to `t`, also on failure. */
+CR_MUST cr_status cr_frame_own(cr_frame *f, cr_tensor *t);
+/* `len` of a value that is a part of a sparse tensor, borrowed from it. */
+enum { CR_BORROWED_PART = 0x70617274 };
+/* A built-in function of sparse tensors (sparse_rule.c). */
+CR_MUST cr_status cr_rule_sparse(cr_frame *f, const cr_rule *r, const cr_value *v,
+                                 cr_value *out);
+
 /* --- types (type.c) --- */
 /* The dtype of a value that is a tensor, a number or a dtype. */
 cr_dtype cr_value_dtype(const cr_value *v);

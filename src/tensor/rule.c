@@ -36,7 +36,7 @@ void cr_frame_drop(cr_frame *f)
         cr_arena_drop(&f->more_bytes);
 }
 
-static void *frame_get(cr_frame *f, size_t size)
+void *cr_frame_get(cr_frame *f, size_t size)
 {
     size_t need = (size + 15) & ~(size_t)15;
 
@@ -47,8 +47,7 @@ static void *frame_get(cr_frame *f, size_t size)
     return p;
 }
 
-/* The frame takes the reference to `t`, also on failure. */
-static cr_status frame_own(cr_frame *f, cr_tensor *t)
+cr_status cr_frame_own(cr_frame *f, cr_tensor *t)
 {
     if (CR_LIKELY(f->tensor_count < CR_FRAME_TENSORS)) {
         f->tensors[f->tensor_count++] = t;
@@ -66,10 +65,10 @@ static cr_status frame_own(cr_frame *f, cr_tensor *t)
 static cr_status frame_own_value(cr_frame *f, cr_value *v)
 {
     if (v->tag == CR_TENSOR)
-        return frame_own(f, v->t);
+        return cr_frame_own(f, v->t);
     if (v->tag != CR_TENSORS)
         return CR_OK;
-    cr_value *mine = frame_get(f, v->len * sizeof *mine + 1);
+    cr_value *mine = cr_frame_get(f, v->len * sizeof *mine + 1);
     if (!mine) {
         cr_drop_values(v, 1);
         return CR_MEMORY;
@@ -80,7 +79,7 @@ static cr_status frame_own_value(cr_frame *f, cr_value *v)
     cr_status st = CR_OK;
     for (uint32_t i = 0; i < v->len; i++)
         if (mine[i].tag == CR_TENSOR) {
-            cr_status one = frame_own(f, mine[i].t);
+            cr_status one = cr_frame_own(f, mine[i].t);
             st = st ? st : one;
         }
     return st;
@@ -296,7 +295,8 @@ static bool same_value(const cr_value *a, const cr_value *b)
         decide_by_lists(a, b);
     if (a->tag == CR_INTS && b->tag == CR_INTS)
         return a->len == b->len && !memcmp(a->ints, b->ints, a->len * sizeof *a->ints);
-    return a->tag == CR_DTYPE_VAL && b->tag == CR_DTYPE_VAL && a->i == b->i;
+    return a->tag == b->tag && a->i == b->i && a->tag >= CR_DTYPE_VAL &&
+           a->tag <= CR_FORMAT_VAL;
 }
 
 static cr_status eval_compare(const cr_frame *f, const cr_rule *r, const cr_value *v,
@@ -368,7 +368,7 @@ static cr_status make_range(cr_frame *f, int64_t n, cr_value *out)
     if (n > LONGEST_RANGE)
         return cr_fail(CR_RUNTIME, "%s(): a list of %lld numbers is too long", f->op->name,
                        (long long)n);
-    int64_t *ints = frame_get(f, (size_t)n * sizeof *ints);
+    int64_t *ints = cr_frame_get(f, (size_t)n * sizeof *ints);
 
     CR_NEED(ints);
     for (int64_t i = 0; i < n; i++)
@@ -404,7 +404,7 @@ cr_status cr_dim_mask(uint64_t *out, const cr_value *dim, int ndim)
 static cr_status wrapped_dims(cr_frame *f, const cr_value *dim, int ndim, cr_value *out)
 {
     uint64_t mask;
-    int64_t *ints = frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
+    int64_t *ints = cr_frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
     size_t n = 0;
 
     CR_NEED(ints);
@@ -432,7 +432,7 @@ static cr_status reduced_sizes(cr_frame *f, const cr_value *v, int count, cr_val
 {
     int ndim = value_ndim(&v[0]);
     bool keep = count > 2 && truth_of(&v[2]);
-    int64_t *ints = frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
+    int64_t *ints = cr_frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
     uint64_t mask;
 
     CR_NEED(ints);
@@ -512,6 +512,64 @@ static int64_t first_equal(const cr_value *list, int64_t x)
     return -1;
 }
 
+static cr_status sum_tensors(cr_frame *f, const cr_value *list, cr_value *out)
+{
+    *out = list->list[0];
+    for (uint32_t i = 1; i < list->len; i++) {
+        cr_value call[] = {*out, list->list[i], cr_of_number(cr_scalar_int(1))}, made;
+        CR_TRY(cr_call(cr_entry.add, call, &made));
+        CR_TRY(pack_results(f, cr_entry.add, &made, out));
+    }
+    return CR_OK;
+}
+
+/* Part of a list, whose items stay where they are. */
+static cr_status some_items(const cr_frame *f, const cr_rule *r, const cr_value *v,
+                            cr_value *out)
+{
+    int64_t from = v[1].i, to = v[2].i;
+
+    if (v[0].tag < CR_INTS || from < 0 || to < from || to > v[0].len)
+        return refuse_rule(f, r, "no such items");
+    *out = v[0];
+    out->len = (uint32_t)(to - from);
+    if (v[0].tag == CR_TENSORS)
+        out->list += from;
+    else
+        out->ints += from; /* floats have the same size */
+    return CR_OK;
+}
+
+static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *out);
+static cr_value item_of(const cr_value *list, uint32_t i);
+
+static cr_status join_lists(cr_frame *f, const cr_value *v, int count, cr_value *out)
+{
+    uint32_t n = 0, at = 0;
+
+    for (int k = 0; k < count; k++)
+        n += v[k].len;
+    cr_value *items = cr_frame_get(f, (n ? n : 1) * sizeof *items);
+    CR_NEED(items);
+    for (int k = 0; k < count; k++)
+        for (uint32_t i = 0; i < v[k].len; i++)
+            items[at++] = item_of(&v[k], i);
+    return pack_list(f, items, (int)n, out);
+}
+
+static cr_status items_without(cr_frame *f, const cr_value *v, cr_value *out)
+{
+    int64_t *ints = cr_frame_get(f, (v->len ? v->len : 1) * sizeof *ints);
+    size_t n = 0;
+
+    CR_NEED(ints);
+    for (uint32_t i = 0; i < v->len; i++)
+        if (first_equal(&v[1], v->ints[i]) < 0)
+            ints[n++] = v->ints[i];
+    *out = cr_of_ints(ints, n);
+    return CR_OK;
+}
+
 static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     int64_t n = 1;
@@ -527,12 +585,17 @@ static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, 
         *out = cr_of_int(n);
         return CR_OK;
     case CR_BUILTIN_total:
+        if (v[0].tag == CR_TENSORS)
+            return sum_tensors(f, &v[0], out);
         n = 0;
         for (uint32_t i = 0; i < v[0].len; i++)
             if (CR_ADD_OVERFLOW(n, v[0].ints[i], &n))
                 return int_overflow(f, n, v[0].ints[i]);
         *out = cr_of_int(n);
         return CR_OK;
+    case CR_BUILTIN_items: return some_items(f, r, v, out);
+    case CR_BUILTIN_without: return items_without(f, v, out);
+    case CR_BUILTIN_joined: return join_lists(f, v, r->count, out);
     case CR_BUILTIN_greatest: *out = cr_of_int(cr_greatest(v[0].ints, v[0].len)); return CR_OK;
     case CR_BUILTIN_wrap:
         CR_TRY(cr_wrap_dim(&n, v[0].i, v[1].i));
@@ -552,8 +615,22 @@ static cr_status sizes_along(const cr_value *v, cr_value *out)
     return eval_size(v, 1, out);
 }
 
+/* The elements of a tensor with these sizes. */
+static cr_status sizes_numel(const cr_value *v, cr_value *out)
+{
+    int64_t n = 1;
+
+    for (uint32_t i = 0; i < v->len; i++)
+        if (CR_MUL_OVERFLOW(n, v->ints[i], &n))
+            return cr_fail(CR_RUNTIME, "numel: integer multiplication overflow");
+    *out = cr_of_int(n);
+    return CR_OK;
+}
+
 static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
+    if (r->builtin == CR_BUILTIN_numel && v[0].tag == CR_INTS)
+        return sizes_numel(v, out);
     if (!value_is_tensor(&v[0]))
         return refuse_rule(f, r, "a tensor expected");
     switch (r->builtin) {
@@ -617,7 +694,7 @@ static cr_status joined_text(cr_frame *f, cr_value *out, const char *a, const ch
                              const char *c, const char *d)
 {
     size_t size = strlen(a) + strlen(b) + strlen(c) + strlen(d) + 1;
-    char *text = frame_get(f, size);
+    char *text = cr_frame_get(f, size);
 
     CR_NEED(text);
     snprintf(text, size, "%s%s%s%s", a, b, c, d);
@@ -669,7 +746,7 @@ static cr_status listed(cr_frame *f, const cr_value *v, int count, cr_value *out
 
     for (int k = 2; k < count; k++)
         item += v[k].len;
-    text = frame_get(f, v->len * item + 1);
+    text = cr_frame_get(f, v->len * item + 1);
     CR_NEED(text);
     text[0] = 0;
     for (uint32_t i = 0; i < v->len; i++) {
@@ -716,13 +793,28 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_is_float8:
     case CR_BUILTIN_is_integral: *out = category_test(r->builtin, v); return CR_OK;
     case CR_BUILTIN_is_tensor: *out = cr_of_bool(value_is_tensor(v)); return CR_OK;
-    case CR_BUILTIN_is_sparse:
-        *out = cr_of_bool(v->tag == CR_TENSOR && v->t->layout != CR_LAYOUT_STRIDED);
-        return CR_OK;
     case CR_BUILTIN_on_host:
         *out = cr_of_bool((v->tag == CR_TENSOR && cr_is_host(v->t->device)) ||
                           (v->tag == CR_VIEW && cr_is_host(v->view->device)));
         return CR_OK;
+    case CR_BUILTIN_is_contiguous:
+        *out = cr_of_bool(v->tag == CR_TENSOR && v->t->contiguous);
+        return CR_OK;
+    case CR_BUILTIN_same_memory:
+        *out = cr_of_bool(v[0].t->storage == v[1].t->storage);
+        return CR_OK;
+    case CR_BUILTIN_can_cast:
+        *out = cr_of_bool(cr_can_cast(cr_value_dtype(&v[0]), cr_value_dtype(&v[1])));
+        return CR_OK;
+    case CR_BUILTIN_type_name: *out = text_value(cr_tensor_type_name(v->t)); return CR_OK;
+    case CR_BUILTIN_has_bytes:
+        *out = cr_of_bool(v->tag == CR_TENSOR && cr_has_bytes(v->t->device));
+        return CR_OK;
+    case CR_BUILTIN_same_indices:
+    case CR_BUILTIN_with_values:
+    case CR_BUILTIN_sparse_of:
+    case CR_BUILTIN_alias_of:
+    case CR_BUILTIN_no_form: return cr_rule_sparse(f, r, v, out);
     case CR_BUILTIN_needs_grad:
         *out = cr_of_bool(v->tag == CR_TENSOR && needs_grad(v->t));
         return CR_OK;
@@ -733,6 +825,9 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_first:
     case CR_BUILTIN_product:
     case CR_BUILTIN_total:
+    case CR_BUILTIN_items:
+    case CR_BUILTIN_joined:
+    case CR_BUILTIN_without:
     case CR_BUILTIN_greatest:
     case CR_BUILTIN_wrap:
     case CR_BUILTIN_wraps: return builtin_list(f, r, v, out);
@@ -780,7 +875,7 @@ static bool fit(cr_frame *f, const cr_param *p, const cr_value *v, cr_value *out
         return value_is_number(v);
     case CR_T_INTS:
         if (v->tag == CR_INT) {
-            int64_t *one = frame_get(f, sizeof *one);
+            int64_t *one = cr_frame_get(f, sizeof *one);
             if (!one)
                 return false;
             *one = v->i;
@@ -835,6 +930,11 @@ static cr_status pack_results(cr_frame *f, const cr_op *op, cr_value *results, c
 {
     cr_status st = CR_OK;
 
+    if (CR_LIKELY(op->result_count == 1 && results[0].tag == CR_TENSOR)) {
+        *out = results[0];
+        return cr_frame_own(f, results[0].t);
+    }
+
     for (int i = 0; i < op->result_count; i++) {
         cr_status one = frame_own_value(f, &results[i]);
         st = st ? st : one;
@@ -845,7 +945,7 @@ static cr_status pack_results(cr_frame *f, const cr_op *op, cr_value *results, c
         *out = results[0];
         return CR_OK;
     }
-    cr_value *list = frame_get(f, op->result_count * sizeof *list);
+    cr_value *list = cr_frame_get(f, op->result_count * sizeof *list);
     CR_NEED(list);
     memcpy(list, results, op->result_count * sizeof *list);
     *out = (cr_value){.tag = CR_TENSORS, .len = op->result_count, .list = list};
@@ -984,7 +1084,7 @@ static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *ou
         CR_TRY(shape_argument(f, (cr_type)op->param[i].type, &arg[i], &view[i]));
     }
     CR_TRY(op->sizes.fn ? op->sizes.fn(arg, shape) : rule_result_size(f, op, arg, shape));
-    ints = frame_get(f, (size_t)(shape->ndim ? shape->ndim : 1) * sizeof *ints);
+    ints = cr_frame_get(f, (size_t)(shape->ndim ? shape->ndim : 1) * sizeof *ints);
     CR_NEED(ints);
     memcpy(ints, shape->size, (size_t)shape->ndim * sizeof *ints);
     *out = cr_of_ints(ints, (size_t)shape->ndim);
@@ -1021,6 +1121,10 @@ static inline cr_status eval_argument(cr_frame *f, const cr_rule *r, cr_value *o
 {
     if (CR_LIKELY(r->kind == CR_RULE_NAME && (unsigned)r->slot < f->op->param_count)) {
         *out = f->arg[r->slot];
+        return CR_OK;
+    }
+    if (r->kind == CR_RULE_NAME && r->slot >= 0 && f->known >> r->slot & 1) {
+        *out = f->slot[r->slot];
         return CR_OK;
     }
     if (r->kind == CR_RULE_NONE || r->kind == CR_RULE_INT) {
@@ -1072,7 +1176,8 @@ static CR_NOINLINE cr_status eval_comparison(cr_frame *f, const cr_rule *r, cr_v
     }
     CR_TRY(eval_argument(f, r->args[1], &v[1]));
     if (v[0].tag != v[1].tag ||
-        (v[0].tag != CR_INT && (v[0].tag != CR_DTYPE_VAL || r->builtin > CR_BUILTIN_ne)))
+        (v[0].tag != CR_INT && ((v[0].tag != CR_DTYPE_VAL && v[0].tag != CR_LAYOUT_VAL) ||
+                                r->builtin > CR_BUILTIN_ne)))
         return compare_others(f, r, v, out);
     if (CR_UNLIKELY(decided) && v[0].tag == CR_INT)
         decide_by(r->builtin, v[0].i, v[1].i);
@@ -1110,6 +1215,18 @@ static CR_NOINLINE cr_status eval_rule_call(cr_frame *f, const cr_rule *r, cr_va
     return apply_call(f, r, v, out);
 }
 
+/* What a rule reads of a sparse tensor. */
+static CR_NOINLINE cr_status eval_sparse(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value v;
+
+    CR_TRY(eval_argument(f, r->args[0], &v));
+    if (r->builtin != CR_BUILTIN_is_sparse)
+        return cr_rule_sparse(f, r, &v, out);
+    *out = cr_of_bool(v.tag == CR_TENSOR && v.t->layout != CR_LAYOUT_STRIDED);
+    return CR_OK;
+}
+
 static cr_status eval_any_call(void *in, const cr_rule *r, void *result)
 {
     cr_frame *f = in;
@@ -1127,6 +1244,20 @@ static cr_status eval_any_call(void *in, const cr_rule *r, void *result)
     case CR_BUILTIN_ge: return eval_comparison(f, r, out);
     case CR_BUILTIN_size:
     case CR_BUILTIN_ndim: return eval_measure(f, r, out);
+    case CR_BUILTIN_is_sparse:
+    case CR_BUILTIN_layout:
+    case CR_BUILTIN_is_coo:
+    case CR_BUILTIN_is_blocked:
+    case CR_BUILTIN_by_rows:
+    case CR_BUILTIN_sparse_dims:
+    case CR_BUILTIN_sparse_size:
+    case CR_BUILTIN_dense_size:
+    case CR_BUILTIN_batch_dims:
+    case CR_BUILTIN_nnz:
+    case CR_BUILTIN_coalesced:
+    case CR_BUILTIN_values_of:
+    case CR_BUILTIN_indices_of:
+    case CR_BUILTIN_starts_of: return eval_sparse(f, r, out);
     default: return eval_rule_call(f, r, out);
     }
 }
@@ -1142,7 +1273,7 @@ static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *
         numbers &= value_is_number(&items[i]);
     }
     size_t item = whole ? sizeof(int64_t) : numbers ? sizeof(double) : sizeof(cr_value);
-    void *at = frame_get(f, (size_t)(n ? n : 1) * item);
+    void *at = cr_frame_get(f, (size_t)(n ? n : 1) * item);
     CR_NEED(at);
     for (int i = 0; i < n; i++) {
         if (whole)
@@ -1191,7 +1322,7 @@ static CR_NOINLINE cr_status eval_each(void *in, const cr_rule *r, void *result)
     uint64_t was = f->known;
 
     CR_TRY(cr_frame_eval(f, r->args[0], &over));
-    items = frame_get(f, (over.len ? over.len : 1) * sizeof *items);
+    items = cr_frame_get(f, (over.len ? over.len : 1) * sizeof *items);
     CR_NEED(items);
     for (uint32_t i = 0; i < over.len; i++) {
         cr_frame_set(f, r->slot, item_of(&over, i));
@@ -1220,8 +1351,12 @@ static CR_NOINLINE cr_status eval_index(void *in, const cr_rule *r, void *result
 
 static cr_status eval_rule_constant(cr_frame *f, const cr_rule *r, cr_value *out)
 {
-    if (r->integer)
+    if (r->integer > 0)
         *out = cr_of_dtype((cr_dtype)(r->integer - 1));
+    else if (r->integer < 0)
+        *out = r->integer <= CR_RULE_FORMAT
+                   ? (cr_value){.tag = CR_FORMAT_VAL, .i = CR_RULE_FORMAT - r->integer}
+                   : (cr_value){.tag = CR_LAYOUT_VAL, .i = CR_RULE_LAYOUT - r->integer};
     else if (!strcmp(r->name, "inf"))
         *out = cr_of_float((double)INFINITY);
     else if (!strcmp(r->name, "nan"))

@@ -9,6 +9,7 @@
 #include "base/integer.h"
 #include "entry.h"
 #include "tensor/internal.h"
+#include "tensor/sparse.h"
 #include <math.h>
 
 /* What rules read of a tensor, or of sizes that stand for one. */
@@ -84,6 +85,42 @@ static inline bool rule_on_host(const cr_value *v)
 static inline bool rule_is_sparse(const cr_value *v)
 {
     return v->tag == CR_TENSOR && v->t->layout != CR_LAYOUT_STRIDED;
+}
+
+static inline bool rule_is_coo(const cr_value *v)
+{
+    return v->tag == CR_TENSOR && cr_is_coo(v->t);
+}
+
+static inline bool rule_is_blocked(const cr_value *v)
+{
+    return v->tag == CR_TENSOR && cr_is_blocked(v->t);
+}
+
+static inline bool rule_by_rows(const cr_value *v)
+{
+    return v->tag == CR_TENSOR && cr_by_rows(v->t->layout);
+}
+
+static inline bool rule_coalesced(const cr_value *v)
+{
+    return rule_is_sparse(v) && cr_sparse_of(v->t)->coalesced;
+}
+
+static inline int64_t rule_sparse_dims(const cr_value *v)
+{
+    return rule_is_sparse(v) ? cr_sparse_dims(v->t) : 0;
+}
+
+static inline int64_t rule_batch_dims(const cr_value *v)
+{
+    return rule_is_sparse(v) ? cr_sparse_batch(v->t) : 0;
+}
+
+static inline bool rule_nnz(const cr_value *v, int64_t *out)
+{
+    *out = rule_is_sparse(v) ? cr_sparse_count(v->t) : 0;
+    return rule_is_sparse(v);
 }
 
 static inline bool rule_is_text(const cr_value *a, const cr_value *b)

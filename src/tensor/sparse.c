@@ -12,17 +12,17 @@
 
 static const char *const sparse_texts[] = {
 #define CR_LAYOUT_(NAME, name, text, backend) text,
-#include "tensor/layouts.def"
+#include "ops/layouts.def"
 #undef CR_LAYOUT_
 };
 static const char *const sparse_backends[] = {
 #define CR_LAYOUT_(NAME, name, text, backend) backend,
-#include "tensor/layouts.def"
+#include "ops/layouts.def"
 #undef CR_LAYOUT_
 };
 const char *const cr_layout_names[CR_LAYOUT_COUNT] = {
 #define CR_LAYOUT_(NAME, name, text, backend) name,
-#include "tensor/layouts.def"
+#include "ops/layouts.def"
 #undef CR_LAYOUT_
 };
 
@@ -210,7 +210,7 @@ static const cr_op *called_entry(const cr_op *op)
     return whole ? whole : op;
 }
 
-cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg)
+void cr_sparse_refusal(cr_text *out, const cr_op *op, const cr_value *arg)
 {
     const cr_op *called = called_entry(op);
     const char *overload =
@@ -222,8 +222,8 @@ cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg)
 
     overload = strcmp(overload, "default") ? overload : "";
     dot = *overload ? "." : "";
-    return cr_fail(
-        CR_NOT_IMPLEMENTED,
+    cr_text_printf(
+        out,
         "Could not run 'aten::%s%s%s' with arguments from the '%s%s' backend. This could be "
         "because the operator doesn't exist for this backend, or was omitted during the "
         "selective/custom build process (if using custom build). If you are a Facebook "
@@ -231,6 +231,16 @@ cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg)
         "using PyTorch on mobile, please visit https://fburl.com/ptmfixes for possible "
         "resolutions. 'aten::%s%s%s' is only available for these backends: [CPU, CUDA, Meta].",
         called->name, dot, overload, kind, where.text, called->name, dot, overload);
+}
+
+static cr_status sparse_refuse(const cr_op *op, const cr_value *arg)
+{
+    cr_text text = {0};
+
+    cr_sparse_refusal(&text, op, arg);
+    cr_status st = cr_fail(CR_NOT_IMPLEMENTED, "%s", cr_text_str(&text));
+    cr_text_drop(&text);
+    return st;
 }
 
 cr_status cr_sparse_refuse_batch(void)
@@ -299,7 +309,7 @@ static cr_status sparse_form(const cr_op *op, const cr_value *arg, cr_value *res
         return cr_sparse_refuse_batch();
     if (op->words & CR_WORD_SPARSE || (op->does == CR_DOES_IS && !op->fused))
         return cr_call_past(CR_STAGE_SPARSE, op, arg, result);
-    return cr_sparse_refuse(op, arg);
+    return sparse_refuse(op, arg);
 }
 
 /* The in-place form of an entry: its result becomes self. */
@@ -312,7 +322,7 @@ static cr_status sparse_inplace(const cr_op *op, const cr_value *arg, cr_value *
     if (of->sparse.inplace)
         return cr_call(of->sparse.inplace, arg, result);
     if (!of->sparse.op && !(of->words & CR_WORD_KEEPS_ZERO))
-        return cr_sparse_refuse(op, arg);
+        return sparse_refuse(op, arg);
     if (cr_is_coo(self) && !of->sparse.op && !cr_sparse_of(self)->coalesced)
         return cr_fail(CR_RUNTIME, "%s requires coalesced input", op->name);
     CR_TRY(sparse_form(of, arg, made));

@@ -68,8 +68,8 @@ CR_MUST cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim
 CR_MUST cr_status cr_sparse_assign(cr_tensor *t, const cr_tensor *from);
 /* CR_RUNTIME: only a matrix is taken, not a batch. */
 CR_MUST cr_status cr_sparse_refuse_batch(void);
-/* CR_NOT_IMPLEMENTED in torch's words: the entry has no form for the layout. */
-CR_MUST cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg);
+/* torch's words: the entry has no form for the layouts of the arguments. */
+void cr_sparse_refusal(cr_text *out, const cr_op *op, const cr_value *arg);
 /* "Strided", "Sparse", "SparseCsr": layouts in messages. */
 const char *cr_layout_text(int layout);
 

@@ -55,7 +55,7 @@ typedef struct cr_storage {
 /* How the elements of a tensor are stored; sparse.h has the layouts other than strided. */
 typedef enum {
 #define CR_LAYOUT_(NAME, name, text, backend) CR_LAYOUT_##NAME,
-#include "tensor/layouts.def"
+#include "ops/layouts.def"
 #undef CR_LAYOUT_
     CR_LAYOUT_COUNT
 } cr_layout_kind;

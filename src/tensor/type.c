@@ -3,6 +3,7 @@
  * Most entries promote their tensor arguments, or promote them and convert integers to the
  * default dtype.  These two rules are recognized and not evaluated. */
 #include "tensor/internal.h"
+#include "tensor/sparse.h"
 #include <float.h>
 #include <math.h>
 
@@ -485,6 +486,7 @@ static void print_value(cr_text *out, const cr_value *v)
     case CR_FLOAT: cr_text_printf(out, "%g", v->d); break;
     case CR_NUMBER: cr_text_printf(out, "%g", cr_scalar_as_double(v->number)); break;
     case CR_DTYPE_VAL: cr_text_put(out, cr_dtype_name((cr_dtype)v->i)); break;
+    case CR_LAYOUT_VAL: cr_text_put(out, cr_layout_text((int)v->i)); break;
     case CR_STRING: cr_text_put_n(out, v->s, v->len); break;
     case CR_INTS: cr_print_sizes(out, (int)v->len, v->ints); break;
     case CR_NONE: cr_text_put(out, "None"); break;

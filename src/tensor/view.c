@@ -364,7 +364,8 @@ cr_status cr_map_mT(const cr_value *arg, const cr_view *self, cr_geometry *out)
     return CR_OK;
 }
 
-cr_status cr_take_order(int64_t *order, const cr_value *dims, int ndim, const char *who)
+/* Wraps and checks a permutation of `ndim` dims. */
+static cr_status take_order(int64_t *order, const cr_value *dims, int ndim)
 {
     uint64_t seen = 0;
 
@@ -377,7 +378,7 @@ cr_status cr_take_order(int64_t *order, const cr_value *dims, int ndim, const ch
     for (uint32_t i = 0; i < dims->len; i++) {
         CR_TRY(cr_wrap_dim(&order[i], dims->ints[i], ndim));
         if (seen >> order[i] & 1)
-            return cr_fail(CR_RUNTIME, "%s: duplicate dims are not allowed.", who);
+            return cr_fail(CR_RUNTIME, "permute(): duplicate dims are not allowed.");
         seen |= (uint64_t)1 << order[i];
     }
     return CR_OK;
@@ -395,7 +396,7 @@ cr_status cr_map_permute(const cr_value *arg, const cr_view *self, cr_geometry *
 {
     int64_t order[CR_MAX_DIMS];
 
-    CR_TRY(cr_take_order(order, &arg[1], self->ndim, "permute()"));
+    CR_TRY(take_order(order, &arg[1], self->ndim));
     permute_geometry(self, order, out);
     return CR_OK;
 }
@@ -404,7 +405,7 @@ cr_status cr_map_permute_back(const cr_value *arg, const cr_view *self, cr_geome
 {
     int64_t order[CR_MAX_DIMS], back[CR_MAX_DIMS];
 
-    CR_TRY(cr_take_order(order, &arg[1], self->ndim, "permute()"));
+    CR_TRY(take_order(order, &arg[1], self->ndim));
     for (int i = 0; i < self->ndim; i++)
         back[order[i]] = i;
     permute_geometry(self, back, out);

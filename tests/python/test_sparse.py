@@ -191,7 +191,8 @@ def test_parts_of_a_sparse_layout_are_refused():
     made = 0
     for record in torch._C._records():
         names = [p["name"] for p in record["params"]]
-        if record["file"] != "sparse.op" or record["does"] != "whole" or "values" not in names:
+        if record["file"] != "sparse.op" or "values" not in names or \
+                not set(names) & {"indices", "compressed_indices", "self"}:
             continue
         layouts = (torch.sparse_csr, torch.sparse_csc) if "layout" in names else (None,)
         for layout, check in itertools.product(layouts, (False, True)):
