@@ -107,6 +107,8 @@ _MOST_NODES = 100_000
 _OWN, _NAMED = frozenset(("list", "mapping", "items", "instance", "derived")), -2
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 _NOTHING = {}
+# Attributes by which code reads all others of an object.
+_READ_WHOLE = frozenset(("__dict__", "__getstate__", "__reduce__", "__reduce_ex__"))
 # What a Walk has after its recording was made.
 _LASTING = ("nodes", "parameters", "keywords", "paths", "numbers", "holders", "fixed", "operators", "backward")
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
@@ -340,6 +342,7 @@ class Walk:
         self.names = set(by_string)  # those in the visited code, and those that functions in C got as strings
         self.codes = set()
         self.builtins = set()  # names of builtins that are nodes
+        self.unasked = set()  # names of attributes of visited objects that no code looked up
         self.functions = {}  # those of the program that the walk met -> names looked up in them
         self.ran = ran  # the code that earlier calls ran, None: unknown; other code is not visited
         self.classes = {}  # user classes whose code may run -> names looked up in them
@@ -570,12 +573,23 @@ class Walk:
             self.slots(x, node)
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
         if isinstance(state, dict) and (state or t is not types.FunctionType):
-            self.state(state, node)
+            self.state(state, node, self.asked_in(t))
 
-    def state(self, state, node):
-        """Visits the __dict__ of a node's object."""
+    def asked_in(self, t):
+        """The names that code looks up in objects of a class; None: any, because code in C reads these objects."""
+        if self.asked is None or any(not base.__flags__ & _HEAP_TYPE or _is_ours(_root_of(base)) or
+                                     type(_dict_of(base).get("__new__")) is types.BuiltinFunctionType for base in t.__mro__[:-1]):
+            return None
+        names = self.asked.get(id(t), _NOTHING)
+        return names if _READ_WHOLE.isdisjoint(names) else None
+
+    def state(self, state, node, names=None):
+        """Visits the __dict__ of a node's object; with `names` only these."""
         inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
         self.holders[inner] = state
+        if names is not None:
+            self.unasked.update(_READ_WHOLE, (key for key in state if key not in names))
+            state = {key: x for key, x in state.items() if key in names}
         self.items(state, inner)
 
     def slots(self, x, node):
@@ -1030,7 +1044,7 @@ class Walk:
             names = asked.get(id(x), known) - known
             space = _dict_of(x) if isinstance(x, type) else x.__dict__
             found = names.intersection(space)
-            if isinstance(x, types.FunctionType) and names or found and not isinstance(x, type) or \
+            if isinstance(x, types.FunctionType) and names or not names.isdisjoint(self.unasked) or found and not isinstance(x, type) or \
                not all(self.has_met(space[name]) for name in found):
                 return True
             known |= names

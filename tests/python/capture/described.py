@@ -1,10 +1,17 @@
-"""What code reads of a function or class beside calling it, found in each place where a program keeps one."""
+"""What code reads of a function or class beside calling it, found in each place where a program keeps one, and which attributes
+of an object it reads."""
+import copy
+import copyreg
+import dataclasses
 import functools
 import inspect
 import operator
 import re
 import sys
+import threading
 import types
+import typing
+import weakref
 
 import cresset as torch
 
@@ -101,3 +108,56 @@ for _name, _expression, _change in [
         ("property_that_comes", "(setattr(p.b, 'v', 2.), p.b.v)[1]", lambda p, k: setattr(
             type(p.b).__base__, "v", property(lambda self: k, lambda self, v: None)) if k > 2 else None)]:
     _of_classes(_name, _expression, _change)
+
+
+@dataclasses.dataclass(order=True)
+class Held:
+    k: float = 2.
+    j: float = 3.
+
+    def twice(self):
+        return 2 * self.k
+
+
+@typing.runtime_checkable
+class HasK(typing.Protocol):
+    k: float
+
+
+_PARTS = {"copy": "copy.copy(h).k", "deep_copy": "copy.deepcopy(h).k", "replaced": "dataclasses.replace(h, j=5.).k", "as_dict": "dataclasses.asdict(h)['k']",
+          "equal": "2 + (h == g)", "order": "2 + (h < g)", "text": "len(repr(h))", "proxy": "weakref.proxy(h).k", "method": "h.twice()",
+          "state": "copy.copy(h).__dict__['k']", "reduced": "h.__reduce_ex__(4)[2]['k']", "getstate": "copyreg.__reduce_ex__(h, 2)[2]['k']",
+          "other_branch": "h.j if x.shape[0] > 3 else h.k", "max": "max([h, g], key=lambda o: o.k).k",
+          "fields": "sum(getattr(h, f.name) for f in dataclasses.fields(h))", "protocol": "2 + isinstance(h, HasK)",
+          "match": "match(h)", "namespace": "types.SimpleNamespace(**h.__dict__).k", "unpacked": "sum(dataclasses.astuple(h))"}
+
+
+def match(h):
+    match h:
+        case Held(k, j):
+            return k
+    return 0
+
+
+def _of_objects(name, expression):
+    def run(compile):
+        h, g = Held(), Held()
+        h.lock, h.things = threading.Lock() if "copy" not in expression and "as" not in expression else None, {object}
+        f = compile(eval(f"lambda x: x * ({expression})", {"h": h, "g": g, "copy": copy, "dataclasses": dataclasses, "weakref": weakref,
+                                                         "copyreg": copyreg, "HasK": HasK, "match": match, "types": types}))
+        for k in (2., 7., 2., 3.):
+            h.k, h.things = k, {object, k}
+            for n in (3, 3, 3, 4, 3):
+                yield attempt(f, torch.ones(n))
+        h.j = 1.
+        yield attempt(f, ones), attempt(f, torch.ones(4))
+        h.later = 1.
+        yield attempt(f, ones), attempt(f, ones)
+        del h.j
+        yield attempt(f, ones), attempt(f, torch.ones(4))
+    run.__name__ = f"{name}_of_an_object_with_more"
+    program(FAMILY)(run)
+
+
+for _name, _expression in _PARTS.items():
+    _of_objects(_name, _expression)
