@@ -328,7 +328,7 @@ FAKE_CUDA = $(B)/fake_cuda
 $(FAKE_CUDA):
 	@mkdir -p $@
 $(FAKE_CUDA)/libcuda.so.1: tests/fake_cuda/driver.cpp | $(FAKE_CUDA)
-	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ -ldl
+	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 $< -o $@ -ldl
 $(FAKE_CUDA)/libcudnn.so.9: tests/fake_cuda/cudnn.cpp $(FAKE_CUDA)/libcuda.so.1
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 $(FAKE_CUDA)/libcublasLt.so.13: tests/fake_cuda/cublas.cpp $(FAKE_CUDA)/libcuda.so.1
