@@ -8,7 +8,7 @@
 
 #include "frame/frame_compat.h"
 
-/* Effects of an instruction on sources; opcodes.txt states one for every instruction. */
+/* Effects of an instruction on the shadow; opcodes.txt states one for every instruction. */
 typedef enum {
     FLOW_LOST,
     FLOW_COPY,
@@ -22,23 +22,13 @@ typedef enum {
     FLOW_SET_LOCAL_SET_LOCAL,
     FLOW_DELETE_LOCAL,
     FLOW_MAKE_CELL,
-    FLOW_CELL,
-    FLOW_SET_CELL,
-    FLOW_DELETE_CELL,
-    FLOW_GLOBAL,
-    FLOW_SET_GLOBAL,
-    FLOW_DELETE_GLOBAL,
     FLOW_ATTRIBUTE,
     FLOW_SET_ATTRIBUTE,
     FLOW_DELETE_ATTRIBUTE,
     FLOW_SUPER_ATTRIBUTE,
     FLOW_IMPORT_FROM,
     FLOW_ITEM,
-    FLOW_SET_ITEM,
-    FLOW_DELETE_ITEM,
     FLOW_IDENTITY,
-    FLOW_UNPACK,
-    FLOW_ITERATOR,
     FLOW_NEXT,
     FLOW_PRECALL,
     FLOW_CALL,

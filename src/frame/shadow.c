@@ -7,26 +7,6 @@
 #include "frame/facts.h"
 #include "frame/names.h"
 
-/* A step of a path.  Source 0 is the absence of one. */
-enum {
-    FROM_ARGUMENT = 'a',
-    FROM_GLOBAL = 'g',
-    FROM_CELL = 'c',
-    FROM_ATTRIBUTE = '.',
-    FROM_ITEM = '[',
-    FROM_ELEMENT = '*'
-};
-typedef struct {
-    char kind;
-    int parent;
-    PyObject *key; /* NULL for elements of iterators */
-} shadow_source;
-
-typedef struct {
-    const PyObject *object;
-    int source;
-} shadow_slot;
-
 /* A followed frame: its locals, then its value stack, are the slots from `base` on. */
 typedef struct {
     const cr_live_frame *frame;
@@ -43,6 +23,11 @@ typedef struct {
     const PyObject *file;
 } shadow_called;
 
+typedef struct {
+    PyCodeObject *code;
+    int at;
+} shadow_place;
+
 #define SHADOW_LIST(type)                                                                      \
     struct {                                                                                   \
         type *item;                                                                            \
@@ -53,10 +38,8 @@ typedef struct {
  * Invariant: `watched` is an index of `watch` or -1.  A broken shadow follows nothing more, and
  * its lists stay. */
 struct cr_shadow {
-    SHADOW_LIST(shadow_source) sources;
     SHADOW_LIST(shadow_frame) frames;
-    SHADOW_LIST(shadow_slot) slots;
-    SHADOW_LIST(cr_access) accesses;
+    SHADOW_LIST(const PyObject *) slots;
     SHADOW_LIST(cr_call_seen) calls;
     SHADOW_LIST(shadow_called) identities; /* of the calls, to see each once */
     const PyObject **watch;                /* objects that are looked for */
@@ -65,19 +48,15 @@ struct cr_shadow {
     const PyObject *opaque; /* a tuple of code whose calls are not logged, or NULL */
     PyObject *quiet;        /* the folder of code whose names are not noted, or NULL */
     int watched;            /* the index of the first one found, or -1 */
-    cr_access found;        /* and where: code and at */
+    shadow_place found;     /* and where */
     PyObject *names;        /* a set: those that C functions got as strings */
-    PyObject *codes;     /* a dict: code and globals of followed frames, by their addresses */
-    PyObject *asked;     /* a dict: by the holder's address (weak reference, set of names) */
-    const char *unnamed; /* why `names` may lack some, or NULL */
-    cr_access escaped;   /* and where: code and at */
-    int *table;          /* hash table of sources */
-    size_t table_size;
-    int log, broken; /* broken: no memory; the shadow then follows nothing more */
+    PyObject *codes;      /* a dict: code and globals of followed frames, by their addresses */
+    PyObject *asked;      /* a dict: by the holder's address (weak reference, set of names) */
+    const char *unnamed;  /* why `names` may lack some, or NULL */
+    shadow_place escaped; /* and where */
+    int log, broken;      /* broken: no memory; the shadow then follows nothing more */
     cr_shadow_sums sums;
 };
-
-enum { MOST_ACCESSES = 1 << 20 };
 
 /* Room for `more` items. */
 static void *shadow_room(cr_shadow *s, void *item, size_t *room, size_t count, size_t more,
@@ -102,76 +81,6 @@ static void *shadow_room(cr_shadow *s, void *item, size_t *room, size_t count, s
     ((s)->list.item = shadow_room(s, (s)->list.item, &(s)->list.room, (s)->list.count, more,   \
                                   sizeof *(s)->list.item),                                     \
      !(s)->broken)
-
-/* --- sources --- */
-
-static size_t shadow_hash(char kind, int parent, const PyObject *key)
-{
-    uint64_t h = (uint64_t)(uintptr_t)key / 16 * 0x9e3779b97f4a7c15u;
-
-    h ^= ((uint64_t)(unsigned)parent << 8 | (unsigned char)kind) * 0xff51afd7ed558ccdu;
-    return (size_t)(h >> 20);
-}
-
-static void shadow_rehash(cr_shadow *s, size_t size)
-{
-    int *table = PyMem_RawCalloc(size, sizeof *table);
-
-    if (!table) {
-        s->broken = 1;
-        return;
-    }
-    for (size_t i = 1; i < s->sources.count; i++) {
-        const shadow_source *x = &s->sources.item[i];
-        size_t at = shadow_hash(x->kind, x->parent, x->key) % size;
-        while (table[at])
-            at = (at + 1) % size;
-        table[at] = (int)i;
-    }
-    PyMem_RawFree(s->table);
-    s->table = table;
-    s->table_size = size;
-}
-
-/* The number of a source, made when it is new; 0 without memory.  Keys are compared by address,
- * so equal numbers may give two sources. */
-static int shadow_source_of(cr_shadow *s, char kind, int parent, PyObject *key)
-{
-    if (2 * s->sources.count >= s->table_size)
-        shadow_rehash(s, s->table_size ? 2 * s->table_size : 256);
-    if (!SHADOW_ROOM(s, sources, 2))
-        return 0;
-    size_t at = shadow_hash(kind, parent, key) % s->table_size;
-    for (; s->table[at]; at = (at + 1) % s->table_size) {
-        const shadow_source *x = &s->sources.item[s->table[at]];
-        if (x->kind == kind && x->parent == parent && x->key == key)
-            return s->table[at];
-    }
-    s->sources.item[s->sources.count] = (shadow_source){kind, parent, Py_XNewRef(key)};
-    s->table[at] = (int)s->sources.count;
-    return (int)s->sources.count++;
-}
-
-/* `key` if a path may keep it: keeping other objects alive would change the program. */
-static PyObject *shadow_key(PyObject *key)
-{
-    return key && (PyUnicode_CheckExact(key) || PyLong_CheckExact(key)) ? key : NULL;
-}
-
-static void shadow_log(cr_shadow *s, const shadow_frame *f, char kind, const PyObject *holder,
-                       PyObject *key, shadow_slot value)
-{
-    if (s->log < 2 || s->accesses.count >= MOST_ACCESSES || !SHADOW_ROOM(s, accesses, 1))
-        return;
-    s->accesses.item[s->accesses.count++] =
-        (cr_access){(PyCodeObject *)Py_NewRef((PyObject *)f->code),
-                    f->at,
-                    kind,
-                    holder,
-                    Py_XNewRef(shadow_key(key)),
-                    value.object,
-                    value.source};
-}
 
 /* --- watched objects --- */
 
@@ -281,12 +190,12 @@ int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at)
 
 /* --- frames --- */
 
-static shadow_slot *shadow_locals(const cr_shadow *s, const shadow_frame *f)
+static const PyObject **shadow_locals(const cr_shadow *s, const shadow_frame *f)
 {
     return s->slots.item + f->base;
 }
 
-static shadow_slot *shadow_stack(const cr_shadow *s, const shadow_frame *f)
+static const PyObject **shadow_stack(const cr_shadow *s, const shadow_frame *f)
 {
     return shadow_locals(s, f) + f->code->co_nlocalsplus;
 }
@@ -317,7 +226,7 @@ static shadow_frame *shadow_push(cr_shadow *s, const cr_live_frame *frame)
         (shadow_frame){frame, code, facts, s->slots.count, -1, 0};
     memset(s->slots.item + s->slots.count, 0, size * sizeof *s->slots.item);
     for (int i = 0; i < code->co_nlocalsplus; i++) {
-        s->slots.item[s->slots.count + (size_t)i].object = cr_frame_locals(frame)[i];
+        s->slots.item[s->slots.count + (size_t)i] = cr_frame_locals(frame)[i];
         shadow_look(s, code, 0, cr_frame_locals(frame)[i]);
     }
     s->slots.count += size;
@@ -338,39 +247,6 @@ static shadow_frame *shadow_of(cr_shadow *s, const cr_live_frame *frame)
     while (s->frames.count > n)
         shadow_pop(s);
     return shadow_top(s);
-}
-
-/* The source of an object among those that the caller's instruction takes from its stack. */
-static int shadow_passed(const cr_shadow *s, const shadow_frame *caller, const PyObject *x)
-{
-    const cr_code_step *step = caller->at >= 0 ? &caller->facts->step[caller->at] : NULL;
-    int pops = step ? cr_code_step_pops(step) : 0;
-
-    for (int i = 0; i < pops && i < step->depth; i++) {
-        shadow_slot slot = shadow_stack(s, caller)[step->depth - 1 - i];
-        if (slot.object == x)
-            return slot.source;
-    }
-    return 0;
-}
-
-/* Sets the sources of arguments.  The frame that the observation began with has no caller. */
-static void shadow_bind(cr_shadow *s, size_t callee)
-{
-    const shadow_frame *f = &s->frames.item[callee];
-    const PyCodeObject *code = f->code;
-    int kinds = !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
-    int arguments = code->co_argcount + code->co_kwonlyargcount + kinds;
-
-    for (int i = 0; i < arguments; i++) {
-        shadow_slot *local = &shadow_locals(s, f)[i];
-        if (local->object)
-            local->source =
-                callee && f[-1].at >= 0
-                    ? shadow_passed(s, f - 1, local->object)
-                    : shadow_source_of(s, FROM_ARGUMENT, 0,
-                                       PyTuple_GET_ITEM(code->co_localsplusnames, i));
-    }
 }
 
 static void shadow_note_code(cr_shadow *s, const cr_live_frame *frame)
@@ -408,7 +284,6 @@ static void shadow_enter(void *context, const cr_live_frame *frame)
     f->hidden = (s->frames.count > 1 && f[-1].hidden) || shadow_is_opaque(s, f->code);
     if (s->log && !f->hidden)
         shadow_note_code(s, frame);
-    shadow_bind(s, s->frames.count - 1);
 }
 
 static void shadow_leave(void *context, const cr_live_frame *frame)
@@ -430,21 +305,14 @@ static void shadow_leave(void *context, const cr_live_frame *frame)
 typedef struct {
     shadow_frame *frame;
     const cr_code_step *step;
-    shadow_slot *locals, *stack; /* shadow */
-    PyObject *const *real;       /* the value stack now */
-    int before, kept;            /* depths: before the instruction, and after its pops */
+    const PyObject **locals, **stack; /* shadow */
+    PyObject *const *real;            /* the value stack now */
+    int before, kept;                 /* depths: before the instruction, and after its pops */
 } shadow_step;
 
-static PyObject *shadow_name(const shadow_step *x, int index)
+static const PyObject *shadow_taken(const shadow_step *x, int i)
 {
-    PyObject *names = x->frame->code->co_names;
-
-    return index < PyTuple_GET_SIZE(names) ? PyTuple_GET_ITEM(names, index) : NULL;
-}
-
-static shadow_slot shadow_taken(const shadow_step *x, int i)
-{
-    return x->before >= i ? x->stack[x->before - i] : (shadow_slot){NULL, 0};
+    return x->before >= i ? x->stack[x->before - i] : NULL;
 }
 
 static void shadow_compare(cr_shadow *s, const shadow_step *x, int i, const PyObject *expected)
@@ -458,144 +326,35 @@ static void shadow_compare(cr_shadow *s, const shadow_step *x, int i, const PyOb
                  cr_code_step_name(x->step), x->step->arg, i, x->before);
 }
 
-/* Entry `i` is `expected` with its source, unless another object is there. */
-static void shadow_expect(cr_shadow *s, const shadow_step *x, int i, shadow_slot expected)
+/* Entry `i` is `expected`, unless another object is there. */
+static void shadow_expect(cr_shadow *s, const shadow_step *x, int i, const PyObject *expected)
 {
-    shadow_compare(s, x, i, expected.object);
-    x->stack[i] = x->real[i] == expected.object ? expected : (shadow_slot){x->real[i], 0};
+    shadow_compare(s, x, i, expected);
+    x->stack[i] = x->real[i];
 }
 
 /* Entry `i` is a new object. */
-static shadow_slot shadow_found(cr_shadow *s, const shadow_step *x, int i, int source)
+static void shadow_found(cr_shadow *s, const shadow_step *x, int i)
 {
     shadow_look(s, x->frame->code, x->frame->at, x->real[i]);
-    return x->stack[i] = (shadow_slot){x->real[i], source};
+    x->stack[i] = x->real[i];
 }
 
-static shadow_slot shadow_local(const shadow_step *x, int i)
+static const PyObject *shadow_local(const shadow_step *x, int i)
 {
-    return i < x->frame->code->co_nlocalsplus ? x->locals[i] : (shadow_slot){NULL, 0};
+    return i < x->frame->code->co_nlocalsplus ? x->locals[i] : NULL;
 }
 
-static void shadow_set_local(const shadow_step *x, int i, shadow_slot value)
+static void shadow_set_local(const shadow_step *x, int i, const PyObject *value)
 {
     if (i < x->frame->code->co_nlocalsplus)
         x->locals[i] = value;
 }
 
-/* The globals of a module or, for a name that they lack, the builtins. */
-static const PyObject *shadow_space(const shadow_step *x, PyObject *name)
-{
-    PyObject *globals = cr_frame_globals(x->frame->frame);
-
-    if (PyDict_CheckExact(globals) && name && PyDict_Contains(globals, name) > 0)
-        return globals;
-    return cr_frame_builtins(x->frame->frame);
-}
-
-/* 3.13 pushes NULL after a global and self after a method, earlier versions before them. */
-static void shadow_global(cr_shadow *s, const shadow_step *x)
-{
-    PyObject *name = shadow_name(x, x->step->arg >> 1);
-    int two = x->step->arg & 1, at = x->kept + (PY_VERSION_HEX < 0x030d0000 ? two : 0);
-
-    for (int i = 0; i <= two; i++)
-        shadow_found(s, x, x->kept + i, 0);
-    shadow_log(s, x->frame, 'r', shadow_space(x, name), name,
-               shadow_found(s, x, at, shadow_source_of(s, FROM_GLOBAL, 0, name)));
-}
-
-static int shadow_below(cr_shadow *s, int parent, char kind, PyObject *key)
-{
-    return parent ? shadow_source_of(s, kind, parent, key) : 0;
-}
-
-static void shadow_attribute(cr_shadow *s, const shadow_step *x)
-{
-    int two = cr_code_step_pushes(x->step) == 2;
-    int shifted = PY_VERSION_HEX >= 0x030c0000;
-    PyObject *name = shadow_name(x, x->step->arg >> shifted);
-    shadow_slot holder = shadow_taken(x, 1);
-    int source = shadow_below(s, holder.source, FROM_ATTRIBUTE, name), at = x->kept;
-
-    if (two && PY_VERSION_HEX < 0x030d0000 && !x->real[x->kept])
-        at = x->kept + 1;
-    for (int i = 0; i <= two; i++)
-        shadow_found(s, x, x->kept + i,
-                     x->real[x->kept + i] == holder.object ? holder.source : 0);
-    shadow_log(s, x->frame, 'r', holder.object, name, shadow_found(s, x, at, source));
-}
-
-/* The object of an item's key that a constant or name gives; others are not kept. */
-static PyObject *shadow_item_key(const shadow_step *x, int i)
-{
-    const PyObject *key = shadow_taken(x, i).object;
-    PyObject *constants = x->frame->code->co_consts;
-
-    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(constants); n++)
-        if (PyTuple_GET_ITEM(constants, n) == key)
-            return shadow_key(PyTuple_GET_ITEM(constants, n));
-    return NULL;
-}
-
-static void shadow_item(cr_shadow *s, const shadow_step *x)
-{
-    shadow_slot holder = shadow_taken(x, 2);
-    PyObject *key = shadow_item_key(x, 1);
-    int source = shadow_below(s, holder.source, key ? FROM_ITEM : FROM_ELEMENT, key);
-
-    shadow_log(s, x->frame, 'r', holder.object, key, shadow_found(s, x, x->kept, source));
-}
-
-static void shadow_cell(cr_shadow *s, const shadow_step *x)
-{
-    PyObject *names = x->frame->code->co_localsplusnames;
-    PyObject *name =
-        x->step->arg < PyTuple_GET_SIZE(names) ? PyTuple_GET_ITEM(names, x->step->arg) : NULL;
-
-    shadow_log(s, x->frame, 'r', cr_frame_locals(x->frame->frame)[x->step->arg], name,
-               shadow_found(s, x, x->kept, shadow_source_of(s, FROM_CELL, 0, name)));
-}
-
-static void shadow_set_cell(cr_shadow *s, const shadow_step *x, char kind)
-{
-    PyObject *names = x->frame->code->co_localsplusnames;
-    PyObject *name =
-        x->step->arg < PyTuple_GET_SIZE(names) ? PyTuple_GET_ITEM(names, x->step->arg) : NULL;
-    shadow_slot none = {NULL, 0};
-
-    shadow_log(s, x->frame, kind, cr_frame_locals(x->frame->frame)[x->step->arg], name,
-               kind == 'w' ? shadow_taken(x, 1) : none);
-}
-
-static void shadow_set_global(cr_shadow *s, const shadow_step *x, char kind)
-{
-    shadow_slot none = {NULL, 0};
-
-    shadow_log(s, x->frame, kind, cr_frame_globals(x->frame->frame),
-               shadow_name(x, x->step->arg), kind == 'w' ? shadow_taken(x, 1) : none);
-}
-
-static void shadow_set_attribute(cr_shadow *s, const shadow_step *x, char kind)
-{
-    shadow_slot none = {NULL, 0};
-
-    shadow_log(s, x->frame, kind, shadow_taken(x, 1).object, shadow_name(x, x->step->arg),
-               kind == 'w' ? shadow_taken(x, 2) : none);
-}
-
-static void shadow_set_item(cr_shadow *s, const shadow_step *x, char kind)
-{
-    shadow_slot none = {NULL, 0};
-
-    shadow_log(s, x->frame, kind, shadow_taken(x, 2).object, shadow_item_key(x, 1),
-               kind == 'w' ? shadow_taken(x, 3) : none);
-}
-
 static void shadow_swap(cr_shadow *s, const shadow_step *x)
 {
     int top = x->before - 1;
-    shadow_slot a = x->stack[top], b = x->stack[x->kept];
+    const PyObject *a = x->stack[top], *b = x->stack[x->kept];
 
     for (int i = x->kept + 1; i < top; i++)
         shadow_expect(s, x, i, x->stack[i]);
@@ -603,31 +362,21 @@ static void shadow_swap(cr_shadow *s, const shadow_step *x)
     shadow_expect(s, x, x->kept, a);
 }
 
-/* Objects of the same address as before the instruction are the same: a call takes over its
- * arguments and puts nothing in their place until it is executed. */
-static void shadow_precall(cr_shadow *s, const shadow_step *x)
-{
-    for (int i = x->kept; i < x->before; i++)
-        shadow_found(s, x, i, x->stack[i].object == x->real[i] ? x->stack[i].source : 0);
-}
-
-/* What the instruction pushed, without sources. */
-static void shadow_lost(cr_shadow *s, const shadow_step *x)
+static void shadow_pushed(cr_shadow *s, const shadow_step *x)
 {
     for (int i = 0; i < cr_code_step_pushes(x->step); i++)
-        shadow_found(s, x, x->kept + i, 0);
+        shadow_found(s, x, x->kept + i);
 }
 
 static void shadow_locals_flow(cr_shadow *s, const shadow_step *x)
 {
     int a = x->step->arg, high = a >> 4, low = a & 15;
-    shadow_slot none = {NULL, 0};
 
     switch ((cr_code_flow)x->step->flow) {
     case FLOW_LOCAL: shadow_expect(s, x, x->kept, shadow_local(x, a)); break;
     case FLOW_LOCAL_CLEAR:
         shadow_expect(s, x, x->kept, shadow_local(x, a));
-        shadow_set_local(x, a, none);
+        shadow_set_local(x, a, NULL);
         break;
     case FLOW_LOCAL_LOCAL:
         shadow_expect(s, x, x->kept, shadow_local(x, high));
@@ -642,55 +391,32 @@ static void shadow_locals_flow(cr_shadow *s, const shadow_step *x)
         shadow_set_local(x, high, shadow_taken(x, 1));
         shadow_set_local(x, low, shadow_taken(x, 2));
         break;
-    case FLOW_MAKE_CELL:
-        shadow_set_local(x, a, (shadow_slot){cr_frame_locals(x->frame->frame)[a], 0});
-        break;
-    default: /* FLOW_DELETE_LOCAL */ shadow_set_local(x, a, none);
+    case FLOW_MAKE_CELL: shadow_set_local(x, a, cr_frame_locals(x->frame->frame)[a]); break;
+    default: /* FLOW_DELETE_LOCAL */ shadow_set_local(x, a, NULL);
     }
 }
 
 static void shadow_flow(cr_shadow *s, const shadow_step *x)
 {
-    int source;
-
     switch ((cr_code_flow)x->step->flow) {
-    case FLOW_LOST:
-    case FLOW_IDENTITY:
-    case FLOW_CALL:
-    case FLOW_CALL_SPREAD:
-    case FLOW_FORMAT:
-    case FLOW_MATCH_CLASS:
-    case FLOW_SUPER_ATTRIBUTE:
-    case FLOW_IMPORT_FROM:
-    case FLOW_IMPORT: shadow_lost(s, x); break;
     case FLOW_COPY: shadow_expect(s, x, x->kept, shadow_taken(x, x->step->arg)); break;
     case FLOW_SWAP: shadow_swap(s, x); break;
     case FLOW_CONST:
-        shadow_expect(
-            s, x, x->kept,
-            (shadow_slot){PyTuple_GET_ITEM(x->frame->code->co_consts, x->step->arg), 0});
+        shadow_expect(s, x, x->kept, PyTuple_GET_ITEM(x->frame->code->co_consts, x->step->arg));
         break;
-    case FLOW_CELL: shadow_cell(s, x); break;
-    case FLOW_SET_CELL: shadow_set_cell(s, x, 'w'); break;
-    case FLOW_DELETE_CELL: shadow_set_cell(s, x, 'd'); break;
-    case FLOW_GLOBAL: shadow_global(s, x); break;
-    case FLOW_SET_GLOBAL: shadow_set_global(s, x, 'w'); break;
-    case FLOW_DELETE_GLOBAL: shadow_set_global(s, x, 'd'); break;
-    case FLOW_ATTRIBUTE: shadow_attribute(s, x); break;
-    case FLOW_SET_ATTRIBUTE: shadow_set_attribute(s, x, 'w'); break;
-    case FLOW_DELETE_ATTRIBUTE: shadow_set_attribute(s, x, 'd'); break;
-    case FLOW_ITEM: shadow_item(s, x); break;
-    case FLOW_SET_ITEM: shadow_set_item(s, x, 'w'); break;
-    case FLOW_DELETE_ITEM: shadow_set_item(s, x, 'd'); break;
-    case FLOW_UNPACK:
-    case FLOW_ITERATOR:
-    case FLOW_NEXT:
-        source = shadow_below(s, shadow_taken(x, 1).source, FROM_ELEMENT, NULL);
-        for (int i = 0; i < cr_code_step_pushes(x->step); i++)
-            shadow_found(s, x, x->kept + i, source);
+    case FLOW_LOCAL:
+    case FLOW_LOCAL_CLEAR:
+    case FLOW_LOCAL_LOCAL:
+    case FLOW_SET_LOCAL:
+    case FLOW_SET_LOCAL_LOCAL:
+    case FLOW_SET_LOCAL_SET_LOCAL:
+    case FLOW_MAKE_CELL:
+    case FLOW_DELETE_LOCAL: shadow_locals_flow(s, x); break;
+    case FLOW_PRECALL:
+        for (int i = x->kept; i < x->before; i++)
+            shadow_found(s, x, i);
         break;
-    case FLOW_PRECALL: shadow_precall(s, x); break;
-    default: shadow_locals_flow(s, x);
+    default: shadow_pushed(s, x);
     }
 }
 
@@ -732,14 +458,14 @@ static void shadow_apply(cr_shadow *s, shadow_frame *f, int at)
     int kept = shadow_unwound(&x, way, now->depth);
     shadow_keep(s, &x, kept);
     for (int i = kept; i < now->depth; i++)
-        shadow_found(s, &x, i, 0);
+        shadow_found(s, &x, i);
 }
 
 /* The first event of a frame: a generator may have objects on its stack. */
 static void shadow_begin(cr_shadow *s, const shadow_frame *f, int at)
 {
     for (int i = 0; i < f->facts->step[at].depth; i++) {
-        shadow_stack(s, f)[i] = (shadow_slot){cr_frame_stack(f->frame)[i], 0};
+        shadow_stack(s, f)[i] = cr_frame_stack(f->frame)[i];
         shadow_look(s, f->code, at, cr_frame_stack(f->frame)[i]);
     }
 }
@@ -1196,11 +922,10 @@ cr_shadow *cr_shadow_new(int log)
     s->names = PySet_New(NULL);
     s->codes = PyDict_New();
     s->asked = PyDict_New();
-    if (!s->names || !s->codes || !s->asked || !SHADOW_ROOM(s, sources, 1)) {
+    if (!s->names || !s->codes || !s->asked) {
         cr_shadow_drop(s);
         return (cr_shadow *)PyErr_NoMemory();
     }
-    s->sources.item[s->sources.count++] = (shadow_source){0, 0, NULL};
     return s;
 }
 
@@ -1208,12 +933,6 @@ void cr_shadow_drop(cr_shadow *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->sources.count; i++)
-        Py_XDECREF(s->sources.item[i].key);
-    for (size_t i = 0; i < s->accesses.count; i++) {
-        Py_DECREF(s->accesses.item[i].code);
-        Py_XDECREF(s->accesses.item[i].key);
-    }
     for (size_t i = 0; i < s->calls.count; i++) {
         Py_XDECREF(s->calls.item[i].object);
         Py_XDECREF(s->calls.item[i].owner);
@@ -1227,21 +946,12 @@ void cr_shadow_drop(cr_shadow *s)
     PyMem_RawFree(s->calls.item);
     PyMem_RawFree(s->identities.item);
     PyMem_RawFree(s->watch);
-    PyMem_RawFree(s->sources.item);
     PyMem_RawFree(s->frames.item);
     PyMem_RawFree(s->slots.item);
-    PyMem_RawFree(s->accesses.item);
-    PyMem_RawFree(s->table);
     PyMem_RawFree(s);
 }
 
 const cr_shadow_sums *cr_shadow_sums_of(const cr_shadow *s) { return &s->sums; }
-
-const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count)
-{
-    *count = s->accesses.count;
-    return s->accesses.item;
-}
 
 const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count)
 {
@@ -1260,22 +970,6 @@ const char *cr_shadow_unnamed(const cr_shadow *s, PyCodeObject **code, int *at)
     *code = s->escaped.code;
     *at = s->escaped.at;
     return s->broken ? "there was no memory to observe it" : s->unnamed;
-}
-
-PyObject *cr_shadow_path(const cr_shadow *s, int source)
-{
-    const shadow_source *x = &s->sources.item[source];
-    PyObject *parent, *out;
-
-    if (!x->parent)
-        return source ? Py_NewRef(x->key) : PyUnicode_FromString("");
-    parent = cr_shadow_path(s, x->parent);
-    out = !parent                     ? NULL
-          : x->kind == FROM_ATTRIBUTE ? PyUnicode_FromFormat("%U.%U", parent, x->key)
-          : x->kind == FROM_ITEM      ? PyUnicode_FromFormat("%U[%R]", parent, x->key)
-                                      : PyUnicode_FromFormat("%U[...]", parent);
-    Py_XDECREF(parent);
-    return out;
 }
 
 PyCodeObject *cr_shadow_place(const cr_shadow *s, PyObject *folder, int *at)

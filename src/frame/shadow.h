@@ -1,33 +1,18 @@
-/* shadow.h - where the objects in a running frame come from.
+/* shadow.h - what code in the observed frames looks up and calls, and which objects it meets.
  *
- * The shadow follows the observed frames.  Beside every local and every entry of the value
- * stack it has a *source*: the path by which the program reached the object, such as an
- * argument, an attribute of another source, or a global.  Objects that the program computed
- * have no source.
- *
- * Before every instruction the shadow compares what it expects on the value stack with what is
- * there.  A difference only loses a source; it cannot change a result.
+ * The shadow follows the observed frames.  It has the object of every local and every entry of
+ * the value stack.  Before every instruction it compares what it expects on the value stack
+ * with what is there.  A difference only shows a wrong model of an instruction; it cannot
+ * change a result.
  *
  * The shadow borrows the program's objects and compares their addresses.  It keeps none alive,
- * except names, numbers and code objects. */
+ * except names and code objects. */
 #ifndef CR_FRAME_SHADOW_H
 #define CR_FRAME_SHADOW_H
 
 #include "frame/observe.h"
 
 typedef struct cr_shadow cr_shadow;
-
-/* One access of the program to a place that outlives the instruction: an attribute, item,
- * global or cell. */
-typedef struct {
-    PyCodeObject *code; /* the access is instruction `at` of `code` */
-    int at;
-    char kind;              /* 'r' read, 'w' write, 'd' deletion */
-    const PyObject *holder; /* the object that has the attribute or item; may be freed by now */
-    PyObject *key;          /* its name or item, NULL unless a str or int */
-    const PyObject *value;  /* the object that was read or written; may be freed by now */
-    int source;             /* of the value; 0: none */
-} cr_access;
 
 /* A function in C that the program called, once for each function and file of the program. */
 typedef struct {
@@ -41,8 +26,7 @@ typedef struct {
     int at;
 } cr_call_seen;
 
-/* Makes a shadow; NULL with an exception.  With log = 0 nothing is logged; 1: calls, names and
- * code; 2: accesses, too. */
+/* Makes a shadow; NULL with an exception.  With log = 0 nothing is logged. */
 cr_shadow *cr_shadow_new(int log);
 void cr_shadow_drop(cr_shadow *s);
 /* The callbacks that keep the shadow up to date. */
@@ -58,8 +42,6 @@ typedef struct {
 /* Valid as long as the shadow; changes with each instruction. */
 const cr_shadow_sums *cr_shadow_sums_of(const cr_shadow *s);
 
-/* The accesses in program order.  The array is valid until the next callback. */
-const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
 /* The C functions that were called.  The array is valid until the next callback. */
 const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count);
 /* Looks for objects by address; 0, or -1 without memory.  Code in the folders, a tuple of
@@ -85,9 +67,6 @@ PyObject *cr_shadow_asked(const cr_shadow *s);
 /* Why the call may have read attributes by other names, or NULL; the instruction, if it is
  * known, is in `code` (borrowed, or NULL) and `at`. */
 const char *cr_shadow_unnamed(const cr_shadow *s, PyCodeObject **code, int *at);
-/* The path of a source as text, such as "self.layers[0]"; a new reference, NULL with an
- * exception. */
-PyObject *cr_shadow_path(const cr_shadow *s, int source);
 /* The instruction that the innermost frame outside `folder` executes: its code, borrowed, and
  * *at; NULL when there is none. */
 PyCodeObject *cr_shadow_place(const cr_shadow *s, PyObject *folder, int *at);

@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+import types
 import warnings
 
 import pytest
@@ -208,28 +209,33 @@ def test_a_profiler_keeps_its_hook():
     assert kept is profile and seen
 
 
-def test_an_observation_lists_reads_and_writes():
-    class Thing:
+def test_an_observation_lists_names_by_their_holders():
+    class Base:
         pass
-    thing, key = Thing(), "k"
-    thing.inner = {key: 1}
+
+    class Thing(Base):
+        def method(self):
+            return super().inner
+    Base.inner = 1
+    thing, module = Thing(), types.ModuleType("m")
+    module.n = 1
+
+    def described():
+        """text"""
 
     def f(a):
-        b = a.inner
-        b["k"] += 1
-        a.new = b
-        return b["k"]
+        a.new = a.method() + getattr(a, "".join("inner"))
+        match a:
+            case Thing(inner=k):
+                pass
+        return described.__doc__, thing.method.__name__, Thing.__name__, module.n, hasattr(module, "absent"), "".join("x")
     watch = torch._C.Observation()
     with untraced():
         started = watch.start()
         f(thing)
         watch.stop()
     assert started
-    found = [(kind, holder, name, value) for kind, holder, name, value, place, _ in watch.accesses()
-             if place[0] is f.__code__]
-    inner = thing.inner
-    assert found == [("r", id(thing), "inner", id(inner)), ("r", id(inner), "k", id(1)), ("w", id(inner), "k", id(2)),
-                     ("w", id(thing), "new", id(inner)), ("r", id(inner), "k", id(2))]
-    paths = [path for *_, place, path in watch.accesses() if place[0] is f.__code__]
-    assert paths[0] == "a.inner" and paths[1] == "a.inner['k']" and paths[4] == "a.inner['k']"
+    found = {ref(): names for ref, names in watch.asked if ref() is not None}
+    assert found[Thing] >= {"new", "method", "inner", "__name__", "__match_args__"} and Base not in found
+    assert found[described] == {"__doc__"} and found[Thing.method] == {"__name__"} and found[module] == {"n", "absent"}
     assert watch.events > 10

@@ -323,7 +323,7 @@ def _observation(watched):
     operators, parts = (sys.modules.get(f"{_root.NAME}.{name}") for name in ("_library.operators", "_dynamo.parts"))
     hidden = [Compiler.note_flushes, *([operators.Operator._call_opaque] if operators else ()),
               *([parts.Parts.end] if parts else ())]
-    seen = _C.Observation(False)
+    seen = _C.Observation()
     seen.watch(watched, _TRUSTED, tuple(f.__code__ for f in hidden), __file__.removesuffix("capture.py"))
     return seen if seen.start() else None
 

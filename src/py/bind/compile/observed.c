@@ -1,7 +1,7 @@
 /* _C.Observation: the instructions of one recorded call.
  *
- * It tells which instruction made a recording impossible, and which instructions read and wrote
- * attributes, items, globals and cells (frame/shadow.h). */
+ * It tells which instruction made a recording impossible, and what the call looked up, called
+ * and met (frame/shadow.h). */
 #include "frame/shadow.h"
 #include "graph/graph.h"
 #include "py/bind/bind.h"
@@ -53,16 +53,14 @@ static void observed_leave(void *context, const cr_live_frame *f)
 static PyObject *observed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     observed_object *self;
-    int accesses = 1;
 
-    (void)kwargs;
-    if (!PyArg_ParseTuple(args, "|p", &accesses))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "", (char *[]){NULL}))
         return NULL;
     self = (observed_object *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->folder = cr_py_package_folder();
-    self->shadow = self->folder ? cr_shadow_new(1 + accesses) : NULL;
+    self->shadow = self->folder ? cr_shadow_new(1) : NULL;
     if (self->shadow) {
         self->follow = cr_shadow_observer(self->shadow);
         return (PyObject *)self;
@@ -129,34 +127,6 @@ static PyObject *observed_events(PyObject *x, void *unused)
     (void)unused;
     return PyLong_FromUnsignedLongLong(
         cr_shadow_sums_of(((observed_object *)x)->shadow)->events);
-}
-
-static PyObject *observed_access(const cr_shadow *s, const cr_access *a)
-{
-    return Py_BuildValue(
-        "(CNON(Oi)N)", a->kind, PyLong_FromVoidPtr((void *)(uintptr_t)a->holder),
-        a->key ? a->key : Py_None, PyLong_FromVoidPtr((void *)(uintptr_t)a->value), a->code,
-        a->at, cr_shadow_path(s, a->source));
-}
-
-/* accesses() -> [(kind, id of the holder, key, id of the value, (code, instruction), path)], in
- * program order.  Objects may have been freed since. */
-static PyObject *observed_accesses(PyObject *x, PyObject *unused)
-{
-    const cr_shadow *s = ((observed_object *)x)->shadow;
-    size_t count;
-    const cr_access *a = cr_shadow_accesses(s, &count);
-    PyObject *out = PyList_New((Py_ssize_t)count);
-
-    (void)unused;
-    for (size_t i = 0; out && i < count; i++) {
-        PyObject *item = observed_access(s, a + i);
-        if (item)
-            PyList_SET_ITEM(out, (Py_ssize_t)i, item);
-        else
-            Py_CLEAR(out);
-    }
-    return out;
 }
 
 /* watch(objects, folders, opaque, quiet): a list, a tuple of str, a tuple of code objects and a
@@ -258,7 +228,6 @@ static PyObject *observed_calls(PyObject *x, PyObject *unused)
 
 static PyMethodDef observed_methods[] = {{"start", observed_start, METH_NOARGS, NULL},
                                          {"stop", observed_stop, METH_NOARGS, NULL},
-                                         {"accesses", observed_accesses, METH_NOARGS, NULL},
                                          {"watch", observed_watch, METH_VARARGS, NULL},
                                          {"calls", observed_calls, METH_NOARGS, NULL},
                                          {0}};
@@ -276,9 +245,8 @@ static PyTypeObject observed_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Observation",
     .tp_basicsize = sizeof(observed_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc =
-        "Observation(accesses=True): the instructions that the thread executes between start() "
-        "and stop().",
+    .tp_doc = "Observation(): the instructions that the thread executes between start() "
+              "and stop().",
     .tp_new = observed_new,
     .tp_dealloc = observed_dealloc,
     .tp_methods = observed_methods,
