@@ -1,10 +1,11 @@
-"""Integer expressions over symbols: sizes of an exported program.
+"""Texts of sizes of an exported program: integer expressions over symbols, which are C's (sym/sym.h).
 
-An Expr is a polynomial over atoms with integer coefficients.  An atom is a symbol's name, or (function, operands) with
-Exprs as operands.  Equal polynomials are equal Exprs.  Texts have sympy's form, also those in files.
+Texts have sympy's form, also those in files.
 """
 import ast
 import math
+
+from ._C import _SizeExpression
 
 FUNCTIONS = {"floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "min": min, "max": max,
              "div": lambda a, b: a / b}
@@ -16,94 +17,19 @@ def _atom_key(atom):
     return (0, atom) if isinstance(atom, str) else (1, _atom_text(atom, str))
 
 
-class Expr:
-    """A polynomial: {tuple of atoms in order: coefficient}."""
+class Size(_SizeExpression):
+    """A polynomial over atoms with integer coefficients; `terms` has it as {tuple of atoms: coefficient}.  An atom is a
+    symbol's name, or (function, operands) with Sizes as operands.  Equal polynomials are equal Sizes."""
 
-    __slots__ = ("terms", "_hash")
+    __slots__ = ()
 
-    def __init__(self, terms):
-        self.terms = {m: c for m, c in terms.items() if c}
-        self._hash = hash(frozenset(self.terms.items()))
-
-    # --- making ---
-
-    @staticmethod
-    def of(x):
-        return x if isinstance(x, Expr) else Expr({(): int(x)})
-
-    @staticmethod
-    def symbol(name):
-        return Expr({(name,): 1})
-
-    @staticmethod
-    def apply(function, a, b):
-        """floordiv, mod, min, max or div of two expressions."""
-        a, b = Expr.of(a), Expr.of(b)
-        if a.is_number and b.is_number and function != "div":
-            return Expr.of(FUNCTIONS[function](a.value, b.value))
-        if function == "floordiv":
-            return _quotient(a, b)
-        if function == "mod" and b.is_number and b.value and all(c % b.value == 0 for c in a.terms.values()):
-            return Expr.of(0)
-        if function in ("min", "max") and a == b:
-            return a
-        return Expr({((function, (a, b)),): 1})
-
-    def __add__(self, other):
-        terms = dict(self.terms)
-        for m, c in Expr.of(other).terms.items():
-            terms[m] = terms.get(m, 0) + c
-        return Expr(terms)
-
-    def __mul__(self, other):
-        terms = {}
-        for m, c in self.terms.items():
-            for n, d in Expr.of(other).terms.items():
-                key = tuple(sorted(m + n, key=_atom_key))
-                terms[key] = terms.get(key, 0) + c * d
-        return Expr(terms)
-
-    def __neg__(self):
-        return self * -1
-
-    def __sub__(self, other):
-        return self + Expr.of(other) * -1
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __pow__(self, n):
-        out = Expr.of(1)
-        for _ in range(Expr.of(n).value):
-            out = out * self
-        return out
-
-    # --- reading ---
-
-    def __eq__(self, other):
-        return isinstance(other, (Expr, int)) and self.terms == Expr.of(other).terms
-
-    def __hash__(self):
-        return self._hash
+    def __reduce__(self):
+        return parse, (self.text(),)
 
     @property
-    def is_number(self):
-        return all(m == () for m in self.terms)
-
-    @property
-    def is_symbol(self):
-        return len(self.terms) == 1 and next(iter(self.terms.items()))[1] == 1 and self.name is not None
-
-    @property
-    def name(self):
-        """The name of an expression that is one symbol, else None."""
-        (m, _), = self.terms.items() if len(self.terms) == 1 else [((), 0)]
-        return m[0] if len(m) == 1 and isinstance(m[0], str) else None
-
-    @property
-    def value(self):
-        if not self.is_number:
-            raise TypeError(f"{self} is no number")
-        return self.terms.get((), 0)
+    def terms(self):
+        """The terms, each with its atoms in the order of the text."""
+        return {tuple(sorted(m, key=_atom_key)): c for m, c in super().terms.items()}
 
     @property
     def free_symbols(self):
@@ -121,14 +47,14 @@ class Expr:
 
     def subs(self, values):
         """The expression with {name: expression} put in."""
-        out = Expr.of(0)
+        out = Size.of(0)
         for m, c in self.terms.items():
-            term = Expr.of(c)
+            term = Size.of(c)
             for atom in m:
                 if isinstance(atom, str):
-                    term = term * values.get(atom, Expr.symbol(atom))
+                    term = term * values.get(atom, Size.symbol(atom))
                 else:
-                    term = term * Expr.apply(atom[0], *(e.subs(values) for e in atom[1]))
+                    term = term * Size.apply(atom[0], *(e.subs(values) for e in atom[1]))
             out = out + term
         return out
 
@@ -157,24 +83,6 @@ class Expr:
         return items[0] if len(items) == 1 else f"Add({', '.join(items)})" if items else "Integer(0)"
 
 
-def _quotient(a, b):
-    if b == 1:
-        return a
-    if b.is_number and all(c % b.value == 0 for c in a.terms.values()):
-        return Expr({m: c // b.value for m, c in a.terms.items()})
-    if len(b.terms) == 1 and not b.is_number:  # a common factor
-        (n, d), = b.terms.items()
-        exact = {}
-        for m, c in a.terms.items():
-            rest = list(m)
-            if c % d or any(atom not in rest or rest.remove(atom) for atom in n):
-                break
-            exact[tuple(rest)] = c // d
-        else:
-            return Expr(exact)
-    return Expr({(("floordiv", (a, b)),): 1})
-
-
 def _atom_at(atom, values):
     return values[atom] if isinstance(atom, str) else FUNCTIONS[atom[0]](*(e.at(values) for e in atom[1]))
 
@@ -185,10 +93,15 @@ def _enclosed(e, name, python):
     return text if simple else f"({text})"
 
 
+def _operands(atom):
+    """The operands of a function, those of min and max in the order of texts."""
+    return sorted(atom[1], key=lambda e: (not e.is_number, e.text())) if atom[0] in ("min", "max") else atom[1]
+
+
 def _atom_text(atom, name, python=False):
     if isinstance(atom, str):
         return name(atom)
-    function, (a, b) = atom
+    function, (a, b) = atom[0], _operands(atom)
     if function == "floordiv" or function == "mod" and python:
         sign = "//" if not python else " // " if function == "floordiv" else " % "
         return f"({_enclosed(a, name, python)}{sign}{_enclosed(b, name, python)})"
@@ -206,7 +119,7 @@ def _atom_file_text(atom):
         return f"Symbol('{atom}')"
     if isinstance(atom, str):
         return f"Symbol('{atom}', positive=True, integer=True)" if atom[0] != "u" else f"Symbol('{atom}', integer=True)"
-    return f"{_FILE_NAMES[atom[0]]}({', '.join(e.file_text() for e in atom[1])})"
+    return f"{_FILE_NAMES[atom[0]]}({', '.join(e.file_text() for e in _operands(atom))})"
 
 
 def _term_file_text(m, c):
@@ -220,14 +133,14 @@ def _term_file_text(m, c):
 # --- from text ---
 
 _OPERATORS = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
-              ast.FloorDiv: lambda a, b: Expr.apply("floordiv", a, b), ast.Mod: lambda a, b: Expr.apply("mod", a, b),
-              ast.Pow: lambda a, b: a ** b, ast.Div: lambda a, b: Expr.apply("div", a, b)}
+              ast.FloorDiv: lambda a, b: Size.apply("floordiv", a, b), ast.Mod: lambda a, b: Size.apply("mod", a, b),
+              ast.Pow: lambda a, b: a ** b, ast.Div: lambda a, b: Size.apply("div", a, b)}
 
 
 def _call(tree, refuse):
     name, args = tree.func.id, tree.args
     if name == "Symbol" and args and isinstance(args[0], ast.Constant):
-        return Expr.symbol(str(args[0].value))
+        return Size.symbol(str(args[0].value))
     if name in ("Integer", "TruncToInt", "ToFloat") and len(args) == 1:
         return _read(args[0], refuse)
     items = [_read(x, refuse) for x in args]
@@ -241,16 +154,16 @@ def _call(tree, refuse):
     if name and len(items) >= 2:
         out = items[0]
         for x in items[1:]:
-            out = Expr.apply(name, out, x)
+            out = Size.apply(name, out, x)
         return out
     return refuse()
 
 
 def _read(tree, refuse):
     if isinstance(tree, ast.Constant) and type(tree.value) is int:
-        return Expr.of(tree.value)
+        return Size.of(tree.value)
     if isinstance(tree, ast.Name):
-        return Expr.symbol(tree.id)
+        return Size.symbol(tree.id)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         return -_read(tree.operand, refuse)
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
@@ -265,7 +178,7 @@ def _read(tree, refuse):
 
 
 def parse(text):
-    """The Expr of a text of this module or of a file; ValueError for other texts."""
+    """The Size of a text of this module or of a file; ValueError for other texts."""
     def refuse():
         raise ValueError(f"not an expression over sizes: {text[:200]!r}")
     if len(text) > 10000:

@@ -1,5 +1,5 @@
 """Sizes that may vary, as numbers: torch.SymInt."""
-from ._size_expr import Expr
+from ._size_expr import Size
 
 __all__ = ["SymInt"]
 
@@ -10,7 +10,7 @@ def _operator(name, apply, swapped=False):
     def method(self, other):
         if not isinstance(other, int) or isinstance(other, bool):
             return number(self, other)
-        a, b = self.expr, other.expr if isinstance(other, SymInt) else Expr.of(other)
+        a, b = self.expr, other.expr if isinstance(other, SymInt) else Size.of(other)
         expr, hint = apply(*((b, a) if swapped else (a, b))), number(int(self), int(other))
         return symbolic(expr, hint)
     method.__name__ = name
@@ -60,8 +60,8 @@ class SymInt(int):
     __rsub__ = _operator("__rsub__", lambda a, b: a - b, True)
     __mul__ = _operator("__mul__", lambda a, b: a * b)
     __rmul__ = _operator("__rmul__", lambda a, b: a * b)
-    __floordiv__ = _operator("__floordiv__", lambda a, b: Expr.apply("floordiv", a, b))
-    __mod__ = _operator("__mod__", lambda a, b: Expr.apply("mod", a, b))
+    __floordiv__ = _operator("__floordiv__", lambda a, b: Size.apply("floordiv", a, b))
+    __mod__ = _operator("__mod__", lambda a, b: Size.apply("mod", a, b))
 
 
 SymInt.__module__ = "torch"

@@ -118,8 +118,8 @@ static void spell_integer(cr_printer *p, cr_text *out, const cr_sym *e, const ch
         cr_text_printf(out, "%" PRId64, e->integer);
     else if (e->kind == CR_SYM_NAME)
         cr_bail(p->s, CR_VALUE, "the size '%s' is no size of the kernel's loops", e->name);
-    else if (e->kind == CR_SYM_MIN || e->kind == CR_SYM_MAX)
-        cr_bail(p->s, CR_VALUE, "minimum and maximum of sizes are not emitted");
+    else if (e->kind == CR_SYM_MIN || e->kind == CR_SYM_MAX || e->kind == CR_SYM_FRACTION)
+        cr_bail(p->s, CR_VALUE, "minima, maxima and fractions of sizes are not emitted");
     else {
         cr_text_char(out, '(');
         for (int i = 0; i < e->count; i++) {

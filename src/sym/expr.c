@@ -149,6 +149,10 @@ static void set_range(cr_sym *e)
         e->low = a->low < b->low ? a->low : b->low;
         e->high = a->high < b->high ? a->high : b->high;
         break;
+    case CR_SYM_FRACTION:
+        e->low = CR_SYM_LOW;
+        e->high = CR_SYM_HIGH;
+        break;
     case CR_SYM_MAX:
         e->low = a->low > b->low ? a->low : b->low;
         e->high = a->high > b->high ? a->high : b->high;
@@ -417,6 +421,17 @@ static void split_by(cr_syms *t, const cr_sym *a, const cr_sym *b, const cr_sym 
     *rest = terms_sum(t, &odd);
 }
 
+/* True if b, which has one term, divides a: the sign of b does not matter then. */
+static bool divides(cr_syms *t, const cr_sym *a, const cr_sym *b, const cr_sym **quotient)
+{
+    const cr_sym *rest;
+
+    if (b->kind == CR_SYM_ADD)
+        return false;
+    split_by(t, a, b, quotient, &rest);
+    return rest->kind == CR_SYM_INT && !rest->integer;
+}
+
 static bool below(cr_syms *t, const cr_sym *a, const cr_sym *b)
 {
     return a->low >= 0 && cr_sym_lt(t, a, b) == CR_SYM_YES;
@@ -438,6 +453,8 @@ const cr_sym *cr_sym_floordiv(cr_syms *t, const cr_sym *a, const cr_sym *b)
         return cr_sym_int(t, cr_floor_div(a->integer, b->integer));
     if (b->kind == CR_SYM_ADD && a == b && b->low > 0)
         return cr_sym_int(t, 1);
+    if (b->low < 1 && divides(t, a, b, &quotient))
+        return quotient;
     if (b->kind == CR_SYM_ADD || b->low < 1)
         return below(t, a, b) ? cr_sym_int(t, 0) : node2(t, CR_SYM_FLOORDIV, a, b);
     split_by(t, a, b, &quotient, &rest);
@@ -456,6 +473,8 @@ const cr_sym *cr_sym_mod(cr_syms *t, const cr_sym *a, const cr_sym *b)
     refuse_zero(t, b);
     if (a->kind == CR_SYM_INT && b->kind == CR_SYM_INT)
         return cr_sym_int(t, a->integer - b->integer * cr_floor_div(a->integer, b->integer));
+    if (b->low < 1 && divides(t, a, b, &quotient))
+        return cr_sym_int(t, 0);
     if (b->kind == CR_SYM_ADD || b->low < 1)
         return below(t, a, b) ? a : a == b ? cr_sym_int(t, 0) : node2(t, CR_SYM_MOD, a, b);
     split_by(t, a, b, &quotient, &rest);
@@ -482,6 +501,11 @@ const cr_sym *cr_sym_max(cr_syms *t, const cr_sym *a, const cr_sym *b)
     if (cr_sym_le(t, b, a) == CR_SYM_YES)
         return a;
     return a->id < b->id ? node2(t, CR_SYM_MAX, a, b) : node2(t, CR_SYM_MAX, b, a);
+}
+
+const cr_sym *cr_sym_fraction(cr_syms *t, const cr_sym *a, const cr_sym *b)
+{
+    return node2(t, CR_SYM_FRACTION, a, b);
 }
 
 /* --- comparisons --- */
@@ -517,6 +541,7 @@ static const cr_sym *rebuild(cr_syms *t, const cr_sym *e, const cr_sym *a, const
     case CR_SYM_MOD: return cr_sym_mod(t, a, b);
     case CR_SYM_MIN: return cr_sym_min(t, a, b);
     case CR_SYM_MAX: return cr_sym_max(t, a, b);
+    case CR_SYM_FRACTION: return cr_sym_fraction(t, a, b);
     case CR_SYM_INT:
     case CR_SYM_NAME: break;
     }
@@ -553,6 +578,7 @@ static int64_t fold_integers(const cr_sym *e, int64_t a, int64_t b, bool *wrong)
         break;
     case CR_SYM_MIN: r = a < b ? a : b; break;
     case CR_SYM_MAX: r = a > b ? a : b; break;
+    case CR_SYM_FRACTION: over = true; break;
     case CR_SYM_INT:
     case CR_SYM_NAME: break;
     }

@@ -13,7 +13,8 @@ static bool is_sum(const cr_sym *e)
 
 static bool prints_as_product(const cr_sym *e)
 {
-    return e->kind == CR_SYM_MUL || e->kind == CR_SYM_FLOORDIV || e->kind == CR_SYM_MOD;
+    return e->kind == CR_SYM_MUL || e->kind == CR_SYM_FLOORDIV || e->kind == CR_SYM_MOD ||
+           e->kind == CR_SYM_FRACTION;
 }
 
 static void print_factor(cr_text *out, const cr_sym *e, bool product_too)
@@ -69,10 +70,13 @@ void cr_sym_print(cr_text *out, const cr_sym *e)
         for (int i = 1; i < e->count; i++)
             print_more(out, e->args[i]);
         break;
+    case CR_SYM_FRACTION:
     case CR_SYM_FLOORDIV:
     case CR_SYM_MOD:
         print_factor(out, e->args[0], false);
-        cr_text_put(out, e->kind == CR_SYM_MOD ? " % " : " // ");
+        cr_text_put(out, e->kind == CR_SYM_MOD        ? " % "
+                         : e->kind == CR_SYM_FLOORDIV ? " // "
+                                                      : " / ");
         print_factor(out, e->args[1], true);
         break;
     case CR_SYM_MIN:
@@ -173,6 +177,8 @@ static const cr_sym *parse_sym_product(cr_syms *t, const char **p)
     for (;;) {
         if (sym_take(p, "//"))
             e = cr_sym_floordiv(t, e, parse_sym_atom(t, p));
+        else if (sym_take(p, "/"))
+            e = cr_sym_fraction(t, e, parse_sym_atom(t, p));
         else if (sym_take(p, "%"))
             e = cr_sym_mod(t, e, parse_sym_atom(t, p));
         else if (sym_take(p, "*"))

@@ -6,7 +6,8 @@
  *
  *   x*y + 2*x - 3    sums of products; terms in order of first creation
  *   a // b, a % b    floor division and its remainder, b > 0
- *   min(a, b), max(a, b) */
+ *   min(a, b), max(a, b)
+ *   a / b            a fraction, which only texts have: it has no value */
 #ifndef CR_SYM_SYM_H
 #define CR_SYM_SYM_H
 
@@ -21,7 +22,8 @@ typedef enum {
     CR_SYM_FLOORDIV, /* args[0] // args[1] */
     CR_SYM_MOD,
     CR_SYM_MIN,
-    CR_SYM_MAX
+    CR_SYM_MAX,
+    CR_SYM_FRACTION
 } cr_sym_kind;
 
 typedef struct cr_sym cr_sym;
@@ -62,6 +64,7 @@ const cr_sym *cr_sym_floordiv(cr_syms *t, const cr_sym *a, const cr_sym *b);
 const cr_sym *cr_sym_mod(cr_syms *t, const cr_sym *a, const cr_sym *b);
 const cr_sym *cr_sym_min(cr_syms *t, const cr_sym *a, const cr_sym *b);
 const cr_sym *cr_sym_max(cr_syms *t, const cr_sym *a, const cr_sym *b);
+const cr_sym *cr_sym_fraction(cr_syms *t, const cr_sym *a, const cr_sym *b);
 
 /* The answer of a comparison. */
 typedef enum { CR_SYM_NO, CR_SYM_YES, CR_SYM_UNKNOWN } cr_sym_answer;

@@ -68,12 +68,26 @@ IN_SESSION(indices_within_a_size_lose_their_division)
     CHECK(cr_sym_mod(table, cr_sym_mul(table, n, i), n) == cr_sym_int(table, 0));
 }
 
+IN_SESSION(a_name_of_any_sign_divides_its_multiples)
+{
+    const cr_sym *u, *x;
+
+    table = cr_syms_new(s);
+    u = cr_sym_name(table, "u", CR_SYM_LOW, CR_SYM_HIGH);
+    x = cr_sym_name(table, "x", 0, CR_SYM_HIGH);
+    CHECK(cr_sym_floordiv(table, read_sym("3*u*x - u"), u) == read_sym("3*x - 1"));
+    CHECK(cr_sym_mod(table, read_sym("3*u*x - u"), u) == cr_sym_int(table, 0));
+    EQ(cr_sym_floordiv(table, read_sym("u*x + 1"), u)->kind, CR_SYM_FLOORDIV);
+    EQ(cr_sym_fraction(table, cr_sym_mul(table, u, x), u)->kind, CR_SYM_FRACTION);
+}
+
 IN_SESSION(printing_and_reading_back_give_the_same_node)
 {
     static const char *const texts[] = {"x",
                                         "-3",
                                         "x*y*y - 2*x + 1",
                                         "(x + 1) // y",
+                                        "(x + 1) / 2 - y / x",
                                         "x*(y // 3)",
                                         "min(x, y) + max(2*x, 7)",
                                         "(x % 5)*4 + x // 2 // 3",

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 from .. import _C, Tensor, no_grad, zeros
-from .._size_expr import Expr
+from .._size_expr import Size
 from ..export._c_file import _check_memory, _Input, _kind, _recorded, errors_name
 from ..export.exported_program import ExportedProgram, refuse_values
 from ..export.graph_signature import ConstantArgument, InputKind, OutputKind
@@ -65,7 +65,7 @@ def _probes(low, high):
 def _at(size, symbol, n):
     """A size of an input when the symbol is n."""
     expr = getattr(getattr(size, "node", None), "expr", None)
-    return size if expr is None or expr.is_number else expr.subs({symbol: Expr.of(n)}).value
+    return size if expr is None or expr.is_number else expr.subs({symbol: Size.of(n)}).value
 
 
 def _inputs(program, symbol, n, example):

@@ -7,7 +7,7 @@ other sizes (`_C.RecordedGraph.takes`).
 import hashlib
 
 from .._dynamo.exc import ConstraintViolationError, UserError
-from .._size_expr import Expr
+from .._size_expr import Size
 from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from . import _control
 from ._graph import dependent_values, number_expressions, takes, value_sizes
@@ -70,13 +70,13 @@ class Constraints:
 
         dims     the DimSpecs, of which those with a number vary
         values   the numbers that depend on elements (_unbacked.Values)
-        sizes()  {number: Expr}
+        sizes()  {number: Size}
     """
 
     def __init__(self, recorded, dims, leaves, values):
         self.recorded, self.all_dims, self.leaves, self.values = recorded, dims, leaves, values
         self.dims = [d for d in dims if d.varies]
-        self.equal = {}       # symbol -> Expr that replaces it
+        self.equal = {}       # symbol -> Size that replaces it
         self.loose = set()    # symbols that vary together, but without a relation that gives one of them
         self.related = {}     # those of them that operators need and that are no equality of two symbols
         self.lower, self.upper = {}, {}
@@ -96,8 +96,8 @@ class Constraints:
             self.lower[d.symbol], self.upper[d.symbol] = max(low, 2) if d.is_hint else low, high
 
     def value(self, symbol):
-        """The Expr that stands for a symbol."""
-        e = Expr.symbol(symbol)
+        """The Size that stands for a symbol."""
+        e = Size.symbol(symbol)
         while True:
             new = e.subs(self.equal)
             if new == e:
@@ -111,7 +111,7 @@ class Constraints:
         return e.subs({s: self.value(s) for s in e.free_symbols})
 
     def join(self, a, b):
-        """Makes two Exprs equal, of which one is a symbol; false if neither is."""
+        """Makes two Sizes equal, of which one is a symbol; false if neither is."""
         a, b = self.put(a), self.put(b)
         if a == b:
             return True
@@ -140,7 +140,7 @@ class Constraints:
             if other.hint != d.hint:
                 raise UserError(f"{d.source} = {d.hint} is not equal to {other.source} = {other.hint}")
             if other is not d and d.number is not None and other.number is not None:
-                self.join(Expr.symbol(other.symbol), Expr.symbol(d.symbol))
+                self.join(Size.symbol(other.symbol), Size.symbol(d.symbol))
         for d in self.dims:
             if isinstance(d.spec, Dim) and d.spec.root is not None:
                 self._use_derived(d)
@@ -170,7 +170,7 @@ class Constraints:
         """value_sizes() of the recording.  Symbols with which its calls change, and not only their sizes, become numbers."""
         free = list(self._free())
         for varying in [free, *([s] for s in free if len(free) > 1)]:
-            fixed = {s: Expr.of(self.hint_of[s]) for s in free if s not in varying}
+            fixed = {s: Size.of(self.hint_of[s]) for s in free if s not in varying}
             try:
                 sized = value_sizes(self.recorded, {k: e.subs(fixed) for k, e in self.sizes().items()}, self.hint_of, self.bounds(),
                                     self.values.facts)
@@ -187,8 +187,8 @@ class Constraints:
             return {}
 
     def _fix(self, s):
-        self.found.append(Condition(Expr.symbol(s), "==", Expr.of(self.hint_of[s])))
-        self.equal[s] = Expr.of(self.hint_of[s])
+        self.found.append(Condition(Size.symbol(s), "==", Size.of(self.hint_of[s])))
+        self.equal[s] = Size.of(self.hint_of[s])
 
     def _check_counts(self):
         """Refuses calls that give as many tensors as an element says, and, in branches, as a size that varies says."""
@@ -201,7 +201,7 @@ class Constraints:
 
     def _refuse_small_counts(self):
         """The same for sizes that are another expression where a number is smaller than in the example: y[:2]."""
-        known = {**{d.number: Expr.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}
+        known = {**{d.number: Size.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}
         hints = {**self.hint_of, **{s.name: s.hint for s in self.values.symbols.values()}}
         ints = [s for s in self.values.symbols.values() if s.kind is int]
         for some in [*([s] for s in ints), ints]:
@@ -249,7 +249,7 @@ class Constraints:
                 raise GuardOnDataDependentSymNode(self.values.refusal(f"number of results of {op}"))
 
     def _use_guards(self):
-        known = {**{d.number: Expr.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}
+        known = {**{d.number: Size.symbol(d.symbol) for d in self.dims}, **self._value_numbers()}
         sized = self._value_sizes()
         exprs = number_expressions(self.recorded.numbers, known, sized)
         for test, a, b, holds in self.recorded.guards:
@@ -392,13 +392,13 @@ class Constraints:
             if k > 1 and self._has_range(s, t, k):
                 self.loose |= {s, t}
                 return True
-            return self._set_relation(s, Expr.symbol(t) * k + (hint - k * self.hint_of[t]))
-        total = Expr.of(hint - sum(k * self.hint_of[t] for t, k in slopes.items()))
+            return self._set_relation(s, Size.symbol(t) * k + (hint - k * self.hint_of[t]))
+        total = Size.of(hint - sum(k * self.hint_of[t] for t, k in slopes.items()))
         for t, k in slopes.items():
-            total = total + Expr.symbol(t) * k
-        product = Expr.of(1)
+            total = total + Size.symbol(t) * k
+        product = Size.of(1)
         for t in slopes:
-            product = product * Expr.symbol(t)
+            product = product * Size.symbol(t)
         for e in (product, total):
             values = {t: self._others(t)[0] for t in slopes if self._others(t)}
             if e.at(self.hint_of) == hint and self._takes({**values, s: e.at({**self.hint_of, **values})}):
@@ -424,7 +424,7 @@ class Constraints:
         return []
 
     def _pair(self, s, t):
-        a, b = Expr.symbol(s), Expr.symbol(t)
+        a, b = Size.symbol(s), Size.symbol(t)
         order = [d.symbol for d in self.dims]
         if self.value(s).is_symbol and self.value(t).is_symbol and order.index(self.value(s).name) > order.index(self.value(t).name):
             a, b = b, a
@@ -439,7 +439,7 @@ class Constraints:
             if self._may_be(s, low) or not self._may_be(s, self.hint_of[s] + 1):
                 continue
             least = next((n for n in range(low + 1, min(self.hint_of[s], low + 256)) if self._may_be(s, n)), self.hint_of[s])
-            condition = Condition(Expr.symbol(s), ">=", Expr.of(least))
+            condition = Condition(Size.symbol(s), ">=", Size.of(least))
             self._bound(condition)
             self._note(condition)
 
@@ -465,7 +465,7 @@ class Constraints:
             n = next((n for n in range(2, hint + 1) if hint % n == 0 and
                       all((m % n == 0) == (m in takes) for m in self._others(s))), None)
             if n is not None:
-                condition = Condition(Expr.apply("mod", Expr.symbol(s), n), "==", Expr.of(0))
+                condition = Condition(Size.apply("mod", Size.symbol(s), n), "==", Size.of(0))
                 if condition.text() not in [self._plain(c).text() for c in self.conditions]:
                     self.conditions.append(condition)
 
@@ -512,7 +512,7 @@ class Constraints:
                 good, most = (good, middle) if self._gives_another_count(s, middle) else (middle, most)
             for test, n in ((">=", None if least is None else least + 1), ("<=", None if most is None else most - 1)):
                 if n is not None:
-                    condition = Condition(Expr.symbol(s), test, Expr.of(n))
+                    condition = Condition(Size.symbol(s), test, Size.of(n))
                     self._bound(condition)
                     self._note(condition)
 
@@ -565,7 +565,7 @@ class Constraints:
             self.lower[s.name], self.upper[s.name] = s.lower, s.upper
 
     def sizes(self):
-        """{number of the recording: Expr} for sizes of inputs, and numbers that depend on elements."""
+        """{number of the recording: Size} for sizes of inputs, and numbers that depend on elements."""
         return {**{d.number: self.expr(d) for d in self.dims}, **self._value_numbers()}
 
     def hints(self):
@@ -586,8 +586,8 @@ class Constraints:
                 out[e] = ValueRange(e.at(self.lower), self._most(e)) if known else ValueRange(d.bounds[0], d.bounds[1])
             for s in e.free_symbols:
                 if s not in self.roots.values():
-                    out.setdefault(Expr.symbol(s), ValueRange(self.lower[s], self.upper[s]))
-        out.update((Expr.symbol(s), ValueRange(self.lower[s], self.upper[s])) for s in self.roots.values())
+                    out.setdefault(Size.symbol(s), ValueRange(self.lower[s], self.upper[s]))
+        out.update((Size.symbol(s), ValueRange(self.lower[s], self.upper[s])) for s in self.roots.values())
         out.update({s.expr: ValueRange(s.lower, s.upper) for s in self.values.symbols.values()})
         return out
 

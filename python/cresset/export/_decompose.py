@@ -176,7 +176,7 @@ class _Recording:
         self.recorder = _C.Recorder(whole=True)
         self.nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
         self.values, self.places, self.hints = [], {}, {}  # places: node -> number of the recording's input
-        self.sizes = []                                    # (node, dim, Expr)
+        self.sizes = []                                    # (node, dim, Size)
         for node in self.nodes:
             self.values.append(self._fake(node) if isinstance(node.meta.get("val"), Tensor) else node.meta.get("val"))
         self._run(table)
@@ -210,7 +210,7 @@ class _Recording:
         self.graph = _functional(graph, bool(self.sizes), self.sparse)
 
     def expressions(self):
-        """{number of the recording: Expr} for sizes of inputs."""
+        """{number of the recording: Size} for sizes of inputs."""
         names = self.graph.inputs
         at = {(of[0], of[1]): k for k, (how, *of) in enumerate(self.graph.numbers) if how == "size"}
         return {at[names[self.places[node]], dim]: expr for node, dim, expr in self.sizes}

@@ -56,7 +56,7 @@ SymbolicFakeTensor.__module__ = FakeTensor.__module__
 
 
 def make_fake(mode, kind, exprs=None):
-    """The fake of a value.  kind: (dtype, sizes, strides, device, requires_grad); exprs: its sizes as Exprs, or None."""
+    """The fake of a value.  kind: (dtype, sizes, strides, device, requires_grad); exprs: its sizes as Sizes, or None."""
     dtype, sizes, strides, device, grad = kind
     with cresset._C._DisableTorchDispatch(), cresset.no_grad():
         meta = cresset.empty_strided(sizes, strides, dtype=dtype, device="meta")
@@ -77,6 +77,6 @@ def sparse_fake(mode, dtype, sizes, device):
 
 
 def expressions(fake):
-    """The sizes of a fake as Exprs."""
-    from .._size_expr import Expr
-    return [n.node.expr if hasattr(n, "node") else Expr.of(n) for n in fake.shape]
+    """The sizes of a fake as Sizes."""
+    from .._size_expr import Size
+    return [n.node.expr if hasattr(n, "node") else Size.of(n) for n in fake.shape]

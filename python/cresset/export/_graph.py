@@ -9,14 +9,14 @@ from .._sym_int import symbolic
 from ..fx.experimental.proxy_tensor import _ARITHMETIC
 from ..fx.graph import Graph, _snake_case
 from ..fx.passes.shape_prop import _extract_tensor_metadata
-from .._size_expr import Expr, parse
+from .._size_expr import Size, parse
 from ._fakes import make_fake
 from ._sources import kept_meta
 from .graph_signature import (ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec, SymBoolArgument,
                               SymFloatArgument, SymIntArgument, TensorArgument)
 
 _EXPRESSIONS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": operator.pow,
-                "floordiv": lambda a, b: Expr.apply("floordiv", a, b), "mod": lambda a, b: Expr.apply("mod", a, b),
+                "floordiv": lambda a, b: Size.apply("floordiv", a, b), "mod": lambda a, b: Size.apply("mod", a, b),
                 "neg": lambda a, _=None: -a}
 
 
@@ -52,9 +52,9 @@ def takes(recorded, sizes):
 
 
 def value_sizes(recorded, known, hints, bounds=None, facts=()):
-    """{value: its sizes as Exprs}, where known has those of inputs, {number: Expr}; empty if no size varies."""
+    """{value: its sizes as Sizes}, where known has those of inputs, {number: Size}; empty if no size varies."""
     if all(e.is_number for e in known.values()):
-        return {name: [Expr.of(int(n)) for n in sizes] for name, (_, sizes, *_) in recorded.types().items()} if known else {}
+        return {name: [Size.of(int(n)) for n in sizes] for name, (_, sizes, *_) in recorded.types().items()} if known else {}
     samples = samples_of(recorded, known, hints, bounds, facts)
     if len(samples) < 2:
         return {}
@@ -67,7 +67,7 @@ def value_sizes(recorded, known, hints, bounds=None, facts=()):
 
 
 def number_expressions(numbers, known, sized):
-    """For each number of a recording its Expr, or None for one that is no integer expression.  known: {number: Expr}
+    """For each number of a recording its Size, or None for one that is no integer expression.  known: {number: Size}
     for sizes of inputs; sized: the sizes of values."""
     out = []
     for k, (how, *of) in enumerate(numbers):
@@ -76,7 +76,7 @@ def number_expressions(numbers, known, sized):
         elif how == "size":
             out.append(sized[of[0]][of[1]] if of[0] in sized else None)
         elif how == "const":
-            out.append(Expr.of(of[0]) if type(of[0]) is int else None)
+            out.append(Size.of(of[0]) if type(of[0]) is int else None)
         else:
             operands = [out[i] for i in of] if how in _EXPRESSIONS else [None]
             try:
@@ -137,7 +137,7 @@ class GraphBuilder:
         recorded    the _C.RecordedGraph; its first inputs are the tensors of `inputs`
         inputs      (name, InputSpec or None, value, name in `recorded` or None) for each placeholder
         sources     a Sources, or None
-        sizes       {number of the recording: Expr} for sizes of inputs
+        sizes       {number of the recording: Size} for sizes of inputs
         hints       {symbol: value in the example inputs}
         bounds      {symbol: (least, greatest or None)}
         facts       Conditions on numbers that depend on elements
@@ -152,7 +152,7 @@ class GraphBuilder:
         self.numbers = recorded.numbers if sizes is not None else []
         self.sized = value_sizes(recorded, sizes or {}, hints, bounds, facts)
         self.exprs = number_expressions(self.numbers, sizes or {}, self.sized)
-        self.number_nodes, self.size_of = {}, {}  # index of a number -> fx node or number; Expr -> fx node
+        self.number_nodes, self.size_of = {}, {}  # index of a number -> fx node or number; Size -> fx node
         self.literals, self.modules, self.trace, self.sites = set(), {}, None, {}
         self.as_called = False  # whether conversions are calls of `to`; else of `_to_copy`, as in decomposed programs
         self.casts = ()  # values that conversions of autocast blocks made, which are no nodes
@@ -254,7 +254,7 @@ class GraphBuilder:
         for atoms, c in e.terms.items():
             term = None
             for atom in atoms:
-                one = self.size_of[Expr.symbol(atom)] if isinstance(atom, str) else self._applied(*atom)
+                one = self.size_of[Size.symbol(atom)] if isinstance(atom, str) else self._applied(*atom)
                 term = one if term is None else self._computed("mul", term, one)
             term = c if term is None else term if c == 1 else self._computed("mul", c, term)
             out = term if out is None else self._computed("add", out, term)

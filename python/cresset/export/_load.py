@@ -17,7 +17,7 @@ import cresset
 
 from .. import nn, serialization
 from .._archive import PyTorchFileReader
-from .._size_expr import Expr, parse
+from .._size_expr import Size, parse
 from .._subclasses.fake_tensor import FakeTensorMode
 from .._sym_int import symbolic
 from ..fx import Graph, GraphModule
@@ -78,10 +78,10 @@ def _one(x):
 # --- values ---
 
 def _number(x):
-    """(Expr, value in the example inputs) of a size."""
+    """(Size, value in the example inputs) of a size."""
     tag, value = _one(x)
     if tag == "as_int" and type(value) is int:
-        return Expr.of(value), value
+        return Size.of(value), value
     if tag != "as_expr":
         _refuse(f"not a size: {str(x)[:100]}")
     hint = value.get("hint") or {}
@@ -120,7 +120,7 @@ def _device(x):
 
 
 def _kind_of(meta):
-    """(dtype, sizes, strides, device, requires_grad) and the sizes' Exprs."""
+    """(dtype, sizes, strides, device, requires_grad) and the sizes' Sizes."""
     sizes, strides = [_number(n) for n in _get(meta, "sizes", list)], [_number(n) for n in _get(meta, "strides", list)]
     if len(sizes) != len(strides) or len(sizes) > 64:
         _refuse("a tensor has as many strides as sizes, at most 64")

@@ -17,7 +17,7 @@ import sys
 import weakref
 
 from .. import SymBool, Tensor, _C
-from .._size_expr import Expr
+from .._size_expr import Size
 from .._subclasses import fake_tensor
 from .._subclasses.fake_tensor import DynamicOutputShapeException
 from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -107,7 +107,7 @@ class Element:
 
     @property
     def expr(self):
-        return Expr.symbol(self.name)
+        return Size.symbol(self.name)
 
 
 class Values:
@@ -118,7 +118,7 @@ class Values:
         self.symbols, self.facts, self.sites = {}, [], {}
         self.inside = self.is_paused = False
         self.taken = None  # a number whose value in the example was needed
-        self.known_dims, self.bounds = {}, {}  # of dims: {number: Expr}, {symbol: (least, greatest)}
+        self.known_dims, self.bounds = {}, {}  # of dims: {number: Size}, {symbol: (least, greatest)}
         self.dim_hints = {}
         self.unsized = []  # recorders of branches with operands whose sizes vary
         self._sized = None
@@ -147,7 +147,7 @@ class Values:
             if d.varies:
                 name = symbol_name(d.source, self.dim_hints)
                 self.dim_hints[name], d.symbol_name = d.hint, name
-                self.known_dims[at[id(d.leaf), d.dim]] = Expr.symbol(name)
+                self.known_dims[at[id(d.leaf), d.dim]] = Size.symbol(name)
                 low, high = d.bounds
                 self.bounds[name] = max(low, 2) if d.is_hint else low, high
 
@@ -176,7 +176,7 @@ class Values:
         return next((n for n in range(3, 64) if n not in used and (most is None or n <= most)), 2)
 
     def numbers(self, recorder):
-        """{number of a recording: Expr} of the symbols that it has."""
+        """{number of a recording: Size} of the symbols that it has."""
         return {s.number: s.expr for s in self.symbols.values() if s.kind is not float and s.recorder is recorder}
 
     def resume(self, recorder):
@@ -187,9 +187,9 @@ class Values:
     # --- expressions ---
 
     def expr(self, x):
-        """The Expr of an int or of a symbol of the recording; None where it has none."""
+        """The Size of an int or of a symbol of the recording; None where it has none."""
         if type(x) is not _C.Symbol:
-            return Expr.of(x) if isinstance(x, int) else None
+            return Size.of(x) if isinstance(x, int) else None
         k = _C._symbol_of(x)
         if k < 0:
             return None
@@ -247,7 +247,7 @@ class Values:
                 return NotImplemented
             self.taken = self.taken or (self._text(a) if left is None else left.text())
             return NotImplemented
-        left, right = self.expr(a), self.expr(b) if test is not None else Expr.of(0)
+        left, right = self.expr(a), self.expr(b) if test is not None else Size.of(0)
         if left is None or right is None:
             if self._depends(a) or self._depends(b):
                 text = f"{self._text(a)} {test} {self._text(b)}"
@@ -365,7 +365,7 @@ class Values:
 
     def _take_value(self, e):
         """Makes the value of an expression that of the example, as a fact."""
-        fact = Condition(e, "==", Expr.of(e.at(self.all_hints())))
+        fact = Condition(e, "==", Size.of(e.at(self.all_hints())))
         if self.known(fact) is None:
             self._note_taken(e.text(), fact.right.value, e)
             self.facts.append(fact)
@@ -420,12 +420,12 @@ class Values:
             for name in e.free_symbols:
                 if name not in self.symbols or abs(e.terms.get((name,), 0)) != 1:
                     continue
-                rest = e - Expr({(name,): e.terms[(name,)]})
+                rest = e - Size.symbol(name) * e.terms[(name,)]
                 low, high = self.range(rest) if name not in rest.free_symbols else (None, None)
                 for test, most in ((fact.test, low if fact.test[0] == "<" else high), *([("<=", low)] if fact.test == "==" else [])):
                     if most is not None:
                         test = ">=" if test == "==" else test
-                        self._bound(Condition(Expr({(name,): e.terms[(name,)]}) + Expr.of(most), test, Expr.of(0)))
+                        self._bound(Condition(Size.symbol(name) * e.terms[(name,)] + Size.of(most), test, Size.of(0)))
 
     def _check_examples(self):
         """Traces again, with examples for which the facts hold."""
@@ -511,7 +511,7 @@ class Values:
         made, symbol = self.new(kind, *bounds, real=None if real is None else real + 0)
         self._call(Site("item", [tensor], [(_C.bool, tensor.device, 0)], symbols=[symbol]), [])
         if kind is bool:
-            return Truth(self, Condition(symbol.expr, "==", Expr.of(1)), number=symbol.number)
+            return Truth(self, Condition(symbol.expr, "==", Size.of(1)), number=symbol.number)
         return made
 
     def flag(self, condition):
@@ -687,10 +687,10 @@ class Values:
         for x in tensors:
             count = math.prod(self.plain[id(x)])
             if max(seen) == count:
-                expr = Expr.of(1)
+                expr = Size.of(1)
                 for n, plain in zip(x.shape, self.plain[id(x)]):
                     e = self.expr(n)
-                    expr = expr * (Expr.of(plain) if e is None else e)
+                    expr = expr * (Size.of(plain) if e is None else e)
                 return count, self.range(expr)[1]
         return None, None
 
@@ -752,7 +752,7 @@ def add_values(builder, site, names, arguments, source):
         else:
             node.meta["val"] = symbol.kind(symbol.hint)
             node.meta["condition" if symbol.kind is bool else "expr"] = \
-                Condition(symbol.expr, "==", Expr.of(1)) if symbol.kind is bool else symbol.expr
+                Condition(symbol.expr, "==", Size.of(1)) if symbol.kind is bool else symbol.expr
             if symbol.kind is bool:
                 _assert_truth(builder, symbol, node, meta)
         _assert_facts(builder, symbol.name, meta)
@@ -780,8 +780,8 @@ def _assert_facts(builder, name, meta):
     ready = {s.name for s in values.symbols.values() if s.expr in builder.size_of}
     conditions = []
     if symbol.kind is int:
-        conditions += [Condition(symbol.expr, ">=", Expr.of(symbol.lower))] if symbol.lower is not None else []
-        conditions += [Condition(symbol.expr, "<=", Expr.of(symbol.upper))] if symbol.upper is not None else []
+        conditions += [Condition(symbol.expr, ">=", Size.of(symbol.lower))] if symbol.lower is not None else []
+        conditions += [Condition(symbol.expr, "<=", Size.of(symbol.upper))] if symbol.upper is not None else []
     for fact in values.facts:
         names = {n for n in [*fact.left.free_symbols, *fact.right.free_symbols] if n in values.symbols}
         bound = len({*fact.left.free_symbols, *fact.right.free_symbols}) == 1 and fact.test != "!=" and \

@@ -1,6 +1,6 @@
 """Errors of sizes that cannot vary as dynamic_shapes says, in torch's words."""
 from .._dynamo.exc import UserError
-from .._size_expr import Expr
+from .._size_expr import Size
 from ._constraints import _MORE, _SPECIALIZED, Condition
 
 
@@ -21,7 +21,7 @@ class _Violations:
             if d.wanted and self.c.expr(d).is_number:
                 self.add([d.name], _SPECIALIZED.format(d.name, d.hint),
                          *([] if d.is_hint else [f"  {d.name} = {d.hint}"]),
-                         found=[Condition(Expr.symbol(d.symbol), "==", Expr.of(d.hint))])
+                         found=[Condition(Size.symbol(d.symbol), "==", Size.of(d.hint))])
 
     def equal(self):
         named = [d for d in self.c.dims if not d.is_hint and d.spec.root is None]
@@ -31,7 +31,7 @@ class _Violations:
                 if e == self.c.expr(other) and not e.is_number and d.name != other.name and d.name not in self.names:
                     self.add([d.name], f"  - The values of {d.name} = {d.source} and {other.name} = {other.source} must always be "
                                        "equal.", f"  {d.name} = {other.name}",
-                             found=[Condition(Expr.symbol(other.symbol), "==", Expr.symbol(d.symbol))])
+                             found=[Condition(Size.symbol(other.symbol), "==", Size.symbol(d.symbol))])
 
     def related(self):
         """Sizes that another size gives: dy = 2*dx + 1."""
@@ -39,12 +39,12 @@ class _Violations:
             e = self.c.expr(d)
             if d.symbol not in self.c.related or e.is_number or len(e.free_symbols) != 1 or not d.wanted:
                 continue
-            root = next((o for o in self.c.dims if self.c.expr(o) == Expr.symbol(e.free_symbols[0])), None)
+            root = next((o for o in self.c.dims if self.c.expr(o) == Size.symbol(e.free_symbols[0])), None)
             if root is None or d.is_hint and root.is_hint:
                 continue
             relation = f"{d.name} = {e.text(lambda s, root=root: root.name)}"
             self.add([d.name], f"  - The values of {d.name} = {d.source} must always be related to the values of {root.name} = "
-                               f"{root.source} by {relation}.", f"  {relation}", found=[Condition(Expr.symbol(d.symbol), "==", e)])
+                               f"{root.source} by {relation}.", f"  {relation}", found=[Condition(Size.symbol(d.symbol), "==", e)])
 
     def ranges(self):
         for d in self.c.dims:
@@ -55,7 +55,7 @@ class _Violations:
             found = self.c.lower[e.name], self.c.upper[e.name]
             if max(low, 2) >= found[0] and (found[1] is None or found[1] == high):
                 continue
-            bounds = [Condition(e, test, Expr.of(n)) for test, n in ((">=", found[0] if found[0] > 2 else None), ("<=", found[1])) if n is not None]
+            bounds = [Condition(e, test, Size.of(n)) for test, n in ((">=", found[0] if found[0] > 2 else None), ("<=", found[1])) if n is not None]
             self.add([d.name], self._range_line(d, low, high, found), f"  {d.name} = {_dim_text(d.name, found, high)}", found=bounds)
 
     @staticmethod

@@ -11,7 +11,7 @@ import warnings
 import cresset
 
 from .. import Tensor, _C
-from .._size_expr import Expr
+from .._size_expr import Size
 from ..export._decompose import _Recording
 from ..export._graph import samples_of
 from ..export.exported_program import in_order, refuse_values
@@ -171,7 +171,7 @@ class ONNXProgram:
         """The name of each dim of an argument, None for a fixed size."""
         out = []
         for n in node.meta["val"].shape:
-            expr = n.node.expr if hasattr(n, "node") else Expr.of(n)
+            expr = n.node.expr if hasattr(n, "node") else Size.of(n)
             out.append(None if expr.is_number else self._dim_names.get(str(expr), str(expr)))
         return tuple(out)
 

@@ -53,5 +53,6 @@ const struct cr_graph *cr_py_graph_of(PyObject *x);
 cr_tensor **cr_py_graph_inputs(const struct cr_graph *g, PyObject *given, PyObject **items);
 int cr_py_compiled_start(PyObject *m);
 int cr_py_symbol_start(PyObject *m);
+int cr_py_size_expression_start(PyObject *m);
 
 #endif
