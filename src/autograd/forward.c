@@ -138,14 +138,12 @@ static cr_status push_cotangents(pull *p, cr_node *n, cr_tensor **out)
                              .input_count = p->input_count,
                              .retain_graph = true,
                              .create_graph = true,
-                             .allow_unused = true};
-    bool was = cr_thread.pushes;
+                             .allow_unused = true,
+                             .inputs_are_new = true};
 
     if (!p->root_count || !p->input_count)
         return CR_OK;
-    cr_thread.pushes = true;
     cr_status st = cr_backward(&call, p->found);
-    cr_thread.pushes = was;
     for (int i = 0; i < p->input_count; i++) {
         uint32_t k = p->input_result[i];
         cr_tensor *t = p->found[i];

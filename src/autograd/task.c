@@ -120,11 +120,10 @@ static cr_status path_enter(path *p, uint32_t item)
     return CR_OK;
 }
 
-/* True when the walk need not follow the node's edges.  Forward mode differentiates by a
- * cotangent that it has just made, so nodes of this thread that are older do not lead to it. */
+/* True when the walk need not follow the node's edges. */
 static bool task_ends_at(const cr_task *t, const cr_task_item *item)
 {
-    return cr_thread.pushes && item->node->sequence < t->oldest;
+    return t->call->inputs_are_new && item->node->sequence < t->oldest;
 }
 
 /* Follows one edge of the path's last node, or returns from this node. */

@@ -159,8 +159,7 @@ static bool scripted_is_quiet(void)
                        CR_STAGE_BIT(PYTHON) | CR_STAGE_BIT(DEFER) | CR_STAGE_BIT(FAKE);
 
     return !(cr_thread.include & watched) && !cr_thread.fakes && !cr_thread.derives &&
-           !cr_thread.pushes && !cr_recorder_active() &&
-           !atomic_load_explicit(&cr_deferring, memory_order_relaxed);
+           !cr_recorder_active() && !atomic_load_explicit(&cr_deferring, memory_order_relaxed);
 }
 
 /* A tensor with bytes on the host, whose calls record no gradient.  Graphs do not know views

@@ -817,7 +817,7 @@ static bool calls_come_here(const cr_op *op, const cr_value *arg)
 {
     uint32_t passes = CR_STAGE_BIT(DEFER);
 
-    if (cr_thread.no_grad && !cr_thread.pushes)
+    if (cr_thread.no_grad)
         passes |= CR_STAGE_BIT(AUTOGRAD);
     return (op->does == CR_DOES_IS || op->defer.by_calls) &&
            !(cr_call_stages(op, arg) & ~passes) && !cr_defer_written_params(op, arg) &&

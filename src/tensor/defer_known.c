@@ -135,8 +135,7 @@ static void key_put_modes(cr_call_key *k)
     k->word[k->words++] = t->include | (uint64_t)t->exclude << 32;
     k->word[k->words++] = (uint64_t)t->no_grad | (uint64_t)t->inference << 1 |
                           (uint64_t)t->fakes << 2 | (uint64_t)t->derives << 3 |
-                          (uint64_t)t->pushes << 4 | (uint64_t)cr_default_dtype() << 8 |
-                          (uint64_t)device << 32;
+                          (uint64_t)cr_default_dtype() << 8 | (uint64_t)device << 32;
 }
 
 bool cr_call_key_make(cr_call_key *out, const cr_op *op, const cr_value *arg)

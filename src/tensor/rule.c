@@ -777,7 +777,6 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
         return CR_OK;
     case CR_BUILTIN_device: *out = device_value(v); return CR_OK;
     case CR_BUILTIN_default_dtype: *out = cr_of_dtype(cr_default_dtype()); return CR_OK;
-    case CR_BUILTIN_is_push: *out = cr_of_bool(cr_thread.pushes); return CR_OK;
     case CR_BUILTIN_legacy:
         *out = text_value(cr_dtype_infos[cr_value_dtype(v)].legacy);
         return CR_OK;

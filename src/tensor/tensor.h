@@ -354,7 +354,6 @@ typedef struct {
     bool warn_always;
     bool fakes;    /* factories make fakes, while graphs are replayed to find types */
     bool derives;  /* the calls are those of a derivative: their indices were checked before */
-    bool pushes;   /* backward differentiates a product with cotangents by these */
     bool converts; /* autocast's stage converts an argument */
     cr_device device; /* where factories make tensors when the call names no device */
 } cr_thread_state;
