@@ -113,6 +113,13 @@ static cr_status batch_rule(batch_call *c, cr_value *result)
         return cr_batch_fold(c, result);
     if (op->fused)
         return cr_batch_fused(c, result);
+    if (op->does == CR_DOES_LOOP) {
+        CR_TRY(cr_batch_loop(c, result));
+        if (!c->left)
+            return CR_OK;
+        c->left = false;
+        cr_batch_give(c);
+    }
     if (only && op->words & CR_WORD_VIEW && op->words & CR_WORD_BITS && op->param_count == 1)
         return cr_batch_run(c, result);
     if (only && (op->does != CR_DOES_WHOLE || cr_batch_has_dims(op)))

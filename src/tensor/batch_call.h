@@ -134,6 +134,9 @@ CR_MUST cr_status cr_batch_axes(batch_call *c, bool *stated, cr_value *result);
 /* Entries over the last `dims` dims: the batch becomes a part of the dim in front of them. */
 CR_MUST cr_status cr_batch_trailing(batch_call *c, cr_value *result);
 
+/* A loop whose first axes are a pack, of which the batch is one more. */
+CR_MUST cr_status cr_batch_loop(batch_call *c, cr_value *result);
+
 /* Any rule; a call in place whose rule leaves it is left. */
 CR_MUST cr_status cr_batch_any(batch_call *c, cr_value *result);
 /* The call of an entry that has no other rule. */

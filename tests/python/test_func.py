@@ -36,6 +36,7 @@ def test_numbers_are_torchs(name):
 
 
 X = torch.arange(6.0).reshape(2, 3)
+EMBEDDED = torch.arange(12.0).reshape(3, 4).cos().requires_grad_()
 
 
 def _escaped():
@@ -492,3 +493,22 @@ def test_a_batch_is_filled_at_once(fill, monkeypatch):
     for k in range(3):
         fill(xs[:, :, k], ys[k])
     assert torch.equal(got, xs)
+
+
+I = torch.tensor([[2, 0, 1], [1, 1, 0]])
+
+
+@pytest.mark.parametrize("call, node", [
+    (lambda x, i: x.gather(0, i), "GatherBackward0"),
+    (lambda x, i: x.scatter_add(-1, i, x), "ScatterAddBackward0"),
+    (lambda x, i: torch.zeros(3).scatter(0, i, x), "ScatterBackward0"),
+    (lambda x, i: F.embedding(i, EMBEDDED), "EmbeddingBackward0"),
+], ids=["gather", "scatter_add", "scatter", "embedding"])
+def test_a_batch_is_an_axis_of_a_loop(call, node):
+    """One call for the batch has the history, and the values and the derivative are those of the examples."""
+    x = (X / 7).requires_grad_()
+    got, want = vmap(call)(x, I), torch.stack([call(a, i) for a, i in zip(x, I)])
+    assert torch.equal(got, want) and got.grad_fn.name() == node
+    wanted = [x, EMBEDDED]
+    for a, b in zip(*[torch.autograd.grad(y.cos().sum(), wanted, allow_unused=True) for y in (got, want)]):
+        assert a is b is None or torch.allclose(a, b)
