@@ -68,13 +68,13 @@ def state_reads(kind, what, owner):
     return [(getattr(_C, what), given) for given in _STATE_OF_C[what]] if what in _STATE_OF_C else None
 
 
-def _is_ours(module):
+def is_ours(module):
     return type(module) is str and module.partition(".")[0] in ("cresset", "torch", "_C", _root.NAME)
 
 
 def _is_our_class(t):
     """A class of this package whose methods in C read what a guard has.  Those of generators read and set their state."""
-    return _is_ours(t.__module__) and t is not Generator
+    return is_ours(t.__module__) and t is not Generator
 
 
 def _is_function(name, owner):
@@ -84,7 +84,7 @@ def _is_function(name, owner):
         if owner is object:
             return name in ("__new__", "__init__", "__init_subclass__")
         return _is_our_class(owner) or owner in _BASES and name not in _TEXT or name == "__init_subclass__"
-    if _is_ours(owner):
+    if is_ours(owner):
         return True
     allowed = _FUNCTIONS.get(owner, ())
     return allowed is None or name in allowed
@@ -92,7 +92,7 @@ def _is_function(name, owner):
 
 def _is_type(t):
     """Whether making an object of this class calls only its Python code and classified C code."""
-    if _is_ours(t.__module__) or t.__module__ == "numpy" and hasattr(t, "__array_priority__") and t.__name__ != "ndarray":
+    if is_ours(t.__module__) or t.__module__ == "numpy" and hasattr(t, "__array_priority__") and t.__name__ != "ndarray":
         return True
     heap = 1 << 9
     return all(base in _BASES or issubclass(base, BaseException) or base.__flags__ & heap for base in t.__mro__)
@@ -109,7 +109,7 @@ def is_classified(kind, what, owner):
         return _is_our_class(owner) or (owner in _BASES or issubclass(owner, BaseException)) and what.__name__ not in _TEXT
     if kind == "t":
         return _is_type(what)
-    if _is_ours(what.__module__) or what is functools.partial or what.__name__ in OF_NUMPY:
+    if is_ours(what.__module__) or what is functools.partial or what.__name__ in OF_NUMPY:
         return True
     call = next((base.__dict__["__call__"] for base in what.__mro__ if "__call__" in base.__dict__), None)
-    return type(call) is types.FunctionType or _is_ours(getattr(getattr(call, "__objclass__", None), "__module__", None))
+    return type(call) is types.FunctionType or is_ours(getattr(getattr(call, "__objclass__", None), "__module__", None))

@@ -25,7 +25,7 @@ from operator import attrgetter, is_, methodcaller
 
 from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
 from .._C import CompiledFunction, Symbol, _facts_of_code
-from .classified import OF_NUMPY, is_classified
+from .classified import OF_NUMPY, is_classified, is_ours
 
 
 class Refused(Exception):
@@ -68,9 +68,6 @@ _BY_IDENTITY = (local, ContextVar, attrgetter, methodcaller)
 _BY_CONTENTS = frozenset(("builtins", "collections", "_collections", "datetime", "uuid", "decimal", "_decimal", "array",
                           "ipaddress", "pathlib", "weakref", "_weakref"))
 
-# Builtins with side effects or inputs that a recording does not see.
-_IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
-                              "breakpoint", "__import__", "next", "vars", "dir", "id", "hash"))
 # Modules of the standard library whose functions read only their arguments.  Those of others may read the
 # state of the process, of the library or of the system.
 _PURE_MODULES = frozenset(("abc", "bisect", "builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum",
@@ -147,10 +144,6 @@ def _root_of(x):
     return (x.__module__ or "").partition(".")[0]
 
 
-def _is_ours(root):
-    return root in ("cresset", "torch", "_C", _root.NAME)
-
-
 def _dict_of(t):
     """The __dict__ of a class, whose metaclass may define __getattribute__."""
     return _TYPE_DICT(t)
@@ -168,10 +161,10 @@ _copies = {}  # id of a class -> a weak reference to the last copy of its __dict
 
 def _copy_of(t):
     """A copy of a class's __dict__, the same one while the class does not change: many guards have it."""
-    number, space = id(t), _dict_of(t)
+    number = id(t)
     copy = _copies[number]() if number in _copies else None
-    if copy is None or len(copy) != len(space) or any(copy.get(key, copy) is not x for key, x in space.items()):
-        copy = _Copy(space)
+    if copy is None or not _is_unchanged(t, copy):
+        copy = _Copy(_dict_of(t))
         _copies[number] = ref(copy, lambda old: _copies.get(number) is old and _copies.pop(number))
     return copy
 
@@ -186,7 +179,7 @@ def asks_for_types(codes):
 def _has_settings(module_name):
     """Whether a module of this package has settings in C or ones that its functions change."""
     root, _, rest = (module_name or "").partition(".")
-    return _is_ours(root) and (rest.partition(".")[0] == "backends" and rest != "backends" or rest.endswith("config"))
+    return is_ours(root) and (rest.partition(".")[0] == "backends" and rest != "backends" or rest.endswith("config"))
 
 
 def _may_read_state(root):
@@ -203,7 +196,7 @@ def _has_state_in_c(t):
 def _is_stateful_c(t):
     """Whether a class in C, which makes its objects, may keep in them what no guard compares."""
     return type(_dict_of(t).get("__new__")) is types.BuiltinFunctionType and _root_of(t) not in _PURE_MODULES and \
-        not _is_ours(_root_of(t))
+        not is_ours(_root_of(t))
 
 
 def _is_by_contents(t):
@@ -213,12 +206,11 @@ def _is_by_contents(t):
 
 def _is_unknown_c(x):
     """Whether a function in C may read more than its arguments, or the object to which it is bound."""
-    root, bound = _root_of(x), getattr(x, "__self__", None)
-    if x.__module__ == "numpy" and (x.__name__ == "empty" or is_classified("f", x.__name__, "numpy")):
-        return False  # empty(): its callers are checked after the call
-    if bound is None or isinstance(bound, types.ModuleType):
-        return bool(root) and root not in _PURE_MODULES and not _is_ours(root)
-    return _may_read_state(_root_of(type(bound)))
+    bound = getattr(x, "__self__", None)
+    if x.__module__ == "numpy" and x.__name__ == "empty":
+        return False  # its callers are checked after the call
+    owner = x.__module__ if bound is None or isinstance(bound, types.ModuleType) else bound if isinstance(bound, type) else type(bound)
+    return not is_classified("f", x.__name__, owner)
 
 
 def _codes_in(constants):
@@ -577,7 +569,7 @@ class Walk:
 
     def asked_in(self, t):
         """The names that code looks up in objects of a class; None: any, because code in C reads these objects."""
-        if self.asked is None or any(not base.__flags__ & _HEAP_TYPE or _is_ours(_root_of(base)) or
+        if self.asked is None or any(not base.__flags__ & _HEAP_TYPE or is_ours(_root_of(base)) or
                                      type(_dict_of(base).get("__new__")) is types.BuiltinFunctionType for base in t.__mro__[:-1]):
             return None
         names = self.asked.get(id(t), _NOTHING)
@@ -661,7 +653,7 @@ class Walk:
         in_python = isinstance(x.func, (types.FunctionType, types.MethodType))
         if not in_python:
             self.called_in_c(x.func)
-            if not _is_ours(_root_of(x.func)):
+            if not is_ours(_root_of(x.func)):
                 self.defer(x, f"it calls a partial of {x.func!r}")
         self.visit(x.func, "attr", node, "func")
         with self.deferring(self.may_defer and in_python):  # C code reads the arguments
@@ -872,9 +864,9 @@ class Walk:
             if name not in held:  # the program's
                 self.visit(found[name], "item", own, name)
         self.plain_only = self.plain_only or "type" in absent
-        for name in _IMPURE_BUILTINS.intersection(absent):
-            if hasattr(builtins, name):
-                self.defer(getattr(builtins, name), f"it calls {name}()")
+        for name, x in held.items():
+            if type(x) is types.BuiltinFunctionType and not is_classified("f", name, "builtins"):
+                self.defer(x, f"it calls {name}()")
         self.items({name: table[name] for name in loaded if name in table}, at)
 
     def reach_class(self, t):

@@ -199,18 +199,6 @@ static void calls_dealloc(PyObject *x)
     PyObject_Free(x);
 }
 
-static PyObject *calls_count(PyObject *x, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLong(cr_compiled_calls_count(((calls_object *)x)->c));
-}
-
-static PyObject *calls_refused(PyObject *x, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLong(cr_compiled_calls_refused(((calls_object *)x)->c));
-}
-
 static PyObject *calls_listing(PyObject *x, void *unused)
 {
     cr_compiled_call *last = cr_compiled_calls_last(((calls_object *)x)->c);
@@ -221,23 +209,19 @@ static PyObject *calls_listing(PyObject *x, void *unused)
     return listing_of(last);
 }
 
-static PyObject *calls_shared(PyObject *x, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLong(cr_compiled_calls_shared(((calls_object *)x)->c));
-}
-
-static PyObject *calls_bytes(PyObject *x, void *unused)
-{
-    (void)unused;
-    return PyLong_FromSize_t(cr_compiled_calls_bytes(((calls_object *)x)->c));
-}
-
-static PyObject *calls_seconds(PyObject *x, void *unused)
-{
-    (void)unused;
-    return PyFloat_FromDouble(cr_compiled_calls_seconds(((calls_object *)x)->c));
-}
+#define CALLS_FACT(name, expression)                                                           \
+    static PyObject *calls_##name(PyObject *x, void *unused)                                   \
+    {                                                                                          \
+        cr_compiled_calls *c = ((calls_object *)x)->c;                                         \
+        (void)unused;                                                                          \
+        return expression;                                                                     \
+    }
+CALLS_FACT(count, PyLong_FromLong(cr_compiled_calls_count(c)))
+CALLS_FACT(refused, PyLong_FromLong(cr_compiled_calls_refused(c)))
+CALLS_FACT(shared, PyLong_FromLong(cr_compiled_calls_shared(c)))
+CALLS_FACT(bytes, PyLong_FromSize_t(cr_compiled_calls_bytes(c)))
+CALLS_FACT(seconds, PyFloat_FromDouble(cr_compiled_calls_seconds(c)))
+#undef CALLS_FACT
 
 static PyGetSetDef calls_getset[] = {
     {"count", calls_count, NULL, "Number of size combinations that are kept.", NULL},
