@@ -768,7 +768,8 @@ static value write_sparse_count(writer *w, const cr_rule *r, const char *functio
 
 static value write_list_function(writer *w, const cr_rule *r)
 {
-    if (r->builtin == CR_BUILTIN_total && r->args[0]->kind == CR_RULE_EACH)
+    if (r->builtin == CR_BUILTIN_total && r->args[0]->kind == CR_RULE_EACH &&
+        r->args[0]->count == 2)
         return write_each(w, r->args[0], NULL, true);
     const char *list = as_list(w, write_rule(w, r->args[0]));
 
@@ -796,7 +797,7 @@ static value write_search(writer *w, const cr_rule *r)
 {
     const char *x = as_int(w, write_rule(w, r->args[1])), *at, *list;
 
-    if (r->args[0]->kind == CR_RULE_EACH) {
+    if (r->args[0]->kind == CR_RULE_EACH && r->args[0]->count == 2) {
         at = write_each(w, r->args[0], x, false).c;
     } else {
         list = as_list(w, write_rule(w, r->args[0]));
@@ -932,7 +933,7 @@ static value write_rule(writer *w, const cr_rule *r)
     case CR_RULE_LIST: return write_list(w, r);
     case CR_RULE_CALL: return write_call(w, r);
     case CR_RULE_CHOOSE: return write_choice(w, r);
-    case CR_RULE_EACH: return write_each(w, r, NULL, false);
+    case CR_RULE_EACH: return r->count > 2 ? without_c(w) : write_each(w, r, NULL, false);
     case CR_RULE_INDEX: return r->count == 2 ? write_index(w, r) : without_c(w);
     }
     return without_c(w);
@@ -942,7 +943,7 @@ static value write_rule(writer *w, const cr_rule *r)
 
 typedef struct {
     cr_text text, table;
-    cr_map seen; /* text of a function -> the number of its entry, plus 1 */
+    cr_map seen; /* text of a function -> its number, from 1 */
     int functions;
     cr_status st;
 } rules_file;
@@ -979,14 +980,13 @@ static void keep(rules_file *f, const cr_text *function, const cr_op *op, const 
     uintptr_t known = (uintptr_t)cr_map_get(&f->seen, text, function->len);
 
     if (!known) {
-        known = (uintptr_t)op->index + 1;
+        known = (uintptr_t)++f->functions;
         f->st = f->st ? f->st : cr_map_set(&f->seen, text, function->len, (void *)known);
-        f->functions++;
         cr_text_printf(&f->text, "\n/* %s%s%s */\nstatic bool %s_%d%s", op->name,
-                       *op->overload ? "." : "", op->overload, name, op->index, text);
+                       *op->overload ? "." : "", op->overload, name, (int)known, text);
     }
     cr_text_printf(&f->table, "    cr_ops_at(%d)->%s = %s_%d;\n", op->index, field, name,
-                   (int)known - 1);
+                   (int)known);
 }
 
 /* Keeps the function, for this field of the entry, unless it cannot be written. */
@@ -1014,8 +1014,7 @@ static void put_checks(rules_file *f, const cr_op *op)
 {
     writer w = {0};
 
-    if (!op->check_count || op->does == CR_DOES_BODY ||
-        (op->does == CR_DOES_IS && !(op->words & CR_WORD_SPARSE)))
+    if (!op->check_count || op->does == CR_DOES_BODY)
         return;
     start(&w, op);
     write_checks(&w, op);

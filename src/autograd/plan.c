@@ -40,7 +40,7 @@ static void use_slot(walk_state *s, int slot, bool shape)
         s->need->values |= (uint64_t)1 << slot;
 }
 
-/* [x in list : body]: a read of x is a read of the list. */
+/* [x in list if condition : body]: a read of x is a read of the list. */
 static void walk_each(walk_state *s, const cr_rule *r)
 {
     const cr_rule *over = r->args[0];
@@ -51,6 +51,8 @@ static void walk_each(walk_state *s, const cr_rule *r)
     s->stands_for[r->slot] = tensors ? (uint64_t)1 << over->slot : 0;
     walk_rule(s, over, tensors);
     walk_rule(s, r->args[1], false);
+    if (r->count > 2)
+        walk_rule(s, r->args[2], false);
 }
 
 static void walk_rule(walk_state *s, const cr_rule *r, bool shape)

@@ -456,7 +456,7 @@ static bool chooses_dims(const cr_rule *r)
 {
     if (!r)
         return false;
-    if (r->kind == CR_RULE_EACH && r->args[1]->kind == CR_RULE_CHOOSE)
+    if (r->kind == CR_RULE_EACH && (r->count > 2 || r->args[1]->kind == CR_RULE_CHOOSE))
         return true;
     for (int i = 0; i < r->count; i++)
         if (chooses_dims(r->args[i]))

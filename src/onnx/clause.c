@@ -575,6 +575,7 @@ static ox_arg eval_name(scope *f, const cr_rule *r)
 static ox_arg eval_each(scope *f, const cr_rule *r)
 {
     ox_arg over = eval(f, r->args[0]), out = {.tag = CR_TENSORS, .len = over.len};
+    uint32_t n = 0;
 
     if (over.tag != CR_TENSORS)
         refuse_rule(f, r, "a list expected for");
@@ -582,9 +583,15 @@ static ox_arg eval_each(scope *f, const cr_rule *r)
     for (uint32_t i = 0; i < over.len; i++) {
         f->slot[r->slot] = over.list[i];
         f->known[r->slot] = true;
-        out.list[i] = eval(f, r->args[1]);
+        if (r->count > 2) {
+            ox_arg holds = eval(f, r->args[2]);
+            if (!truth(f, r, &holds))
+                continue;
+        }
+        out.list[n++] = eval(f, r->args[1]);
     }
     f->known[r->slot] = false;
+    out.len = n;
     return out;
 }
 

@@ -104,8 +104,9 @@ static bool is_each(const lexer *x) { return x->kind == TOKEN_NAME && lex_before
 
 static cr_status parse_brackets(lexer *x, cr_rule **out)
 {
-    cr_rule *args[2];
+    cr_rule *args[3];
     const char *name;
+    bool filters;
 
     CR_TRY(lex_next(x));
     if (!is_each(x)) {
@@ -115,11 +116,14 @@ static cr_status parse_brackets(lexer *x, cr_rule **out)
     CR_TRY(lex_name(x, &name));
     CR_TRY(lex_next(x)); /* in */
     CR_TRY(rule_parse(x, &args[0]));
+    CR_TRY(lex_take(x, "if", &filters));
+    if (filters)
+        CR_TRY(rule_parse(x, &args[2]));
     CR_TRY(lex_expect(x, ":"));
     CR_TRY(rule_parse(x, &args[1]));
     CR_TRY(lex_expect(x, "]"));
     CR_TRY(rule_new(x, out, CR_RULE_EACH, name));
-    return set_args(x, *out, args, NULL, 2);
+    return set_args(x, *out, args, NULL, filters ? 3 : 2);
 }
 
 cr_status lex_dotted(lexer *x, const char **out)
@@ -361,6 +365,10 @@ static cr_status text_each(void *in, const cr_rule *r, void *out)
     (void)in;
     cr_text_printf(out, "[%s in ", r->name);
     cr_rule_print(out, r->args[0]);
+    if (r->count > 2) {
+        cr_text_put(out, " if ");
+        cr_rule_print(out, r->args[2]);
+    }
     cr_text_put(out, ": ");
     cr_rule_print(out, r->args[1]);
     cr_text_put(out, "]");

@@ -540,6 +540,15 @@ static inline bool cr_op_on_views(const cr_op *op)
     return op->does >= CR_DOES_LOOP && op->does <= CR_DOES_EXTERN;
 }
 
+/* True if every result is a tensor or a list of tensors, and none a number. */
+static inline bool cr_op_makes_tensors(const cr_op *op)
+{
+    for (int k = 0; k < op->result_count; k++)
+        if (op->result[k].type != CR_T_TENSOR && op->result[k].type != CR_T_TENSORS)
+            return false;
+    return true;
+}
+
 /* True if the result may share memory with an argument: for views, and for entries such as
  * reshape that copy only if necessary. */
 bool cr_op_may_view(const cr_op *op);

@@ -185,6 +185,8 @@ static cr_status resolve_each(scope *s, cr_rule *r)
     s->loop_name[s->loops] = r->name;
     s->loop_slot[s->loops++] = r->slot;
     cr_status st = resolve_rule(s, r->args[1]);
+    if (!st && r->count > 2)
+        st = resolve_rule(s, r->args[2]);
     s->loops--;
     return st;
 }

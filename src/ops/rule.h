@@ -18,7 +18,8 @@ typedef enum {
     CR_RULE_LIST,   /* args */
     CR_RULE_CALL,   /* name(args); keyword[i] names args[i] or is NULL */
     CR_RULE_CHOOSE, /* args[0] ? args[1] : args[2] */
-    CR_RULE_EACH,   /* [name in args[0] : args[1]]; slot is that of the variable */
+    CR_RULE_EACH,   /* [name in args[0] : args[1]]; slot is that of the variable.  With args[2]
+                     * [name in args[0] if args[2] : args[1]]: of the items where it holds */
     CR_RULE_INDEX   /* args[0][args[1], ...]; several indices only in loops */
 } cr_rule_kind;
 

@@ -283,7 +283,7 @@ bool cr_batch_comes_apart(const cr_op *op, const cr_value *arg)
     bool parts = op->does == CR_DOES_IS || (op->does == CR_DOES_STEPS && op->body_count) ||
                  (op->does == CR_DOES_WHOLE && op->defer.by_calls);
 
-    if (!parts || op->custom || op->updates.params ||
+    if (!parts || op->custom || op->updates.params || !cr_op_makes_tensors(op) ||
         op->words & (CR_WORD_RANDOM | CR_WORD_SPARSE | CR_WORD_SIZED_BY_VALUES))
         return false;
     for (int i = 0; i < op->param_count; i++)

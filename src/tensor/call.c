@@ -409,8 +409,15 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_ru
 {
     cr_value v;
     cr_tensor *t;
+    bool owned;
 
-    CR_TRY(cr_frame_eval(f, body, &v));
+    if (op->result[k].type != CR_T_TENSOR && op->result[k].type != CR_T_TENSORS)
+        return cr_rule_number(out, body, (cr_type)op->result[k].type, f);
+    CR_TRY(cr_rule_result(f, body, &v, &owned));
+    if (owned) {
+        *out = v;
+        return CR_OK;
+    }
     if (v.tag == CR_TENSORS ||
         op->result[k].type == CR_T_TENSORS) { /* an empty list has the tag of ints */
         cr_value *list = cr_alloc(v.len * sizeof *list + 1);
@@ -420,10 +427,6 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_ru
             cr_keep(list[i].t);
         }
         *out = (cr_value){.tag = CR_TENSORS, .len = v.len, .list = list};
-        return CR_OK;
-    }
-    if (op->result[k].type != CR_T_TENSOR) { /* a number or a truth */
-        *out = v;
         return CR_OK;
     }
     if (v.tag != CR_TENSOR) {

@@ -35,14 +35,6 @@ static struct {
     _Atomic uint32_t written;
 } handled[CR_MOST_OPS];
 
-static bool has_tensor_results(const cr_op *op)
-{
-    for (int k = 0; k < op->result_count; k++)
-        if (op->result[k].type != CR_T_TENSOR && op->result[k].type != CR_T_TENSORS)
-            return false;
-    return true;
-}
-
 static handling defer_classify(const cr_op *op)
 {
     const cr_op *of = op->does == CR_DOES_INPLACE ? op->inplace_of : op;
@@ -59,10 +51,10 @@ static handling defer_classify(const cr_op *op)
         return PASSES;
     if (op->defer.by_calls)
         return PASSES;
-    if (cr_defer_has_bounds(of) && has_tensor_results(op) &&
+    if (cr_defer_has_bounds(of) && cr_op_makes_tensors(op) &&
         !(words & now & ~(CR_WORD_RAISES_BY_VALUES | CR_WORD_SIZED_BY_VALUES)))
         return NOTED_IF_WITHIN;
-    if (words & now || !has_tensor_results(op) || of->does == CR_DOES_MAP)
+    if (words & now || !cr_op_makes_tensors(op) || of->does == CR_DOES_MAP)
         return AT_ONCE;
     return NOTED;
 }
@@ -164,7 +156,7 @@ static bool makes_constant(const cr_op *op, const cr_value *arg)
     for (uint32_t mask = op->tensor_params & ~op->defer.unread; mask; mask &= mask - 1)
         if (arg[CR_CTZ(mask)].tag != CR_NONE)
             return false;
-    return !(op->words & CR_WORD_RANDOM) && has_tensor_results(op);
+    return !(op->words & CR_WORD_RANDOM) && cr_op_makes_tensors(op);
 }
 
 static cr_status run_at_once(const cr_op *op, const cr_value *arg, cr_value *result)

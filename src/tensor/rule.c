@@ -627,6 +627,31 @@ static cr_status sizes_numel(const cr_value *v, cr_value *out)
     return CR_OK;
 }
 
+/* An example has the bits of its batch. */
+static const cr_tensor *outermost(const cr_tensor *t)
+{
+    while (t->batch)
+        t = t->batch;
+    return t;
+}
+
+/* How elements of a tensor lie in memory. */
+static cr_status builtin_memory(const cr_frame *f, const cr_rule *r, const cr_value *v,
+                                cr_value *out)
+{
+    const cr_tensor *t = v[0].t;
+
+    if (v[0].tag != CR_TENSOR)
+        return refuse_rule(f, r, "a tensor expected");
+    switch (r->builtin) {
+    case CR_BUILTIN_strides: *out = cr_of_ints(t->stride, t->ndim); return CR_OK;
+    case CR_BUILTIN_offset: *out = cr_of_int(t->offset); return CR_OK;
+    case CR_BUILTIN_is_conj: *out = cr_of_bool(outermost(t)->conj); return CR_OK;
+    case CR_BUILTIN_is_neg: *out = cr_of_bool(outermost(t)->neg); return CR_OK;
+    default: return refuse_rule(f, r, "unknown function");
+    }
+}
+
 static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     if (r->builtin == CR_BUILTIN_numel && v[0].tag == CR_INTS)
@@ -638,8 +663,23 @@ static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v
     case CR_BUILTIN_numel: *out = cr_of_int(value_numel(v)); return CR_OK;
     case CR_BUILTIN_along: return sizes_along(v, out);
     case CR_BUILTIN_reduced: return reduced_sizes(f, v, r->count, out);
-    default: return reduced_count(v, out);
+    case CR_BUILTIN_reduced_count: return reduced_count(v, out);
+    default: return builtin_memory(f, r, v, out);
     }
+}
+
+/* The common sizes of a list, which may be empty. */
+static cr_status broadcast_sizes(cr_frame *f, const cr_value *list, cr_value *out)
+{
+    cr_shape shape = {.ndim = 0};
+
+    if (list->len)
+        CR_TRY(cr_broadcast(&shape, list->list, (int)list->len));
+    int64_t *ints = frame_get(f, (size_t)(shape.ndim ? shape.ndim : 1) * sizeof *ints);
+    CR_NEED(ints);
+    memcpy(ints, shape.size, (size_t)shape.ndim * sizeof *ints);
+    *out = cr_of_ints(ints, (size_t)shape.ndim);
+    return CR_OK;
 }
 
 static cr_value device_value(const cr_value *v)
@@ -835,12 +875,31 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_along:
     case CR_BUILTIN_numel:
     case CR_BUILTIN_reduced:
-    case CR_BUILTIN_reduced_count: return builtin_tensor(f, r, v, out);
+    case CR_BUILTIN_reduced_count:
+    case CR_BUILTIN_strides:
+    case CR_BUILTIN_offset:
+    case CR_BUILTIN_is_conj:
+    case CR_BUILTIN_is_neg: return builtin_tensor(f, r, v, out);
+    case CR_BUILTIN_broadcast: return broadcast_sizes(f, v, out);
     default: return eval_arithmetic(f, r, v, out);
     }
 }
 
 /* --- operator calls --- */
+
+cr_status cr_rule_number(cr_value *out, const cr_rule *rule, cr_type type, cr_frame *f)
+{
+    cr_value v;
+
+    CR_TRY(cr_frame_eval(f, rule, &v));
+    if (!value_is_number(&v) || (type == CR_T_INT && !is_whole(&v)))
+        return refuse_rule(f, rule, "a number expected");
+    *out = type == CR_T_BOOL    ? cr_of_bool(truth_of(&v))
+           : type == CR_T_INT   ? cr_of_int(cr_scalar_as_int(value_scalar(&v)))
+           : type == CR_T_FLOAT ? cr_of_float(real_of(&v))
+                                : cr_of_number(value_scalar(&v));
+    return CR_OK;
+}
 
 /* Converts `v` to the type of parameter `p`; false when it does not fit. */
 static bool fit(cr_frame *f, const cr_param *p, const cr_value *v, cr_value *out)
@@ -995,13 +1054,34 @@ cr_status cr_frame_bind(cr_frame *f, const cr_rule *call, const cr_value *v, con
 
 bool cr_value_is_true(const cr_value *v) { return truth_of(v); }
 
-static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+/* True for a call of `part` in a rule of `op` that turns elements into a number on which the
+ * results of `op` depend. */
+static bool is_number_of_tensors(const cr_op *part, const cr_op *op)
 {
-    cr_value arg[CR_MAX_ARGS], results[CR_MAX_RESULTS];
+    return part->tensor_params && !cr_op_makes_tensors(part) && cr_op_makes_tensors(op);
+}
+
+/* Calls the first overload that takes the arguments: *called; the caller owns the results. */
+static cr_status call_overload(cr_frame *f, const cr_rule *r, const cr_value *v,
+                               const cr_op **called, cr_value *results)
+{
+    cr_value arg[CR_MAX_ARGS];
     const cr_op *op;
 
     CR_TRY(cr_frame_bind(f, r, v, &op, arg));
     CR_TRY(op->tensor_params ? cr_call(op, arg, results) : call_factory(f, op, arg, results));
+    if (CR_UNLIKELY(is_number_of_tensors(op, f->op)))
+        cr_numbers_were_elements();
+    *called = op;
+    return CR_OK;
+}
+
+static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    cr_value results[CR_MAX_RESULTS];
+    const cr_op *op;
+
+    CR_TRY(call_overload(f, r, v, &op, results));
     return pack_results(f, op, results, out);
 }
 
@@ -1169,8 +1249,8 @@ static CR_NOINLINE cr_status eval_comparison(cr_frame *f, const cr_rule *r, cr_v
     cr_value v[2];
 
     CR_TRY(eval_argument(f, r->args[0], &v[0]));
-    if (r->builtin == CR_BUILTIN_eq && r->args[1]->kind == CR_RULE_NONE) {
-        *out = cr_of_bool(v[0].tag == CR_NONE);
+    if (r->builtin <= CR_BUILTIN_ne && r->args[1]->kind == CR_RULE_NONE) {
+        *out = cr_of_bool((v[0].tag == CR_NONE) == (r->builtin == CR_BUILTIN_eq));
         return CR_OK;
     }
     CR_TRY(eval_argument(f, r->args[1], &v[1]));
@@ -1199,6 +1279,17 @@ static CR_NOINLINE cr_status eval_measure(cr_frame *f, const cr_rule *r, cr_valu
     if (r->count > 1)
         CR_TRY(eval_argument(f, r->args[1], &v[1]));
     return eval_size(v, r->count, out);
+}
+
+/* Most arithmetic is of two integers. */
+static CR_NOINLINE cr_status eval_sum(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value v[2];
+
+    CR_TRY(eval_argument(f, r->args[0], &v[0]));
+    CR_TRY(eval_argument(f, r->args[1], &v[1]));
+    return v[0].tag == CR_INT && v[1].tag == CR_INT ? int_arithmetic(f, r, v[0].i, v[1].i, out)
+                                                    : apply_call(f, r, v, out);
 }
 
 static CR_NOINLINE cr_status eval_rule_call(cr_frame *f, const cr_rule *r, cr_value *out)
@@ -1241,6 +1332,13 @@ static cr_status eval_any_call(void *in, const cr_rule *r, void *result)
     case CR_BUILTIN_le:
     case CR_BUILTIN_gt:
     case CR_BUILTIN_ge: return eval_comparison(f, r, out);
+    case CR_BUILTIN_add:
+    case CR_BUILTIN_sub:
+    case CR_BUILTIN_mul:
+    case CR_BUILTIN_floordiv:
+    case CR_BUILTIN_remainder:
+    case CR_BUILTIN_least:
+    case CR_BUILTIN_most: return r->count == 2 ? eval_sum(f, r, out) : eval_rule_call(f, r, out);
     case CR_BUILTIN_size:
     case CR_BUILTIN_ndim: return eval_measure(f, r, out);
     case CR_BUILTIN_is_sparse:
@@ -1268,15 +1366,15 @@ static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *
     bool whole = true, numbers = true;
 
     for (int i = 0; i < n; i++) {
-        whole &= items[i].tag == CR_INT || items[i].tag == CR_TRUTH;
         numbers &= value_is_number(&items[i]);
+        whole &= items[i].tag == CR_INT || (numbers && is_whole(&items[i]));
     }
     size_t item = whole ? sizeof(int64_t) : numbers ? sizeof(double) : sizeof(cr_value);
     void *at = cr_frame_get(f, (size_t)(n ? n : 1) * item);
     CR_NEED(at);
     for (int i = 0; i < n; i++) {
         if (whole)
-            ((int64_t *)at)[i] = items[i].i;
+            ((int64_t *)at)[i] = cr_scalar_as_int(value_scalar(&items[i]));
         else if (numbers)
             ((double *)at)[i] = real_of(&items[i]);
         else
@@ -1317,18 +1415,24 @@ static CR_NOINLINE cr_status eval_each(void *in, const cr_rule *r, void *result)
 {
     cr_frame *f = in;
     cr_value *out = result;
-    cr_value over, *items;
+    cr_value over, *items, holds;
     uint64_t was = f->known;
+    int n = 0;
 
     CR_TRY(cr_frame_eval(f, r->args[0], &over));
     items = cr_frame_get(f, (over.len ? over.len : 1) * sizeof *items);
     CR_NEED(items);
     for (uint32_t i = 0; i < over.len; i++) {
         cr_frame_set(f, r->slot, item_of(&over, i));
-        CR_TRY(cr_frame_eval(f, r->args[1], &items[i]));
+        if (r->count > 2) {
+            CR_TRY(cr_frame_eval(f, r->args[2], &holds));
+            if (!decide_truth(&holds))
+                continue;
+        }
+        CR_TRY(cr_frame_eval(f, r->args[1], &items[n++]));
     }
     f->known = (f->known & ~((uint64_t)1 << r->slot)) | was;
-    return pack_list(f, items, (int)over.len, out);
+    return pack_list(f, items, n, out);
 }
 
 static CR_NOINLINE cr_status eval_index(void *in, const cr_rule *r, void *result)
@@ -1423,4 +1527,47 @@ static CR_NOINLINE cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_v
 cr_status cr_frame_eval(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     return cr_rule_eval(&values, f, r, out);
+}
+
+/* --- results of compositions --- */
+
+/* The part of a rule that gives its value: a branch of a choice, the rule of a let that has no
+ * value yet and that no other result reads. */
+static cr_status last_part(cr_frame *f, const cr_rule **rule)
+{
+    const cr_rule *r = *rule;
+
+    for (;;) {
+        int let = r->slot - f->op->slots.let;
+        cr_value holds;
+        if (r->kind == CR_RULE_CHOOSE) {
+            CR_TRY(cr_frame_eval(f, r->args[0], &holds));
+            r = r->args[decide_truth(&holds) ? 1 : 2];
+        } else if (r->kind == CR_RULE_NAME && let >= 0 && let < f->op->let_count &&
+                   f->op->result_count == 1 && !(f->known >> r->slot & 1)) {
+            r = f->op->lets[let].rule;
+        } else {
+            *rule = r;
+            return CR_OK;
+        }
+    }
+}
+
+cr_status cr_rule_result(cr_frame *f, const cr_rule *rule, cr_value *out, bool *owned)
+{
+    cr_value v[CR_MAX_ARGS], results[CR_MAX_RESULTS];
+    const cr_op *op;
+
+    *owned = false;
+    CR_TRY(last_part(f, &rule));
+    if (rule->kind != CR_RULE_CALL || rule->builtin >= 0 || rule->count > CR_MAX_ARGS)
+        return cr_frame_eval(f, rule, out);
+    for (int i = 0; i < rule->count; i++)
+        CR_TRY(eval_argument(f, rule->args[i], &v[i]));
+    CR_TRY(call_overload(f, rule, v, &op, results));
+    *owned = op->result_count == 1;
+    if (!*owned)
+        return pack_results(f, op, results, out);
+    *out = results[0];
+    return CR_OK;
 }

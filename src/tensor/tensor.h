@@ -448,6 +448,11 @@ CR_MUST cr_status cr_frame_bind(cr_frame *f, const cr_rule *call, const cr_value
 bool cr_value_is_true(const cr_value *v); /* as a condition of a rule */
 /* Evaluates a clause `shape`, which must give a list of sizes. */
 CR_MUST cr_status cr_rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f);
+/* The same for the value of a composition.  *owned: it is the result of a call, which belongs
+ * to the caller, and not to the frame. */
+CR_MUST cr_status cr_rule_result(cr_frame *f, const cr_rule *rule, cr_value *out, bool *owned);
+/* Evaluates a rule that gives a number: a bool, an integer, a float or a Scalar. */
+CR_MUST cr_status cr_rule_number(cr_value *out, const cr_rule *rule, cr_type type, cr_frame *f);
 /* Gives a slot a value (a result, a cotangent); tensors stay borrowed from the caller. */
 static inline void cr_frame_set(cr_frame *f, int slot, cr_value v)
 {

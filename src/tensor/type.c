@@ -490,6 +490,11 @@ static void print_value(cr_text *out, const cr_value *v)
     case CR_STRING: cr_text_put_n(out, v->s, v->len); break;
     case CR_INTS: cr_print_sizes(out, (int)v->len, v->ints); break;
     case CR_NONE: cr_text_put(out, "None"); break;
+    case CR_DEVICE_VAL:
+        cr_text_put(out, cr_device_print((cr_device){.kind = (uint8_t)cr_packed_kind(v->i),
+                                                     .index = (uint8_t)cr_packed_index(v->i)})
+                             .text);
+        break;
     default: cr_text_put(out, "?");
     }
 }

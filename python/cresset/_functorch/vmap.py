@@ -321,7 +321,10 @@ class _Call:
         return tree_unflatten(stacked, flat[0][1])
 
     def is_taken_apart(self):
-        """A derivative around the map takes the composition's own gradient, so it stays whole."""
+        """A derivative around the map takes the composition's own gradient, so it stays whole; so do those that
+        give a number, whose refusal names them."""
+        if any(str(r.type) not in ("Tensor", "List[Tensor]") for r in self.func._schema.returns):
+            return False
         if self.record["does"] != "is" or not self.size or self.func._schema.is_mutable or self.written:
             return False
         return not (_C.is_grad_enabled() and self.record["grads"]

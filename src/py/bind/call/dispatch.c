@@ -125,7 +125,8 @@ static bool dispatch_has_parts(const cr_op *op, const cr_value *arg)
 {
     bool composite = op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE;
 
-    if (op->custom || (op->dispatch.call && op->does == CR_DOES_WHOLE))
+    if (op->custom ||
+        (op->dispatch.call && (op->does == CR_DOES_WHOLE || !cr_op_makes_tensors(op))))
         return false;
     if (op->dispatch.calls)
         return op->does != CR_DOES_BODY || !dispatch_records_parts(op, arg);
