@@ -675,7 +675,7 @@ static cr_status broadcast_sizes(cr_frame *f, const cr_value *list, cr_value *ou
 
     if (list->len)
         CR_TRY(cr_broadcast(&shape, list->list, (int)list->len));
-    int64_t *ints = frame_get(f, (size_t)(shape.ndim ? shape.ndim : 1) * sizeof *ints);
+    int64_t *ints = cr_frame_get(f, (size_t)(shape.ndim ? shape.ndim : 1) * sizeof *ints);
     CR_NEED(ints);
     memcpy(ints, shape.size, (size_t)shape.ndim * sizeof *ints);
     *out = cr_of_ints(ints, (size_t)shape.ndim);
@@ -1338,7 +1338,8 @@ static cr_status eval_any_call(void *in, const cr_rule *r, void *result)
     case CR_BUILTIN_floordiv:
     case CR_BUILTIN_remainder:
     case CR_BUILTIN_least:
-    case CR_BUILTIN_most: return r->count == 2 ? eval_sum(f, r, out) : eval_rule_call(f, r, out);
+    case CR_BUILTIN_most:
+        return r->count == 2 ? eval_sum(f, r, out) : eval_rule_call(f, r, out);
     case CR_BUILTIN_size:
     case CR_BUILTIN_ndim: return eval_measure(f, r, out);
     case CR_BUILTIN_is_sparse:

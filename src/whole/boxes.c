@@ -41,11 +41,3 @@ cr_status cr_do_nms(const cr_value *arg, cr_value *result)
     cr_tensor *kept = CR_STEP(&s, torchvision__nms_kept, arg[0], T(pair[1]), arg[2]);
     return cr_steps_give(&s, result, CR_STEP(&s, masked_select, T(pair[1]), T(kept)));
 }
-
-/* There is no kernel for CUDA. */
-cr_status cr_do_vision_cuda_version(const cr_value *arg, cr_value *result)
-{
-    (void)arg;
-    result[0] = cr_of_int(-1);
-    return CR_OK;
-}

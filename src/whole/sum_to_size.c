@@ -45,23 +45,3 @@ cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64
     cr_drop(summed);
     return st;
 }
-
-cr_status cr_do_sum_to_size(const cr_value *arg, cr_value *result)
-{
-    cr_tensor *t = arg[0].t, *from = NULL, *made = NULL;
-    int64_t dims[CR_MAX_DIMS];
-    cr_status st;
-
-    if (!arg[1].len) /* torch calls sum, also for a tensor without dims */
-        return cr_call_given(result, cr_entry.sum, arg, 1);
-    /* like sum, integers that are added become int64 */
-    if (cr_dtype_category(t->dtype) < CR_CAT_FLOAT &&
-        dims_to_sum(t, (int)arg[1].len, arg[1].ints, dims) > 0)
-        CR_TRY(cr_call_tensor(&from, cr_entry.to_dtype,
-                              (cr_value[]){arg[0], cr_of_dtype(CR_I64)}, 2));
-    st = cr_reduce_to_size(&made, from ? from : t, (int)arg[1].len, arg[1].ints);
-    cr_drop(from);
-    if (!st)
-        *result = cr_of_tensor(made);
-    return st;
-}

@@ -205,70 +205,6 @@ cr_status cr_do_neg_view(const cr_value *arg, cr_value *result)
     return with_bits(result, arg[0].t, arg[0].t->conj, !arg[0].t->neg);
 }
 
-cr_status cr_do_resolve_conj(const cr_value *arg, cr_value *result)
-{
-    return arg[0].t->conj ? cr_call_given(result, cr_entry.clone, arg, 1)
-                          : cr_give(result, arg[0].t);
-}
-
-cr_status cr_do_resolve_neg(const cr_value *arg, cr_value *result)
-{
-    return arg[0].t->neg ? cr_call_given(result, cr_entry.clone, arg, 1)
-                         : cr_give(result, arg[0].t);
-}
-
-/* Replaces *t by the result of an entry with the arguments that follow it. */
-static cr_status view_step(cr_tensor **t, const cr_op *op, cr_value a, cr_value b)
-{
-    cr_tensor *made;
-
-    CR_TRY(cr_call_tensor(&made, op, (cr_value[]){cr_of_tensor(*t), a, b}, op->param_count));
-    cr_drop(*t);
-    *t = made;
-    return CR_OK;
-}
-
-/* An example has the bit conj where its batch has it. */
-static bool is_conjugate(const cr_tensor *t)
-{
-    while (cr_is_example(t))
-        t = t->batch;
-    return t->conj;
-}
-
-/* The real (0) or imaginary (1) parts: of a tensor with the bit conj, the stored real parts or
- * the negatives of the stored imaginary parts. */
-static cr_status complex_part(const cr_value *arg, int part, cr_value *result)
-{
-    cr_tensor *t = cr_keep(arg[0].t);
-    bool conj = is_conjugate(t);
-    cr_value none = cr_of_none();
-    cr_status st;
-
-    if (conj)
-        CR_GO(view_step(&t, cr_entry._conj, none, none));
-    CR_GO(view_step(&t, cr_entry.view_as_real, none, none));
-    if (conj && part)
-        CR_GO(view_step(&t, cr_entry._neg_view, none, none));
-    CR_GO(view_step(&t, cr_entry.select_int, cr_of_int(-1), cr_of_int(part)));
-    *result = cr_of_tensor(t);
-    return CR_OK;
-done:
-    cr_drop(t);
-    return st;
-}
-
-cr_status cr_do_real(const cr_value *arg, cr_value *result)
-{
-    return cr_dtype_is_complex((cr_dtype)arg[0].t->dtype) ? complex_part(arg, 0, result)
-                                                          : cr_give(result, arg[0].t);
-}
-
-cr_status cr_do_imag(const cr_value *arg, cr_value *result)
-{
-    return complex_part(arg, 1, result);
-}
-
 /* --- other sizes: a view, or a copy when no view has them --- */
 
 static cr_status reshape_or_copy(cr_value *result, cr_tensor *t, const int64_t *size, int ndim)
@@ -329,20 +265,6 @@ cr_status cr_do_flatten(const cr_value *arg, cr_value *result)
     if (t->ndim == 0)
         size[n++] = 1;
     return reshape_or_copy(result, t, size, (int)n);
-}
-
-cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
-{
-    const cr_tensor *start = arg[2].t;
-    cr_scalar at;
-
-    if (start->ndim != 0 || cr_dtype_category(start->dtype) != CR_CAT_INT)
-        return cr_fail(CR_RUNTIME, "start must be an 0-dim integral Tensor.");
-    CR_TRY(cr_tensor_item(&at, start));
-    CR_TRY(cr_call_given(result, cr_entry.narrow,
-                         (cr_value[]){arg[0], arg[1], cr_of_int(at.i), arg[3]}, 4));
-    cr_numbers_were_elements();
-    return CR_OK;
 }
 
 /* --- in-place forms of views: self takes the view's geometry --- */

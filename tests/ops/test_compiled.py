@@ -20,7 +20,7 @@ pytestmark = pytest.mark.deferred_calls(0)  # its subject are recordings
 DRAWN = [e for e in ENTRIES if e.can_be_drawn() and "empty" not in e.name]
 # Entries that read elements during the call, or draw from a separate generator.
 EAGER = frozenset((
-    "item", "_local_scalar_dense", "is_nonzero", "equal", "allclose", "is_set_to", "is_same_size", "masked_scatter",
+    "item", "_local_scalar_dense", "is_nonzero", "equal", "_holds_everywhere", "allclose", "is_set_to", "is_same_size", "masked_scatter",
     "masked_select", "repeat_interleave.self_Tensor", "_repeat_interleave_each", "narrow.Tensor",
     "tensor_split.tensor_indices_or_sections", "index.Tensor", "index_fill.int_Tensor", "masked_fill.Tensor",
     "detach", "detach_copy", "nonzero", "argwhere", "repeat_interleave.Tensor"))
