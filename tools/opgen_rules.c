@@ -766,6 +766,15 @@ static value write_sparse_count(writer *w, const cr_rule *r, const char *functio
     return named(w, IS_INT, "int64_t", in_room(w, "%s(&%s)", function, v.c));
 }
 
+static value write_values_fit(writer *w, const cr_rule *r)
+{
+    value t = write_rule(w, r->args[0]), values = write_rule(w, r->args[1]);
+
+    if (!t.param || !values.param)
+        return without_c(w);
+    return named(w, IS_TRUTH, "bool", in_room(w, "rule_values_fit(&%s, &%s)", t.c, values.c));
+}
+
 static value write_list_function(writer *w, const cr_rule *r)
 {
     if (r->builtin == CR_BUILTIN_total && r->args[0]->kind == CR_RULE_EACH &&
@@ -852,6 +861,7 @@ static value write_call(writer *w, const cr_rule *r)
     case CR_BUILTIN_is_tensor: return write_test(w, r, "rule_is_tensor");
     case CR_BUILTIN_on_host: return write_test(w, r, "rule_on_host");
     case CR_BUILTIN_is_sparse: return write_test(w, r, "rule_is_sparse");
+    case CR_BUILTIN_values_fit: return write_values_fit(w, r);
     case CR_BUILTIN_is_coo: return write_test(w, r, "rule_is_coo");
     case CR_BUILTIN_is_blocked: return write_test(w, r, "rule_is_blocked");
     case CR_BUILTIN_by_rows: return write_test(w, r, "rule_by_rows");

@@ -557,6 +557,22 @@ static cr_status join_lists(cr_frame *f, const cr_value *v, int count, cr_value 
     return pack_list(f, items, (int)n, out);
 }
 
+static cr_status splice_list(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    int64_t from = v[1].i, to = v[2].i;
+    size_t n = v[0].len + v[3].len - (size_t)(to - from);
+
+    if (v[0].tag != CR_INTS || v[3].tag != CR_INTS || from < 0 || to < from || to > v[0].len)
+        return refuse_rule(f, r, "no such items");
+    int64_t *ints = cr_frame_get(f, (n ? n : 1) * sizeof *ints);
+    CR_NEED(ints);
+    *out = cr_of_ints(ints, n);
+    memcpy(ints, v[0].ints, (size_t)from * sizeof *ints);
+    memcpy(ints + from, v[3].ints, v[3].len * sizeof *ints);
+    memcpy(ints + from + v[3].len, v[0].ints + to, (v[0].len - (size_t)to) * sizeof *ints);
+    return CR_OK;
+}
+
 static cr_status items_without(cr_frame *f, const cr_value *v, cr_value *out)
 {
     int64_t *ints = cr_frame_get(f, (v->len ? v->len : 1) * sizeof *ints);
@@ -594,6 +610,7 @@ static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, 
         *out = cr_of_int(n);
         return CR_OK;
     case CR_BUILTIN_items: return some_items(f, r, v, out);
+    case CR_BUILTIN_spliced: return splice_list(f, r, v, out);
     case CR_BUILTIN_without: return items_without(f, v, out);
     case CR_BUILTIN_joined: return join_lists(f, v, r->count, out);
     case CR_BUILTIN_greatest: *out = cr_of_int(cr_greatest(v[0].ints, v[0].len)); return CR_OK;
@@ -850,6 +867,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
         *out = cr_of_bool(v->tag == CR_TENSOR && cr_has_bytes(v->t->device));
         return CR_OK;
     case CR_BUILTIN_same_indices:
+    case CR_BUILTIN_values_fit:
     case CR_BUILTIN_with_values:
     case CR_BUILTIN_sparse_of:
     case CR_BUILTIN_alias_of:
@@ -866,6 +884,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_total:
     case CR_BUILTIN_items:
     case CR_BUILTIN_joined:
+    case CR_BUILTIN_spliced:
     case CR_BUILTIN_without:
     case CR_BUILTIN_greatest:
     case CR_BUILTIN_wrap:

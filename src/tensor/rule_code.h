@@ -123,6 +123,11 @@ static inline bool rule_nnz(const cr_value *v, int64_t *out)
     return rule_is_sparse(v);
 }
 
+static inline bool rule_values_fit(const cr_value *v, const cr_value *values)
+{
+    return rule_is_sparse(v) && values->tag == CR_TENSOR && cr_values_fit(v->t, values->t);
+}
+
 static inline bool rule_is_text(const cr_value *a, const cr_value *b)
 {
     return a->tag == b->tag && (a->tag == CR_NONE || (a->tag == CR_STRING && a->len == b->len &&

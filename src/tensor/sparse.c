@@ -116,6 +116,16 @@ cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim, const 
     return CR_OK;
 }
 
+bool cr_values_fit(const cr_tensor *t, const cr_tensor *values)
+{
+    const cr_tensor *own = cr_sparse_of(t)->values;
+
+    for (int d = 0; values->ndim == own->ndim && d < own->ndim; d++)
+        if (d != cr_sparse_batch(t) && values->size[d] != own->size[d])
+            return false;
+    return values->ndim == own->ndim;
+}
+
 /* Whether the values of `from` are for the indices that `t` has already. */
 static bool sparse_has_indices(const cr_tensor *t, const cr_tensor *from)
 {

@@ -60,6 +60,8 @@ static inline int cr_sparse_dims(const cr_tensor *t)
     return cr_is_coo(t) ? (int)cr_sparse_of(t)->indices->size[0] : 2;
 }
 
+/* Whether the batch and each value have the sizes of those of `t`. */
+bool cr_values_fit(const cr_tensor *t, const cr_tensor *values);
 /* A tensor of these parts, which fit the sizes; it keeps aliases of them without history.
  * CR_RUNTIME for a negative size or a part that has a sparse layout. */
 CR_MUST cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim,

@@ -116,6 +116,7 @@ cr_status cr_rule_sparse(cr_frame *f, const cr_rule *r, const cr_value *v, cr_va
         *out = cr_of_ints(t->size + cr_sparse_dims(t), (size_t)(t->ndim - cr_sparse_dims(t)));
         return CR_OK;
     case CR_BUILTIN_nnz: *out = cr_of_int(cr_sparse_count(t)); return CR_OK;
+    case CR_BUILTIN_values_fit: *out = cr_of_bool(cr_values_fit(t, v[1].t)); return CR_OK;
     case CR_BUILTIN_with_values: return replace_values(f, v, out);
     case CR_BUILTIN_same_indices: *out = cr_of_bool(same_indices(t, v[1].t)); return CR_OK;
     default: return give_part(r, t, out);
