@@ -524,7 +524,7 @@ const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
     if (g->together && g->grid[0] > 1)
         CUDA_CALL(launch_together(g->function, g->grid[0], g->grid[1], 1, g->block[0],
                                   g->block[1], 1, g->shared, cr_cuda_stream(index), &argument));
-    else if (cuda_begins(index) && !cr_cuda_is_capturing(index))
+    else if (!launches_wait && cuda_begins(index) && !cr_cuda_is_capturing(index))
         CUDA_TRY(cr_cuda_check(cuda_launch_early(g, cr_cuda_stream(index), argument)));
     else
         CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1,
