@@ -51,6 +51,8 @@ ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "
              "_class_entropy_backward", "_batch_norm_relu", "_batch_norm_relu_backward", "_batch_norm_masked_backward",
              # RMS norm of devices and its derivatives (tests/fake_cuda/test_layer_norm.py)
              "_fused_rms_norm", "_rms_norm_rows", "_rms_norm_backward_input", "_rms_norm_weight", "_rms_norm_second", "_rms_normalized",
+             # a factor of second derivatives of norms (test_second_derivatives.py)
+             "_rstd_following",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
              # the counts of histc (its own ref; tests/fake_cuda/test_loops.py)

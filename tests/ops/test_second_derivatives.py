@@ -1,7 +1,8 @@
 """Second derivatives along a line, taken in four ways: forward and reverse mode over forward and reverse mode.
 
 The entries are drawn (table.py) or called as torch recorded (recorded.py); each way has its own formulas, and torch's
-differ for det, solve, householder_product, layer_norm, batch_norm and cumprod (reports of wrong nested tangents)."""
+differ for det, solve, householder_product, layer_norm, batch_norm and cumprod (reports of wrong nested tangents).
+Third derivatives are compared with differences of second ones."""
 import warnings
 
 import pytest
@@ -46,6 +47,20 @@ def compare(f, where):
         assert other == pytest.approx(first, rel=1e-7, abs=1e-7, nan_ok=True), where
 
 
+def compare_third(f, where):
+    zero, step = torch.zeros((), dtype=torch.float64), 1e-4
+    second = grad(grad(f))
+    try:
+        found = float(grad(second)(zero)), float(jvp(second, (zero,), (zero + 1,))[1])
+        near, far = [float(second(zero + h) - second(zero - h)) / (2 * h) for h in (step, 2 * step)]
+    except RAISES as error:
+        assert "not implemented" in str(error), error
+        return
+    close = 1e-4 * (1 + abs(near))
+    if abs(near - far) < close:  # the function is smooth here
+        assert found == pytest.approx((near, near), rel=0, abs=10 * close, nan_ok=True), where
+
+
 @by_key([e for e in WITH_GRAD if e.key not in EXCLUDED])
 def test_entries(key):
     entry = BY_KEY[key]
@@ -55,8 +70,11 @@ def test_entries(key):
             xs, by = [examples.tensor(0, p) for p in examples.places], differentiable(examples)
             moves = {n: direction(xs[n], n) for n in by}
             assert xs or not by
-            compare(lambda t: weighted(examples.call(*[xs[n] + t * moves[n] if n in by else x for n, x in enumerate(copies(xs))])),
-                    (case, dtype))
+
+            def f(t):
+                return weighted(examples.call(*[xs[n] + t * moves[n] if n in by else x for n, x in enumerate(copies(xs))]))
+            compare(f, (case, dtype))
+            compare_third(f, (case, dtype))
 
 
 @pytest.mark.parametrize("operator", [o for o in SAMPLES if any(call[4] is not None and not call[5] for call in SAMPLES[o])])

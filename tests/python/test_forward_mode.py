@@ -361,3 +361,73 @@ def test_tangents_have_derivatives_when_calls_wait():
         with torch.lazy():
             found = grad(lambda a: jvp(Cube.apply, (a,), (T,))[1].sum())(X)
         assert torch.equal(found, 60 * X * T)
+
+
+def refused(call, text):
+    with pytest.raises(RuntimeError, match=text):
+        call()
+
+
+def test_a_level_gives_a_tensor_one_tangent():
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(X, T)
+        refused(lambda: forward_ad.make_dual(X, dual), "Setting a forward grad that itself has a forward gradient at the same level0")
+        refused(lambda: forward_ad.make_dual(dual, T), "Making a dual Tensor based on a Tensor that already has a forward gradient at")
+
+
+def pulled():
+    return sum(torch._C._pulled_entries().values())
+
+
+def written(x):
+    y = torch.zeros(4, 3, dtype=x.dtype)
+    y[1:3] = x * 2
+    y[:, 1].mul_(y[:, 2] + 1).add_(1)
+    y.t_()
+    y[2].copy_(x[0, 0] * y[1].clone())
+    return y.reshape(-1)
+
+
+W = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3)
+Z = torch.complex(W, W.flip(0))
+WITHOUT_PASSES = {
+    "network": lambda x: torch.softmax(torch.nn.functional.gelu(torch.nn.functional.linear(x, W, W[:, 0])).relu() @ W, -1).sum(0),
+    "row norm": lambda x: torch.nn.functional.layer_norm(x, (3,)),
+    "planes": lambda x: torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(x[None, None], W[None, None, :2, :2], padding=1), 2),
+    "averages": lambda x: torch.nn.functional.avg_pool1d(torch.nn.functional.pad(x, (1, 1)), 2),
+    "written": written,
+    "numbers of one product": lambda x: torch.dot(x.reshape(-1), W.reshape(-1)[:x.numel()]) * x.trace(),
+    "one size broadcast": lambda x: W[:, None] * x[:, :1] / (x[:1, :1] + 3) - x[0],
+    "indices twice": lambda x: x[[0, 1, 0]].index_add(0, torch.tensor([1, 1]), x * x).index_put((torch.tensor([0, 0]),), x[0] * 3),
+    "complex": lambda x: torch.view_as_real((x * Z[:2] / (Z[1:3] + x)).exp().cumsum(0)),
+    "real parts": lambda x: (x * Z[:2]).real * (Z[:2] - x).conj().imag,
+    "lists": lambda x: torch.stack(torch.cat([x, W[:1], x * x]).unbind(0)).split(2)[1],
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_PASSES)
+def test_tangents_go_along_the_graph_without_backward_passes(name):
+    f, x, t = WITHOUT_PASSES[name], W[:2] * 0.7 + 0.1, W[1:3].t().contiguous().t()  # a tangent of other strides
+    before = pulled()
+    found = jvp(f, (x,), (t,))[1]
+    assert pulled() == before
+    leaf = x.clone().requires_grad_()
+    out = f(leaf)
+    rows = [torch.autograd.grad(y, leaf, retain_graph=True)[0] for y in out.reshape(-1)]
+    expected = (torch.stack(rows) * t).sum((1, 2)).reshape(out.shape)
+    if name == "indices twice":  # torch's gradient by values of equal places is not the transpose
+        expected[0] = 3 * t[0]
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(jacfwd(f)(x), torch.stack(rows).reshape(*out.shape, *x.shape)) or name == "indices twice"
+
+
+def test_calls_that_go_back_and_forth_are_counted():
+    ways = torch._C._tangent_ways()
+    for name, way in {"mul": "diagonal", "expand": "diagonal", "sum": "applied", "mm": "applied", "_softmax": "transposed",
+                      "floor": "none", "cumprod": "pulled"}.items():
+        assert set(ways[name].values()) == {way}, name
+    before = torch._C._pulled_entries().get("cumprod", 0)
+    assert jvp(lambda a: a.cumprod(0), (X,), (T,))[1].tolist() == [1, 2, 10]
+    assert torch._C._pulled_entries()["cumprod"] == before + 1
+    many = [f"{name}({p})" for name, each in ways.items() for p, way in each.items() if way == "pulled"]
+    assert len(many) <= 190, many

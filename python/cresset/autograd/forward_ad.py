@@ -63,6 +63,12 @@ def make_dual(tensor, tangent, *, level=None):
         if not (x.is_floating_point() or x.is_complex()):
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {x.dtype}")
     check_tangent(tensor, tangent)
+    at = len(_levels) - 1
+    if tangent_of(tangent) is not None:
+        raise RuntimeError(f"Setting a forward grad that itself has a forward gradient at the same level{at} is not supported.")
+    if tangent_of(tensor) is not None:
+        raise RuntimeError("Making a dual Tensor based on a Tensor that already has a forward gradient at the same level "
+                           f"{at} is not supported.")
     with enable_grad():
         alias = _alias(tensor)
         dual = writable(alias)
