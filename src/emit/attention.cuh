@@ -30,61 +30,6 @@ enum {
 
 /* --- matrices of a warp --- */
 
-/* Lane l has of an 8 x 8 matrix row l / 4, columns l % 4 * 2 and the next one.  A 16 x 16
- * operand has four such matrices. */
-#if defined(__CUDA_ARCH__)
-/* Lane 8 * j + i has the address of row i of matrix j. */
-CV_FN void ca_load(unsigned *r, const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(ca_shared(row))
-                 : "memory");
-}
-CV_FN void ca_load_turned(unsigned *r, const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(ca_shared(row))
-                 : "memory");
-}
-#define CA_MULTIPLY(type)                                                                      \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                \
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                              \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-CV_FN void ca_multiply(float *c, const unsigned *a, const unsigned *b, cm_bf16)
-{
-    CA_MULTIPLY("bf16");
-}
-CV_FN void ca_multiply(float *c, const unsigned *a, const unsigned *b, cm_f16)
-{
-    CA_MULTIPLY("f16");
-}
-/* Operands of products, whose NaN may have any bits. */
-CV_FN unsigned ca_round(float low, float high, cm_bf16)
-{
-    unsigned u;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
-    return u;
-}
-CV_FN unsigned ca_round(float low, float high, cm_f16)
-{
-    unsigned u;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
-    return u;
-}
-#else
-CV_FN void ca_load(unsigned *r, const void *row) { simt::load_matrices(r, row, false); }
-CV_FN void ca_load_turned(unsigned *r, const void *row) { simt::load_matrices(r, row, true); }
-template <class T> CV_FN void ca_multiply(float *c, const unsigned *a, const unsigned *b, T)
-{
-    simt::multiply(c, a, b, [](unsigned short h) { return cm_real(T{h}); });
-}
-CV_FN unsigned ca_round(float low, float high, cm_bf16) { return ck_pair_bf16(low, high); }
-CV_FN unsigned ca_round(float low, float high, cm_f16) { return ck_pair_f16(low, high); }
-#endif
-
 CV_FN unsigned ca_pair(float low, float high, cm_bf16) { return ck_pair_bf16(low, high); }
 CV_FN unsigned ca_pair(float low, float high, cm_f16) { return ck_pair_f16(low, high); }
 
@@ -245,6 +190,33 @@ CV_FN void ca_exponents(const ca_call &c, float (*s)[4], const ca_scored &w)
     }
 }
 
+/* --- dropped weights --- */
+
+/* A tile of bytes that say which weights stay: of each query a row of `keys` bytes, and 16
+ * more, so that neighbouring queries and keys are in different banks. */
+template <int queries, int keys> struct ca_stay {
+    unsigned char of[queries][keys + 16];
+
+    /* Starts to copy the tile at (query, key); zeros where there are no weights. */
+    inline __attribute__((device, always_inline)) void fetch(const ca_call &c, cm_i64 b,
+                                                             cm_i64 h, int query, int key)
+    {
+        enum { ACROSS = keys / 16 };
+        const unsigned char *at =
+            c.stay + ((b * c.heads + h) * c.queries + query) * c.keys + key;
+
+        for (int i = ck_x(); i < queries * ACROSS; i += CA_THREADS) {
+            const int row = i / ACROSS, column = i % ACROSS * 16;
+            ca_copy_or_zero(ca_place_of(&of[row][column]), at + row * (cm_i64)c.keys + column,
+                            query + row < c.queries && key + column < c.keys);
+        }
+    }
+};
+typedef ca_stay<CA_ROWS, CA_FORWARD> ca_stay_forward;
+template <bool KEYS> struct ca_stay_backward {
+    typedef ca_stay<KEYS ? CA_BACKWARD : CA_ROWS, KEYS ? CA_ROWS : CA_BACKWARD> type;
+};
+
 /* --- forward --- */
 
 /* The state of a group of rows: of each, a lane has the elements 2 and 3, or 0 and 1, of the
@@ -309,6 +281,9 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
 {
     ca_row *const query = (ca_row *)ck_dynamic;
     ca_row *const key = query + CA_ROWS, *const value = key + CA_STAGES * CA_FORWARD;
+#if CA_DROPS
+    ca_stay_forward *const stay = (ca_stay_forward *)(value + CA_STAGES * CA_FORWARD);
+#endif
     const int warp = ck_x() / 32;
     const ca_where w = ca_block(CA_ROWS, call.queries, call.heads, call.causal);
     const int own = w.row + warp * CA_OWN;
@@ -337,6 +312,9 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
                                 call.width);
             ca_fill<CA_FORWARD>(value + at, v, call.v.step[2], next * CA_FORWARD, call.keys,
                                 call.width);
+#if CA_DROPS
+            stay[next % CA_STAGES].fetch(call, w.b, w.h, w.row, next * CA_FORWARD);
+#endif
         }
         ca_close();
         if (i < 0)
@@ -348,6 +326,16 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
             ca_exponents<CA_FORWARD, false>(call, s[g],
                                             ca_scored{w.b, w.h, own + g * 16, i * CA_FORWARD});
             ca_weigh(t[g], o[g], s[g], ca_factor(call));
+#if CA_DROPS
+            CV_ALL
+            for (int j = 0; j < CA_FORWARD / 8; j++)
+                CV_ALL
+            for (int e = 0; e < 4; e++)
+                s[g][j][e] *= stay[i % CA_STAGES].of[warp * CA_OWN + g * 16 + ck_x() % 32 / 4 +
+                                                     e / 2 * 8][j * 8 + ck_x() % 4 * 2 + e % 2]
+                                  ? call.times
+                                  : 0;
+#endif
         }
         ca_add<CA_FORWARD>(o, s, value + part);
     }
@@ -362,6 +350,7 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
 struct ca_tiles {
     ca_row *one, *two, *left, *right;
     float *ends, *deltas;
+    void *stay; /* behind the others, of both stages, where weights are dropped */
 };
 
 /* The gradients' sums of a warp's rows. */
@@ -389,11 +378,18 @@ CV_FN void ca_share(const ca_call &c, const ca_tiles &t, const ca_scored &w,
         for (int j = 0; j < CA_BACKWARD / 8; j++)
             CV_ALL
         for (int e = 0; e < 4; e++) {
-            const int query = KEYS ? j * 8 + lane % 4 * 2 + e % 2
-                                   : warp * CA_OWN + g * 16 + lane / 4 + e / 2 * 8;
+            const int row = warp * CA_OWN + g * 16 + lane / 4 + e / 2 * 8;
+            const int column = j * 8 + lane % 4 * 2 + e % 2, query = KEYS ? column : row;
             const float weight = ca_exp2(CV_FMAF(s[g][j][e], factor, -t.ends[query]));
-            s[g][j][e] = weight * (p[g][j][e] - t.deltas[query]);
+            s[g][j][e] = p[g][j][e];
             p[g][j][e] = weight;
+#if CA_DROPS
+            const auto &stay = *(const typename ca_stay_backward<KEYS>::type *)t.stay;
+            const float by = stay.of[KEYS ? column : row][KEYS ? row : column] ? c.times : 0;
+            s[g][j][e] *= by;
+            p[g][j][e] *= by;
+#endif
+            s[g][j][e] = weight * (s[g][j][e] - t.deltas[query]);
         }
     }
     ca_add<CA_BACKWARD>(sums.a, s, t.left);
@@ -470,6 +466,7 @@ CV_FN void ca_finish(const ca_call &c, const ca_where &w, int own, const ca_sums
  * keys. */
 template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
 {
+    typedef typename ca_stay_backward<KEYS>::type stay_tile;
     const ca_where w = ca_block(CA_ROWS, KEYS ? c.keys : c.queries,
                                 KEYS ? c.heads / c.repeat : c.heads, !KEYS && c.causal);
     const int own = w.row + ck_x() / 32 * CA_OWN, columns = KEYS ? c.queries : c.keys;
@@ -494,8 +491,12 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
             stage.right = t.right + part;
             stage.ends = KEYS ? t.ends + part : t.ends;
             stage.deltas = KEYS ? t.deltas + part : t.deltas;
-            ca_fetch<KEYS>(c, stage, w.b, KEYS ? w.h * c.repeat + r : w.h,
-                           (from + next - r * tiles) * CA_BACKWARD);
+            const cm_i64 h = KEYS ? w.h * c.repeat + r : w.h;
+            const int first = (from + next - r * tiles) * CA_BACKWARD;
+            ca_fetch<KEYS>(c, stage, w.b, h, first);
+            if (CA_DROPS)
+                ((stay_tile *)t.stay)[next % CA_STAGES].fetch(c, w.b, h, KEYS ? first : w.row,
+                                                              KEYS ? w.row : first);
         }
         ca_close();
         if (i < 0)
@@ -505,6 +506,7 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
         stage.right = t.right + part;
         stage.ends = KEYS ? t.ends + part : t.ends;
         stage.deltas = KEYS ? t.deltas + part : t.deltas;
+        stage.stay = (stay_tile *)t.stay + i % CA_STAGES;
         ca_share<KEYS>(c, stage,
                        ca_scored{w.b, KEYS ? w.h * c.repeat + r : w.h, own,
                                  (from + i - r * tiles) * CA_BACKWARD},
@@ -519,7 +521,8 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
         ca_row *const one = (ca_row *)ck_dynamic, *const two = one + CA_ROWS;                  \
         ca_row *const left = two + CA_ROWS, *const right = left + CA_STAGES * CA_BACKWARD;     \
         CK_SHARED float ends[CA_ROWS], deltas[CA_ROWS];                                        \
-        ca_backward<keys>(call, ca_tiles{one, two, left, right, ends, deltas});                \
+        ca_backward<keys>(call, ca_tiles{one, two, left, right, ends, deltas,                  \
+                                         right + CA_STAGES * CA_BACKWARD});                    \
     }
 CA_GRADIENTS(ca_keys, true)
 CA_GRADIENTS(ca_queries, false)

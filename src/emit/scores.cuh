@@ -1,12 +1,12 @@
 /* scores.cuh - what kernels of scaled dot product attention share (attention.cuh,
  * attention_f32.cuh).
  *
- * Follows move.cuh.  CA_ITEM is the type of all arrays but masks, CA_MASK one of the numbers
- * below. */
+ * Follows matrix.cuh.  CA_ITEM is the type of all arrays but masks, CA_MASK one of the numbers
+ * below, CA_DROPS whether weights are dropped. */
 #ifndef CR_EMIT_SCORES_CUH
 #define CR_EMIT_SCORES_CUH
 
-#include "emit/move.cuh"
+#include "emit/matrix.cuh"
 
 CK_DYNAMIC;
 
@@ -30,16 +30,12 @@ struct ca_call {
     cm_i64 batch, heads, repeat; /* repeat: heads that share one of k and v */
     int queries, keys, width, causal;
     float scale;
-    float *kept; /* tiles of gradients of scores (attention_f32.cuh), or NULL */
+    float *kept;               /* tiles of gradients of scores (attention_f32.cuh), or NULL */
+    const unsigned char *stay; /* of each weight, row-major: whether it is not dropped */
+    float times;               /* what stays is multiplied by this */
 };
 
 #if defined(__CUDA_ARCH__)
-CV_FN unsigned ca_shared(const void *p)
-{
-    unsigned at;
-    asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(at) : "l"(p));
-    return at;
-}
 /* Copies 16 bytes to shared memory without waiting; ca_wait waits for all but the last `left`
  * groups of copies, which ca_close ends. */
 CV_FN void ca_copy(void *to, const void *from)
@@ -47,9 +43,7 @@ CV_FN void ca_copy(void *to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ca_shared(to)), "l"(from)
                  : "memory");
 }
-/* The same from addresses of shared memory; zeros instead of what is not `real`. */
-typedef unsigned ca_place;
-CV_FN ca_place ca_place_of(const void *p) { return ca_shared(p); }
+/* The same; zeros instead of what is not `real`. */
 CV_FN void ca_copy_or_zero(ca_place to, const void *from, bool real)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
@@ -81,8 +75,6 @@ CV_FN float ca_most(float x, float y)
 }
 #else
 CV_FN void ca_copy(void *to, const void *from) { __builtin_memcpy(to, from, 16); }
-typedef char *ca_place;
-CV_FN ca_place ca_place_of(void *p) { return (char *)p; }
 CV_FN void ca_copy_or_zero(ca_place to, const void *from, bool real)
 {
     static const char zero[16] = {0};

@@ -24,8 +24,8 @@ typedef enum {
     CR_VEC_CUDA_SEQUENCE,  /* sequence.cuh, after move.cuh */
     CR_VEC_CUDA_RESAMPLE,  /* resample.cuh, after move.cuh */
     CR_VEC_CUDA_BAG,       /* bag.cuh, after move.cuh */
-    CR_VEC_CUDA_ATTENTION, /* scores.cuh and attention.cuh, after move.cuh */
-    CR_VEC_CUDA_HEADS_F32, /* scores.cuh and attention_f32.cuh, after move.cuh */
+    CR_VEC_CUDA_ATTENTION, /* matrix.cuh, scores.cuh and attention.cuh, after move.cuh */
+    CR_VEC_CUDA_HEADS_F32, /* matrix.cuh, scores.cuh and attention_f32.cuh, after move.cuh */
     CR_VEC_CUDA_SORT,      /* sort.cuh, after move.cuh */
     CR_VEC_CUDA_SCAN,      /* scan.cuh, after move.cuh */
     CR_VEC_CUDA_RANDOM,    /* random.cuh, after move.cuh */

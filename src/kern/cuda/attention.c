@@ -40,7 +40,7 @@ enum {
 
 /* Kernels, and kinds of masks: CA_NONE ... of emit/attention.cuh. */
 typedef enum { FORWARD, DELTAS, KEYS, QUERIES, KEPT } attention_kernel;
-typedef enum { MASK_NONE, MASK_TRUTH, MASK_ADDED, MASK_ADDED4 } attention_mask;
+typedef enum { MASK_NONE, MASK_TRUTH, MASK_ADDED, MASK_ADDED4, MASKS } attention_mask;
 
 /* ca_array and ca_call of emit/attention.cuh */
 typedef struct {
@@ -59,14 +59,18 @@ typedef struct {
     int queries, keys, width, causal;
     float scale;
     float *kept;
+    const char *stay;
+    float times;
 } attention_call;
 
 static void attention_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
     static const char *const name[] = {"forward", "deltas", "keys", "queries", "kept"};
 
-    cr_text_printf(out, "#define CA_ITEM cm_%s\n#define CA_WIDTH %d\n#define CA_MASK %d\n",
-                   cr_dtype_infos[k->b].suffix, k->c, k->d);
+    cr_text_printf(out,
+                   "#define CA_ITEM cm_%s\n#define CA_WIDTH %d\n#define CA_MASK %d\n"
+                   "#define CA_DROPS %d\n",
+                   cr_dtype_infos[k->b].suffix, k->c, k->d % MASKS, k->d / MASKS);
     snprintf(symbol, 32, "ca_%s", name[k->a]);
 }
 
@@ -178,6 +182,21 @@ static bool mask_begin(attention *t, const cr_given *g)
             return false;
         t->c.mask_step[at] = a->size[d] == 1 ? 0 : a->stride[d] * item_bytes(a);
     }
+    return true;
+}
+
+/* Which weights stay, and what these are multiplied by. */
+static bool stay_begin(attention *t, const cr_given *stay, const cr_given *times)
+{
+    const cr_array *a = &stay->array;
+
+    if (stay->kind == CR_GIVEN_NONE)
+        return true;
+    if (stay->kind != CR_GIVEN_ARRAY || t->dtype == CR_F32 || a->dtype != CR_BOOL ||
+        !cr_is_dense_array(a) || t->c.keys % 16 || (uintptr_t)a->data % 16)
+        return false;
+    t->c.stay = a->data;
+    t->c.times = (float)(times->kind == CR_GIVEN_INT ? (double)times->i : times->d);
     return true;
 }
 
@@ -310,7 +329,11 @@ static unsigned attention_shared(const attention *t, attention_kernel kernel)
         return 0;
     if (is_wide(t))
         return attention_shared_wide(t, kernel);
-    return (unsigned)((rows + 2 * ATTENTION_STAGES * tile) * (attention_width(t) + 8) * 2);
+    /* ca_stay: a row for each query of a tile. */
+    int queries = kernel == KEYS ? tile : attention_rows(t);
+    int stay = queries * ((kernel == KEYS ? attention_rows(t) : tile) + 16);
+    return (unsigned)((rows + 2 * ATTENTION_STAGES * tile) * (attention_width(t) + 8) * 2 +
+                      (t->c.stay ? ATTENTION_STAGES * stay : 0));
 }
 
 /* True if a block of the kernel has its tiles, and the two numbers of each of its rows. */
@@ -331,7 +354,7 @@ static const char *attention_launch(attention *t, attention_kernel kernel, int64
                       .a = (int)kernel,
                       .b = t->dtype,
                       .c = attention_width(t),
-                      .d = (int)t->mask};
+                      .d = (int)t->mask + (t->c.stay ? MASKS : 0)};
     const char *error = cr_cuda_find(&g.function, &k);
 
     if (error || !blocks)
@@ -357,7 +380,7 @@ static const char *attention_by_plan(const attention *t, heads_way way)
         [HEADS_GK] = &t->c.gk,   [HEADS_GV] = &t->c.gv};
     heads_call c;
 
-    if (is_wide(t) || t->mask != MASK_NONE || !t->c.repeat)
+    if (is_wide(t) || t->mask != MASK_NONE || !t->c.repeat || t->c.stay)
         return cr_command_declines;
     memset(&c, 0, sizeof c);
     c.key.index = t->device;
@@ -382,12 +405,13 @@ static const char *attention_by_plan(const attention *t, heads_way way)
 
 /* --- entries --- */
 
-/* (query, key, value, mask, is_causal, scale) -> output, logsumexp */
+/* (query, key, value, mask, is_causal, scale, stay, times) -> output, logsumexp */
 const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *result)
 {
     attention t;
 
-    if (!attention_begin(&t, device, arg, &arg[4], &arg[5]) || !device_has_room(&t, FORWARD))
+    if (!attention_begin(&t, device, arg, &arg[4], &arg[5]) ||
+        !stay_begin(&t, &arg[6], &arg[7]) || !device_has_room(&t, FORWARD))
         return cr_command_declines;
     const char *error = attention_read(&t, arg);
     if (!error)
@@ -487,7 +511,8 @@ static const char *attention_backward(int device, const cr_given *arg, const cr_
 {
     attention t;
 
-    if (!attention_begin(&t, device, arg + 1, &arg[7], &arg[8]) || !device_has_room(&t, KEYS) ||
+    if (!attention_begin(&t, device, arg + 1, &arg[7], &arg[8]) ||
+        !stay_begin(&t, &arg[9], &arg[10]) || !device_has_room(&t, KEYS) ||
         !device_has_room(&t, QUERIES) || arg[0].array.dtype != t.dtype ||
         arg[5].array.dtype != t.dtype)
         return cr_command_declines;
@@ -510,8 +535,8 @@ static const char *attention_backward(int device, const cr_given *arg, const cr_
     return attention_end(&t, error);
 }
 
-/* (grad, query, key, value, mask, output, logsumexp, is_causal, scale) -> gradients of query,
- * key and value */
+/* (grad, query, key, value, mask, output, logsumexp, is_causal, scale, stay, times) ->
+ * gradients of query, key and value */
 const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr_array *result)
 {
     return attention_backward(device, arg, &result[0], &result[1], &result[2]);
