@@ -444,6 +444,7 @@ static const char *const vocabulary[][8] = {
     {"select.cuh"},
     {"recurrent.cuh"},
     {"integer.cuh"},
+    {"matrix.cuh", "product_f32.cuh"},
     {"table.cuh"},
     {"bins.cuh"},
     {"convolve.cuh"},

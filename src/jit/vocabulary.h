@@ -35,6 +35,7 @@ typedef enum {
     CR_VEC_CUDA_SELECT,    /* select.cuh, after move.cuh */
     CR_VEC_CUDA_RECURRENT, /* recurrent.cuh, after move.cuh */
     CR_VEC_CUDA_INTEGER,   /* integer.cuh, after move.cuh */
+    CR_VEC_CUDA_PRODUCT,   /* matrix.cuh and product_f32.cuh, after move.cuh */
     CR_VEC_CUDA_TABLE,     /* table.cuh, after move.cuh */
     CR_VEC_CUDA_BINS,      /* bins.cuh, after move.cuh */
     CR_VEC_CUDA_CONVOLVE,  /* convolve.cuh, after move.cuh */

@@ -377,6 +377,33 @@ static const char *integer_run(const product_call *p, const product_matrix *a,
 
 /* --- products of matrices --- */
 
+static const char *product_on_tensor_cores(const product_call *p, const product_key *key,
+                                           const product_matrix *a, const product_matrix *b,
+                                           const product_matrix *c)
+{
+    cr_product_f32 f = {.c = (float *)(void *)c->data,
+                        .a = (const float *)(const void *)a->data,
+                        .b = (const float *)(const void *)b->data,
+                        .bias = (const float *)(const void *)p->bias,
+                        .a_step = key->b.step,
+                        .b_step = key->a.step,
+                        .c_step = key->c.step,
+                        .a_batch = a->batch,
+                        .b_batch = b->batch,
+                        .c_batch = c->batch,
+                        .m = c->rows,
+                        .n = c->columns,
+                        .k = a->columns,
+                        .batch = key->batch,
+                        .index = p->index,
+                        .a_deep = !key->b.transposed,
+                        .b_deep = (int32_t)key->a.transposed};
+
+    product_number(&f.alpha, p->dtype, p->alpha);
+    product_number(&f.beta, p->dtype, p->beta);
+    return cr_cuda_product_f32(&f);
+}
+
 /* c = beta c + alpha a b, for `batch` matrices.  The caller has copied operands that the
  * library cannot read. */
 static const char *product_run(const product_call *p, const product_matrix *a,
@@ -400,6 +427,11 @@ static const char *product_run(const product_call *p, const product_matrix *a,
     const char *error = cr_cuda_use(p->index);
     if (error)
         return error;
+    if (p->dtype == CR_F32 && !key.tf32) {
+        error = product_on_tensor_cores(p, &key, a, b, c);
+        if (error != cr_command_declines)
+            return error;
+    }
     pthread_mutex_lock(&lock);
     error = product_plan_of(&plan, &key);
     if (!error)

@@ -11,6 +11,18 @@
 /* The error of a request for memory that failed: torch's text. */
 const char *cr_cuda_no_memory(int index, size_t bytes);
 
+/* c = beta c + alpha a b + bias, for a batch of matrices of float32: a has m rows and k
+ * columns, b has n columns.  `deep`: elements are adjacent along k, otherwise along the other
+ * dim; `step` is the distance of such lines.  Declines a product that the library computes. */
+typedef struct {
+    float *c;
+    const float *a, *b, *bias; /* bias: a number for each column, or NULL */
+    int64_t a_step, b_step, c_step, a_batch, b_batch, c_batch, m, n, k, batch;
+    float alpha, beta;
+    int32_t index, a_deep, b_deep;
+} cr_product_f32;
+const char *cr_cuda_product_f32(const cr_product_f32 *p);
+
 /* The version of cuDNN, such as 91002; 0 if it is missing. */
 int cr_cuda_cudnn_version(void);
 
