@@ -36,6 +36,7 @@ typedef struct {
     bool *unread; /* by value id: of a forward call that may raise; no output depends on it */
     bool *live;   /* by value id: a result of the joint graph or an effect depends on it */
     bool *kept;   /* by value id: the forward graph computes it in any case */
+    bool *late;   /* by value id: not recomputed, because it extends a chain (find_late) */
     bool ends;    /* a copy to an input was seen, so the rest is copies and views */
 } cutter;
 
@@ -279,6 +280,66 @@ static void find_needed(cutter *c)
             need_forward(c, joint_output(c, k));
 }
 
+/* --- chains --- */
+
+typedef struct {
+    cutter *c;
+    const size_t *dear; /* by value id */
+    size_t at;
+    const cr_gnode *n;
+} chain;
+
+static void lower_dear(void *context, cr_gvalue *v)
+{
+    chain *x = context;
+    size_t *dear = (size_t *)(uintptr_t)x->dear;
+
+    dear[v->id] = dear[v->id] < x->at ? dear[v->id] : x->at;
+}
+
+static void note_late(void *context, cr_gvalue *v)
+{
+    const chain *x = context;
+    const cr_gvalue *made = x->n->result[0];
+
+    if (v->by && x->c->forward[v->id] && x->dear[v->id] < x->at &&
+        2 * value_bytes(v) >= value_bytes(made))
+        x->c->late[made->id] = true;
+}
+
+/* A residual stream is a chain of sums of which each is also read by a layer.  To recompute the
+ * last one the backward graph would make all of them first and keep them, which saves no memory
+ * although the layers' results may have fewer bytes.  So an elementwise result of a value is
+ * late if that value was read before, through cheap nodes or none, by a node that is not
+ * cheap. */
+static void find_late(cutter *c)
+{
+    const cr_gblock *b = c->joint->body;
+    size_t *dear = CR_NEW_N(c->s, size_t, c->joint->values);
+
+    c->late = CR_NEW_N(c->s, bool, c->joint->values);
+    for (size_t i = 0; i < c->joint->values; i++)
+        dear[i] = b->len;
+    for (size_t i = b->len; i-- > 0;) {
+        const cr_gnode *n = b->at[i];
+        chain x = {c, dear, i, n};
+        if (!is_forward_node(c, n) || !c->kept[n->result[0]->id])
+            continue;
+        if (node_is_cheap(n)) {
+            x.at = b->len;
+            for (int k = 0; k < n->result_count; k++)
+                x.at = dear[n->result[k]->id] < x.at ? dear[n->result[k]->id] : x.at;
+        }
+        cr_gnode_each_read(n, lower_dear, &x);
+    }
+    for (size_t i = 0; i < b->len; i++) {
+        chain x = {c, dear, i, b->at[i]};
+        if (is_forward_node(c, x.n) && c->kept[x.n->result[0]->id] &&
+            x.n->kind == CR_GNODE_CALL && x.n->op->does == CR_DOES_BODY)
+            cr_gnode_each_read(x.n, note_late, &x);
+    }
+}
+
 /* --- the cut --- */
 
 static int in_point(const cr_gvalue *v) { return CR_FLOW_FIRST + 2 * (int)v->id; }
@@ -317,7 +378,7 @@ static int64_t price(const cutter *c, const cr_gvalue *v)
  * once in either graph. */
 static bool may_move(const cutter *c, const cr_gvalue *v)
 {
-    if (!v->by || c->overwritten[v->id])
+    if (!v->by || c->overwritten[v->id] || c->late[v->id])
         return false;
     return node_is_cheap(v->by) || (!c->kept[v->id] && !cr_gnode_has_effect(v->by));
 }
@@ -731,9 +792,10 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
         move_the_rest(&c);
     find_overwritten(&c);
     find_needed(&c);
-    if (policy == CR_AOT_MIN_CUT)
+    if (policy == CR_AOT_MIN_CUT) {
+        find_late(&c);
         find_cut(&c);
-    else
+    } else
         save_needed(&c);
     value_list saved = saved_values(&c);
     return make_parts(&c, &saved);
