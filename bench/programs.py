@@ -30,31 +30,33 @@ def blocks_of(torch):
     nn, functional = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
-        def __init__(self, width, heads, causal, dropout=0.0):
+        def __init__(self, width, heads, causal, dropout=0.0, bias=True):
             super().__init__()
             self.heads, self.causal, self.p = heads, causal, dropout
-            self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+            self.ln1, self.ln2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
+            self.qkv, self.out = nn.Linear(width, 3 * width, bias), nn.Linear(width, width, bias)
+            self.up, self.down = nn.Linear(width, 4 * width, bias), nn.Linear(4 * width, width, bias)
 
         def forward(self, x):
             b, t, c = x.shape
             q, k, v = self.qkv(self.ln1(x)).split(c, 2)
             q, k, v = (z.view(b, t, self.heads, c // self.heads).transpose(1, 2) for z in (q, k, v))
-            y = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+            y = functional.scaled_dot_product_attention(q, k, v, dropout_p=self.p if self.training else 0.0, is_causal=self.causal)
             x = x + functional.dropout(self.out(y.transpose(1, 2).reshape(b, t, c)), self.p, self.training)
             return x + functional.dropout(self.down(functional.gelu(self.up(self.ln2(x)))), self.p, self.training)
 
     class Transformer(nn.Module):
-        def __init__(self, words, length, width, heads, layers, causal, dropout=0.0):
+        def __init__(self, words, length, width, heads, layers, causal, dropout=0.0, bias=True):
             super().__init__()
+            self.p = dropout
             self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-            self.blocks = nn.ModuleList([Block(width, heads, causal, dropout) for _ in range(layers)])
-            self.ln, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+            self.blocks = nn.ModuleList([Block(width, heads, causal, dropout, bias) for _ in range(layers)])
+            self.ln, self.head = nn.LayerNorm(width, bias=bias), nn.Linear(width, words, bias=False)
             self.head.weight = self.words.weight
 
         def forward(self, ids, targets=None):
             x = self.words(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
+            x = functional.dropout(x, self.p, self.training)
             for block in self.blocks:
                 x = block(x)
             logits = self.head(self.ln(x))
@@ -80,6 +82,31 @@ def gpt2(torch, ahead=None):
 
 def nanogpt_char(torch, ahead=None):
     return language(torch, 65, 64, 256, 384, 6, 6, ahead=ahead)
+
+
+def nanogpt_default(torch, ahead=None, length=256, width=384, heads=6, layers=6):
+    """nanoGPT's training of characters as its train.py runs by default: autocast to bfloat16, TF32 where float32 remains,
+    dropout, a fused AdamW with decay of matrices only, clipped gradients."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    _, Transformer = blocks_of(torch)
+    torch.manual_seed(0)
+    module = on_device(torch, Transformer(65, length, width, heads, layers, True, 0.2, False))
+    ids = torch.randint(0, 65, (64, length + 1)).to(DEVICE)
+    parameters = list(module.parameters())
+    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
+              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)
+    forward = ahead(module) if ahead else module
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = forward(ids[:, :-1], ids[:, 1:].contiguous())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+    return step
 
 
 def bert_training(torch, ahead=None):
@@ -373,5 +400,5 @@ def own_lstm(torch, ahead=None):
 
 
 PROGRAMS = {f.__name__: f for f in (
-    gpt2, resnet50, vit_b16, bert_training, bert_inference, nanogpt_char, unet, graph_network, dlrm, factorization,
+    gpt2, resnet50, vit_b16, bert_training, bert_inference, nanogpt_char, nanogpt_default, unet, graph_network, dlrm, factorization,
     word_language, lstm_layer, mnist, mlp, own_lstm, llama_decode)}
