@@ -183,6 +183,23 @@ def test_invariants_are_checked_on_request():
     make()
 
 
+def test_a_conversion_to_the_same_layout_keeps_the_layout_of_the_gradient():
+    x = random_coo(4, 6, 9).requires_grad_()
+    (x.to_sparse(2).to_dense() * torch.arange(24).reshape(4, 6)).sum().backward()
+    assert x.grad.layout == torch.sparse_coo and x.grad.is_coalesced()
+    assert x.grad._indices().equal(x.detach().coalesce().indices())
+    assert x.grad._values().equal(torch.tensor([6. * i + j for i, j in x.grad._indices().t().tolist()], dtype=x.dtype))
+
+
+@pytest.mark.parametrize("alpha", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float16, torch.complex64])
+def test_a_compressed_and_a_strided_tensor_are_added_in_the_dtype_of_the_scaled_one(dtype, alpha):
+    x = random_coo(4, 6, 9, torch.int64).to_dense().to(dtype)
+    dense = torch.ones(4, 6, dtype=dtype)
+    got = torch.add(x.to_sparse_csr(), dense, alpha=alpha)
+    assert got.layout == torch.strided and close(got, x + dense * alpha if alpha != 1 else x + dense)
+
+
 def test_parts_of_a_sparse_layout_are_refused():
     """By every entry that has parts as parameters, for each part, layout and check."""
     good = {"indices": torch.zeros(2, 1, dtype=torch.int64), "compressed_indices": torch.tensor([0, 1]),
