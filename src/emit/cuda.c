@@ -17,7 +17,7 @@ enum { CUDA_COST_ONCE = 100 };
 enum { CUDA_COST_TABLE = 14, CUDA_COST_PRODUCT = 20 };
 /* Threads of a multiprocessor that have 80 registers each, and 64 each: for whole rows of
  * halves, of which registers hold two each. */
-enum { CUDA_SHARED_THREADS = 768, CUDA_HALF_THREADS = 1024 };
+enum { CUDA_SHARED_THREADS = 768, CUDA_HALF_THREADS = 1024, CUDA_FEW_THREADS = 1536 };
 /* Threads of a pointwise kernel's block, and of a multiprocessor where they have 32 registers
  * each: with one or two operands of 16 bytes a thread, fewer threads have not as many bytes
  * underway as memory needs.  Kernels that cost less take no more registers than these, and
@@ -378,7 +378,7 @@ static void cuda_fold_row(cr_printer *p, const cr_sweep *sweep)
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
         if (!cr_expr_has_order(e))
-            cr_print_line(p, "s%u = ck_tree_%s(a%u[0], CR_FOLD_CHUNKS);", e->id,
+            cr_print_line(p, "s%u = ck_tree_%s(a%u[0], CR_FOLD_CHUNKS, CK_ALONE);", e->id,
                           cuda_fold(p, e), e->id);
     }
     cr_print_shut(p);
@@ -896,8 +896,11 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
     bool halves = p->u->halves && p->choice.whole;
     if (cuda_shares(p))
         cr_print_line(p, "CK_KERNEL_OF(CK_AT_ONCE(%d, %d), CK(%s), %s)", threads,
-                      (halves ? CUDA_HALF_THREADS : CUDA_SHARED_THREADS) / threads, symbol,
-                      call);
+                      (!halves  ? CUDA_SHARED_THREADS
+                       : p->few ? CUDA_FEW_THREADS
+                                : CUDA_HALF_THREADS) /
+                          threads,
+                      symbol, call);
     else if (cuda_is_light(p))
         cr_print_line(p, "CK_KERNEL_OF(CK_AT_ONCE(%d, %d), CK(%s), %s)", CUDA_POINTWISE_THREADS,
                       CUDA_ALL_THREADS / CUDA_POINTWISE_THREADS, symbol, call);

@@ -16,6 +16,8 @@ enum { ROWS_VECTOR = 4 };
 enum { ROWS_CHUNK_VECTOR = 8 };
 /* The registers with elements of a thread for which vectors of halves are longer. */
 enum { ROWS_FEW = 32 };
+/* The same for which more threads share a multiprocessor's registers. */
+enum { ROWS_SHARED = 16 };
 /* Operands that only a later sweep reads are read before the first one, too, where a thread
  * then has at most so many registers with elements. */
 enum { ROWS_EARLY = 40 };
@@ -74,6 +76,13 @@ static rows_reads rows_find_reads(const cr_printer *p)
     }
     r.later = before & ~r.first & ~r.again;
     return r;
+}
+
+/* The operands whose halves are converted once: those read often, in rows that may end in the
+ * middle of a vector. */
+static uint32_t rows_widened(const cr_printer *p, const rows_reads *r)
+{
+    return p->choice.whole ? 0 : r->often;
 }
 
 /* True if the registers of an operand hold halves: those of an input, unless it is read so
@@ -230,6 +239,24 @@ static const char *rows_type(cr_printer *p, const cr_buffer *b)
                : cr_session_printf(p->s, "cv_%s", cr_spell_vector(p, (cr_dtype)b->dtype));
 }
 
+/* Whole rows of several chunks whose halves take so many instructions that threads do not wait
+ * for memory alone: a row's block begins when its elements are near. */
+static void rows_fetch_ahead(cr_printer *p, uint32_t inputs)
+{
+    if (!p->choice.whole || p->choice.outer || p->choice.list || p->few || p->n->sweeps < 2 ||
+        rows_steps(p) < ROWS_STEPS)
+        return;
+    for (int k = 0; k < p->operands; k++) {
+        int bytes = (int)cr_dtype_size(cr_operand_stored(p, p->operand[k]));
+        if (!(inputs >> k & 1) || !rows_holds_halves(p, p->operand[k]))
+            continue;
+        cr_print_line(p, "if (columns > CR_FOLD_CHUNK && ck_x() == 0)");
+        cr_print_line(p,
+                      "    ck_fetch_ahead(p%d, stride[%d], rows - r, (unsigned)columns * %d);",
+                      k, 2 * k, bytes);
+    }
+}
+
 static void rows_open_row(cr_printer *p)
 {
     rows_reads r = rows_find_reads(p);
@@ -237,7 +264,7 @@ static void rows_open_row(cr_printer *p)
     int left = ROWS_REGISTERS / ROWS_STEPS, early;
 
     p->held = 0;
-    p->widened = r.often;
+    p->widened = rows_widened(p, &r);
     rows_hold(p, &p->held, r.kept, &left);
     uint32_t kept = p->held;
     rows_hold(p, &p->held, r.again, &left);
@@ -252,6 +279,7 @@ static void rows_open_row(cr_printer *p)
     for (int k = 0; k < p->operands; k++)
         if (p->held >> k & 1)
             cr_print_line(p, "%s h%d[%d];", rows_type(p, p->operand[k]), k, rows_steps(p));
+    rows_fetch_ahead(p, p->held & r.first);
     if (p->held & ~kept)
         rows_read_inputs(p, p->held & ~kept);
 }
@@ -407,8 +435,9 @@ static void rows_end_fold(cr_printer *p, const cr_expr *e)
                                                             cr_spell_dtype((cr_dtype)e->dtype));
     const char *full = cr_expr_has_order(e) ? "ck_chunks(columns)" : "CR_FOLD_CHUNKS";
 
-    cr_print_line(p, "%s s%u = ck_tree_%s(a%u[0], %s);", t, e->id, rows_fold(p, e), e->id,
+    cr_print_line(p, "%s s%u = ck_tree_%s(a%u[0], %s, turn);", t, e->id, rows_fold(p, e), e->id,
                   full);
+    cr_print_line(p, "turn ^= 1;");
     if (cr_expr_has_order(e) && e->fn == CR_FN_add)
         cr_print_line(p, "s%u = columns ? s%u : %s;", e->id, e->id, cr_spell_empty_sum(p, e));
 }
@@ -417,7 +446,7 @@ static void rows_end_fold(cr_printer *p, const cr_expr *e)
 
 /* Registers for the elements that a thread holds at once, with vectors of so many bytes: those
  * of results that keep values for a later sweep, or else those of the inputs. */
-static int rows_registers(const cr_printer *p, int vector)
+static int rows_registers(const cr_printer *p, int vector, bool halves)
 {
     cr_printer with = *p;
     rows_reads r = rows_find_reads(p);
@@ -425,7 +454,7 @@ static int rows_registers(const cr_printer *p, int vector)
     int n = 0;
 
     with.lanes.vector = vector;
-    with.widened = r.often;
+    with.widened = halves ? rows_widened(p, &r) : r.often;
     for (int k = 0; k < p->operands; k++)
         if (held >> k & 1 && (r.kept || p->operand[k]->ndim > 1 || p->n->one_row))
             n += rows_cost(&with, k);
@@ -442,7 +471,7 @@ static int rows_vector(const cr_printer *p)
 
     if (rows_steps(p) <= 4 || !plain)
         return 16;
-    return p->u->halves && rows_registers(p, 16) <= ROWS_FEW ? 16 : 8;
+    return p->u->halves && rows_registers(p, 16, false) <= ROWS_FEW ? 16 : 8;
 }
 
 bool cr_nest_fits_registers(const cr_nest *n)
@@ -476,7 +505,9 @@ static void rows_define_folds(cr_printer *p) { cr_dialect_cuda.define_folds(p); 
 static void rows_open_kernel(cr_printer *p, const char *symbol)
 {
     cr_print_line(p, "/* %d%s steps */", rows_steps(p), p->choice.whole ? " whole" : "");
+    p->few = rows_registers(p, p->lanes.vector, true) <= ROWS_SHARED;
     cr_dialect_cuda.open_kernel(p, symbol);
+    cr_print_line(p, "int turn = 0;");
 }
 
 static void rows_store_row(cr_printer *p, const cr_store *st)

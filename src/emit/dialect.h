@@ -61,6 +61,7 @@ typedef struct {
     cr_expr_set hoisted, inner; /* values declared outside, and inside the current body */
     uint32_t held;    /* bit k: registers h<k>[q] hold the row's elements of operand k */
     uint32_t widened; /* bit k: not as halves, if they are halves in memory */
+    bool few;         /* rows: registers hold few elements of a thread */
     bool near;        /* exponents of the loop at hand are at least -87 */
     bool together; /* rows go through each sweep together, w<id>[r - from_row] keeps results */
     bool batched;  /* random words of four vectors are in q<id>[4] */

@@ -131,6 +131,25 @@ CV_FN bool ck_aligned(const void *p, int bytes)
     return ((__UINTPTR_TYPE__)p & (bytes - 1)) == 0;
 }
 
+/* Long rows, which a block each reads: asks for the row at `p` that is CK_AHEAD bytes further
+ * on, and starts about as much later as memory takes to answer.  `left` rows follow. */
+enum { CK_AHEAD = 3 << 20 };
+CV_FN void ck_fetch_ahead(const char *p, cv_s_i64 step, cv_s_i64 left, unsigned bytes)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(__clang__)
+    const unsigned rows = CK_AHEAD / bytes;
+    const char *const from = p + rows * step;
+
+    if (rows < left && bytes % 16 == 0 && ck_aligned(from, 16))
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
+#else
+    (void)p;
+    (void)step;
+    (void)left;
+    (void)bytes;
+#endif
+}
+
 #define CK_DEFINE_MEMORY(T)                                                                    \
     CV_FN cv_##T ck_load_##T(const void *p) { return *(const cv_##T *)p; }                     \
     CV_FN void ck_store_##T(void *p, cv_##T v) { *(cv_##T *)p = v; }                           \
@@ -303,17 +322,28 @@ CK_DEFINE_COMPLEX_LANES(c128)
         if (test)                                                                              \
             t[c] = cv_##op##_##T(t[c], t[c + half]);
 
+/* Trees of several chunks keep values in one of two places, `turn`.  Consecutive trees of a
+ * kernel take turns: then all threads have read what is in a place before the barrier of the
+ * tree between.  CK_ALONE: another barrier, instead. */
+enum { CK_ALONE = -1 };
+CV_FN int ck_place_of_turn(int turn)
+{
+    if (turn == CK_ALONE)
+        __syncthreads();
+    return turn == CK_ALONE ? 0 : turn;
+}
+
 /* ck_meet: lane by lane the chunks, of which the first `full` have elements, then the vectors
  * of a chunk.  The first thread of every chunk has the result. */
 #define CK_DEFINE_MEET(op, T)                                                                  \
-    CV_FN cv_##T ck_meet_##op##_##T(cv_##T v, int full)                                        \
+    CV_FN cv_##T ck_meet_##op##_##T(cv_##T v, int full, int turn)                              \
     {                                                                                          \
-        CK_SHARED cv_##T kept[CR_FOLD_CHUNKS][CK_THREADS_(T)];                                 \
+        CK_SHARED cv_##T places[2][CR_FOLD_CHUNKS][CK_THREADS_(T)];                            \
         const int chunks = ck_wide() / CK_THREADS_(T);                                         \
         if (chunks > 1) {                                                                      \
             cv_##T t[CR_FOLD_CHUNKS];                                                          \
             full = full < chunks ? full : chunks;                                              \
-            __syncthreads();                                                                   \
+            cv_##T(*const kept)[CK_THREADS_(T)] = places[ck_place_of_turn(turn)];              \
             kept[CK_CHUNK_(T)][CK_PLACE_(T)] = v;                                              \
             __syncthreads();                                                                   \
             if (full == CR_FOLD_CHUNKS) {                                                      \
@@ -342,9 +372,9 @@ CK_DEFINE_COMPLEX_LANES(c128)
 /* ck_tree: the result, in every thread of the row. */
 #define CK_DEFINE_TREE(op, T)                                                                  \
     CK_DEFINE_MEET(op, T)                                                                      \
-    CV_FN cv_s_##T ck_tree_##op##_##T(cv_##T v, int full)                                      \
+    CV_FN cv_s_##T ck_tree_##op##_##T(cv_##T v, int full, int turn)                            \
     {                                                                                          \
-        v = ck_meet_##op##_##T(v, full);                                                       \
+        v = ck_meet_##op##_##T(v, full, turn);                                                 \
         CV_UNROLL(8)                                                                           \
         for (int by = CV_LANES_##T / 2; by > 0; by /= 2)                                       \
             v = cv_##op##_##T(v, ck_lower(v, by));                                             \
@@ -354,9 +384,9 @@ CK_DEFINE_COMPLEX_LANES(c128)
 /* The same of an operation whose results are the same in any order: the lanes of a vector, its
  * threads and then the chunks meet by `word`, another one for `op`. */
 #define CK_DEFINE_FREE_TREE(op, word, T)                                                       \
-    CV_FN cv_s_##T ck_tree_##op##_##T(cv_##T v, int full)                                      \
+    CV_FN cv_s_##T ck_tree_##op##_##T(cv_##T v, int full, int turn)                            \
     {                                                                                          \
-        CK_SHARED cv_s_##T kept[CR_FOLD_CHUNKS];                                               \
+        CK_SHARED cv_s_##T places[2][CR_FOLD_CHUNKS];                                          \
         const int chunks = ck_wide() / CK_THREADS_(T);                                         \
         (void)full;                                                                            \
         CV_UNROLL(8)                                                                           \
@@ -369,7 +399,7 @@ CK_DEFINE_COMPLEX_LANES(c128)
                 cv_set1_##T(x), cv_set1_##T(ck_shuffle(x, by, CK_THREADS_(T), false))));       \
         if (chunks == 1)                                                                       \
             return ck_shuffle(x, 0, CK_THREADS_(T), true);                                     \
-        __syncthreads();                                                                       \
+        cv_s_##T *const kept = places[ck_place_of_turn(turn)];                                 \
         if (CK_PLACE_(T) == 0)                                                                 \
             kept[CK_CHUNK_(T)] = x;                                                            \
         __syncthreads();                                                                       \
@@ -383,9 +413,9 @@ CK_DEFINE_COMPLEX_LANES(c128)
 
 #define CK_DEFINE_MASK_TREE(op, M, whether)                                                    \
     CK_DEFINE_MEET(op, M)                                                                      \
-    CV_FN int ck_tree_##op##_##M(cv_##M v, int full)                                           \
+    CV_FN int ck_tree_##op##_##M(cv_##M v, int full, int turn)                                 \
     {                                                                                          \
-        v = ck_meet_##op##_##M(v, full);                                                       \
+        v = ck_meet_##op##_##M(v, full, turn);                                                 \
         return cv_##whether##_##M(ck_shuffle(v, 0, CK_THREADS_(M), true));                     \
     }
 
@@ -444,12 +474,12 @@ template <class T> CV_FN ck_found<T> ck_first(ck_found<T> f, int threads)
     /* The result of the next block, which has n elements and the lanes v. */                  \
     CV_FN void ck_put_##op##_##T(ck_blocks_##op##_##T *b, cv_##T v, cv_s_i64 n, cv_##T z)      \
     {                                                                                          \
-        cv_s_##T x = ck_tree_##op##_##T(v, ck_chunks(n));                                      \
+        cv_s_##T x = ck_tree_##op##_##T(v, ck_chunks(n), CK_ALONE);                            \
         if (b->blocks == 0)                                                                    \
             b->first = x;                                                                      \
         ck_add_##op##_##T(&b->level[0], b->blocks++, x);                                       \
         if (b->blocks % CR_FOLD_ROW == 0) {                                                    \
-            x = ck_tree_##op##_##T(b->level[0], CR_FOLD_CHUNKS);                               \
+            x = ck_tree_##op##_##T(b->level[0], CR_FOLD_CHUNKS, CK_ALONE);                     \
             ck_add_##op##_##T(&b->level[1], b->blocks / CR_FOLD_ROW - 1, x);                   \
             b->level[0] = z;                                                                   \
         }                                                                                      \
@@ -460,12 +490,12 @@ template <class T> CV_FN ck_found<T> ck_first(ck_found<T> f, int threads)
         if (b->blocks == 1)                                                                    \
             return b->first;                                                                   \
         if (rest) {                                                                            \
-            cv_s_##T x = ck_tree_##op##_##T(b->level[0], ck_chunks(rest));                     \
+            cv_s_##T x = ck_tree_##op##_##T(b->level[0], ck_chunks(rest), CK_ALONE);           \
             if (!full)                                                                         \
                 return x;                                                                      \
             ck_add_##op##_##T(&b->level[1], full, x);                                          \
         }                                                                                      \
-        return ck_tree_##op##_##T(b->level[1], ck_chunks(full + (rest > 0)));                  \
+        return ck_tree_##op##_##T(b->level[1], ck_chunks(full + (rest > 0)), CK_ALONE);        \
     }
 
 #endif

@@ -1533,17 +1533,22 @@ CV_FN void cp_fill_slots(const cp_call &call, const cp_slots &s, cm_i64 first, i
     cp_half entries;
     int slot[CP_ROUNDS / 2];
 
-    for (int l = ck_x(); l < s.lines; l += CP_WIDE)
+    /* Entries that the thread does not have are counted elsewhere: a bucket has at least 128
+     * destinations. */
+    int *const none = &s.cursor[ck_x() % 32];
+    for (int l = ck_x(); l < s.lines; l += CP_WIDE) {
         s.count[l] = 0;
+        s.cursor[l] = s.each;
+    }
     __syncthreads();
     CV_ALL
     for (int half = 0; half < 2; half++) {
         cp_load_half(call, first, half, n, entries);
         CV_ALL
-        for (int r = 0; r < CP_ROUNDS / 2; r++)
-            slot[r] = cp_place_of(half, r) < n
-                          ? CK_ATOMIC_ADD_(&s.count[cp_entry_in(call, entries.raw[r]).line], 1)
-                          : s.each;
+        for (int r = 0; r < CP_ROUNDS / 2; r++) {
+            const int line = (int)cp_entry_in(call, entries.raw[r]).line;
+            slot[r] = CK_ATOMIC_ADD_(cp_place_of(half, r) < n ? &s.count[line] : none, 1);
+        }
         CV_ALL
         for (int r = 0; r < CP_ROUNDS / 2; r++) {
             const cp_entry_of e = cp_entry_in(call, entries.raw[r]);

@@ -36,7 +36,7 @@ def test_many_entries_of_few_for_a_destination(how, dtype, spread):
 
 
 # An index along a dim between others, and along the last one: tiles have parts of several dims, and columns that are not a multiple of theirs.
-@pytest.mark.parametrize("sizes, dim, n", [((5, 900, 31), 1, 300), ((3, 4, 11100), 2, 700), ((1 << 18,), 0, 1 << 16)], ids=str)
+@pytest.mark.parametrize("sizes, dim, n", [((5, 900, 31), 1, 300), ((3, 4, 11100), 2, 700), ((1 << 18,), 0, 1 << 16), ((8200, 17), 0, 550)], ids=str)
 def test_entries_of_lines(sizes, dim, n):
     torch.manual_seed(8)
     index, x = torch.randint(0, n, sizes), torch.rand(sizes)

@@ -766,19 +766,6 @@ static void bucket_order(place_call *c)
         }
 }
 
-/* Sets tiles of parts of the fastest dim, if entries of its elements are of different lines.  A
- * part has the indices of as many bytes as memory reads at once. */
-static void bucket_tiles(place_call *c)
-{
-    int last = (int)c->over.ndim - 1;
-    bool parts = c->how.lined && last > 0 && c->over.table_step[last];
-
-    c->by.wide = parts ? c->how.is32 ? 3 : 2 : 0;
-    c->by.fast = parts ? (int)c->over.size[last] : 1;
-    c->by.groups = (c->by.fast + (1 << c->by.wide) - 1) >> c->by.wide;
-    c->by.stage_rows = (int)(c->over.n / c->by.fast);
-}
-
 /* Whether tiles have so few buckets that their entries are put in order first: `lines` is how
  * many lines of destinations a tile has. */
 static bool bucket_stages(const place_call *c, int device)
@@ -791,6 +778,21 @@ static bool bucket_stages(const place_call *c, int device)
         return false;
     return lines * ((c->of.extent * (c->how.lined ? 1 : c->of.unit) >> c->low) + 2) <=
            STAGE_BUCKETS;
+}
+
+/* Sets tiles of parts of the fastest dim, if entries of its elements are of different lines.  A
+ * part has the elements of 32 bytes, and fewer lines where those have too many buckets. */
+static void bucket_tiles(place_call *c, int device)
+{
+    int last = (int)c->over.ndim - 1;
+    bool parts = c->how.lined && last > 0 && c->over.table_step[last];
+
+    c->by.wide = parts ? 3 : 0;
+    if (parts && !bucket_stages(c, device))
+        c->by.wide = 2;
+    c->by.fast = parts ? (int)c->over.size[last] : 1;
+    c->by.groups = (c->by.fast + (1 << c->by.wide) - 1) >> c->by.wide;
+    c->by.stage_rows = (int)(c->over.n / c->by.fast);
 }
 
 /* CP_FLAT of such tiles. */
@@ -851,7 +853,7 @@ static const char *bucket_run(int device, const place_call *given, const cr_inde
     c.keys = room;
     c.lists.elements = (char *)(c.keys + places);
     bucket_order(&c);
-    bucket_tiles(&c);
+    bucket_tiles(&c, device);
     error = bucket_launch(device, &c, x, bucket_stages(&c, device) ? STAGE : SPLIT);
     if (!error)
         error = bucket_launch(device, &c, x, BUCKET);
