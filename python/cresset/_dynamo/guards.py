@@ -82,10 +82,6 @@ _QUERIES = frozenset(("is_leaf", "grad_fn", "output_nr", "_base", "_is_view", "r
                       "is_pinned", "__subclasses__", "getrefcount", "_getframe", "currentframe"))
 # Methods in C that read attributes by a string.
 _BY_NAME = frozenset(("__getattribute__", "__setattr__", "__delattr__", "getattr", "hasattr", "format", "format_map"))
-# Special methods that are called only to make, copy or pickle an object.
-_NOT_IN_USE = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__",
-                         "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__copy__",
-                         "__deepcopy__", "__dir__", "__sizeof__"))
 # Special methods that Python and C code look up although no code names them.
 _SPECIAL = frozenset(
     name for t in (complex, float, int, str, bytes, list, dict, set, frozenset, type, slice, range, object, deque,
@@ -343,7 +339,6 @@ class Walk:
         self.held = set()  # those of `library` that the guard has
         self.library = set()  # classes of this package and of the standard library that the call may use
         self.reached = set()  # classes of which reach_class() knows the bases
-        self.makes = set()  # classes that code may call
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
         self.operators = None  # the number of operators of the recording
@@ -450,7 +445,6 @@ class Walk:
         node = self.add(source, parent, key, "is", x)
         if isinstance(x, type):
             self.reach_class(x)
-            self.makes.update(x.__mro__)
             self.reach_abstract(x)
             if _may_read_state(_root_of(x)):
                 self.defer(x, f"it uses the class '{x.__module__}.{x.__qualname__}'")
@@ -824,8 +818,6 @@ class Walk:
         self.names |= names
         if matches:  # register() of an abstract base class makes a class a sequence or a mapping
             self.hold_registrations()
-        if not loaded.isdisjoint(_BY_NAME):
-            self.names |= {x for x in code.co_consts if type(x) is str and x.isidentifier()}
         for cell_name, cell in zip(code.co_freevars, f.__closure__ or ()):
             at = self.add("const", -1, cell, "any")
             self.holders[at] = cell
@@ -1073,8 +1065,7 @@ class Walk:
     def special_methods(self, t):
         """The special methods that Python may call although no code names them."""
         return {name for name, x in _dict_of(t).items() if name.startswith("__") and
-                (callable(x) or isinstance(x, (classmethod, staticmethod))) and
-                (self.ran is not None or t in self.makes or name not in _NOT_IN_USE)} - {"__class__", "__dict__", "__weakref__"}
+                (callable(x) or isinstance(x, (classmethod, staticmethod)))} - {"__class__", "__dict__", "__weakref__"}
 
     def class_attribute(self, t, name):
         if name in _dict_of(t):
