@@ -430,4 +430,4 @@ def test_calls_that_go_back_and_forth_are_counted():
     assert jvp(lambda a: a.cumprod(0), (X,), (T,))[1].tolist() == [1, 2, 10]
     assert torch._C._pulled_entries()["cumprod"] == before + 1
     many = [f"{name}({p})" for name, each in ways.items() for p, way in each.items() if way == "pulled"]
-    assert len(many) <= 190, many
+    assert len(many) <= 200, many
