@@ -313,11 +313,11 @@ static const char *extern_of(const cr_op *op)
 }
 static const char *map_of(const cr_op *op)
 {
-    return op->does == CR_DOES_MAP ? op->fn.name : NULL;
+    return op->does == CR_DOES_MAP || op->fn.remaps ? op->fn.name : NULL;
 }
 static const char *whole_of(const cr_op *op)
 {
-    return op->does == CR_DOES_WHOLE ? op->fn.name : NULL;
+    return op->does == CR_DOES_WHOLE && !op->fn.remaps ? op->fn.name : NULL;
 }
 static const char *shape_of(const cr_op *op) { return op->sizes.name; }
 

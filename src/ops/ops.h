@@ -328,15 +328,16 @@ typedef struct {
 } cr_op_scan;
 
 /* The C function of a record.
- * Invariant: at most one pointer is set, at start-up: on_geometry of MAP, on_tensors of WHOLE,
- * on_views of EXTERN and STEPS, and of LOOP where it is faster than the statement.  It is that
- * of `name`. */
+ * Invariant: at most one pointer is set, at start-up: on_geometry of MAP and where `remaps`,
+ * on_tensors of WHOLE otherwise, on_views of EXTERN and STEPS, and of LOOP where it is faster
+ * than the statement.  It is that of `name`. */
 typedef struct {
     const char *name;
     cr_extern_fn on_views;
     cr_whole_fn on_tensors;
     cr_map_fn on_geometry;
     unsigned dtypes; /* of results that on_views of STEPS computes; 0: all */
+    bool remaps;     /* of WHOLE, clause `map`: self takes the geometry */
 } cr_op_function;
 
 /* Clause `inverse`: an entry that, called on the result with the same further arguments,

@@ -703,9 +703,11 @@ static cr_status read_fold(lexer *x, cr_op *op)
     return CR_OK;
 }
 
+/* An entry that writes self makes no view: self takes the geometry. */
 static cr_status read_map(lexer *x, cr_op *op)
 {
-    CR_TRY(does(x, op, CR_DOES_MAP));
+    op->fn.remaps = op->param_count && op->param[0].written;
+    CR_TRY(does(x, op, op->fn.remaps ? CR_DOES_WHOLE : CR_DOES_MAP));
     return lex_name(x, &op->fn.name);
 }
 

@@ -550,6 +550,20 @@ cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg, cr_value 
     return op->kernel_stage(op, arg, result);
 }
 
+/* The in-place form of a view. */
+static cr_status call_remap(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_tensor *self = arg[0].t;
+    cr_view view = cr_view_of(self);
+    cr_geometry g;
+
+    CR_TRY(op->fn.on_geometry(arg, &view, &g));
+    CR_TRY(cr_tensor_set_geometry(self, &g));
+    self->storage->version++;
+    *result = cr_of_tensor(cr_keep(self));
+    return CR_OK;
+}
+
 static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (op->check_count) {
@@ -559,7 +573,8 @@ static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *
         cr_frame_drop(&f);
         CR_TRY(st);
     }
-    return op->fn.on_tensors(arg, result);
+    return CR_UNLIKELY(op->fn.remaps) ? call_remap(op, arg, result)
+                                      : op->fn.on_tensors(arg, result);
 }
 
 /* --- views --- */
