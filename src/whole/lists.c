@@ -1,4 +1,4 @@
-/* Operators that return several tensors: pieces of a dim, grids, broadcasts. */
+/* Operators that return several tensors: pieces of a dim. */
 #include "ops/shape.h"
 #include "whole/whole_impl.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Views that a map function cannot make: other dtypes, possible copies, changes of self. */
+/* Views that a map function cannot make: other dtypes, possible copies. */
 #include "tensor/batch.h"
 #include "tensor/entries.h"
 #include "whole/whole_impl.h"
