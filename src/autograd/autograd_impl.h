@@ -155,6 +155,8 @@ bool cr_target_of(cr_target *out, const cr_edge *edge);
  * and `index` appear in error messages. */
 CR_MUST cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from,
                            uint32_t index);
+/* Replaces *grad by a copy on the device of `to`. */
+CR_MUST cr_status cr_bring_to_device(cr_tensor **grad, const cr_target *to);
 /* A new contiguous tensor whose elements are `number`. */
 CR_MUST cr_status cr_filled_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
                                    const int64_t *size, cr_scalar number);

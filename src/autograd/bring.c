@@ -77,7 +77,7 @@ static cr_status bring_bad_device(const cr_tensor *t, const cr_target *to, cr_no
 
 /* As in torch, one number comes to its tensor's device: a gradient of a number on the host that
  * was combined with tensors of another device. */
-static cr_status bring_to_device(cr_tensor **grad, const cr_target *to)
+cr_status cr_bring_to_device(cr_tensor **grad, const cr_target *to)
 {
     cr_value arg[] = {cr_of_tensor(*grad),
                       cr_of_none(),
@@ -109,5 +109,5 @@ cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_
     }
     if (CR_LIKELY(cr_same_device(t->device, to->device)))
         return CR_OK;
-    return t->ndim ? bring_bad_device(t, to, from, index) : bring_to_device(grad, to);
+    return t->ndim ? bring_bad_device(t, to, from, index) : cr_bring_to_device(grad, to);
 }

@@ -48,6 +48,8 @@ static cr_status tangent_bring(cr_tensor **t, cr_node *n, uint32_t k)
         if (!cr_has_sizes(*t, r->ndim, r->size))
             CR_TRY(expanded(t, r));
     }
+    if (!cr_same_device((*t)->device, r->device))
+        CR_TRY(cr_bring_to_device(t, &to)); /* of what was copied to a tensor on it */
     return cr_bring(t, &to, n, k);
 }
 
