@@ -55,6 +55,8 @@ ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "
              "_rstd_following",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
+             # the answer of equal and allclose, which are recorded
+             "_holds_everywhere",
              # the counts of histc (its own ref; tests/fake_cuda/test_loops.py)
              "_bin_counts",
              # steps of derivatives and checks (test_gradients_at_edges.py, test_refusals.py)
