@@ -1,4 +1,4 @@
-/* Functions of the C API that are inline functions or parts of functions inside the library.
+/* Functions of the C API that the rooms have only as inline functions or as parts of functions.
  *
  * This file includes the public header, so the compiler compares the header's declarations with
  * those of the rooms. */

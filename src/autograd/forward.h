@@ -33,9 +33,9 @@ typedef struct {
     cr_push_need need[];     /* by derivative */
 } cr_push_plan;
 
-/* Of TRANSPOSED: the derivative, by a parameter, of the entry that the rule calls, or NULL
- * where it is no transpose; the number of the argument that is the cotangent in `slot`, or -1.
- */
+/* For TRANSPOSED: the derivative, by parameter `param`, of `op`, the entry that the rule calls;
+ * NULL if that derivative is no transpose.  cr_cotangent_argument is the number of the call's
+ * argument that is the cotangent in `slot`, or -1. */
 const cr_need *cr_transpose_of(const cr_op *op, int param);
 int cr_cotangent_argument(const cr_op *op, const cr_rule *call, int slot);
 

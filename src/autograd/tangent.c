@@ -234,8 +234,8 @@ static cr_status call_functional(pushed *p, const cr_value *arg)
     return st;
 }
 
-/* A view of the operand may be none of a tangent with other strides: then of a row-major copy.
- */
+/* A view that is possible for the operand may be impossible for a tangent with other strides.
+ * The call is then made with a row-major copy of the tangent. */
 static cr_status call_on_tangent(pushed *p, int param, cr_value *arg, cr_value *result)
 {
     const cr_op *op = p->plan->op;

@@ -1,15 +1,16 @@
 /* Gathers nodes into groups.
  *
- * The pass visits nodes in order.  A node that loops can compute joins the open groups that
- * produce its arguments, and merges them, if shapes, rows and types agree; a view of a value of
- * a group joins the group.  On a device, an elementwise node that joins none of these joins an
- * open group that reads one of its arguments, too.  A group is computed at the place of its
- * last node.  It closes, and takes no more nodes, when a node outside reads one of its values;
- * all groups close at a node that writes a tensor.
+ * The pass visits nodes in order.  If loops can compute a node, the pass merges the open groups
+ * that produce the node's arguments and adds the node to the merged group, as far as shapes,
+ * rows and types agree.  A view of a group's value joins the group.  On a device other than the
+ * host, an elementwise node that joined no such group joins an open group that reads one of the
+ * same arguments from outside.  A group is computed at the place of its last node.  A group
+ * closes, and takes no more nodes, when a node outside reads one of its values.  All groups
+ * close at a node that writes a tensor.
  *
  * Invariant: a group reads and stores at most MOST_OPERANDS values.  The count is exact: a
- * value that the group computes counts while it has readers later.  Every step is bounded, so
- * the pass is linear. */
+ * value that the group computes counts as long as a node that was not visited yet reads it.
+ * Every step is bounded, so the pass is linear. */
 #include "base/parallel.h"
 #include "compile/facts.h"
 #include "entry.h"
@@ -25,34 +26,34 @@ typedef struct {
     int64_t numel, columns; /* of the space; columns 0: no node reduces rows */
     cr_refined space;
     bool full;    /* a node computes all elements of the space */
-    int64_t last; /* the last dim of all its nodes, or -1 */
+    int64_t last; /* size of the last dim in all nodes; -1 if the nodes differ */
 } group_over;
 
 /* Numbers of nodes and values in a group. */
 typedef struct {
     int real;        /* nodes, views left out */
     int count, live; /* nodes that will be computed; computed values that have readers left */
-    int more;        /* further operands: a value in windows is one operand for each window */
-    int parts;       /* results that it reads part by part */
+    int more;        /* operands beyond `reads` and `live`: further windows of a value */
+    int parts;       /* results that the group reads part by part */
 } group_tally;
 
-/* Values in windows. */
+/* Flags of the group's values.  Windows are equal parts of a value's last dim. */
 typedef struct {
-    bool split, joined; /* its space is one window; a result joins its values */
-    bool spread; /* its elementwise values became one value a row, for an expanded value */
+    bool split, joined; /* the space is that of one window; a result concatenates values */
+    bool spread;        /* each value became one value a row, which an expand node repeats */
 } group_windows;
 
 /* A group of nodes while groups are formed.
  * Invariant: a group that was merged into another one is empty, and `into` is that other one.
- * tally.live <= tally.count, and tally.real <= tally.count. `read` has `reads` values, each
- * once, none of which a node of the group makes. */
+ * tally.live <= tally.count, and tally.real <= tally.count. `read` has `reads` different
+ * values, and no node of the group computes any of them. */
 typedef struct group {
     group_over over;
-    unsigned types; /* in which its loops compute, bits by cr_dtype */
+    unsigned types; /* the types in which the group's loops compute, bits by cr_dtype */
     cr_device device;
     bool open;
     unsigned era;       /* a group of an earlier era is closed */
-    struct group *into; /* merged into this one */
+    struct group *into; /* the group into which this one was merged, or NULL */
     group_tally tally;
     group_windows windows;
     unsigned scans; /* bits by cr_scan_way */
@@ -104,7 +105,7 @@ static int64_t last_dim(const cr_gtype *t) { return t->ndim ? t->size[t->ndim - 
 typedef struct {
     const cr_gnode *n;
     const cr_facts *facts;
-    const cr_gtype *shape; /* to which its arguments are broadcast */
+    const cr_gtype *shape; /* the shape to which the node's arguments are broadcast */
     int64_t numel, columns;
     unsigned types;
     cr_device device;
@@ -134,7 +135,8 @@ static bool converts(const wish *w, const cr_gvalue *v, cr_dtype wanted)
 /* True if the node reduces rows; false if it scans them. */
 static bool reduces_rows(const wish *w) { return w->columns && !w->facts->scans; }
 
-/* True if the node can read argument i, a value of p, at its own points. */
+/* True if loops that compute the node can read argument i, a value of p: the value's type
+ * converts, and the value has one element for each element, or for each row, of the node. */
 static bool fits_argument(const group *p, const wish *w, int i)
 {
     const cr_gvalue *v = w->n->arg[i].value;
@@ -330,8 +332,9 @@ static void put_scan(gatherer *x, group *p, const wish *w)
         x->scanned[w->n->result[k]->id] = true;
 }
 
-/* An open group that reads an argument of all elements, too: on a device, one launch then reads
- * it for both.  The group and the node are elementwise. */
+/* An open group that reads one of the node's arguments from outside, or NULL.  On a device, one
+ * launch then reads the argument for both.  The group and the node are elementwise, and the
+ * argument has as many elements as the node. */
 static group *join_readers(const gatherer *x, wish *w)
 {
     for (int i = 0; i < w->n->arg_count && w->facts->kind == CR_FACT_POINT; i++) {
@@ -383,12 +386,12 @@ static bool repeats_rows(const gatherer *x, const group *p, const cr_gnode *n)
                            v->type.size);
 }
 
-/* Least length of rows for which a group also computes one value a row, which takes as long as
- * a vector of the row. */
+/* The least length of the rows that spread() gives to a group.  To compute one value for each
+ * row takes as long as to compute one vector of the row's elements. */
 enum { LEAST_SPREAD = 32 };
 
-/* Gives rows to a group of elementwise nodes if `n` repeats one of its values along rows: all
- * values of the group become one value a row. */
+/* If `n` repeats a value of an elementwise group along rows, the group's space is extended by
+ * these rows.  Each earlier value of the group becomes one value a row. */
 static void spread(const gatherer *x, group *p, const cr_gnode *n)
 {
     int64_t own = numel(n->arg[0].value), columns = own ? numel(n->result[0]) / own : 0;
@@ -416,8 +419,9 @@ static void leave(gatherer *x, const cr_gnode *n, size_t i)
         x->of[n->result[k]->id] = NULL;
 }
 
-/* An expanded value whose readers are outside leaves the group.  If nodes of the group come
- * after it, the group ends too late for it, and all its nodes leave. */
+/* The expand node leaves a spread group if all readers of the expanded value are outside.  If
+ * other nodes of the group come after the expand node, the group is computed too late for the
+ * expand node to read its argument, so all nodes leave the group. */
 static void leave_spread(gatherer *x, const cr_gblock *b, size_t i)
 {
     const group *p = x->at[i] ? root(x->at[i]) : NULL;
@@ -540,8 +544,9 @@ static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
 /* A thread stores a block of rows until it folds them, so wide rows need much memory. */
 enum { WIDEST_FOLD = 4096, NARROWEST_FOLD = 64 };
 
-/* The group folds columns of its value while it computes the rows, if there are enough rows for
- * all threads: eager also divides the columns among threads. */
+/* Adds a node that reduces leading dims: the group folds the columns while it computes the
+ * rows.  If a large value has too few rows for all threads, the node stays a call, because
+ * eager also divides the columns among threads. */
 static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].value;
@@ -580,8 +585,8 @@ static void close_group(void *context, cr_gvalue *v)
 
 static void add_outside(void *context, cr_gvalue *v) { add_read(context, v); }
 
-/* Starts a group with a read.  The read's arguments are computed before the group; its result
- * is an operand of the group. */
+/* Starts a group with a node whose result the group reads part by part.  The node's arguments
+ * are computed before the group.  The node's result is an operand of the group. */
 static bool place_read(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gtype *t = &n->result[0]->type;
@@ -662,7 +667,8 @@ static void count_block(gatherer *x, const cr_gblock *b)
     }
 }
 
-/* Longest row, in elements, if there are few rows: eager divides longer rows among threads. */
+/* The longest row, in elements, that a group takes when there are few rows.  Longer rows stay
+ * calls, because eager divides a row among threads. */
 enum { LONGEST_ROW = 2 * CR_FOLD_ROW };
 
 /* Loops go through a space in the order of the result's memory. */
@@ -692,8 +698,8 @@ static void loops_over(cr_space *s, const cr_gtype *result, const cr_gtype *in)
     cr_space_order(s);
 }
 
-/* The number of innermost elements along which the operand has one step of at most `most`
- * elements, or step 0. */
+/* The number of innermost elements along which the operand's step is constant, if that step is
+ * at most `most` elements (0 if an element repeats); 1 if the innermost step is larger. */
 static int64_t run_of(const cr_space *s, int64_t most)
 {
     return cr_space_last(s, 0)->step[OPERAND] <= most ? cr_space_run(s, OPERAND) : 1;
@@ -746,8 +752,8 @@ static bool makes_result(const wish *w, const cr_gtype *t)
     return !t->stride || (!w->columns && cr_is_dense_view(t->ndim, t->size, t->stride));
 }
 
-/* Fills `w`; false if the node cannot be part of a group, which needs row-major arguments of
- * reductions. */
+/* Fills `w`; false if the node cannot be part of a group.  Reductions in a group need row-major
+ * arguments. */
 static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
 {
     *w = (wish){.n = n, .facts = f};
@@ -837,8 +843,8 @@ static bool any_outside(const emitter *e, const cr_gnode *n)
     return false;
 }
 
-/* A view with a reader outside is made again from the group's result: its base is an output,
- * too. */
+/* A view with a reader outside is made again from the group's result, so the base of the view
+ * is an output of the group, too. */
 static void mark_outside(void *context, cr_gvalue *v)
 {
     emitter *e = context;

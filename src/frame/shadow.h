@@ -47,8 +47,7 @@ const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count);
 /* Looks for objects by address; 0, or -1 without memory.  Code in the folders, a tuple of
  * paths, may read modules, types and functions in C.  Calls of the code in `opaque`, a tuple or
  * NULL, and what runs in them are not logged, and names that code of the folder `quiet`, a str
- * or NULL, looks up are not noted.  The caller keeps the objects, the tuples and the str alive.
- */
+ * or NULL, looks up are not noted.  The caller keeps all these arguments alive. */
 int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders,
                     const PyObject *opaque, PyObject *quiet);
 /* -1 until one of them is in an observed frame, then its index; the instruction is in `code`

@@ -28,7 +28,7 @@ static void put64(cr_text *t, uint64_t v)
     put32(t, v >> 32);
 }
 
-/* The 32-bit field of `v`.  UINT32_MAX refers to the 64-bit field. */
+/* The value of a 32-bit field for `v`.  UINT32_MAX means that a 64-bit field has the value. */
 static uint64_t zip_narrow(uint64_t v) { return v < UINT32_MAX ? v : UINT32_MAX; }
 
 void cr_zip_begin(cr_zip_writer *w, const char *folder, cr_zip_put put, void *to)
@@ -92,7 +92,8 @@ static cr_status put_local(cr_zip_writer *w, const cr_text *name, unsigned flags
     cr_text_put_n(&head, "PK\3\4", 4);
     put16(&head, 0);
     put16(&head, flags);
-    for (int i = 0; i < 9; i++) /* method, time, date, checksum, sizes: in the descriptor */
+    /* method, time, date; then checksum and sizes, which the descriptor gives */
+    for (int i = 0; i < 9; i++)
         put16(&head, 0);
     put16(&head, (unsigned)name->len);
     put16(&head, (unsigned)extra.len);

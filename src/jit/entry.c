@@ -34,8 +34,9 @@ static cr_status kernel_source_new(cr_kernel_source **out, const cr_dialect *d,
     return CR_OK;
 }
 
-/* Prints the loop's nest.  With halves, a kernel that reduces rows keeps values in registers
- * only in the dialect for short rows; its plain form may not exist. */
+/* Prints the loop's nest.  When `stored` is set, operands may be halves in memory.  A nest that
+ * reduces rows is then printed by cr_dialect_cuda_rows, the only dialect that keeps the row in
+ * registers: the source's own dialect may have no such kernel. */
 static void source_emit(cr_kernel_source *s, cr_loop *l, const uint8_t *stored)
 {
     cr_loop_print(&s->program, l);
@@ -98,7 +99,8 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_dialect *d, const cr_
 {
     entry_job j = {.op = op, .dtype = dtype, .form = form, .stored = stored};
 
-    /* The same kernel folds the partial results of a plain fold. */
+    /* A plain fold has no kernel that joins partial results: the kernel that computed the
+     * partial results folds them, too. */
     bool both = cr_op_keeps_index(op);
     if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN && !cr_loop_has_form(op, form) &&
         !both)
@@ -132,7 +134,7 @@ cr_status cr_group_source(cr_kernel_source **out, const char *program)
     return source_make(out, j.source, group_emit, &j);
 }
 
-/* A program in CUDA C++. */
+/* A loop program that is printed as CUDA C++. */
 typedef struct {
     cr_kernel_source *source;
     const char *program;

@@ -32,8 +32,7 @@ CR_MUST cr_status cr_batch_call(const cr_op *op, const cr_value *arg, cr_value *
                                 bool *left);
 /* True if the call is left because the parts of a composition are to be called. */
 bool cr_batch_comes_apart(const cr_op *op, const cr_value *arg);
-/* Makes such a call by `parts`, with the refusals and the dtypes of the entry's own function.
- */
+/* Makes such a call by `parts`, with the refusals and dtypes of the entry's own function. */
 CR_MUST cr_status cr_batch_in_parts(const cr_op *op, const cr_value *arg, cr_value *result,
                                     cr_call_fn parts);
 

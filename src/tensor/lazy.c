@@ -45,7 +45,7 @@ bool cr_op_takes_bits(const cr_op *op)
 
 /* --- copies without bits --- */
 
-/* A second tensor over the stored numbers, without bits, gradient and peer. */
+/* A second tensor over the stored numbers, without bits, gradient and Python object. */
 static cr_status lazy_stored(cr_tensor **out, const cr_tensor *t)
 {
     CR_TRY(cr_tensor_alias(out, t));
@@ -135,7 +135,7 @@ static cr_status lazy_source(cr_tensor **out, const cr_tensor *to, const cr_tens
     return st;
 }
 
-/* The same as a call that is deferred; the version stays. */
+/* Copies by a deferred call of copy_.  The version of the storage of `to` does not change. */
 static cr_status copy_by_call(const cr_tensor *to, const cr_tensor *from)
 {
     cr_value arg[] = {cr_of_tensor((cr_tensor *)(uintptr_t)to),
@@ -250,7 +250,7 @@ static void lazy_args_drop(lazy_args *x)
     }
 }
 
-/* Copies `from`, the copy of `to` that the call had, back unless the call left it unwritten. */
+/* The call received `from`, a copy of `to`.  Copies it back to `to` if the call wrote it. */
 static cr_status lazy_write(cr_tensor *to, cr_tensor *from)
 {
     cr_value result;
@@ -268,7 +268,7 @@ static bool lazy_is_written(const cr_op *op, int i)
     return op->param[i].written || op->updates.params >> i & 1;
 }
 
-/* Copies the arguments that the call wrote back to the caller's tensors. */
+/* For each argument that the call wrote, copies the result back to the caller's tensor. */
 static cr_status lazy_write_back(const lazy_args *x, const cr_value *arg)
 {
     for (int i = 0; i < x->op->param_count; i++) {

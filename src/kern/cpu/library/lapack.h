@@ -1,7 +1,7 @@
-/* lapack.h - the system's LAPACK, loaded at first use, and copies of matrices in its order.
+/* lapack.h - the system's LAPACK, loaded at first use, and column-major copies of matrices.
  *
  * LAPACK takes column-major matrices with int sizes.  A job copies one matrix of a batch at a
- * time to scratch memory in that order, and back. */
+ * time to column-major scratch memory, and back. */
 #ifndef CR_KERN_LAPACK_H
 #define CR_KERN_LAPACK_H
 
@@ -24,7 +24,7 @@ typedef struct {
     const cr_lapack_table *l;
     cr_dtype dtype;
     int type; /* 0 to 3: float32, float64, complex64, complex128 */
-    int pair; /* index of functions that exist for real and complex types only: 0 or 1 */
+    int pair; /* index in CR_LAPACK_REAL fields: 0, or 1 for float64 and complex128 */
     bool complex;
     size_t item, real; /* bytes of an element, and of its real part */
     int batch_dims;
@@ -35,17 +35,19 @@ typedef struct {
     int scratch_count;
 } cr_lapack_job;
 
-/* The functions of a device, with LAPACK's arguments, for arrays in its memory; they are called
- * by the thread that asked for them.  `info`, sizes, factors and the answers to queries are on
- * the host, and scratch memory is not used.  Fails when a library is missing. */
+/* Gives a device's functions, which take LAPACK's arguments and arrays in the device's memory.
+ * Only the thread that called cr_lapack_find may call them.  `info`, sizes, scalar factors and
+ * the answers to queries are on the host.  The functions do not use the workspace that they are
+ * given.  Fails when a library of the device is missing. */
 typedef cr_status (*cr_lapack_find)(const cr_lapack_table **out, int index, const char *name);
-/* The first error of the thread's functions since `find`, or NULL; takes it.  Functions set
- * `info` to 0 after an error, and do nothing until it is taken. */
+/* Returns and clears the first error of the device's functions in this thread since
+ * cr_lapack_find; NULL if there was none.  Until the error is cleared, the functions only set
+ * `info` to 0. */
 typedef const char *(*cr_lapack_error)(void);
 void cr_lapack_set_device(cr_device_kind kind, cr_lapack_find find, cr_lapack_error error);
 
-/* Sizes in the type that LAPACK counts in.  A tensor with elements has no larger ones
- * (cr_lapack_counts). */
+/* Sizes as int, LAPACK's type for sizes.  A size above INT_MAX becomes INT_MAX, which can
+ * happen to an empty tensor only (cr_lapack_counts). */
 static inline int cr_lapack_int(int64_t n) { return n < INT_MAX ? (int)n : INT_MAX; }
 static inline int cr_lapack_rows(const cr_view *v) { return cr_lapack_int(cr_view_rows(v)); }
 static inline int cr_lapack_cols(const cr_view *v) { return cr_lapack_int(cr_view_cols(v)); }
@@ -59,8 +61,8 @@ CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_v
 /* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and an error when out of
  * memory. */
 void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item);
-/* Fails where LAPACK's report on a matrix of a batch is not 0, in torch's words for the
- * operator `name` of this family ("inv", "solve", ...). */
+/* Fails if `info`, LAPACK's report on matrix `element` of a batch, is not 0.  The message names
+ * the operator `name`; `family` ("inv", "solve", ...) chooses torch's text of the error. */
 CR_MUST cr_status cr_lapack_refuse(const char *name, const char *family, int info,
                                    int64_t element, bool batched);
 /* Frees the scratch memory.  Returns `st`. */
@@ -69,13 +71,15 @@ cr_status cr_lapack_end(cr_lapack_job *j, cr_status st);
 /* The address of element i of the batch in `v`, whose last `last` dimensions are not batch
  * dimensions.  Missing dimensions and dimensions of size one broadcast. */
 char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i);
-/* Copies matrix i of `v` to columns with leading dimension `ld`, and back.  Fails on a device
- * only; cr_lapack_store and cr_lapack_copy also with the error of an earlier function. */
+/* cr_lapack_load copies matrix i of `v` to columns with leading dimension `ld`; cr_lapack_store
+ * copies it back.  Both succeed on the host.  On a device the copy may fail; cr_lapack_store
+ * and cr_lapack_copy also report the error that an earlier function of the device left. */
 cr_status cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns,
                          int64_t ld);
 cr_status cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i,
                           const void *columns, int64_t ld);
-/* Copies bytes of the device's memory, and sets them to zero. */
+/* cr_lapack_copy copies `n` bytes of the job's device; cr_lapack_clear sets `n` bytes there to
+ * zero. */
 CR_MUST cr_status cr_lapack_copy(const cr_lapack_job *j, void *to, const void *from, size_t n);
 CR_MUST cr_status cr_lapack_clear(const cr_lapack_job *j, void *p, size_t n);
 /* The size that a workspace query returned in `work`. */

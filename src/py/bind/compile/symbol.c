@@ -11,7 +11,7 @@
 typedef struct symbol {
     PyObject_HEAD uint64_t serial; /* of its recorder */
     struct symbol *before,
-        *after; /* in the list of all symbols; the lock is the interpreter's */
+        *after; /* in the list of all symbols, which the interpreter's lock guards */
     int k;
     cr_scalar value;
 } symbol;
@@ -58,20 +58,20 @@ static void symbol_dealloc(PyObject *x)
 
 enum { MOST_AROUND = 32 };
 
-/* A thread's recordings that wait while a part of their program is recorded apart, outermost
- * first, and their symbols and tensors with symbolic sizes that the part used; and the
- * functions that decide comparisons in one recording and that give texts. */
+/* The state of symbols in one thread.  `at` has the recordings that wait while another
+ * recording records a part of their program, outermost first.  `used` lists what that part used
+ * of the waiting recordings: their symbols, and tensors whose sizes are their symbols. */
 typedef struct {
     cr_recorder *at[MOST_AROUND];
     int count;
     PyObject *used;
-    uint64_t serial; /* of the recording in which `function` decides */
-    PyObject *function;
-    PyObject *text; /* the function that gives symbols' texts (_symbol_texts) */
+    uint64_t serial;    /* of the recording to which `function` belongs */
+    PyObject *function; /* decides comparisons of symbols (Recorder.decides), or NULL */
+    PyObject *text;     /* the function that gives symbols' texts (_symbol_texts) */
 } thread_symbols;
 
-/* NULL where there is nothing of these.  A pointer, because few bytes of thread-local memory
- * are left for libraries that the program loads later. */
+/* NULL while no recording waits and no function is set.  It is a pointer because thread-local
+ * memory is scarce: libraries that the program loads later need some of it, too. */
 static CR_THREAD thread_symbols *here;
 
 static int count_around(void) { return here ? here->count : 0; }
@@ -119,7 +119,8 @@ static uint64_t symbolic_dims(cr_recorder *r, cr_tensor *t)
     return dims;
 }
 
-/* Notes a tensor whose sizes the program reads, if they are symbols of a recording around. */
+/* Adds `t`, whose sizes the program reads, to `used` if a waiting recording has a symbol for
+ * one of the sizes. */
 static void note_sizes(cr_tensor *t)
 {
     cr_recorder *active = count_around() ? cr_recorder_active() : NULL;
@@ -206,8 +207,8 @@ static bool may_decide(void)
     return here && here->function && here->serial == cr_recorder_serial(cr_recorder_active());
 }
 
-/* The answer of the function, or NULL with an exception.  NotImplemented: the present values
- * decide. */
+/* The answer of here->function to the comparison `a test b`, or NULL with an exception.
+ * NotImplemented means that the present values decide. */
 static PyObject *decided(const char *test, PyObject *a, PyObject *b)
 {
     if (!may_decide())
@@ -238,8 +239,9 @@ static bool fix(symbol *s)
     return true;
 }
 
-/* Makes the symbol the number `x`, which may have references from anywhere.  Freeing an int or
- * a float is returning its memory to the allocator that gave the symbol's. */
+/* Copies the number `x` over the symbol, so that all references to the symbol refer to a number
+ * from now on.  The copy can be freed as an int or a float, because these return their memory
+ * to the allocator from which the symbol's memory came. */
 static bool become(symbol *s, PyObject *x)
 {
     PyObject *bytes = PyObject_CallMethod(x, "__sizeof__", NULL);
@@ -286,7 +288,9 @@ bool cr_py_symbol_value(PyObject *x, cr_scalar *out)
 {
     if (!is_symbol_object(x))
         return false;
-    if (!fix((symbol *)x)) { /* the end of the recording refuses the guard */
+    if (!fix((symbol *)x)) {
+        /* This function cannot fail, so it adds the guard all the same.  "fixed" tells
+         * here->function, which may refuse the guard when the recording ends. */
         PyErr_Clear();
         ask_value((symbol *)x);
         Py_XDECREF(decided("fixed", x, Py_None));
@@ -397,7 +401,8 @@ void cr_py_fix_sizes(cr_tensor *t)
 
 /* --- arithmetic --- */
 
-/* The number of an operand; a plain number becomes a constant.  -1: not a number. */
+/* The index of operand `x` in the recorder: that of a symbol, or that of a new constant for an
+ * int, a float or a bool.  -1: the recorder cannot hold `x`. */
 static int symbol_operand(cr_recorder *r, PyObject *x)
 {
     cr_scalar s;
@@ -595,7 +600,8 @@ static PyObject *symbol_class(PyObject *a, void *unused)
                                                                    : &PyLong_Type);
 }
 
-/* Other attributes of numbers: those of the fixed number. */
+/* A look-up of an attribute that Symbol lacks fixes the symbol and reads the number's
+ * attribute. */
 static PyObject *symbol_attribute(PyObject *a, PyObject *name)
 {
     PyObject *out = PyObject_GenericGetAttr(a, name), *x;
@@ -637,7 +643,8 @@ static PyObject *symbol_reduce_ex(PyObject *a, PyObject *args)
     return symbol_forward(a, "__reduce_ex__", args);
 }
 
-/* A function to the integers: of the symbol, or, with arguments, of the fixed number. */
+/* A method that rounds.  Without arguments its result is a Symbol if the recorder can compute
+ * it.  With arguments it fixes the symbol and rounds the number. */
 #define ROUNDED(name, fn)                                                                      \
     static PyObject *name##_plain(PyObject *x)                                                 \
     {                                                                                          \
