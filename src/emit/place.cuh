@@ -1486,9 +1486,11 @@ template <int N> CV_FN cp_cell cp_sorted(const cp_slots &s, int l, int n)
     for (int j = 0; j < N; j++)
         key[j] = j < n ? s.key[j * s.lines + l] : ~0u;
     cp_network<N, 1, 1>(key);
+    /* A destination may have fewer slots than CP_MOST. */
+    const int least = n ? (int)(key[0] % CP_MOST) : 0;
     CV_ALL
     for (int q = 0; q < 4; q++)
-        acc[q] = cp_start(s.element[(int)(key[0] % CP_MOST) * s.lines + l]);
+        acc[q] = cp_start(s.element[least * s.lines + l]);
     CV_ALL
     for (int j = 0; j < N; j++)
         if (j < n)

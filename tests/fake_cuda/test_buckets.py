@@ -44,6 +44,15 @@ def test_entries_of_lines(sizes, dim, n):
     assert same(to.cuda().scatter_add(dim, index.cuda(), x.cuda()).cpu(), to.scatter_add(dim, index, x))
 
 
+# Destinations without entries, in buckets of so many destinations that each has two slots.
+@pytest.mark.parametrize("how", ["amax", "amin"])
+def test_destinations_of_two_slots(how):
+    torch.manual_seed(9)
+    n = 1 << 17
+    index, x, to = torch.randint(0, 2 * n, (n,)), torch.randn(n), torch.zeros(2 * n)
+    assert same(to.cuda().scatter_reduce(0, index.cuda(), x.cuda(), how).cpu(), to.scatter_reduce(0, index, x, how))
+
+
 # Entries with columns: destinations of no, few and many entries (of several blocks), and more than a bucket has room for.
 @pytest.mark.parametrize("how, dtype, columns", [
     ("sum", torch.float32, 64), ("sum", torch.float32, 3), ("sum", torch.bfloat16, 300), ("sum", torch.complex64, 2), ("sum", torch.float32, 1),
