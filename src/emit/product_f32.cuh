@@ -4,8 +4,9 @@
  * of its 24 bits.  Of the nine products of parts the six largest are added; the others are
  * below 2^-26 of the whole.  Tensor cores add them for 16 columns of a, the smallest first;
  * these sums are added in float32, rounded to nearest.  So a result is nearer to the exact one
- * than that of a sum of float32 products.  A NaN may come from the parts of an infinity, so
- * that number is computed again, from products of float32.
+ * than that of a sum of float32 products.  A NaN may come from the parts of an infinity, and an
+ * infinity from parts whose product is larger than that of the numbers, so such a result is
+ * computed again, from products of float32.
  *
  * CF_ROWS x CF_COLUMNS is the tile of a block of threads, CF_OWN_ROWS x CF_OWN_COLUMNS that of
  * a warp.  CF_A_DEEP and CF_B_DEEP: an operand's elements are adjacent along the dim that is
@@ -267,7 +268,7 @@ CK_KERNEL_OF(CK_AT_ONCE(CF_THREADS, CF_BLOCKS), cf_product, cf_call)
     for (int j = 0; j < CF_NS; j++)
         CV_ALL
     for (int e = 0; e < 4; e++)
-        odd |= sum[i][j][e] != sum[i][j][e];
+        odd |= !(__builtin_fabsf(sum[i][j][e]) <= __FLT_MAX__);
     if (odd) {
         cf_exact(call, at_a, at_b, first, c_step, r0, s0, begin, end);
         return;

@@ -300,7 +300,11 @@ API cuDeviceCanAccessPeer(int *can, int, int) { return *can = 0, OK; }
 API cuDeviceGetAttribute(int *value, int attribute, int)
 {
     static const std::map<int, int> known = {{1, 1024}, {8, 49152}, {10, 32}, {16, 4},
-                                             {75, 9},    {76, 0},   {82, 65536}};
+                                             {82, 65536}};
+    if (attribute == 75 || attribute == 76) {
+        int capability = number("FAKE_CUDA_CAPABILITY", 90);
+        return *value = attribute == 75 ? capability / 10 : capability % 10, OK;
+    }
     if (attribute == 39)
         return *value = number("FAKE_CUDA_THREADS", 2048), OK;
     if (attribute == 97)

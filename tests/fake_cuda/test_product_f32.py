@@ -1,4 +1,8 @@
 """Products of float32 that have much work: sums of products of bfloat16 parts, as exact as float32."""
+import os
+import subprocess
+import sys
+
 import pytest
 
 import cresset as torch
@@ -45,3 +49,27 @@ def test_parts_of_infinities_make_no_nan():
     got, want = (a.cuda() @ b.cuda()).cpu(), a.double() @ b.double()
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-4, equal_nan=True)
     assert got[3, 9] == -float("inf") and got[3, 8] == float("inf") and got[200].isnan().all()
+
+
+def test_parts_make_no_infinity():
+    x = 2.0**63 * (2 - 2.0**-9)  # its bfloat16 is 2**64
+    a, b = torch.zeros(260, 128), torch.zeros(128, 256)
+    a[1, 3], b[3, 2], a[200, 100], b[100, 9] = x, x, -x, x
+    a[259, 5], b[5, 255] = 2 * x, x
+    got = (a.cuda() @ b.cuda()).cpu()
+    assert got[1, 2] == torch.tensor(x * x) and got[200, 9] == torch.tensor(-x * x)
+    assert got[259, 255] == float("inf") and got.isfinite().sum() == got.numel() - 1
+
+
+@pytest.mark.skipif("FAKE_CUDA_SIMT" not in os.environ, reason="the capability of a stand-in")
+@pytest.mark.parametrize("capability, parts", [(75, False), (80, True), (86, False), (89, False), (90, True), (120, False)])
+def test_parts_are_for_devices_of_fast_tensor_cores(capability, parts):
+    """Parts of numbers near 2**-125 have few bits."""
+    code = """import cresset as torch
+torch.manual_seed(3)
+a, b = torch.randn(256, 512) * 2.0**-125, torch.randn(512, 256)
+got, want = (a.cuda() @ b.cuda() * 2.0**100).cpu().double() * 2.0**25, (a.double() @ b.double()) * 2.0**125
+print((got - want).abs().max().item() > 1e-3)"""
+    r = subprocess.run([sys.executable, "-c", code], env={**os.environ, "FAKE_CUDA_CAPABILITY": str(capability)},
+                       capture_output=True, text=True, timeout=120)
+    assert r.returncode == 0 and r.stdout == f"{parts}\n", r.stderr
