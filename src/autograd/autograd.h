@@ -280,7 +280,6 @@ typedef struct {
     int input_count;
     bool accumulate_inputs; /* backward(inputs=...): add to .grad of these inputs only */
     bool retain_graph, create_graph, allow_unused;
-    bool inputs_are_new; /* this thread made the inputs, after what does not lead to them */
 } cr_backward_call;
 CR_API CR_MUST cr_status cr_backward(const cr_backward_call *call, cr_tensor **results);
 

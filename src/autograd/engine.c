@@ -493,10 +493,10 @@ static cr_status engine_run_deferred(cr_task *t, const cr_task *outer)
     return st;
 }
 
-cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
+static cr_status engine_backward(const cr_backward_call *call, cr_tensor **results, bool new)
 {
     static _Atomic int64_t last;
-    cr_task t = {.call = call, .results = results, .number = last++};
+    cr_task t = {.call = call, .results = results, .number = last++, .inputs_are_new = new};
     cr_task *outer = running;
     bool was = cr_thread.no_grad;
 
@@ -528,4 +528,14 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
         results[k] = NULL;
     }
     return st;
+}
+
+cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
+{
+    return engine_backward(call, results, false);
+}
+
+cr_status cr_backward_by_new(const cr_backward_call *call, cr_tensor **results)
+{
+    return engine_backward(call, results, true);
 }

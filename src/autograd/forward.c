@@ -140,12 +140,11 @@ static cr_status push_cotangents(pull *p, cr_node *n, cr_tensor **out)
                              .input_count = p->input_count,
                              .retain_graph = true,
                              .create_graph = true,
-                             .allow_unused = true,
-                             .inputs_are_new = true};
+                             .allow_unused = true};
 
     if (!p->root_count || !p->input_count)
         return CR_OK;
-    cr_status st = cr_backward(&call, p->found);
+    cr_status st = cr_backward_by_new(&call, p->found);
     for (int i = 0; i < p->input_count; i++) {
         uint32_t k = p->input_result[i];
         cr_tensor *t = p->found[i];

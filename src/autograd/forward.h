@@ -44,6 +44,9 @@ cr_push_plan *cr_push_plan_of(const cr_derivative_plan *p);
 
 /* cr_node_kind.push of any node: applies it to cotangents and differentiates by them. */
 CR_MUST cr_status cr_node_pull(cr_node *n, cr_tensor *const *tangents, cr_tensor **out);
+/* engine.c: cr_backward() by inputs that this thread made after all nodes that do not lead to
+ * them. */
+CR_MUST cr_status cr_backward_by_new(const cr_backward_call *call, cr_tensor **results);
 /* engine.c: the gradients of those edges that have a tangent. */
 CR_MUST cr_status cr_node_apply_for(cr_node *n, cr_tensor *const *tangents,
                                     cr_tensor *const *grads, cr_tensor **out);

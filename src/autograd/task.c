@@ -123,7 +123,7 @@ static cr_status path_enter(path *p, uint32_t item)
 /* True when the walk need not follow the node's edges. */
 static bool task_ends_at(const cr_task *t, const cr_task_item *item)
 {
-    return t->call->inputs_are_new && item->node->sequence < t->oldest;
+    return t->inputs_are_new && item->node->sequence < t->oldest;
 }
 
 /* Follows one edge of the path's last node, or returns from this node. */

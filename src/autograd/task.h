@@ -36,6 +36,7 @@ typedef struct cr_task {
     uint32_t *table;        /* open addressing: item index + 1 */
     size_t table_size;      /* power of two */
     uint64_t oldest;        /* least sequence of the inputs' nodes, 0 for leaves */
+    bool inputs_are_new;    /* cr_backward_by_new */
     bool pruned;            /* apply only nodes that lead to the inputs */
 } cr_task;
 

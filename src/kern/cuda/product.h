@@ -13,7 +13,8 @@ const char *cr_cuda_no_memory(int index, size_t bytes);
 
 /* c = beta c + alpha a b + bias, for a batch of matrices of float32: a has m rows and k
  * columns, b has n columns.  `deep`: elements are adjacent along k, otherwise along the other
- * dim; `step` is the distance of such lines.  Declines a product that the library computes. */
+ * dim; `step` is the distance of such lines.  Declines a product that the library computes.
+ * Invariant: m, n, k and batch are positive, and c overlaps no operand. */
 typedef struct {
     float *c;
     const float *a, *b, *bias; /* bias: a number for each column, or NULL */
