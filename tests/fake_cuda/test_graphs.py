@@ -513,3 +513,23 @@ def test_requests_of_other_threads_do_not_come_from_a_pool():
         other.join()
         x = torch.ones(1 << 20, device="cuda")
     assert x.data_ptr() == at != found[0].data_ptr()
+
+
+def test_another_thread_makes_a_table_during_a_capture():
+    """The table of a gradient (jit/cuda_table.h) takes and frees memory, which ends no capture."""
+    x, one, found = torch.randn(1 << 21, dtype=torch.float16), torch.ones(4, device="cuda"), []
+
+    def gradient(x):
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad(torch.nn.functional.silu(leaf), leaf, x)[0]
+
+    there = x.cuda()
+    graph, other = torch.cuda.CUDAGraph(), threading.Thread(target=lambda: found.append(gradient(there).cpu()))
+    one + one
+    with torch.cuda.graph(graph):
+        two = one + one
+        other.start()
+        other.join()
+        three = two + one
+    graph.replay()
+    assert torch.equal(found[0], gradient(x)) and three.tolist() == [3] * 4

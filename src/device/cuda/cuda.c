@@ -466,8 +466,11 @@ void *cr_cuda_block(int index, size_t bytes)
 
 void cr_cuda_block_drop(int index, void *at)
 {
-    if (at && !cr_cuda_use(index))
-        (void)driver->memory_free((uintptr_t)at);
+    if (!at || cr_cuda_use(index))
+        return;
+    int mode = cr_cuda_relax();
+    (void)driver->memory_free((uintptr_t)at);
+    cr_cuda_tighten(mode);
 }
 
 /* --- kernels --- */
