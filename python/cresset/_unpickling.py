@@ -122,8 +122,7 @@ class _OldStorages:
         name, offset, size = view
         if name not in self.views:
             root = self._typed(key)._untyped_storage
-            part = memoryview(root).cast("B")[offset * dtype.itemsize:(offset + size) * dtype.itemsize]
-            self.views[name] = _C.frombuffer(part, dtype=_C.uint8).untyped_storage()
+            self.views[name] = root[offset * dtype.itemsize:(offset + size) * dtype.itemsize]
         return TypedStorage(wrap_storage=self.views[name], dtype=dtype)
 
     def fill(self, key, file, swapped):

@@ -3,6 +3,7 @@ import io
 import itertools
 import pickle
 import random
+import struct
 
 import pytest
 
@@ -128,3 +129,27 @@ def test_files_and_pickles_of_tensors_of_a_device(way):
         assert have["row"].tolist() == [5] * 4 and have["turned"].sum().item() == 60
         assert {t.device.type for t in read(map_location="cpu").values()} == {"cpu"}
         assert {t.device.type for t in read(map_location=lambda storage, location: storage.cuda()).values()} == {"cuda"}
+
+
+@pytest.mark.parametrize("location", ["cpu", "cuda:0"])
+def test_files_with_views_of_storages(location):
+    """Files of torch 0.1.12 and before: a storage may be a part of another one."""
+    class Part:
+        def __init__(self, *view):
+            self.view = view
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, item):
+            return ("storage", torch.FloatStorage, "0", location, 6, item.view) if isinstance(item, Part) else None
+
+    file = io.BytesIO()
+    for item in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}):
+        pickle.dump(item, file, protocol=2)
+    Pickler(file, protocol=2).dump([Part("a", 2, 3), Part("a", 2, 3), Part("b", 6, 0)])
+    pickle.dump(["0"], file, protocol=2)
+    file.write(struct.pack("<q6f", 6, *range(6)))
+    file.seek(0)
+    part, same_part, none = torch.load(file, weights_only=False)
+    assert str(part.device) == location and part.tolist() == [2, 3, 4] and none.tolist() == []
+    part[1] = 9
+    assert same_part.tolist() == [2, 9, 4]
