@@ -1,6 +1,7 @@
 /* Forward mode: a walk along the recorded graph that sends tangents from inputs to results. */
 #include "autograd/forward.h"
 #include "entry.h"
+#include "tensor/sparse.h"
 #include "whole/whole.h"
 #include <string.h>
 
@@ -414,6 +415,21 @@ static cr_status give_inputs(walk *w, const cr_push_call *call)
     return CR_OK;
 }
 
+/* Who may write the result may write its tangent: a broadcast one is copied. */
+static cr_status without_overlap(cr_tensor **t, const cr_tensor *root)
+{
+    cr_value arg[] = {cr_of_tensor(*t), {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS}};
+    cr_tensor *made;
+
+    if (!*t || cr_is_sparse(*t) || cr_is_sparse(root) || !cr_has_internal_overlap(*t) ||
+        cr_has_internal_overlap(root))
+        return CR_OK;
+    CR_TRY(cr_call_tensor(&made, cr_entry.clone, arg, CR_LEN(arg)));
+    cr_drop(*t);
+    *t = made;
+    return CR_OK;
+}
+
 static cr_status forward_result(walk *w, cr_tensor *root, cr_tensor **out)
 {
     cr_edge edge = {0};
@@ -421,8 +437,10 @@ static cr_status forward_result(walk *w, cr_tensor *root, cr_tensor **out)
 
     CR_TRY(cr_edge_of(&edge, root));
     st = edge.node ? walk_from(w, &edge) : CR_OK;
-    if (!st && edge.node)
+    if (!st && edge.node) {
         *out = cr_keep(walk_tangent(w, &edge));
+        st = without_overlap(out, root);
+    }
     cr_node_drop(edge.node);
     return st;
 }

@@ -344,6 +344,19 @@ def test_tangents_of_nothing():
         jvp(torch.sin, ((torch.ones(()), torch.ones(())),), (torch.ones(()), torch.ones(())))
 
 
+@pytest.mark.parametrize("function", [
+    lambda x: torch.ones(2, 3) - x, lambda x: torch.zeros(2, 3).add_(x), lambda x: torch.lerp(torch.ones(2, 3), x, .5),
+    lambda x: torch.zeros(2, 3).copy_(x), lambda x: torch.addmm(x, torch.ones(2, 1), torch.ones(1, 3)),
+    lambda x: torch.nn.functional.group_norm(torch.ones(2, 3), 1, None, x), lambda x: x.expand(2, 3).clone()])
+def test_a_tangent_can_be_written_where_its_result_can(function):
+    x, t = torch.arange(3.) + 1, torch.tensor([1., 2, 4])
+    result, tangent = jvp(function, (x,), (t,))
+    want = tangent + 1
+    assert torch.equal(tangent.add_(1), want) and tangent.shape == result.shape
+    assert jvp(lambda x: x.expand(2, 3), (x,), (t,))[1].stride() == (0, 1)
+    assert torch.equal(vmap(lambda t: jvp(function, (x,), (t,))[1].add_(1))(torch.stack([t, t]))[1], want)
+
+
 def test_tensors_by_keyword_have_no_batch():
     class Sum(torch.autograd.Function):
         @staticmethod
