@@ -383,6 +383,15 @@ def test_aliases_keep_their_parts_when_another_gets_other_indices():
     assert x.to_dense().tolist() == [1, 0, 2, 0, 7] and alias._nnz() == 2
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_bsc])
+def test_dims_of_a_sum_are_refused_in_all_layouts(layout):
+    x = torch.eye(4).to_sparse(layout=layout, blocksize=(2, 2) if layout == torch.sparse_bsc else None)
+    with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 9\)"):
+        torch.sparse.sum(x, 9)
+    with pytest.raises(RuntimeError, match="dim 0 appears multiple times in the list of dims"):
+        torch.sparse.sum(x, (0, -2))
+
+
 def test_cat_refuses_tensors_without_dims():
     x = torch.tensor(1.0).to_sparse()
     for tensors, dim in (([x, x], 0), ([x, x], -1), ([x, torch.ones(2).to_sparse()], 0)):
