@@ -791,9 +791,10 @@ static bool cuda_reads(cr_expr_set *seen, const cr_expr *e, const cr_buffer *b)
 static int cuda_factor(const cr_printer *p)
 {
     const cr_expr *e = cuda_unrounded(p, &p->n->sweep[0].store[0]);
+    const uint8_t *stored = p->choice.stored;
 
     if (p->operands != 3 || e->kind != CR_EXPR_CALL || e->fn != CR_FN_mul ||
-        e->dtype != CR_F32 || p->choice.stored[1] != p->choice.stored[2])
+        e->dtype != CR_F32 || stored[0] != stored[1] || stored[1] != stored[2])
         return 0;
     for (int i = 0; i < 2; i++) {
         const cr_expr *by = e->args[i];

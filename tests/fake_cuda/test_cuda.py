@@ -841,6 +841,19 @@ def test_products_by_tables(f, dtype):
     assert same_with_nan(gradient(x.cuda()[1:], g.cuda()[1:])(), here[1:])
 
 
+@pytest.mark.parametrize("given, result", [(torch.bfloat16, torch.float16), (torch.float16, torch.bfloat16), (torch.float16, torch.float16)], ids=str)
+def test_products_of_halves_as_other_halves(given, result):
+    """A table multiplies halves of one dtype: operands of another one than the result's have a kernel."""
+    @torch.compile
+    def product(x, y):
+        return (x.float() * torch.nn.functional.silu(y.float())).to(result)
+
+    torch.manual_seed(4)
+    x, y = torch.randn(2, 1 << 20).to(given)
+    want = (x.float() * torch.nn.functional.silu(y.float())).to(result)
+    assert same(product(x.cuda(), y.cuda()), want) and same(product(x.cuda(), y.cuda()), want)
+
+
 # Whole tiles, which cuDNN takes.
 TILED = [((1, 2, 2, 64, 128, 64), True, "contiguous"), ((1, 4, 2, 128, 64, 40), False, "contiguous"), ((2, 2, 2, 64, 64, 16), True, "packed")]
 
