@@ -130,6 +130,21 @@ def test_a_condition_of_division():
     assert half.module()(torch.ones(12)).shape == (2, 6)
 
 
+@pytest.mark.parametrize("holds", [lambda n: n % 2 == 0, lambda n: n != 5, lambda n: n // 2 == 2, lambda n: n % 3 == 1])
+def test_conditions_on_sizes_of_starred_arguments_are_checked(holds):
+    class Two(torch.nn.Module):
+        def forward(self, *given):
+            return given[0] * 2 if holds(given[1][0].shape[0]) else given[0]
+    x, auto = torch.ones(4, 2), {0: torch.export.Dim.AUTO}
+    module = torch.export.export(Two(), (x, [x]), dynamic_shapes=((None, [auto]),)).module()
+    for n in range(2, 12):
+        if holds(n):
+            assert torch.equal(module(x, [torch.ones(n, 2)]), x * 2)
+        else:
+            with pytest.raises(AssertionError, match=r"Guard failed: .*given_1\[0\].size\(\)\[0\]"):
+                module(x, [torch.ones(n, 2)])
+
+
 def test_sizes_that_a_program_returns():
     program = export(Function(lambda x: (x * 2, x.shape[0] * 3)), (torch.ones(4, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
     assert program.module()(torch.ones(6, 3))[1] == 18

@@ -1,4 +1,5 @@
 """ExportedProgram.module(): a module whose parameters and buffers are attributes, with the exported module's arguments."""
+import re
 import types
 
 import cresset
@@ -99,6 +100,11 @@ def guards_of(program, names):
     return checks.out
 
 
+def _of_star(name):
+    """The text of an argument of *args: guards have args[0], the module's function args_0."""
+    return re.sub(r"^(\w+)\[(\d+)\]", r"\1_\2", name)
+
+
 def _add_conditions(checks, program, places):
     """Adds the conditions that are no equalities of two sizes, which the sizes have already."""
     from ._guard_text import read_guard
@@ -107,7 +113,8 @@ def _add_conditions(checks, program, places):
         if found is None:
             continue
         symbols, condition = found
-        at = {s: (places[name], dim) for s, (name, dim) in symbols.items() if name in places}
+        names = {name: name if name in places else _of_star(name) for name, _ in symbols.values()}
+        at = {s: (places[names[name]], dim) for s, (name, dim) in symbols.items() if names[name] in places}
         if condition.test == "==" and condition.left.is_symbol and (condition.right.is_symbol or condition.right.is_number):
             continue
         if len(at) == len(symbols):
@@ -116,7 +123,10 @@ def _add_conditions(checks, program, places):
                     return condition.holds(_expr_values(args, at))
                 except ZeroDivisionError:
                     return False
-            checks.out.append((text.replace("L['", "").replace("']", ""), holds))
+            text = text.replace("L['", "").replace("']", "")
+            for name, own in names.items():
+                text = text.replace(f"{name}.size", f"{own}.size")
+            checks.out.append((text, holds))
 
 
 def leaf_texts(spec, names):
