@@ -287,6 +287,8 @@ typedef struct {
     const size_t *dear; /* by value id */
     size_t at;
     const cr_gnode *n;
+    const cr_gvalue *whole; /* a value of about the result's size that the node reads */
+    bool extends, adds;     /* it reads one that was read before; another one */
 } chain;
 
 static void lower_dear(void *context, cr_gvalue *v)
@@ -299,19 +301,20 @@ static void lower_dear(void *context, cr_gvalue *v)
 
 static void note_late(void *context, cr_gvalue *v)
 {
-    const chain *x = context;
-    const cr_gvalue *made = x->n->result[0];
+    chain *x = context;
 
-    if (v->by && x->c->forward[v->id] && x->dear[v->id] < x->at &&
-        2 * value_bytes(v) >= value_bytes(made))
-        x->c->late[made->id] = true;
+    if (2 * value_bytes(v) < value_bytes(x->n->result[0]))
+        return;
+    x->extends |= v->by && x->c->forward[v->id] && x->dear[v->id] < x->at;
+    x->adds |= x->whole && v != x->whole;
+    x->whole = v;
 }
 
 /* A residual stream is a chain of sums of which each is also read by a layer.  To recompute the
  * last one the backward graph would make all of them first and keep them, which saves no memory
- * although the layers' results may have fewer bytes.  So an elementwise result of a value is
- * late if that value was read before, through cheap nodes or none, by a node that is not
- * cheap. */
+ * although the layers' results may have fewer bytes.  So an elementwise result of two values of
+ * its size is late if one of them was read before, through cheap nodes or none, by a node that
+ * is not cheap.  (What is normalized by a reduction of itself is one value of that size.) */
 static void find_late(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
@@ -322,7 +325,7 @@ static void find_late(cutter *c)
         dear[i] = b->len;
     for (size_t i = b->len; i-- > 0;) {
         const cr_gnode *n = b->at[i];
-        chain x = {c, dear, i, n};
+        chain x = {.c = c, .dear = dear, .at = i, .n = n};
         if (!is_forward_node(c, n) || !c->kept[n->result[0]->id])
             continue;
         if (node_is_cheap(n)) {
@@ -333,10 +336,12 @@ static void find_late(cutter *c)
         cr_gnode_each_read(n, lower_dear, &x);
     }
     for (size_t i = 0; i < b->len; i++) {
-        chain x = {c, dear, i, b->at[i]};
+        chain x = {.c = c, .dear = dear, .at = i, .n = b->at[i]};
         if (is_forward_node(c, x.n) && c->kept[x.n->result[0]->id] &&
-            x.n->kind == CR_GNODE_CALL && x.n->op->does == CR_DOES_BODY)
+            x.n->kind == CR_GNODE_CALL && x.n->op->does == CR_DOES_BODY) {
             cr_gnode_each_read(x.n, note_late, &x);
+            c->late[x.n->result[0]->id] = x.extends && x.adds;
+        }
     }
 }
 

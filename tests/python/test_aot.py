@@ -239,6 +239,14 @@ def test_small_sums_and_compositions_may_be_recomputed_large_ones_not():
     assert large.partition(1, 1, True)[3] > 0 and operators(backward).count("sum") < operators(large).count("sum")
 
 
+def test_a_product_with_a_reduction_of_itself_is_recomputed():
+    def normed(x, a, w):
+        h = x @ a
+        return (h * (h * h).mean(-1, keepdim=True).rsqrt() * w).sin() @ a.t()
+    graph, _, _ = joint_graph(normed, [leaf(64, 64), leaf(64, 256), leaf(256)], [0])
+    assert graph.partition(3, 1, True)[3] < 1.5 * 64 * 256 * 4  # h and a number a row
+
+
 UNARY = [torch.sin, torch.tanh, torch.sigmoid, torch.exp, lambda x: x * 2, lambda x: x.t(), lambda x: x.softmax(-1),
          lambda x: x - x.mean(), F.gelu]
 BINARY = [torch.add, torch.mul, torch.matmul, torch.maximum, lambda a, b: a - b]
