@@ -37,15 +37,17 @@ typedef struct {
     const cr_node *node;
     cr_tensor *const *tangents; /* forward mode: edges without one are not wanted */
 } applying;
-static CR_THREAD applying current;
+static CR_THREAD const applying *current; /* on the stack of who applies it, or NULL */
 
 bool cr_edge_wanted(const cr_node *n, uint32_t i)
 {
-    if (current.tangents && current.node == n)
-        return current.tangents[i] != NULL;
-    if (!current.task || current.node != n || !current.task->pruned || !n->edges[i].node)
+    if (!current || current->node != n)
         return true;
-    const cr_task_item *to = cr_task_find(current.task, n->edges[i].node);
+    if (current->tangents)
+        return current->tangents[i] != NULL;
+    if (!current->task->pruned || !n->edges[i].node)
+        return true;
+    const cr_task_item *to = cr_task_find(current->task, n->edges[i].node);
     return to && cr_task_wants(to);
 }
 
@@ -88,14 +90,14 @@ static void engine_report(cr_node *n)
 /* --- one node --- */
 static cr_status call_kind(cr_task *t, cr_node *n, cr_tensor *const *in, cr_tensor **out)
 {
-    applying was = current;
+    const applying now = {t, n, NULL}, *was = current;
     bool python = n->kind->python;
 
     int32_t event = -1;
 
     if (CR_UNLIKELY(cr_profiling()))
         event = cr_profile_enter(CR_PROFILE_APPLY, cr_node_name(n), (int64_t)n->sequence);
-    current = (applying){t, n, NULL};
+    current = &now;
     cr_lock(python);
     cr_status st = n->kind->apply(n, in, out);
     cr_unlock(python);
@@ -108,9 +110,9 @@ static cr_status call_kind(cr_task *t, cr_node *n, cr_tensor *const *in, cr_tens
 cr_status cr_node_apply_for(cr_node *n, cr_tensor *const *tangents, cr_tensor *const *grads,
                             cr_tensor **out)
 {
-    applying was = current;
+    const applying now = {NULL, n, tangents}, *was = current;
 
-    current = (applying){NULL, n, tangents};
+    current = &now;
     cr_status st = n->kind->apply(n, grads, out);
     current = was;
     return st;
@@ -275,8 +277,8 @@ static bool takes_early(const cr_task *t, const cr_node *n, uint32_t i, const cr
 
 cr_status cr_backward_give_early(const cr_node *n, uint32_t i, cr_tensor **grad)
 {
-    cr_task *t = current.node == n ? current.task : NULL;
-    applying was = current;
+    cr_task *t = current && current->node == n ? current->task : NULL;
+    const applying *was = current;
 
     if (!t || !*grad || !takes_early(t, n, i, *grad))
         return CR_OK;

@@ -1168,7 +1168,11 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
         : active->kind.copies && op->does == CR_DOES_INPLACE
             ? cr_call_past(CR_STAGE_CAPTURE, op, arg, result) /* its copies are recorded */
             : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
-    bool of_values = cr_sizes_of_values;
+    /* Kernels say it of a call, a composition of dense tensors by its word. */
+    bool of_values =
+        cr_sizes_of_values ||
+        (!parts && op->does == CR_DOES_IS &&
+         (op->words & (CR_WORD_SIZED_BY_VALUES | CR_WORD_SPARSE)) == CR_WORD_SIZED_BY_VALUES);
     cr_sizes_of_values = outer;
     if (active && active != c.r) /* the graph has ended in the call */
         return st;
