@@ -273,7 +273,8 @@ static bool shared_axis(window_axis *d, const cr_window_axis *a, int64_t unit)
     for (int64_t p = 0, steps = 0; one && p < a->size; p++) {
         const int64_t *r = a->range + 3 * a->start[p];
         int64_t n = a->start[p + 1] > a->start[p] ? r[2] : 0;
-        one = a->start[p + 1] - a->start[p] < 2 && (n < 2 || r[1] == unit);
+        one = a->start[p + 1] - a->start[p] < 2 && (n < 2 || r[1] == unit) &&
+              (n < 1 || (r[0] >= 0 && r[0] % unit == 0 && r[0] / unit + n <= a->in));
         one = one && (steps += n) <= WINDOW_MOST_STEPS;
         for (int64_t q = n ? r[0] / unit : 0; one && n > 0; q++, n--) {
             int64_t *window = range + 3 * q;
