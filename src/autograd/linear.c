@@ -187,7 +187,8 @@ static bool writes(const cr_op *op)
     return false;
 }
 
-/* The derivative reads neither the operand nor a result. */
+/* The derivative reads neither the operand nor a result.  A call between ranks has only started
+ * when it returns; its derivative waits. */
 static bool is_affine(const cr_derivative_plan *p, const cr_need *need)
 {
     const cr_op *op = p->op;
@@ -195,7 +196,7 @@ static bool is_affine(const cr_derivative_plan *p, const cr_need *need)
 
     return op->does != CR_DOES_BODY &&
            !(need->values & (results | (uint64_t)1 << need->param)) && need->cotangents &&
-           !(op->words & CR_WORD_RANDOM) && !may_refuse(op, need->rule) &&
+           !(op->words & (CR_WORD_RANDOM | CR_WORD_MEETS)) && !may_refuse(op, need->rule) &&
            (op->functional || !writes(op));
 }
 
