@@ -314,7 +314,7 @@ static void note_late(void *context, cr_gvalue *v)
  * last one the backward graph would make all of them first and keep them, which saves no memory
  * although the layers' results may have fewer bytes.  So an elementwise result of two values of
  * its size is late if one of them was read before, through cheap nodes or none, by a node that
- * is not cheap.  (What is normalized by a reduction of itself is one value of that size.) */
+ * is not cheap.  `h * rsqrt(mean(h * h))` reads one value of its size, so it is not late. */
 static void find_late(cutter *c)
 {
     const cr_gblock *b = c->joint->body;

@@ -303,7 +303,8 @@ const char *cr_push_way(const cr_op *op, int d, const char **param);
 /* Number `i` of the entries some of whose derivatives needed cr_node_pull since the start, and
  * for how many nodes; NULL after the last. */
 const cr_op *cr_pulled_at(int i, uint64_t *count);
-/* True while a program may ask for tangents of what is recorded: nodes save what they need. */
+/* While this is true, nodes also save the values that their tangents need, because the program
+ * may ask for tangents of recorded calls. */
 extern _Atomic bool cr_forward_mode;
 
 /* Runs `fn` when the outermost backward of the calling thread has applied all nodes; its

@@ -50,7 +50,7 @@ static cr_status tangent_bring(cr_tensor **t, cr_node *n, uint32_t k)
             CR_TRY(expanded(t, r));
     }
     if (!cr_same_device((*t)->device, r->device))
-        CR_TRY(cr_bring_to_device(t, &to)); /* of what was copied to a tensor on it */
+        CR_TRY(cr_bring_to_device(t, &to)); /* copy_() took a source on another device */
     return cr_bring(t, &to, n, k);
 }
 

@@ -168,9 +168,9 @@ static int derivative_of(const cr_derivative_plan *plan, int param)
 }
 
 /* The arguments of the call for the operand of derivative `d`.  Operands that nothing
- * multiplies are done in the same call (*done: their bits); the others are what they are, or
- * zeros where they do not multiply this one.  *can is false if the node has not saved what is
- * needed. */
+ * multiplies get their tangents in the same call; *done has their bits.  Another operand is
+ * given as itself where it multiplies this one, and as zeros where it does not.  *can becomes
+ * false if the call needs a value that the node did not save. */
 static cr_status applied_arguments(pushed *p, int d, cr_value *arg, uint32_t *done, bool *can)
 {
     const cr_op *op = p->plan->op;

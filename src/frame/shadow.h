@@ -2,8 +2,8 @@
  *
  * The shadow follows the observed frames.  It has the object of every local and every entry of
  * the value stack.  Before every instruction it compares what it expects on the value stack
- * with what is there.  A difference only shows a wrong model of an instruction; it cannot
- * change a result.
+ * with what is there.  A difference shows that the shadow's model of an instruction is wrong;
+ * it does not change a result of the program.
  *
  * The shadow borrows the program's objects and compares their addresses.  It keeps none alive,
  * except names and code objects. */

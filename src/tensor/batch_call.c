@@ -1,5 +1,5 @@
-/* A call for a batch: its tensors and lists, the batches that stand for examples, and the dims
- * and sizes among the parameters, which move by the dim of the batch. */
+/* Prepares the arguments of a call for a batch: batches take the place of examples, and
+ * parameters that are dims or sizes count the dim of the batch, too. */
 #include "tensor/batch_call.h"
 #include "entry.h"
 #include "tensor/geometry.h"

@@ -652,7 +652,7 @@ static const cr_tensor *outermost(const cr_tensor *t)
     return t;
 }
 
-/* How elements of a tensor lie in memory. */
+/* The builtins of rules that read a tensor's strides, offset, and bits conj and neg. */
 static cr_status builtin_memory(const cr_frame *f, const cr_rule *r, const cr_value *v,
                                 cr_value *out)
 {

@@ -208,7 +208,7 @@ static bool may_decide(void)
 }
 
 /* The answer of here->function to the comparison `a test b`, or NULL with an exception.
- * NotImplemented means that the present values decide. */
+ * The answer NotImplemented means that the caller compares the present values. */
 static PyObject *decided(const char *test, PyObject *a, PyObject *b)
 {
     if (!may_decide())
