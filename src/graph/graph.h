@@ -381,8 +381,8 @@ void cr_gsizes_view(const cr_gsizes *x, int rule, int64_t *offset, const int64_t
  * Calls inside an operator are not recorded.  With `parts`, a composition without a derivative
  * is recorded as its parts, so that values saved by autograd are in the graph. */
 typedef struct cr_recorder cr_recorder;
-/* How recorders with parts record a call that a handler of Python takes: not at all, by the
- * calls that the handler makes, or as one call.  `cr_recorder_handling` is set by py. */
+/* How a recorder records a call that a handler of Python takes: not at all, by the calls that
+ * the handler makes, or as one call.  `cr_recorder_handling` is set by py. */
 typedef enum { CR_HANDLED_NOT, CR_HANDLED_PARTS, CR_HANDLED_WHOLE } cr_handled;
 extern cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);
 CR_MUST cr_status cr_recorder_new(cr_recorder **out, bool parts);

@@ -712,8 +712,7 @@ static cr_handled record_handling(const cr_op *op, const cr_value *arg)
 {
     if (active->kind.whole)
         return is_apart(op, arg) ? CR_HANDLED_PARTS : CR_HANDLED_WHOLE;
-    return active->kind.parts && cr_recorder_handling ? cr_recorder_handling(op, arg)
-                                                      : CR_HANDLED_NOT;
+    return cr_recorder_handling ? cr_recorder_handling(op, arg) : CR_HANDLED_NOT;
 }
 
 static bool knows_all(const cr_recorder *r, const cr_value *v, int n)

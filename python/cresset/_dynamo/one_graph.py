@@ -30,6 +30,8 @@ def holds(part, place):
         test, call = tree.is_test(node), isinstance(node, ast.Call)
         if isinstance(node, ast.Assert):  # the jump after a test may have the place of the statement
             return True
+        if isinstance(node, ast.Compare) and any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
+            return True  # items of a container are compared
         if test is not None:
             return not test
         if not call or getattr(node.func, "id", "") not in _TRUTHS:

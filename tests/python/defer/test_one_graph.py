@@ -87,6 +87,16 @@ return torch.distributions.Categorical(logits=x).entropy()
 p = torch.distributions.Normal(x, 1.); return torch.distributions.kl_divergence(p, torch.distributions.Normal(0., x.exp()))
 y = x * 2; y.add_(1); return y, y._version
 y = x * 1; return y + 1, y.untyped_storage().nbytes()
+x.data_ptr(); return x + 1
+y = x * 2; y.data_ptr(); return y + 1
+p = x.data_ptr(); return x + 1, p == x.data_ptr()
+return x if 1 in [n, s] else -x
+return 1 in [n, s], x + 1
+return torch.vmap(lambda a: a.add_(1))(x)
+return torch.vmap(lambda a: torch.zeros_like(a).copy_(a))(x)
+return torch.func.jacrev(lambda a: (a * 1).mul_(a))(x[0])
+return torch.vmap(torch.func.grad(lambda a: a.sin().sum()))(x)
+return torch.vmap(lambda a: torch.rand(2) * 0 + a[0], randomness="different")(x)
 """
 BRANCHES = """
 return x if x.sum() > 0 else -x

@@ -341,14 +341,16 @@ static void dispatch_versions_after(const dispatch_versions *v)
         v->of[i]->storage->version += v->of[i]->storage->version == v->was[i];
 }
 
+static bool dispatch_draws(const cr_op *op)
+{
+    return (op->inplace_of ? op->inplace_of : op)->words & CR_WORD_RANDOM;
+}
+
 /* A mode with _handles_draws handles calls that draw numbers alone: other calls pass it without
  * a call of Python. */
 static bool dispatch_passes_mode(const cr_op *op)
 {
-    const cr_op *drawing = op->inplace_of ? op->inplace_of : op;
-
-    return !dispatch_off && !(drawing->words & CR_WORD_RANDOM) &&
-           dispatch_mode_has(dispatch_draws_name);
+    return !dispatch_off && !dispatch_draws(op) && dispatch_mode_has(dispatch_draws_name);
 }
 
 /* The call without the innermost mode. */
@@ -373,10 +375,22 @@ static cr_status dispatch_past_mode(const cr_op *op, const cr_value *arg, cr_val
     return st;
 }
 
+/* Calls of a mapped function are recorded by those for the batch, and its draws, which a mode
+ * handles, by those that the mode makes; others only by recorders with parts. */
+static cr_handled dispatch_for_recorder(const cr_op *op, const cr_value *arg)
+{
+    if (dispatch_off || cr_thread.exclude & CR_STAGE_BIT(PYTHON))
+        return CR_HANDLED_NOT;
+    if (cr_any_tensor(op, arg, cr_is_example) ||
+        (dispatch_draws(op) && dispatch_mode_has(dispatch_draws_name)))
+        return CR_HANDLED_PARTS;
+    return cr_recorder_has_parts() ? dispatch_handling(op, arg) : CR_HANDLED_NOT;
+}
+
 /* Refuses to record a call that a handler sees, unless the recorder takes what it calls. */
 static void dispatch_tell_recorder(const cr_op *op, const cr_value *arg)
 {
-    if (!cr_recorder_is_whole() && (!cr_recorder_has_parts() || !dispatch_handling(op, arg)))
+    if (!cr_recorder_is_whole() && !dispatch_for_recorder(op, arg))
         cr_recorder_refuse("__torch_dispatch__ handles a call");
 }
 
@@ -910,7 +924,7 @@ static PyMethodDef dispatch_functions[] = {
 int cr_py_dispatch_start(PyObject *m)
 {
     cr_stage_fns[CR_STAGE_PYTHON] = dispatch_stage;
-    cr_recorder_handling = dispatch_handling;
+    cr_recorder_handling = dispatch_for_recorder;
     cr_handler_records = dispatch_makes_recorded;
     dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
     dispatch_records_name = PyUnicode_InternFromString("_records_parts");
