@@ -606,7 +606,7 @@ static cr_status backward_for_layouts(cr_program **out, cr_compiled_call *c,
     return st;
 }
 
-static bool wants_gradient(const cr_graph *g)
+bool cr_compiled_wants_gradient(const cr_graph *g)
 {
     bool in = false, out = false;
 
@@ -651,7 +651,7 @@ static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, 
         c->mark.plain[k] =
             a->tag == CR_TENSOR && a->value->type.known && !a->value->type.requires_grad;
     }
-    if (grad && wants_gradient(g))
+    if (grad && cr_compiled_wants_gradient(g))
         st = keep_training(c, g, like ? &like->kept.parts : NULL);
     else if (!st)
         keep_recorded(c, g);

@@ -16,6 +16,8 @@ typedef struct cr_compiled_call cr_compiled_call;
  * Fails if the graph has no gradient program. */
 CR_MUST cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad,
                                        unsigned how);
+/* True if an input and a result of the recording that was computed require gradients. */
+bool cr_compiled_wants_gradient(const cr_graph *g);
 cr_compiled_call *cr_compiled_call_keep(cr_compiled_call *c);
 void cr_compiled_call_drop(cr_compiled_call *c);
 

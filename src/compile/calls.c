@@ -39,7 +39,7 @@ enum { MOST_TRIES = 4, MOST_SEEN = 4 };
 struct cr_compiled_calls {
     cr_session *session; /* of `g` */
     const cr_graph *g;
-    bool grad;
+    bool grad;    /* there is a backward program */
     unsigned how; /* cr_how */
     int key_len;
     instance **table; /* chains by hash */
@@ -619,10 +619,10 @@ cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool
     CR_NEED(c);
     c->session = cr_session_keep(g->session);
     c->g = g;
-    c->grad = grad;
+    c->grad = grad && cr_compiled_wants_gradient(g);
     c->how = how;
     /* Schedules are measured for each choice of sizes. */
-    c->alone = how & CR_HOW_MEASURE || (!grad && guards_floats(&g->numbers));
+    c->alone = how & CR_HOW_MEASURE || (!c->grad && guards_floats(&g->numbers));
     c->limit = (size_t)cr_env_int(CR_ENV_CR_SIZES_LIMIT) << 20;
     c->key_len = g->numbers.inputs;
     for (int i = 0; i < g->input_count; i++)

@@ -475,3 +475,12 @@ def test_steps_of_further_sizes_leave_out_the_search_for_a_recording(monkeypatch
     with torch.compiler.set_stance("fail_on_recompile"):
         with pytest.raises(RuntimeError, match="recompile"):
             compiled(torch.ones(13, 4), torch.zeros(13, dtype=torch.int64), False)
+
+
+@pytest.mark.parametrize("n", [4, 40_000])
+def test_a_float_that_varies_needs_no_program_of_its_own(n):
+    x = torch.randn(n)
+    f = torch.compile(lambda x, s: x * s)
+    for k in range(12):
+        assert torch.equal(f(x, k + 0.5), x * (k + 0.5))
+    assert len(f._entries) == 2 and f._entries[0].runner.count == 1
