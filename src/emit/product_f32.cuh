@@ -268,7 +268,7 @@ CK_KERNEL_OF(CK_AT_ONCE(CF_THREADS, CF_BLOCKS), cf_product, cf_call)
     for (int j = 0; j < CF_NS; j++)
         CV_ALL
     for (int e = 0; e < 4; e++)
-        odd |= !(__builtin_fabsf(sum[i][j][e]) <= 3.40282347e38f);
+        odd |= !(sum[i][j][e] >= -3.40282347e38f && sum[i][j][e] <= 3.40282347e38f);
     if (odd) {
         cf_exact(call, at_a, at_b, first, c_step, r0, s0, begin, end);
         return;
