@@ -537,17 +537,17 @@ CV_FN void cp_block(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 dense, cp_su
         out.of[l] = CP_OP(CP_OP(acc[0][l], acc[1][l]), CP_OP(acc[2][l], acc[3][l]));
 }
 
-/* The first key of the destination that key k has. */
+/* The first key of the destination that key k has; a warp looks for it. */
 CV_FN cm_i64 cp_first(const cp_call &c, cm_i64 k, cp_key dest)
 {
     cm_i64 low = 0, high = k;
 
     while (low < high) {
-        const cm_i64 middle = low + (high - low) / 2;
-        if (c.keys[middle] >> c.shift < dest)
-            low = middle + 1;
-        else
-            high = middle;
+        const cm_i64 step = (high - low + 31) / 32, at = low + ck_x() % 32 * step;
+        const bool below = at < high && c.keys[at] >> c.shift < dest;
+        const int n = __builtin_popcount(CK_BALLOT_(below));
+        high = low + n * step < high ? low + n * step : high;
+        low = n ? low + (n - 1) * step + 1 : high;
     }
     return low;
 }
@@ -582,34 +582,63 @@ CV_FN void cp_put(const cp_call &c, cp_key dest, cm_i64 table, cp_cell sum)
     *to = cm_to<CP_ITEM>::of(CP_OP(cp_as<cp_cell>::of(*to), sum));
 }
 
-/* True if a block of 64 entries of a destination begins with key k. */
-CV_FN bool cp_begins(const cp_call &c, cm_i64 k)
+/* True if key k is the first one of its destination. */
+CV_FN bool cp_heads(const cp_call &c, cm_i64 k, bool real, cp_key dest)
 {
-    cp_key dest;
-
-    if (k >= c.n || !cp_destination(c, k, &dest))
-        return false;
-    if (!k || !cp_has(c, k - 1, dest)) {
-        if (cp_has(c, k + CP_BLOCK, dest))
-            c.heads[k / CP_BLOCK] = k + 1;
-        return true;
-    }
-    return k >= CP_BLOCK && cp_has(c, k - CP_BLOCK, dest) &&
-           (k - cp_first(c, k, dest)) % CP_BLOCK == 0;
+    return real && (!k || !cp_has(c, k - 1, dest));
 }
 
-/* Lists the keys with which blocks begin, in any order. */
+/* The most of the numbers of the threads up to this one; the most of all in *all. */
+CV_FN int cp_most_before(int own, int *room, int *all)
+{
+    const int lane = ck_x() % 32, warps = ck_wide() / 32;
+    int most = own;
+
+    CV_ALL
+    for (int by = 1; by < 32; by *= 2) {
+        const int other = CK_SHUFFLE_(most, lane < by ? lane : lane - by);
+        most = lane >= by && other > most ? other : most;
+    }
+    if (lane == 31)
+        room[ck_x() / 32] = most;
+    __syncthreads();
+    *all = -1;
+    for (int w = 0; w < warps; w++) {
+        *all = room[w] > *all ? room[w] : *all;
+        most = w < ck_x() / 32 && room[w] > most ? room[w] : most;
+    }
+    __syncthreads();
+    return most;
+}
+
+/* Lists the keys with which blocks begin, in any order.  A tile of keys finds where its first
+ * destination begins: in the tile before it, or by search. */
 CV_FN void cp_list_blocks(const cp_call &call)
 {
-    CK_SHARED int count;
-    CK_SHARED cm_i64 from;
+    CK_SHARED int count, room[32];
+    CK_SHARED cm_i64 from, begin;
 
     for (cm_i64 first = ck_first_x() - ck_x(); first < call.n; first += ck_step_x()) {
-        const cm_i64 k = first + ck_x();
-        const bool begins = cp_begins(call, k);
-        if (!ck_x())
-            count = 0;
-        __syncthreads();
+        const cm_i64 k = first + ck_x(), past = k - ck_wide();
+        cp_key dest = 0, past_dest = 0, first_dest;
+        int all;
+        const bool real = k < call.n && cp_destination(call, k, &dest);
+        const bool past_real = past >= 0 && cp_destination(call, past, &past_dest);
+        const bool head = cp_heads(call, k, real, dest);
+        cp_most_before(cp_heads(call, past, past_real, past_dest) ? ck_x() : -1, room, &all);
+        if (ck_x() < 32) {
+            cp_destination(call, first, &first_dest);
+            const cm_i64 at =
+                all < 0 ? cp_first(call, first, first_dest) : first - ck_wide() + all;
+            if (!ck_x()) {
+                begin = at;
+                count = 0;
+            }
+        }
+        const int start = cp_most_before(head ? ck_x() : -1, room, &all);
+        const bool begins = real && (k - (start < 0 ? begin : first + start)) % CP_BLOCK == 0;
+        if (head && cp_has(call, k + CP_BLOCK, dest))
+            call.heads[k / CP_BLOCK] = k + 1;
         const int at = begins ? CK_ATOMIC_ADD_(&count, 1) : 0;
         __syncthreads();
         if (!ck_x())
@@ -706,6 +735,48 @@ CV_FN cp_cell cp_run(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 column)
         cp_push(&t, 0, cp_part(c, k, first)[column]);
     return cp_total(&t);
 }
+
+/* The fold of n results, from the one numbered `from` on, of a run that begins with key k: an
+ * element of the next level. */
+CV_FN cp_cell cp_level(const cp_call &c, cm_i64 k, cm_i64 from, int n, int level, cm_i64 column)
+{
+    cp_cell acc[4];
+
+    CV_ALL
+    for (int q = 0; q < 4; q++)
+        acc[q] = cp_none();
+    for (int i = 0; i < n; i += 4)
+        CV_ALL
+    for (int q = 0; q < 4; q++)
+        if (i + q < n) {
+            const cp_cell x =
+                cp_part(c, k + (from + i + q) * CP_BLOCK, from + i + q == 0)[column];
+            acc[q] = i || level % 2 ? CP_OP(acc[q], x) : x;
+        }
+    return cp_close(acc, level, n);
+}
+
+/* The same as cp_run, by a warp: each lane folds some groups of results, level by level, and
+ * puts what it has in the place of one of them. */
+CV_FN cp_cell cp_long_run(const cp_call &c, cm_i64 k, cm_i64 blocks, cm_i64 column)
+{
+    for (int level = 0; blocks > 1; level++) {
+        const int each = level % 2 ? CP_BLOCK : CP_BLOCKS;
+        const cm_i64 groups = (blocks + each - 1) / each;
+        for (cm_i64 first = 0; first < groups; first += 32) {
+            const cm_i64 g = first + ck_x() % 32, left = blocks - g * each;
+            cp_cell x = cp_none();
+            if (g < groups)
+                x = cp_level(c, k, g * each, left < each ? (int)left : each, level, column);
+            CK_SYNC_WARP_();
+            if (g < groups)
+                cp_part(c, k + g * CP_BLOCK, !g)[column] = x;
+        }
+        CK_SYNC_WARP_();
+        blocks = groups;
+    }
+    return cp_part(c, k, true)[column];
+}
 #else
 CV_FN cp_cell cp_run(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 column)
 {
@@ -715,24 +786,81 @@ CV_FN cp_cell cp_run(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 column)
         most = CP_OP(most, cp_part(c, k, false)[column]);
     return most;
 }
+
+/* The same by a warp: each lane has neighbouring results. */
+CV_FN cp_cell cp_long_run(const cp_call &c, cm_i64 k, cm_i64 blocks, cm_i64 column)
+{
+    const cm_i64 each = (blocks + 31) / 32, from = ck_x() % 32 * each;
+    const cm_i64 end = from + each < blocks ? from + each : blocks;
+
+    if (from < end) {
+        cp_cell most = cp_part(c, k + from * CP_BLOCK, !from)[column];
+        for (cm_i64 i = from + 1; i < end; i++)
+            most = CP_OP(most, cp_part(c, k + i * CP_BLOCK, false)[column]);
+        cp_part(c, k + from * CP_BLOCK, !from)[column] = most;
+    }
+    CK_SYNC_WARP_();
+    cp_cell most = cp_part(c, k, true)[column];
+    for (cm_i64 i = each; i < blocks; i += each)
+        most = CP_OP(most, cp_part(c, k + i * CP_BLOCK, false)[column]);
+    return most;
+}
 #endif
+
+enum { CP_LONG_RUN = 32 /* blocks of a destination that a thread does not fold alone */ };
+
+CV_FN cm_i64 cp_lane_word(cm_i64 x, int lane)
+{
+    const unsigned low = (unsigned)CK_SHUFFLE_((unsigned)x, lane);
+
+    return (cm_i64)(cp_key)(unsigned)CK_SHUFFLE_((unsigned)(x >> 32), lane) << 32 | low;
+}
+
+/* How many entries the destination has whose first key is k; a warp counts. */
+CV_FN cm_i64 cp_run_length(const cp_call &c, cm_i64 k, cp_key dest)
+{
+    cm_i64 low = k, high = c.n;
+
+    while (low < high) {
+        const cm_i64 step = (high - low + 31) / 32, at = low + ck_x() % 32 * step;
+        const bool own = at < high && c.keys[at] >> c.shift == dest;
+        const int n = __builtin_popcount(CK_BALLOT_(own));
+        high = low + n * step < high ? low + n * step : high;
+        low = n ? low + (n - 1) * step + 1 : high;
+    }
+    return low - k;
+}
 
 /* Destinations of several blocks. */
 CV_FN void cp_fold_runs(const cp_call &call)
 {
-    const cm_i64 windows = call.n / CP_BLOCK + 1;
     const cm_i64 columns = call.columns * CP_LANES;
+    const cm_i64 all = (call.n / CP_BLOCK + 1) * columns;
 
-    for (cm_i64 i = ck_first_x(); i < windows * columns; i += ck_step_x()) {
-        const cm_i64 window = i / columns, column = i - window * columns;
-        cm_i64 k = call.heads[window] - 1, dense, table;
-        cp_key dest;
-        if (k < 0)
-            continue;
-        cp_destination(call, k, &dest);
-        cp_column(call, column / CP_LANES, &dense, &table);
-        table += column % CP_LANES * (cm_i64)sizeof(CP_ITEM);
-        cp_put(call, dest, table, cp_run(call, k, dest, column));
+    for (cm_i64 first = ck_first_x() - ck_x() % 32; first < all; first += ck_step_x()) {
+        const cm_i64 i = first + ck_x() % 32, window = i / columns,
+                     column = i - window * columns;
+        const cm_i64 k = (i < all ? call.heads[window] : 0) - 1;
+        cm_i64 dense, table = 0;
+        cp_key dest = 0;
+        bool far = false;
+        if (k >= 0) {
+            cp_destination(call, k, &dest);
+            cp_column(call, column / CP_LANES, &dense, &table);
+            table += column % CP_LANES * (cm_i64)sizeof(CP_ITEM);
+            far = cp_has(call, k + CP_LONG_RUN * CP_BLOCK, dest);
+            if (!far)
+                cp_put(call, dest, table, cp_run(call, k, dest, column));
+        }
+        for (unsigned left = CK_BALLOT_(far); left; left &= left - 1) {
+            const int lane = __builtin_popcount((left & -left) - 1);
+            const cm_i64 start = cp_lane_word(k, lane);
+            const cm_i64 n = cp_run_length(call, start, call.keys[start] >> call.shift);
+            const cp_cell x = cp_long_run(call, start, (n + CP_BLOCK - 1) / CP_BLOCK,
+                                          cp_lane_word(column, lane));
+            if (ck_x() % 32 == lane)
+                cp_put(call, dest, table, x);
+        }
     }
 }
 
@@ -763,7 +891,8 @@ struct cp_rest_call {
     cs_call sort;
     cm_i64 words; /* ints of the sort */
 };
-CK_KERNEL_OF(CK_AT_ONCE(CS_DIGITS, 2), cp_rest, cp_rest_call)
+enum { CP_AT_ONCE = 4 };
+CK_KERNEL_OF(CK_AT_ONCE(CS_DIGITS, 4), cp_rest, cp_rest_call)
 {
     const cp_call &c = call.place;
     int *const arrived = cp_full(c) + 1;

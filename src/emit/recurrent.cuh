@@ -227,38 +227,72 @@ CV_FN void rn_put(const rn_call &c, RN_ITEM *to, int row, int gate, int unit, rn
     to[((cm_i64)row * RN_GATES + gate) * c.units + unit] = cm_to<RN_ITEM>::of(x);
 }
 
-/* `through`: the hidden state's cotangent that came through the gates of the step after. */
-CV_FN void rn_cotangents(const rn_call &c, int row, int unit, rn_real through)
+/* What the cotangents of an element need beside those of the step after: nothing of it waits
+ * for that step, but `carry`. */
+struct rn_known {
+    rn_real grad, grad_cell, carry, gate[RN_GATES], own, before, tanh_cell, out;
+};
+CV_FN rn_real rn_carried(const rn_call &c, cm_i64 at)
+{
+    return c.last || RN_KIND > RN_GRU ? 0 : c.carry[at];
+}
+CV_FN rn_known rn_know(const rn_call &c, int row, int unit)
 {
     const cm_i64 at = (cm_i64)row * c.units + unit;
-    const rn_real carry = c.last || RN_KIND > RN_GRU ? 0 : c.carry[at];
-    rn_real h = RN_KIND == RN_GRU ? through + carry : through, y[RN_GATES];
+    rn_known k = {};
+    rn_real y[RN_GATES];
+
+    k.carry = rn_carried(c, at);
+    if (!c.grad)
+        return k;
+    k.grad = cm_real(c.grad[at]);
+    for (int g = 0; g < RN_GATES && RN_KIND < RN_TANH; g++)
+        y[g] = cm_real(c.share[((cm_i64)row * RN_GATES + g) * c.units + unit]);
+    if (RN_KIND == RN_LSTM) {
+        k.grad_cell = cm_real(c.grad_cell[at]);
+        k.before = cm_real(c.cell_before[at]);
+        k.tanh_cell = rn_tanh(cm_real(c.cell_out[at]));
+        for (int g = 0; g < RN_GATES; g++)
+            k.gate[g] = g == 2 ? rn_tanh(y[g]) : rn_sigmoid(y[g]);
+    } else if (RN_KIND == RN_GRU) {
+        k.before = cm_real(c.before[at]);
+        k.own = y[2 % RN_GATES];
+        k.gate[0] = rn_sigmoid(rn_input(c, row, 0, unit) + y[0]);
+        k.gate[1 % RN_GATES] = rn_sigmoid(rn_input(c, row, 1, unit) + y[1 % RN_GATES]);
+        k.gate[2 % RN_GATES] = rn_tanh(rn_input(c, row, 2, unit) + k.gate[0] * k.own);
+    } else {
+        k.out = cm_real(c.out[at]);
+    }
+    return k;
+}
+
+/* `through`: the hidden state's cotangent that came through the gates of the step after. */
+CV_FN void rn_cotangents(const rn_call &c, int row, int unit, const rn_known &k,
+                         rn_real through)
+{
+    const cm_i64 at = (cm_i64)row * c.units + unit;
+    rn_real h = RN_KIND == RN_GRU ? through + k.carry : through;
 
     if (!c.grad) {
         c.hidden_grad[at] = cm_to<RN_ITEM>::of(h);
         if (RN_KIND == RN_LSTM)
-            c.cell_grad[at] = cm_to<RN_ITEM>::of(carry);
+            c.cell_grad[at] = cm_to<RN_ITEM>::of(k.carry);
         return;
     }
-    h += cm_real(c.grad[at]);
-    for (int g = 0; g < RN_GATES && RN_KIND < RN_TANH; g++)
-        y[g] = cm_real(c.share[((cm_i64)row * RN_GATES + g) * c.units + unit]);
+    h += k.grad;
     if (RN_KIND == RN_LSTM) {
-        const rn_real i = rn_sigmoid(y[0]), f = rn_sigmoid(y[1 % RN_GATES]);
-        const rn_real n = rn_tanh(y[2 % RN_GATES]), o = rn_sigmoid(y[3 % RN_GATES]);
-        const rn_real t = rn_tanh(cm_real(c.cell_out[at]));
-        const rn_real cell = cm_real(c.grad_cell[at]) + carry + h * o * (1 - t * t);
+        const rn_real i = k.gate[0], f = k.gate[1 % RN_GATES], n = k.gate[2 % RN_GATES],
+                      o = k.gate[3 % RN_GATES], t = k.tanh_cell;
+        const rn_real cell = k.grad_cell + k.carry + h * o * (1 - t * t);
         rn_put(c, c.gates_grad, row, 0, unit, cell * n * i * (1 - i));
-        rn_put(c, c.gates_grad, row, 1, unit, cell * cm_real(c.cell_before[at]) * f * (1 - f));
+        rn_put(c, c.gates_grad, row, 1, unit, cell * k.before * f * (1 - f));
         rn_put(c, c.gates_grad, row, 2, unit, cell * i * (1 - n * n));
         rn_put(c, c.gates_grad, row, 3, unit, h * t * o * (1 - o));
         c.carry[at] = cell * f;
     } else if (RN_KIND == RN_GRU) {
-        const rn_real r = rn_sigmoid(rn_input(c, row, 0, unit) + y[0]);
-        const rn_real z = rn_sigmoid(rn_input(c, row, 1, unit) + y[1 % RN_GATES]);
-        const rn_real own = y[2 % RN_GATES], n = rn_tanh(rn_input(c, row, 2, unit) + r * own);
-        const rn_real d = h * (1 - z) * (1 - n * n), dr = d * own * r * (1 - r);
-        const rn_real dz = h * (cm_real(c.before[at]) - n) * z * (1 - z);
+        const rn_real r = k.gate[0], z = k.gate[1 % RN_GATES], n = k.gate[2 % RN_GATES];
+        const rn_real d = h * (1 - z) * (1 - n * n), dr = d * k.own * r * (1 - r);
+        const rn_real dz = h * (k.before - n) * z * (1 - z);
         const rn_real all[] = {dr, dz, d};
         for (int g = 0; g < 3; g++) {
             rn_put(c, c.gates_grad, row, g, unit, all[g]);
@@ -266,10 +300,9 @@ CV_FN void rn_cotangents(const rn_call &c, int row, int unit, rn_real through)
         }
         c.carry[at] = h * z;
     } else {
-        const rn_real out = cm_real(c.out[at]);
         rn_put(c, c.gates_grad, row, 0, unit,
-               RN_KIND == RN_TANH ? h * (1 - out * out)
-               : out <= 0         ? 0
+               RN_KIND == RN_TANH ? h * (1 - k.out * k.out)
+               : k.out <= 0       ? 0
                                   : h);
     }
 }
@@ -338,8 +371,188 @@ CK_KERNEL_OF(RN_THREADS, rn_backward, rn_call)
         const int r = row0 + row + j / RN_QUAD * (RN_BACK_ROWS / 2),
                   u = unit0 + unit + j % RN_QUAD;
         if (lane == j && r < call.rows && u < call.units)
-            rn_cotangents(call, r, u, acc[j / RN_QUAD][j % RN_QUAD]);
+            rn_cotangents(call, r, u, rn_know(call, r, u), acc[j / RN_QUAD][j % RN_QUAD]);
     }
 }
+
+/* --- backward, all steps in one launch --- */
+
+#if RN_WARPS
+CK_DYNAMIC;
+
+/* A tile has RN_TILE_ROWS rows and RN_TILE_UNITS units.  Blocks of threads run at once, and a
+ * block keeps the weights of its tiles' units in shared memory from the first step to the last
+ * one; with `alike` all its tiles have the same units.  A thread multiplies four units of all
+ * rows by some of the gates; the gates of the step after come from the other blocks of the
+ * rows, which count in done[] how many of them have written theirs. */
+struct rn_all_call {
+    rn_call step;                 /* the last one */
+    const RN_ITEM *hidden, *cell; /* before the first step */
+    cm_i64 state, gates;          /* elements from a step to the one before it */
+    int steps, tiles, across, alike;
+    int *done;
+};
+
+enum {
+    RN_TILE_ROWS = 8,
+    RN_TILE_UNITS = 16,
+    RN_ALL = RN_WARPS * 32, /* threads, and gates that they multiply by at once */
+    RN_TILE = RN_TILE_ROWS * RN_TILE_UNITS
+};
+
+template <class T> CV_FN void rn_back(T *&p, cm_i64 by)
+{
+    if (p)
+        p += by;
+}
+/* From a step to the one before it; i: the number of that one. */
+CV_FN void rn_step_back(const rn_all_call &call, rn_call &c, int i)
+{
+    c.last = 0;
+    c.later = RN_KIND == RN_GRU ? c.own_grad : c.gates_grad;
+    if (i < 0) {
+        c.grad = 0;
+        return;
+    }
+    rn_back(c.grad, call.state);
+    rn_back(c.grad_cell, call.state);
+    rn_back(c.out, call.state);
+    rn_back(c.cell_out, call.state);
+    rn_back(c.gates, call.gates);
+    rn_back(c.share, call.gates);
+    rn_back(c.gates_grad, call.gates);
+    rn_back(c.own_grad, call.gates);
+    rn_back(c.before, call.state);
+    rn_back(c.cell_before, call.state);
+    if (!i) {
+        c.before = call.hidden;
+        c.cell_before = call.cell;
+    }
+}
+
+/* Each thread keeps the weights that it multiplies by, which no other thread reads. */
+CV_FN void rn_keep(const rn_call &c, rn_quad *kept, int unit0, int depth)
+{
+    const int lane = ck_x() % 32, u = unit0 + lane % 4 * RN_QUAD;
+
+    for (int slab = 0; slab < depth; slab += RN_ALL, kept += RN_QUAD * RN_ALL)
+        for (int l = 0; l < RN_QUAD; l++) {
+            const int k = slab + ck_x() / 4 * RN_QUAD + l;
+            kept[l * RN_ALL + ck_x()] = rn_load(c.w + (cm_i64)(k < depth ? k : 0) * c.units + u,
+                                                k < depth ? c.units - u : 0);
+        }
+}
+
+CV_FN void rn_read_rows(const rn_call &c, rn_quad *x, int row0, int k, int depth)
+{
+    CV_ALL
+    for (int r = 0; r < RN_TILE_ROWS; r++) {
+        const bool some = row0 + r < c.rows;
+        x[r] =
+            rn_load(c.later + (cm_i64)(some ? row0 + r : 0) * depth + k, some ? depth - k : 0);
+    }
+}
+
+CV_FN void rn_multiply_rows(rn_real acc[RN_TILE_ROWS][RN_QUAD], const rn_quad *x,
+                            const rn_quad *kept)
+{
+    CV_ALL
+    for (int l = 0; l < RN_QUAD; l++) {
+        const rn_quad w = kept[l * RN_ALL + ck_x()];
+        CV_ALL
+        for (int r = 0; r < RN_TILE_ROWS; r++)
+            CV_ALL
+        for (int j = 0; j < RN_QUAD; j++)
+            acc[r][j] = rn_fma(x[r].x[l], w.x[j], acc[r][j]);
+    }
+}
+
+/* The sums over the gates that a warp has: those of row lane / 4, of the lane's units.  Gates
+ * are read while those before them are multiplied. */
+CV_FN rn_quad rn_tile_sums(const rn_call &c, const rn_quad *kept, int row0, int depth)
+{
+    rn_real acc[RN_TILE_ROWS][RN_QUAD] = {};
+    rn_quad even[RN_TILE_ROWS], odd[RN_TILE_ROWS], sum;
+    const int k = ck_x() / 4 * RN_QUAD;
+
+    rn_read_rows(c, even, row0, k, depth);
+    for (int slab = 0; slab < depth; slab += 2 * RN_ALL, kept += 2 * RN_QUAD * RN_ALL) {
+        rn_read_rows(c, odd, row0, slab + RN_ALL + k, depth);
+        rn_multiply_rows(acc, even, kept);
+        rn_read_rows(c, even, row0, slab + 2 * RN_ALL + k, depth);
+        if (slab + RN_ALL < depth)
+            rn_multiply_rows(acc, odd, kept + RN_QUAD * RN_ALL);
+    }
+    /* A lane hands over half of its rows, and adds up those that it keeps. */
+    CV_ALL
+    for (int half = RN_TILE_ROWS / 2; half > 0; half /= 2) {
+        const bool upper = ck_x() & half * 4;
+        CV_ALL
+        for (int r = 0; r < half; r++)
+            CV_ALL
+        for (int j = 0; j < RN_QUAD; j++) {
+            const rn_real low = acc[r][j], high = acc[r + half][j];
+            acc[r][j] = (upper ? high : low) + rn_across(upper ? low : high, half * 4);
+        }
+    }
+    CV_ALL
+    for (int j = 0; j < RN_QUAD; j++)
+        sum.x[j] = acc[0][j];
+    return sum;
+}
+
+/* Waits until so many tiles have written their gates. */
+CV_FN void rn_wait(const int *done, int goal)
+{
+    if (!ck_x()) {
+        while (*(const volatile int *)done < goal)
+            ;
+        ck_fence();
+    }
+    __syncthreads();
+}
+
+CK_KERNEL_OF(CK_AT_ONCE(RN_ALL, 1), rn_backward_all, rn_all_call)
+{
+    CK_SHARED rn_real part[RN_WARPS][RN_TILE] __attribute__((aligned(16)));
+    const int depth = RN_GATES * call.step.units, slabs = (depth + RN_ALL - 1) / RN_ALL;
+    const int step = CK_BLOCKS_(x), first = CK_BLOCK_(x), each = slabs * RN_QUAD * RN_ALL;
+    rn_call c = call.step;
+
+    for (int t = first, i = 0; t < call.tiles && !(call.alike && i); t += step, i++)
+        rn_keep(c, (rn_quad *)ck_dynamic + i * each, t % call.across * RN_TILE_UNITS, depth);
+    for (int s = call.steps - 1; s >= -1; s--) {
+        for (int t = first, i = 0; t < call.tiles; t += step, i++) {
+            const int group = t / call.across, row0 = group * RN_TILE_ROWS;
+            const int row = row0 + ck_x() / RN_TILE_UNITS;
+            const int unit = t % call.across * RN_TILE_UNITS + ck_x() % RN_TILE_UNITS;
+            const bool own = ck_x() < RN_TILE && row < c.rows && unit < c.units;
+            rn_known known = {};
+            rn_real through = 0;
+
+            if (own)
+                known = rn_know(c, row, unit);
+            if (c.later) {
+                rn_wait(call.done + group, (call.steps - 1 - s) * call.across);
+                *(rn_quad *)&part[ck_x() / 32][ck_x() % 32 * RN_QUAD] = rn_tile_sums(
+                    c, (rn_quad *)ck_dynamic + (call.alike ? 0 : i * each), row0, depth);
+                __syncthreads();
+                if (own)
+                    CV_ALL
+                for (int w = 0; w < RN_WARPS; w++)
+                    through += part[w][ck_x()];
+            }
+            if (own)
+                rn_cotangents(c, row, unit, known, through);
+            __syncthreads();
+            if (!ck_x()) {
+                ck_fence();
+                CK_ATOMIC_ADD_(call.done + group, 1);
+            }
+        }
+        rn_step_back(call, c, s - 1);
+    }
+}
+#endif
 
 #endif

@@ -1,4 +1,4 @@
-"""Recurrent layers by the kernels of emit/recurrent.cuh, which have a step in one launch."""
+"""Recurrent layers by the kernels of emit/recurrent.cuh, which have a step in one launch, or all steps of a gradient."""
 import copy
 
 import pytest
@@ -10,7 +10,11 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 LAYERS = [(torch.nn.LSTM, {}), (torch.nn.GRU, {}), (torch.nn.RNN, {}), (torch.nn.RNN, dict(nonlinearity="relu"))]
 DTYPES = [(torch.float32, 2e-5), (torch.float64, 1e-12), (torch.bfloat16, 0.1), (torch.float16, 0.02)]
 SIZES = [(5, 8, 4, dict(bidirectional=True)), (17, 12, 3, dict(bias=False)), (1, 7, 2, dict(num_layers=2, batch_first=True))]
+# Tiles of several rows and units, whose weights a block keeps; and too many of them, so that each step is a launch.
+TILES = [(9, 20, 3, {}), (25, 15, 4, dict(bidirectional=True)), (3, 68, 2, {})]
 CASES = [(layer, size, DTYPES[0]) for layer in LAYERS for size in SIZES] + [
+    (layer, size, DTYPES[0]) for layer, size in zip(LAYERS + LAYERS[:3], TILES * 2 + TILES[2:])] + [
+    (LAYERS[1], TILES[2], DTYPES[2]), (LAYERS[0], TILES[1], DTYPES[1]),
     (LAYERS[0], SIZES[1], DTYPES[1]), (LAYERS[1], SIZES[0], DTYPES[1]), (LAYERS[0], SIZES[0], DTYPES[2]), (LAYERS[2], SIZES[2], DTYPES[2]),
     (LAYERS[1], SIZES[1], DTYPES[3])]
 
@@ -51,9 +55,10 @@ def test_second_derivatives():
     assert (both[0] - both[1]).abs().max() < 1e-10
 
 
-def test_a_step_is_one_launch():
-    gates, w = torch.randn(9, 2, 16, device="cuda"), torch.randn(16, 4, device="cuda")
-    h, c = torch.zeros(2, 4, device="cuda"), torch.zeros(2, 4, device="cuda")
+@pytest.mark.parametrize("units, more", [(4, 1), (68, 10)], ids=str)  # all steps; each step and the cotangents of the first states
+def test_launches_of_steps(units, more):
+    gates, w = torch.randn(9, 2, 4 * units, device="cuda"), torch.randn(4 * units, units, device="cuda")
+    h, c = torch.zeros(2, units, device="cuda"), torch.zeros(2, units, device="cuda")
     call = torch.ops.aten._rnn_direction
     y, cells = call(gates, h, c, w, None, 0, False)
     assert launches(lambda: call(gates, h, c, w, None, 0, False)) == (9 if FAKE else 0)
@@ -61,7 +66,7 @@ def test_a_step_is_one_launch():
     n = launches(lambda: back(torch.ones_like(y), torch.ones_like(y), y, cells, gates, h, c, w, None, 0, False))
     share = launches(lambda: gates + torch.nn.functional.linear(torch.ops.aten._rnn_previous(y, h, False), w))
     ones = launches(lambda: (torch.ones_like(y), torch.ones_like(y)))
-    assert n == (9 + 1 + share + ones if FAKE else 0)  # the last launch has the cotangents of the first states
+    assert n == (more + share + ones if FAKE else 0)
 
 
 def given(rows, units, b=None, **how):

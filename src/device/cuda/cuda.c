@@ -185,14 +185,22 @@ int cr_cuda_shared_most(int index)
     return known[index] - 1;
 }
 
-int cr_cuda_together(int index)
+int cr_cuda_together(int index, int most, int threads, int bytes)
 {
-    static _Atomic int known[CR_CUDA_DEVICES]; /* 0: not asked */
+    static _Atomic int processors[CR_CUDA_DEVICES]; /* 0: not asked */
+    static _Atomic int all_threads[CR_CUDA_DEVICES], all_bytes[CR_CUDA_DEVICES];
     cr_cuda_properties p;
 
-    if (!known[index])
-        known[index] = cr_cuda_property(&p, index) || !p.together ? 1 : p.processors;
-    return known[index];
+    if (!processors[index]) {
+        bool known = !cr_cuda_property(&p, index) && p.together;
+        all_threads[index] = known ? p.threads_of_processor : 0;
+        all_bytes[index] = known ? p.shared_of_processor : 0;
+        processors[index] = known ? p.processors : 1;
+    }
+    int by_threads = all_threads[index] / threads,
+        by_bytes = bytes ? all_bytes[index] / bytes : most;
+    int least = by_threads < by_bytes ? by_threads : by_bytes;
+    return processors[index] * (least < 1 ? 1 : least < most ? least : most);
 }
 
 static const char *cuda_limits(int index, cr_device_limits *out)

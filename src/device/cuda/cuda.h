@@ -101,9 +101,10 @@ typedef struct {
 CR_API const char *cr_cuda_property(cr_cuda_properties *out, int index);
 /* The bytes of shared memory that a block of threads may have; asked once. */
 int cr_cuda_shared_most(int index);
-/* How many blocks of a launch run at once, if a multiprocessor has room for one: 1 on devices
- * that do not promise this. */
-int cr_cuda_together(int index);
+/* How many blocks of a launch run at once, with so many threads and bytes of shared memory
+ * each: at least one and at most `most` of a multiprocessor, which has the registers for them;
+ * 1 on devices that do not promise this. */
+int cr_cuda_together(int index, int most, int threads, int bytes);
 CR_API const char *cr_cuda_driver_version(int *out);
 CR_API const char *cr_cuda_can_access_peer(bool *can, int index, int peer);
 

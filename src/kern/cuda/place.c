@@ -110,7 +110,9 @@ enum {
 /* As in emit/place.cuh; a block of threads has at least so many entries. */
 enum { PLACE_CELLS = 4096, CELLS_THREADS = 256, CELLS_ENTRIES = 4096, CELLS_BLOCKS = 1024 };
 enum { PLACE_READS = 2 /* CP_READS */, PLACE_PICKS = 2 /* CP_PICKS */ };
-enum { REST_THREADS = 256, HELD_APART = 32 /* CP_APART */ };
+enum { HELD_APART = 32 /* CP_APART */ };
+/* Of a multiprocessor; shared memory of a block, at most. */
+enum { REST_THREADS = 256, REST_BLOCKS = 4 /* CP_AT_ONCE */, REST_BYTES = 36 << 10 };
 enum { FOLD_THREADS = 1 << 20 }; /* at most; how many blocks there are is not known */
 
 static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
@@ -559,9 +561,10 @@ static const char *rest_launch(int device, const rest_call *r, const cr_indexed 
 {
     rest_call c = *r;
     int lanes = columns_lanes(&c.place);
-    cr_cuda_grid g = {.grid = {(unsigned)cr_cuda_together(device), 1},
-                      .block = {REST_THREADS, 1},
-                      .together = true};
+    cr_cuda_grid g = {
+        .grid = {(unsigned)cr_cuda_together(device, REST_BLOCKS, REST_THREADS, REST_BYTES), 1},
+        .block = {REST_THREADS, 1},
+        .together = true};
     const char *error =
         combine_find(&g.function, device, x, REST, lanes, c.place.over.ndim == 1);
 

@@ -1,5 +1,6 @@
-/* Steps of recurrent layers on NVIDIA devices: a launch each; the kernels are in
- * emit/recurrent.cuh.  Callers give row-major arrays of one dtype. */
+/* Steps of recurrent layers on NVIDIA devices: a launch each, or, backward, one for all steps
+ * where the weights have room in the shared memory of blocks that run at once; the kernels are
+ * in emit/recurrent.cuh.  Callers give row-major arrays of one dtype. */
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
 #include "kern/cuda/entries.h"
@@ -24,9 +25,18 @@ typedef struct {
     int rows, units, last, unused;
 } rnn_call;
 
+/* rn_all_call of emit/recurrent.cuh. */
+typedef struct {
+    rnn_call step;
+    const void *hidden, *cell;
+    int64_t state, gates;
+    int steps, tiles, across, alike;
+    int *done;
+} rnn_all_call;
+
 /* What the steps of a call share. */
 typedef struct {
-    int device, kind, item;
+    int device, kind, item, vector;
     bool reverse;
     int64_t steps, state, gates; /* elements of a state and of the gates of a step */
     cr_cuda_grid grid;
@@ -36,7 +46,8 @@ static void rnn_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
     cr_text_printf(out, "#define RN_ITEM cm_%s\n#define RN_KIND %d\n#define RN_VECTOR %d\n",
                    cr_dtype_infos[k->a].suffix, k->b, k->c);
-    snprintf(symbol, 32, k->d ? "rn_backward" : "rn_forward");
+    cr_text_printf(out, "#define RN_WARPS %d\n", k->d > 1 ? k->d : 0);
+    snprintf(symbol, 32, k->d > 1 ? "rn_backward_all" : k->d ? "rn_backward" : "rn_forward");
 }
 
 static unsigned rnn_parts(int64_t n, int by) { return (unsigned)((n + by - 1) / by); }
@@ -72,6 +83,7 @@ static const char *rnn_begin(rnn_steps *s, rnn_call *c, const cr_array *gates,
                       .c = vectors ? RNN_VECTOR : 1,
                       .d = backward};
 
+    s->vector = k.c;
     s->item = (int)cr_dtype_size((cr_dtype)gates->dtype);
     s->steps = gates->size[0];
     s->state = hidden->size[0] * hidden->size[1];
@@ -129,27 +141,106 @@ const char *cr_cuda_rnn_steps(int device, const cr_given *arg, const cr_array *r
     return error;
 }
 
-/* Launches step i of the backward pass; the arrays are those of cr_cuda_rnn_steps_backward. */
-static const char *rnn_launch_backward(rnn_steps *s, rnn_call *c, const cr_given *arg,
-                                       const cr_array *result, int64_t i)
+/* Sets the arrays of step i of the backward pass, which are those of
+ * cr_cuda_rnn_steps_backward. */
+static void rnn_set_backward(const rnn_steps *s, rnn_call *c, const cr_given *arg,
+                             const cr_array *result, int64_t i)
 {
     const void *own = result[s->kind == RNN_GRU ? 1 : 0].data;
 
     c->last = i == s->steps - 1;
     c->later = c->last ? NULL : rnn_at(s, own, s->gates, i + 1);
     c->grad = i < 0 ? NULL : rnn_at(s, arg[0].array.data, s->state, i);
-    if (c->grad) {
-        c->grad_cell = rnn_at(s, arg[1].array.data, s->state, i);
-        c->out = rnn_at(s, arg[2].array.data, s->state, i);
-        c->cell_out = rnn_at(s, arg[3].array.data, s->state, i);
-        c->gates = rnn_at(s, arg[4].array.data, s->gates, i);
-        c->share = rnn_at(s, arg[5].array.data, s->gates, i);
-        c->before = rnn_before(s, arg[2].array.data, arg[6].array.data, i);
-        c->cell_before = rnn_before(s, arg[3].array.data, rnn_optional(&arg[7]), i);
-        c->gates_grad = rnn_at(s, result[0].data, s->gates, i);
-        c->own_grad = rnn_at(s, result[1].data, s->gates, i);
+    if (!c->grad)
+        return;
+    c->grad_cell = rnn_at(s, arg[1].array.data, s->state, i);
+    c->out = rnn_at(s, arg[2].array.data, s->state, i);
+    c->cell_out = rnn_at(s, arg[3].array.data, s->state, i);
+    c->gates = rnn_at(s, arg[4].array.data, s->gates, i);
+    c->share = rnn_at(s, arg[5].array.data, s->gates, i);
+    c->before = rnn_before(s, arg[2].array.data, arg[6].array.data, i);
+    c->cell_before = rnn_before(s, arg[3].array.data, rnn_optional(&arg[7]), i);
+    c->gates_grad = rnn_at(s, result[0].data, s->gates, i);
+    c->own_grad = rnn_at(s, result[1].data, s->gates, i);
+}
+
+/* --- all steps in one launch --- */
+
+/* As in emit/recurrent.cuh; blocks have at most RNN_EACH tiles each, and the kernel declares
+ * at most RNN_KEPT bytes of shared memory. */
+enum { RNN_TILE_ROWS = 8, RNN_TILE_UNITS = 16, RNN_EACH = 4, RNN_KEPT = 17 << 10 };
+enum { RNN_WARPS = 16, RNN_LEAST_WARPS = 4, RNN_WARP = 32 };
+
+/* Sets how blocks share the tiles; false where each step is a launch. */
+static bool rnn_together(const rnn_steps *s, rnn_all_call *c, cr_cuda_grid *g)
+{
+    int64_t depth = s->gates / c->step.rows, real = s->item == 8 ? 8 : 4;
+    int most = cr_cuda_together(s->device, 1, RNN_WARPS * RNN_WARP, 0), warps = RNN_WARPS;
+    int64_t across = rnn_parts(c->step.units, RNN_TILE_UNITS);
+    int64_t tiles = across * rnn_parts(c->step.rows, RNN_TILE_ROWS);
+    int64_t blocks = tiles <= most ? tiles : across <= most ? most / across * across : most;
+
+    while (warps > RNN_LEAST_WARPS && warps * RNN_WARP > depth)
+        warps /= 2;
+    int64_t slabs = (depth + warps * RNN_WARP - 1) / (warps * RNN_WARP);
+    bool alike = tiles <= blocks || blocks % across == 0;
+    int64_t copies = alike ? 1 : (tiles + blocks - 1) / blocks;
+    int64_t bytes = copies * slabs * warps * RNN_WARP * RNN_TILE_UNITS * real;
+    if (s->steps < 2 || s->steps > INT_MAX / most || tiles > RNN_EACH * blocks ||
+        bytes + RNN_KEPT > cr_cuda_shared_most(s->device))
+        return false;
+    c->tiles = (int)tiles;
+    c->across = (int)across;
+    c->alike = alike;
+    *g = (cr_cuda_grid){.grid = {(unsigned)blocks, 1},
+                        .block = {(unsigned)(warps * RNN_WARP), 1},
+                        .shared = (unsigned)bytes,
+                        .together = true};
+    return true;
+}
+
+static const char *rnn_launch_together(const rnn_steps *s, rnn_all_call *c, cr_cuda_grid *g,
+                                       int dtype)
+{
+    int groups = (int)rnn_parts(c->step.rows, RNN_TILE_ROWS);
+    const int zero = 0;
+    cr_cuda_text k = {.print = rnn_print,
+                      .device = s->device,
+                      .part = CR_VEC_CUDA_RECURRENT,
+                      .a = dtype,
+                      .b = s->kind,
+                      .c = s->vector,
+                      .d = (int)g->block[0] / RNN_WARP};
+    const char *error = cr_cuda_find(&g->function, &k);
+
+    if (!error)
+        error = cr_cuda_fill(s->device, c->done, &zero, 4, (size_t)groups);
+    return error ? error : cr_cuda_launch(s->device, g, c);
+}
+
+/* The steps from the last one to the first one. */
+static const char *rnn_run_backward(rnn_steps *s, rnn_call *c, const cr_given *arg,
+                                    const cr_array *result, int *done)
+{
+    int64_t back = s->reverse ? 1 : -1;
+    cr_cuda_grid g;
+    const char *error = NULL;
+
+    rnn_set_backward(s, c, arg, result, s->steps - 1);
+    rnn_all_call all = {.step = *c,
+                        .hidden = arg[6].array.data,
+                        .cell = rnn_optional(&arg[7]),
+                        .state = back * s->state,
+                        .gates = back * s->gates,
+                        .steps = (int)s->steps,
+                        .done = done};
+    if (rnn_together(s, &all, &g))
+        return rnn_launch_together(s, &all, &g, arg[4].array.dtype);
+    for (int64_t i = s->steps - 1; i >= -1 && !error; i--) {
+        rnn_set_backward(s, c, arg, result, i);
+        error = cr_cuda_launch(s->device, &s->grid, c);
     }
-    return cr_cuda_launch(s->device, &s->grid, c);
+    return error;
 }
 
 /* (grad_output, grad_cells, output, cells, gates, share, hidden, cell, w_hh, b_hh, kind,
@@ -165,7 +256,8 @@ const char *cr_cuda_rnn_steps_backward(int device, const cr_given *arg, const cr
         return cr_command_declines;
     const char *error =
         rnn_begin(&s, &c, &arg[4].array, &arg[6].array, true, rnn_aligned(read, 3));
-    size_t bytes = (size_t)s.state * (s.item == 8 ? 8 : 4);
+    size_t carry = (size_t)s.state * (s.item == 8 ? 8 : 4);
+    size_t bytes = carry + 4 * (size_t)rnn_parts(c.rows, RNN_TILE_ROWS);
     uint32_t block = 0;
 
     if (error || !s.state)
@@ -173,8 +265,7 @@ const char *cr_cuda_rnn_steps_backward(int device, const cr_given *arg, const cr
     c.carry = cr_cuda_memory_get(device, bytes, &block);
     if (!c.carry)
         return cr_cuda_no_memory(device, bytes);
-    for (int64_t i = s.steps - 1; i >= -1 && !error; i--)
-        error = rnn_launch_backward(&s, &c, arg, result, i);
+    error = rnn_run_backward(&s, &c, arg, result, (int *)(void *)((char *)c.carry + carry));
     cr_cuda_memory_release(device, c.carry, block);
     return error;
 }
