@@ -48,6 +48,20 @@ static std::string missing_builtin(const std::string &text)
     return "";
 }
 
+/* A macro that other compilers define by themselves, such as __FLT_MAX__, and NVRTC does not, or "".
+ * text: preprocessed without them. */
+static std::string missing_macro(const std::string &text)
+{
+    const std::string capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", letters = capitals + "0123456789_";
+    for (size_t at = text.find("__"); at != std::string::npos; at = text.find("__", at + 1)) {
+        size_t end = text.find_first_not_of(letters, at);
+        std::string id = text.substr(at, end - at);
+        if (id.size() > 4 && capitals.find(id[2]) != std::string::npos && id.substr(id.size() - 2) == "__")
+            return id;
+    }
+    return "";
+}
+
 static void remove_folder(const std::string &folder) { system(("rm -r " + folder).c_str()); }
 
 /* A number of simt.h, so that kernels that were compiled with another one are not used again. */
@@ -87,8 +101,11 @@ API nvrtcCompileProgram(void *handle, int, const char *const *)
     std::ofstream(base + ".cpp") << "#include \"simt.h\"\n" << p->text;
     std::ofstream(base + ".cu") << p->text;
     std::string compiler = variable("FAKE_CUDA_CLANG", "clang-14");
-    std::string preprocess = compiler + " -x c++ -E -P -w -D__CUDACC_RTC__ " + base + ".cu -o " + base + ".i 2>/dev/null";
-    std::string missing = system(preprocess.c_str()) ? "" : missing_builtin(whole(base + ".i"));
+    std::string preprocess = compiler + " -x c++ -undef -E -P -w -D__CUDACC_RTC__ " + base + ".cu -o " + base + ".i 2>/dev/null";
+    std::string device = system(preprocess.c_str()) ? "" : whole(base + ".i");
+    std::string missing = missing_builtin(device);
+    if (missing.empty())
+        missing = missing_macro(device);
     if (!missing.empty())
         return remove_folder(folder), p->log = "identifier \"" + missing + "\" is undefined", FAILED;
     /* Compiling takes longer than running: optimization would take most of the time. */
