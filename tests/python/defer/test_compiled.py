@@ -28,7 +28,7 @@ def test_a_branch_on_a_value_is_a_flush():
         x, seen, seen_eagerly = torch.randn(6, 6) + (n % 2), [], []
         assert values([compiled(x, seen), seen]) == values([rows(x, seen_eagerly), seen_eagerly])
     deferred, broken, *seconds = compiled._measured()
-    assert 6 <= deferred <= 40 and broken == deferred and min(seconds) > 0
+    assert 5 <= deferred <= 40 and broken == deferred and min(seconds) > 0
 
 
 def draws(x):
@@ -273,3 +273,25 @@ def test_only_programs_that_take_long_release_the_lock(monkeypatch):
         for _ in range(3):
             compiled(torch.ones(n))
     assert seen[:3] == [False, True, False] and all(seen[3:])
+
+
+def chained(x):
+    return (x * 2 + 1).tanh()
+
+
+@pytest.mark.deferred_calls(1)
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_plain_function_is_tried_beside_a_recording(grad):
+    def results(f, n):
+        torch.manual_seed(n)
+        x = torch.randn(64, 64, requires_grad=grad)
+        y = f(x)
+        if grad:
+            y.pow(2).sum().backward()
+        return values([y, x.grad])
+    compiled = torch.compile(chained)
+    for n in range(100):
+        assert results(compiled, n) == results(chained, n)
+        if n == 20:
+            assert compiled._entries[0].runner.wait(60)
+    assert 0 < compiled._entries[0].calls < 99 and min(compiled._measured()[2:]) > 0

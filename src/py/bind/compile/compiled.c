@@ -900,34 +900,62 @@ static bool may_run_again(const match *m)
     return true;
 }
 
+/* A call that a recording serves. */
+typedef struct {
+    function *f;
+    entry *e;
+    match m;
+    PyObject *const *args;
+    size_t flagged;
+    PyObject *names;
+} served;
+
+static PyObject *run_recorded(void *call)
+{
+    served *s = call;
+
+    return entry_run(s->e, &s->m);
+}
+
+static PyObject *run_plain(void *call)
+{
+    served *s = call;
+
+    cr_guard_release_all(s->e->guard);
+    return PyObject_Vectorcall(s->f->function, s->args, s->flagged, s->names);
+}
+
 /* Sets *fitted when the entry serves the call, *eager when the plain function must run instead,
  * and clears *misfits unless a tensor is why it does not serve it. */
-static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positional,
+static PyObject *try_entry(function *f, entry *e, PyObject *const *args, size_t flagged,
                            PyObject *names, bool *fitted, bool *eager, bool *misfits)
 {
     cr_tensor *few[2 * FEW];
     cr_scalar few_numbers[FEW];
-    match m = {few, few_numbers, NULL, false, false};
+    served s = {f, e, {few, few_numbers, NULL, false, false}, args, flagged, names};
+    match *m = &s.m;
     PyObject *out = NULL;
 
     *fitted = false;
     if (e->inputs > 2 * FEW)
-        m.input = PyMem_Malloc((size_t)e->inputs * sizeof *m.input);
+        m->input = PyMem_Malloc((size_t)e->inputs * sizeof *m->input);
     if (e->numbers > FEW)
-        m.number = PyMem_Malloc((size_t)e->numbers * sizeof *m.number);
-    if (m.input && m.number) {
-        *fitted = entry_fits_call(e, args, positional, names, &m);
+        m->number = PyMem_Malloc((size_t)e->numbers * sizeof *m->number);
+    if (m->input && m->number) {
+        *fitted = entry_fits_call(e, args, PyVectorcall_NARGS(flagged), names, m);
         if (*fitted)
-            out = entry_run(e, &m);
-        *misfits = *misfits && m.misfits;
-        *eager = *fitted && !out && may_run_again(&m);
+            out = m->call
+                      ? cr_py_recorded_call(&f->deferral, m->call, run_recorded, run_plain, &s)
+                      : entry_run(e, m);
+        *misfits = *misfits && m->misfits;
+        *eager = *fitted && !out && may_run_again(m);
     } else {
         PyErr_NoMemory();
     }
-    if (m.input != few)
-        PyMem_Free(m.input);
-    if (m.number != few_numbers)
-        PyMem_Free(m.number);
+    if (m->input != few)
+        PyMem_Free(m->input);
+    if (m->number != few_numbers)
+        PyMem_Free(m->number);
     return out;
 }
 
@@ -968,7 +996,7 @@ static PyObject *call_somehow(function *f, PyObject *const *args, size_t flagged
     bool misfits = f->sizes_fixed && !f->deferral.at_once && PyList_GET_SIZE(f->entries);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
         bool fitted, eager = false;
-        PyObject *out = try_entry((entry *)PyList_GET_ITEM(f->entries, i), args, positional,
+        PyObject *out = try_entry(f, (entry *)PyList_GET_ITEM(f->entries, i), args, flagged,
                                   names, &fitted, &eager, &misfits);
         if (eager)
             return PyObject_Vectorcall(f->function, args, flagged, names);

@@ -1,13 +1,17 @@
-/* Calls of compiled functions without a recording: their operators are deferred.
+/* Calls of compiled functions: the way that each one runs.  Without a recording its operators
+ * are deferred, or run at once; with one its program runs, or the plain function.
  *
- * The first calls are deferred, and get their programs; then each way is measured.  The slower
- * one is tried again after SOON calls, and after twice as many whenever it is still slower. */
+ * The first calls are compiled, and get their programs; then each way is measured.  The slower
+ * one is tried again after SOON calls, later after twice as many, and never so soon that tries
+ * take more than a hundredth of the time.  Calls just before a try are measured, too. */
 #include "py/bind/compile/deferred.h"
 #include "autograd/autograd.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "tensor/defer.h"
+#include <math.h>
 
-enum { FIRST = 4, SOON = 16, LATE = 1024 };
+enum { FIRST = 4, SOON = 16, LATE = 1024, BEFORE = 4 };
 static CR_THREAD int calls;  /* of compiled functions that the thread is in */
 static CR_THREAD int strict; /* of these, the ones that are one graph */
 
@@ -35,31 +39,46 @@ static void close_last(cr_py_deferral *d)
     double now = t->seconds[t->way], other = t->seconds[!t->way];
     if (now <= 0 || other <= 0)
         return;
-    bool tried = d->last != t->way;
     if (other < 0.95 * now) {
         t->way = !t->way;
         t->gap = SOON;
-    } else if (tried) {
-        t->gap = t->gap < SOON ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
-    } else {
-        return;
+        t->next = t->ran + t->gap;
+        cr_log_line("graph", 2, "calls run %s: compiled %.1f us, plain %.1f us",
+                    t->way ? "compiled" : "plain", 1e6 * t->seconds[1], 1e6 * t->seconds[0]);
+    } else if (d->last != t->way && t->ran + 100 * other / now > t->next) {
+        t->next = t->ran + (unsigned)fmin(100 * other / now, 1e9);
     }
+}
+
+/* The way of the next call.  Another try is planned before the outcome of this one is known,
+ * which may be never. */
+static bool way_now(cr_py_timing *t)
+{
+    bool first = t->seconds[!t->way] <= 0;
+
+    if (first ? t->seconds[t->way] <= 0 || t->ran < t->next : t->ran != t->next)
+        return t->way;
+    t->gap = t->gap < SOON ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
     t->next = t->ran + t->gap;
+    return !t->way;
 }
 
-static bool defers_now(const cr_py_deferral *d, const cr_py_timing *t)
+static bool is_measured(const cr_py_timing *t, bool way)
 {
-    if (d->failed || d->strict || d->ran < FIRST)
-        return true;
-    if (t->seconds[t->way] > 0 && (t->seconds[!t->way] <= 0 || t->ran == t->next))
-        return !t->way;
-    return t->way;
+    return way != t->way || t->seconds[!t->way] <= 0 || t->ran + BEFORE >= t->next;
 }
 
-static void open_next(cr_py_deferral *d, bool way, double took)
+static bool defers_now(const cr_py_deferral *d, cr_py_timing *t)
 {
-    d->now->ran++;
-    d->open = d->ran++ >= FIRST;
+    return d->failed || d->strict || d->ran < FIRST || way_now(t);
+}
+
+/* After a call, which may have called the function itself: backward passes and flushes follow.
+ */
+static void open_next(cr_py_deferral *d, cr_py_timing *t, bool way, double took)
+{
+    d->now = t;
+    d->open = took > 0;
     d->last = way;
     d->took = took;
     d->thread = &calls;
@@ -85,18 +104,27 @@ static uint64_t add_sizes(uint64_t hash, PyObject *x)
     return hash;
 }
 
-/* The measurements for the sizes of the arguments.  Sizes that take the place of others begin
- * with the way of the last call. */
+/* The measurements for what the hash is of.  One that takes the place of another begins with
+ * the way given. */
+static cr_py_timing *timing_at(cr_py_deferral *d, uint64_t hash, bool way)
+{
+    cr_py_timing *t = &d->timing[hash >> 32 & (CR_PY_TIMINGS - 1)];
+
+    if (t->of != hash) {
+        d->open = d->open && d->now != t;
+        *t = (cr_py_timing){.of = hash, .way = way};
+    }
+    return t;
+}
+
+/* Those for the sizes of the arguments begin with the way of the last call. */
 static cr_py_timing *timing_of(cr_py_deferral *d, PyObject *const *args, Py_ssize_t count)
 {
     uint64_t hash = 0;
 
     for (Py_ssize_t i = 0; i < count; i++)
         hash = add_sizes(hash, args[i]);
-    cr_py_timing *t = &d->timing[hash >> 32 & (CR_PY_TIMINGS - 1)];
-    if (t->sizes != hash)
-        *t = (cr_py_timing){.sizes = hash, .way = d->now && d->now->way};
-    return t;
+    return timing_at(d, hash, d->now && d->now->way);
 }
 
 /* --- a call --- */
@@ -224,13 +252,64 @@ static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *
         return cr_py_raise(st);
     close_last(d);
     Py_ssize_t count = PyVectorcall_NARGS(flagged) + (names ? PyTuple_GET_SIZE(names) : 0);
-    d->now = timing_of(d, args, count);
-    bool way = defers_now(d, d->now);
+    cr_py_timing *t = timing_of(d, args, count);
+    bool way = defers_now(d, t), measured = d->ran++ >= FIRST && is_measured(t, way);
     double start = cr_seconds();
+    t->ran++;
     d->deferred += way;
     PyObject *out = way ? call_in_region(d, f, args, flagged, names)
                         : PyObject_Vectorcall(f, args, flagged, names);
-    open_next(d, way, cr_seconds() - start);
+    open_next(d, t, way, measured ? cr_seconds() - start : 0);
+    return out;
+}
+
+/* --- recorded calls --- */
+
+static bool has_native_code(const cr_program *p)
+{
+    return !p || cr_program_wait(p, 0) == cr_program_groups(p);
+}
+
+/* Kernels of a device run beside the host, whose clock does not tell their time. */
+static bool is_for_host(const cr_program *p)
+{
+    bool host = p;
+
+    for (int i = 0; host && i < cr_program_inputs(p); i++)
+        host = cr_is_host(cr_program_input_type(p, i)->device);
+    return host;
+}
+
+/* Whether calls of the program are measured: when its native code is ready, which each eighth
+ * call asks, because that looks at every kernel. */
+static bool may_measure(cr_py_timing *t, const cr_compiled_call *c)
+{
+    const cr_program *p = cr_compiled_call_forward(c);
+
+    if (!t->ready && t->ran % 8 == 7 && is_for_host(p) && has_native_code(p) &&
+        has_native_code(cr_compiled_call_backward(c))) {
+        t->ready = true;
+        t->next = t->ran + BEFORE;
+    }
+    return t->ready;
+}
+
+PyObject *cr_py_recorded_call(cr_py_deferral *d, const cr_compiled_call *c,
+                              PyObject *(*program)(void *), PyObject *(*plain)(void *),
+                              void *call)
+{
+    if (d->at_once || cr_defer_in_region())
+        return program(call);
+    close_last(d);
+    cr_py_timing *t = timing_at(d, (uint64_t)(uintptr_t)c * 0x9E3779B97F4A7C15u | 1, true);
+    bool may = may_measure(t, c), way = !may || way_now(t),
+         measured = may && is_measured(t, way);
+    double start = measured ? cr_seconds() : 0;
+    t->ran++;
+    calls += !way;
+    PyObject *out = (way ? program : plain)(call);
+    calls -= !way;
+    open_next(d, t, way, measured ? cr_seconds() - start : 0);
     return out;
 }
 

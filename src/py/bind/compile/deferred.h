@@ -2,15 +2,17 @@
 #ifndef CR_PY_BIND_COMPILE_DEFERRED_H
 #define CR_PY_BIND_COMPILE_DEFERRED_H
 
+#include "compile/call.h"
 #include "py/bind/bind.h"
 
-/* Measurements of a function's calls with certain sizes: how long they take when they are
- * deferred and when they run at once, with the backward passes and flushes between one call and
- * the next. */
+/* Measurements of a function's calls with certain sizes: how long they take compiled (deferred,
+ * or by a recording's program) and when the plain function runs at once, with the backward
+ * passes and flushes between one call and the next. */
 typedef struct {
-    uint64_t sizes;     /* hash of the arguments' sizes */
-    double seconds[2];  /* by way: 0 at once, 1 deferred; 0: not measured */
+    uint64_t of;        /* hash of the arguments' sizes, or of the program's address */
+    double seconds[2];  /* by way: 0 at once, 1 compiled; 0: not measured */
     bool way;           /* the faster one */
+    bool ready;         /* a program has all its native code */
     unsigned gap, next; /* the other one is tried at call `next` */
     unsigned ran;       /* calls */
 } cr_py_timing;
@@ -41,7 +43,13 @@ typedef struct {
 PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                               size_t flagged, PyObject *names);
 
-/* The same for a call that is recorded: it is deferred in any case, and not measured. */
+/* Runs a call that a recording serves: program(call), or plain(call), where that is faster. */
+PyObject *cr_py_recorded_call(cr_py_deferral *d, const cr_compiled_call *c,
+                              PyObject *(*program)(void *), PyObject *(*plain)(void *),
+                              void *call);
+
+/* The same as cr_py_deferred_call for a call that is being recorded: it is deferred in any
+ * case, and not measured. */
 PyObject *cr_py_watched_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                              size_t flagged, PyObject *names);
 
