@@ -196,7 +196,8 @@ enum {
     CR_OUT_ANY = 2,     /* those of any dtype; otherwise the result must be castable */
     CR_OUT_TYPED = 4,   /* its dtype is the default of parameter `dtype`, exact beside that */
     CR_OUT_ALIGNED = 8, /* none that shares part of the elements of an argument */
-    CR_OUT_APART = 16   /* none that shares memory with an argument */
+    CR_OUT_APART = 16,  /* none that shares memory with an argument */
+    CR_OUT_BOOLS = 32   /* bool or uint8, whatever the result's dtype is */
 };
 /* Entries that programs add at run time (cr_ops_add). */
 typedef enum {

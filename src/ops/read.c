@@ -636,11 +636,9 @@ static cr_status read_warn(lexer *x, cr_op *op)
 
 static unsigned out_word(const lexer *x)
 {
-    static const word words[] = {{"exact", CR_OUT_EXACT},
-                                 {"any", CR_OUT_ANY},
-                                 {"typed", CR_OUT_TYPED},
-                                 {"aligned", CR_OUT_ALIGNED},
-                                 {"apart", CR_OUT_APART}};
+    static const word words[] = {{"exact", CR_OUT_EXACT}, {"any", CR_OUT_ANY},
+                                 {"typed", CR_OUT_TYPED}, {"aligned", CR_OUT_ALIGNED},
+                                 {"apart", CR_OUT_APART}, {"bools", CR_OUT_BOOLS}};
 
     for (size_t i = 0; i < CR_LEN(words); i++)
         if (lex_is(x, words[i].name))

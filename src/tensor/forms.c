@@ -339,6 +339,7 @@ static cr_status refuse_out(const cr_op *op, cr_dtype made, cr_dtype out)
 static cr_status check_out_type(const cr_op *op, const cr_tensor *made, const cr_tensor *out)
 {
     bool fits = op->out.rule & (CR_OUT_EXACT | CR_OUT_TYPED) ? made->dtype == out->dtype
+                : op->out.rule & CR_OUT_BOOLS ? out->dtype == CR_BOOL || out->dtype == CR_U8
                 : op->out.rule & CR_OUT_ANY
                     ? true
                     : cr_can_cast((cr_dtype)made->dtype, (cr_dtype)out->dtype);

@@ -229,3 +229,83 @@ def test_classes_and_functions_refuse_as_torch(call, error, message):
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled() and torch.device("cpu", None) == torch.device("cpu")
     assert (3,) + torch.Size((1, 2)) == torch.Size((3, 1, 2)) and torch.device("cpu", torch.tensor(0)).index == 0
+
+
+HUGE = [2**63, 2**70, -2**63 - 1, -2**70]
+
+
+def takes_sizes():
+    """(name, argument, call) of functions and methods whose list of sizes has the number as its last item."""
+    x = torch.ones(2, 3)
+    for name in ("zeros", "ones", "empty", "rand", "randn"):
+        yield name, "size", lambda n, f=getattr(torch, name): f(2, n)
+        yield name, "size", lambda n, f=getattr(torch, name): f([2, n])
+        yield name, "size", lambda n, f=getattr(torch, name): f(size=(2, n))
+    for name, argument in (("view", "size"), ("reshape", "shape"), ("expand", "size"), ("repeat", "repeats"), ("permute", "dims"),
+                           ("flip", "dims"), ("tile", "dims"), ("new_zeros", "size"), ("new_ones", "size"), ("new_empty", "size")):
+        yield name, argument, lambda n, f=getattr(x, name): f(1, n)
+        yield name, argument, lambda n, f=getattr(x, name): f((1, n))
+    for name in ("sum", "mean", "amax", "logsumexp"):
+        yield name, "dim", lambda n, f=getattr(torch, name): f(x, (0, n))
+
+
+@pytest.mark.parametrize("number", HUGE)
+@pytest.mark.parametrize("name, argument, call", list(takes_sizes()))
+def test_a_size_beyond_64_bits_is_named(name, argument, call, number):
+    with pytest.raises(TypeError) as raised:
+        call(number)
+    assert str(raised.value) == f"{name}(): argument '{argument}' failed to unpack the object at pos 2 with error \"Overflow when unpacking long long\""
+
+
+@pytest.mark.parametrize("number", HUGE)
+def test_elements_beyond_64_bits(number):
+    for dtype in (torch.float32, torch.float64, torch.complex64, torch.bool):
+        made, again = torch.tensor([number], dtype=dtype), torch.tensor([float(number)], dtype=dtype)
+        assert torch.equal(made, again)
+    for target in (T.clone(), T.int(), T.bool()):
+        with pytest.raises(ValueError, match="^Overflow when unpacking long long$"):
+            target[0] = number
+    with pytest.raises(ValueError, match="^Overflow when unpacking long long$"):
+        torch.Size([number])
+    if number not in range(2**64):
+        with pytest.raises(OverflowError, match="^int too big to convert$" if number > 0 else "^can't convert negative int to unsigned$"):
+            T + number
+    assert torch.equal(torch.nn.functional.pad(T, (1, 0), value=number)[:1], torch.tensor([float(number)]))
+
+
+def test_elements_beyond_floats():
+    for call in (lambda: torch.tensor(10**400, dtype=torch.float32), lambda: T.clone().uniform_(0, 10**400)):
+        with pytest.raises(OverflowError, match="^int too large to convert to float$"):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.float16, torch.float32, torch.complex64])
+@pytest.mark.parametrize("number", [3, -1, 2.5, True, 2**40, 1e6])
+def test_copy_takes_numbers_as_tensors(dtype, number):
+    made = torch.zeros(2, dtype=dtype).copy_(number)
+    assert torch.equal(made, torch.zeros(2, dtype=dtype).copy_(torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)))
+    assert torch.equal(made, torch.zeros(2, dtype=dtype).copy_(other=made))
+
+
+def test_copy_of_a_number_is_recorded():
+    x = torch.ones(2, requires_grad=True)
+    y = (x * 2).copy_(3)
+    assert type(y.grad_fn).__name__ == "CopyBackwards"
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0]
+    with pytest.raises(TypeError) as raised:
+        y.copy_([3])
+    assert str(raised.value) == "copy_(): argument 'other' (position 1) must be Tensor, not list"
+
+
+@pytest.mark.parametrize("name", ["all", "any"])
+@pytest.mark.parametrize("dim", [(), (0,), ((0,),)])
+def test_truth_is_written_to_bools_and_bytes_alone(name, dim):
+    function = getattr(torch, name)
+    for source in (T, T.bool(), T.to(torch.uint8)):
+        for dtype in (torch.bool, torch.uint8):
+            assert function(source, *dim, out=torch.empty(0, dtype=dtype)).item() == 1
+        for dtype, told in ((torch.float32, "Float"), (torch.int8, "Char"), (torch.complex64, "ComplexFloat")):
+            with pytest.raises(RuntimeError) as raised:
+                function(source, *dim, out=torch.empty(0, dtype=dtype))
+            assert str(raised.value) == f"{name} only supports bool tensor for result, got: {told}"

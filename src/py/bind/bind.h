@@ -229,6 +229,9 @@ cr_py_fit cr_py_scalar_from(PyObject *x, cr_scalar *out);
 PyObject *cr_py_scalar_object(cr_scalar s);
 /* Converts an index: int (no bool), NumPy integer, or integral tensor of one element. */
 cr_py_fit cr_py_int_from(PyObject *x, int64_t *out);
+/* Turns the error of cr_py_int_from about an integer beyond 64 bits into torch's about item i
+ * of a list of sizes; other errors stay. */
+void cr_py_blame_item(const char *function, const char *argument, Py_ssize_t i);
 /* As cr_py_int_from, for an operator's argument, which may be a symbol (graph/number.h). */
 cr_py_fit cr_py_size_from(PyObject *x, int64_t *out);
 bool cr_py_is_numpy_scalar(PyObject *x);
@@ -320,8 +323,9 @@ typedef struct {
     size_t used;
     void *blocks; /* memory that did not fit into scratch */
     void *held;   /* copies of lists, whose items `value` and `overloaded` refer to */
-    /* After a misfit: the parameter, its position (0: keyword), the value, and the index in a
-     * list.  bad_spread: the list was given as positional arguments; the value is the item. */
+    /* After a misfit, or an argument that raised: the parameter, its position (0: keyword), the
+     * value, and the index in a list.  bad_spread: the list was given as positional arguments;
+     * the value is the item. */
     bool bad_spread;
     int bad_param, bad_position;
     Py_ssize_t bad_item;
@@ -335,6 +339,7 @@ static inline void cr_py_args_init(cr_py_args *a)
     a->overloaded_count = 0;
     a->out = NULL;
     a->given = NULL;
+    a->bad_value = NULL;
     a->requires_grad = false;
     a->used = 0;
     a->blocks = a->held = NULL;
@@ -357,6 +362,8 @@ cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bo
 int cr_py_find_keyword(const cr_py_sig *s, PyObject *name);
 /* Binds a keyword that is no parameter of the entry: out=, and those of all factories. */
 cr_py_fit cr_py_bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, PyObject *x);
+/* After an argument that raised: names it in the error if it is an item of a list of sizes. */
+void cr_py_explain_raised(const char *name, const cr_py_sig *s, const cr_py_args *a);
 /* Raises torch's TypeError for a call that matches no signature.  Returns NULL. */
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,
                         bool method);

@@ -155,6 +155,10 @@ static cr_py_fit args_to_float(PyObject *x, cr_value *out)
     }
     if (PyBool_Check(x))
         return CR_PY_MISFIT;
+    if (PyLong_CheckExact(x)) {
+        *out = cr_of_float(PyLong_AsDouble(x));
+        return out->d == -1.0 && PyErr_Occurred() ? CR_PY_RAISED : CR_PY_FITS;
+    }
     fit = to_scalar(x, &s);
     if (fit != CR_PY_FITS)
         return fit;

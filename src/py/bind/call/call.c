@@ -579,8 +579,11 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
     }
     if (CR_LIKELY(fit == CR_PY_FITS))
         out = call_bound(self, s, &a, &g);
-    else
-        out = fit == CR_PY_RAISED ? NULL : call_old(self, &g);
+    else if (fit == CR_PY_RAISED) {
+        cr_py_explain_raised(PyUnicode_AsUTF8(self->name), s, &a);
+        out = NULL;
+    } else
+        out = call_old(self, &g);
     cr_py_args_drop(&a);
     return out;
 }

@@ -395,6 +395,15 @@ static PyObject *raise_wrong_type(const call *c, const cr_py_sig *s, const cr_py
                         name, where, cr_param_type_text(p), type_name(x));
 }
 
+void cr_py_explain_raised(const char *name, const cr_py_sig *s, const cr_py_args *a)
+{
+    PyObject *x = a->bad_value;
+
+    if (x && s->op->param[a->bad_param].type == CR_T_INTS && a->bad_item >= 0 &&
+        (a->bad_spread || PyTuple_Check(x) || PyList_Check(x)))
+        cr_py_blame_item(name, PyUnicode_AsUTF8(s->name[a->bad_param]), a->bad_item);
+}
+
 /* The value of the keyword that is parameter `param`; NULL when it is not given. */
 static PyObject *keyword_value(const call *c, const cr_py_sig *s, int param)
 {
@@ -575,7 +584,8 @@ static int list_signature(listed *list, int n, const char *name, const cr_py_sig
                 .sig = s, .absent = o->absent, .required = o->required, .scalars = o->scalars};
     }
     list_by_numbers(list + from, n - from);
-    if (!several && n < LISTED_MOST)
+    bool hidden = own && op->aten.count == 1 && op->aten.list->unlisted;
+    if (!several && !hidden && n < LISTED_MOST)
         list[n++] = (listed){.sig = s};
     return n;
 }

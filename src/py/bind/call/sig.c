@@ -194,9 +194,11 @@ static cr_py_fit bind_arg(cr_py_args *a, const cr_py_sig *s, int param, int posi
 {
     cr_py_fit fit = cr_py_convert(a, &s->op->param[param], x, &a->value[param]);
 
-    return CR_LIKELY(fit == CR_PY_FITS) ? fit
-           : fit == CR_PY_RAISED        ? fit
-                                        : arg_misfit(a, param, position, x);
+    if (CR_LIKELY(fit == CR_PY_FITS))
+        return fit;
+    a->bad_spread = false;
+    (void)arg_misfit(a, param, position, x);
+    return fit;
 }
 
 static bool starts_ints(PyObject *x)
@@ -227,8 +229,8 @@ static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_giv
             continue;
         a->bad_item = i;
         a->bad_spread = true;
-        return fit == CR_PY_RAISED ? fit
-                                   : arg_misfit(a, s->varargs, first + 1, g->args[first + i]);
+        (void)arg_misfit(a, s->varargs, first + 1, g->args[first + i]);
+        return fit;
     }
     a->value[s->varargs] = cr_of_ints(ints, (size_t)n);
     return CR_PY_FITS;

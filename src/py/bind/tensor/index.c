@@ -510,6 +510,12 @@ static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number
     if (cr_py_is_tensor(value))
         return cr_keep(cr_py_tensor_of(value));
     cr_py_fit fit = cr_py_scalar_from(value, scalar);
+    if ((fit == CR_PY_FITS && scalar->category == CR_CAT_INT && scalar->large) ||
+        (fit == CR_PY_RAISED && PyErr_ExceptionMatches(PyExc_OverflowError))) {
+        PyErr_Clear();
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+        return NULL;
+    }
     if (fit == CR_PY_MISFIT)
         PyErr_Format(PyExc_TypeError, "can't assign a %s to a %s", Py_TYPE(value)->tp_name,
                      cr_tensor_type_name(t));

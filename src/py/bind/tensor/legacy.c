@@ -53,8 +53,10 @@ static cr_tensor *from_one(PyObject *x, cr_dtype dtype, cr_device device)
                    ? make_empty(dtype, device, n, size)
                    : NULL;
     cr_py_fit fit = cr_py_int_from(x, size);
-    if (fit == CR_PY_RAISED)
+    if (fit == CR_PY_RAISED) {
+        cr_py_blame_item("new", "size", 0);
         return NULL;
+    }
     if (fit == CR_PY_FITS)
         return make_empty(dtype, device, 1, size);
     if (cr_py_is_tensor(x))

@@ -151,12 +151,29 @@ static bool fits_64_bits(PyObject *x, cr_scalar s, cr_dtype t)
     return false;
 }
 
+/* A whole number of any size as an element of a float or complex dtype. */
+static int store_large(PyObject *x, cr_dtype t, char *at)
+{
+    double d = PyLong_AsDouble(x);
+
+    if (d == -1.0 && PyErr_Occurred())
+        return -1;
+    cr_scalar_store(cr_scalar_float(d), t, at);
+    return 0;
+}
+
 static int store_scalar(const sink *k, PyObject *x, char *at)
 {
     cr_dtype t = (cr_dtype)k->t->dtype;
     cr_scalar s;
     cr_status st = CR_OK;
 
+    if (PyLong_CheckExact(x) && (cr_dtype_is_float(t) || cr_dtype_is_complex(t)))
+        return store_large(x, t, at);
+    if (PyLong_CheckExact(x) && t == CR_BOOL) {
+        *at = (char)PyObject_IsTrue(x);
+        return 0;
+    }
     if (cr_py_is_tensor(x)) {
         if (cr_py_tensor_of(x)->numel != 1) {
             PyErr_SetString(PyExc_ValueError,

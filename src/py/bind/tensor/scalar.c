@@ -22,6 +22,17 @@ static cr_py_fit int_value(PyObject *x, int64_t *out)
     return *out == -1 && PyErr_Occurred() ? CR_PY_RAISED : CR_PY_FITS;
 }
 
+void cr_py_blame_item(const char *function, const char *argument, Py_ssize_t i)
+{
+    if (!PyErr_ExceptionMatches(PyExc_ValueError))
+        return;
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError,
+                 "%s(): argument '%s' failed to unpack the object at pos %zd with error "
+                 "\"Overflow when unpacking long long\"",
+                 function, argument, i + 1);
+}
+
 /* Accepts unsigned numbers of 64 bits, too. */
 static cr_py_fit scalar_int_value(PyObject *x, cr_scalar *out)
 {
@@ -34,7 +45,9 @@ static cr_py_fit scalar_int_value(PyObject *x, cr_scalar *out)
     out->large = !PyErr_Occurred();
     if (overflow > 0 && out->large)
         return CR_PY_FITS;
-    PyErr_SetString(PyExc_OverflowError, "int too big to convert");
+    PyErr_SetString(PyExc_OverflowError, overflow > 0
+                                             ? "int too big to convert"
+                                             : "can't convert negative int to unsigned");
     return CR_PY_RAISED;
 }
 

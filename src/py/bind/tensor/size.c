@@ -42,7 +42,7 @@ static PyObject *size_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     for (Py_ssize_t i = 0; self && i < PyTuple_GET_SIZE(self); i++) {
         PyObject *item = PyTuple_GET_ITEM(self, i);
         int64_t n;
-        if ((PyLong_Check(item) && !PyBool_Check(item)) || size_of_trace(item))
+        if (size_of_trace(item))
             continue;
         if (cr_py_int_from(item, &n) != CR_PY_FITS) {
             if (!PyErr_Occurred())
@@ -52,6 +52,8 @@ static PyObject *size_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
             Py_CLEAR(self);
             break;
         }
+        if (PyLong_Check(item) && !PyBool_Check(item))
+            continue;
         PyTuple_SET_ITEM(self, i, PyLong_FromLongLong(n));
         Py_DECREF(item);
     }
