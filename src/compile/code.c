@@ -1381,13 +1381,25 @@ static bool needs_nodes(const cr_group_code *c)
            (!cr_fused_has_tiles(f) && !cr_jit_function(cr_fused_kernel(f)));
 }
 
+/* Calls of the nodes round otherwise than fast code.  A program for all sizes has one code for
+ * each choice of sizes, which may be called once. */
+static bool is_measured(const cr_compiled *all, const builder *b)
+{
+    const cr_group_code *c = b->in.c;
+
+    if (c->over.empty || b->how & CR_HOW_MEASURE)
+        return !c->over.empty;
+    return !(b->how & CR_HOW_FAST) && !all->facts && !b->sized.from &&
+           cr_is_host(c->operand[0].type->device);
+}
+
 static cr_status finish_code(cr_compiled *all, builder *b)
 {
     cr_vec_put(&all->groups, b->in.c);
     b->in.c->over.cuts = cr_fused_cuts_rows(b->in.c->program->fused);
     b->in.c->code.overwrites = overwritten(b->in.c);
-    if (b->how & CR_HOW_MEASURE && !b->in.c->over.empty)
-        CR_TRY(cr_tuner_new(&b->in.c->tuner, b->in.c, b->in.group));
+    if (is_measured(all, b))
+        CR_TRY(cr_tuner_new(&b->in.c->tuner, b->in.c, b->in.group, b->how & CR_HOW_MEASURE));
     return needs_nodes(b->in.c) ? add_nodes(all, b) : CR_OK;
 }
 
@@ -1622,19 +1634,15 @@ static cr_status share_code(cr_compiled *all, twin_step *x)
     use_program(x->b->in.c->program);
     if (x->b->in.c->nodes)
         cr_program_keep(x->b->in.c->nodes);
+    cr_tuner_keep(x->b->in.c->tuner);
     cr_vec_put(&all->groups, x->b->in.c);
     cr_show_group(x->b->in.group, x->b->in.c->program->fused);
     return CR_OK;
 }
 
-/* A tuner belongs to one group. */
-static bool may_share(const cr_group_code *c) { return !c->tuner; }
-
 static cr_status remember(twin_step *x)
 {
     x->code = x->b->in.c;
-    if (!may_share(x->code))
-        return CR_OK;
     CR_TRY(cr_session_run(x->b->s, new_twin, x));
     return cr_map_set(x->b->twins, x->text->at, x->text->len, x->made);
 }

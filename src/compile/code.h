@@ -158,10 +158,14 @@ cr_alike *cr_alike_new(cr_session *s, unsigned values, bool all_sizes);
  * for the values that they read; these have equal places in x->reads.  Bails. */
 void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group);
 
-/* --- tune.c: measures ways on running calls and stores the best --- */
-/* A tuner for the code of `group`, whose program has schedules (cr_fused_add_schedules); both
- * are borrowed. */
-CR_MUST cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group);
+/* --- tune.c: measures ways on running calls and keeps the best --- */
+/* A tuner for the code of `group`; both are borrowed.  Without `schedules` it only measures
+ * whether calls of the nodes are faster.  With them the program has schedules
+ * (cr_fused_add_schedules), and the best way is stored on disk. */
+CR_MUST cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group,
+                               bool schedules);
+/* Counted, because equal groups of one graph share a tuner; `t` may be NULL. */
+cr_tuner *cr_tuner_keep(cr_tuner *t);
 void cr_tuner_drop(cr_tuner *t);
 /* Runs the group in the best known way, or in the way that is measured next. */
 cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output);

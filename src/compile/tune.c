@@ -36,6 +36,8 @@ typedef struct measured {
 struct cr_tuner {
     const cr_group_code *c;
     const cr_gnode *group;
+    bool schedules; /* every way is measured; otherwise the usual one and calls */
+    int holders;    /* groups, all of one cr_compiled */
     pthread_mutex_t lock;
     _Atomic(measured *) first; /* by number of threads; dropped with the tuner */
 };
@@ -84,13 +86,13 @@ static bool may_gain(const cr_group_code *c, const cr_way *w, int threads)
     return w->calls || (w->tile != cr_usual_way.tile && c->over.staged && elements > w->tile);
 }
 
-static int find_ways(const cr_way **out, const cr_group_code *c, int threads)
+static int find_ways(const cr_way **out, const cr_tuner *t, int threads)
 {
     int n = 0;
 
     out[n++] = &cr_usual_way;
     for (size_t i = 0; i < CR_LEN(ways); i++)
-        if (may_gain(c, &ways[i], threads))
+        if ((t->schedules || ways[i].calls) && may_gain(t->c, &ways[i], threads))
             out[n++] = &ways[i];
     return n;
 }
@@ -214,8 +216,9 @@ static measured *add_measured(cr_tuner *t, int threads)
     if (!m)
         return NULL;
     m->threads = threads;
-    cr_measure_init(&m->measure, find_ways(m->way, t->c, threads));
-    recall(t, m);
+    cr_measure_init(&m->measure, find_ways(m->way, t, threads));
+    if (t->schedules)
+        recall(t, m);
     if (m->measure.chosen > 0)
         ask(t, m, m->measure.chosen, CR_JIT_CHEAP);
     m->chosen = m->measure.chosen;
@@ -241,7 +244,7 @@ static unsigned ready_ways(cr_tuner *t, measured *m)
 
     if (cr_fused_state(t->c->program->fused, CR_SCHEDULE_PLAIN) == CR_JIT_WAITING)
         return 0;
-    for (int k = 1; !m->asked && k < m->measure.ways; k++)
+    for (int k = 1; t->schedules && !m->asked && k < m->measure.ways; k++)
         ask(t, m, k, CR_JIT_SPARE);
     m->asked = true;
     for (int k = 0; k < m->measure.ways; k++) {
@@ -266,7 +269,8 @@ static cr_status run_measured(cr_tuner *t, measured *m, cr_tensor *const *read,
         cr_measure_note(&m->measure, k, cr_seconds() - start);
     if (m->measure.chosen >= 0) {
         report(t, m);
-        remember(t, m);
+        if (t->schedules)
+            remember(t, m);
         atomic_store(&m->chosen, m->measure.chosen);
     }
     return CR_OK;
@@ -296,21 +300,31 @@ cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output)
 
 /* --- tuners --- */
 
-cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group)
+cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group,
+                       bool schedules)
 {
     cr_tuner *t = cr_alloc_zero(sizeof *t);
 
     CR_NEED(t);
     t->c = c;
     t->group = group;
+    t->schedules = schedules;
+    t->holders = 1;
     pthread_mutex_init(&t->lock, NULL);
     *out = t;
     return CR_OK;
 }
 
+cr_tuner *cr_tuner_keep(cr_tuner *t)
+{
+    if (t)
+        t->holders++;
+    return t;
+}
+
 void cr_tuner_drop(cr_tuner *t)
 {
-    if (!t)
+    if (!t || --t->holders)
         return;
     for (measured *m = atomic_load(&t->first), *next; m; m = next) {
         next = m->next;

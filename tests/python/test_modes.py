@@ -190,7 +190,7 @@ cases = [(chain, torch.randn(2, 20000, generator=g)), (chain, torch.randn(2, 300
          (rows, [torch.randn(400, 50, generator=g), torch.randn(50, generator=g)]),
          (columns, [torch.randn(200, 300, generator=g), torch.randn(300, generator=g)])]
 for f, args in cases:
-    wanted, compiled = f(*args), torch.compile(f, mode="max-autotune")
+    wanted, compiled = f(*args), torch.compile(f, mode=sys.argv[2])
     equal = lambda a, b: all(map(torch.equal, a, b)) if isinstance(a, tuple) else torch.equal(a, b)
     compiled(*args)
     for i in range(240):
@@ -200,13 +200,13 @@ for f, args in cases:
 """
 
 
-def measured(cache, threads, **env):
+def measured(cache, threads, mode="max-autotune", **env):
     """Returns the log lines of a process that measures: chosen schedules, and those that an
     earlier process measured."""
     import subprocess
     import sys
     e = {**os.environ, "CR_CACHE": str(cache), "CR_LOG": "autotune", **env}
-    r = subprocess.run([sys.executable, "-c", MEASURED, str(threads)], env=e, capture_output=True, text=True)
+    r = subprocess.run([sys.executable, "-c", MEASURED, str(threads), mode], env=e, capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
     lines = [line for line in r.stderr.splitlines() if line.startswith("[autotune]")]
     return [x for x in lines if x.endswith("stays")], [x for x in lines if "stored measurement" in x]
@@ -224,6 +224,40 @@ def test_schedules_are_measured_and_stored(tmp_path, threads):
         note.write_bytes(note.read_bytes()[:-9])
     fresh, known = measured(tmp_path, threads)
     assert len(fresh) >= 4 and not known
+
+
+def test_groups_are_measured_beside_calls_of_their_nodes(tmp_path):
+    fresh, known = measured(tmp_path, 2, "default")
+    assert len(fresh) >= 4 and not known
+    assert all("plain" in x and "calls" in x and "wide" not in x and "tiles" not in x for x in fresh)
+    again, known = measured(tmp_path, 2, "default")
+    assert len(again) == len(fresh) and not known
+
+
+LAYERS = """
+import cresset as torch
+w = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+def layers(x):
+    for _ in range(6):
+        x = torch.tanh(x @ w) * 2 + 1
+    return x
+x = torch.ones(64, 64)
+wanted, compiled = layers(x), torch.compile(layers)
+compiled(x)
+for i in range(60):
+    assert torch.equal(compiled(x), wanted), i
+    if i == 1:
+        torch._C._jit_wait(60)
+"""
+
+
+def test_equal_groups_are_measured_once(tmp_path):
+    import subprocess
+    import sys
+    e = {**os.environ, "CR_CACHE": str(tmp_path), "CR_LOG": "autotune"}
+    r = subprocess.run([sys.executable, "-c", LAYERS], env=e, capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    assert sum(line.endswith("stays") for line in r.stderr.splitlines()) == 1, r.stderr
 
 
 def test_without_a_compiler_tiles_are_measured_beside_calls(tmp_path):
