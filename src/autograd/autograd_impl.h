@@ -98,6 +98,8 @@ void cr_layout_drop(cr_layout *l);
 /* Makes both layouts as tensors over one new block, which is zeroed when `zero` is set. */
 CR_MUST cr_status cr_layout_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
                                  const cr_layout *view, bool zero);
+/* False only when each stride steps over all elements that the smaller strides span. */
+bool cr_layout_may_overlap(int ndim, const int64_t *size, const int64_t *stride);
 /* True for a tensor that wraps another one: a batch or a level of derivatives. */
 static inline bool cr_only_wraps(const cr_tensor *t)
 {
@@ -107,6 +109,12 @@ static inline bool cr_only_wraps(const cr_tensor *t)
 static inline bool cr_layout_needs_calls(const cr_tensor *t, const cr_layout *base)
 {
     return cr_only_wraps(t) || (base->device.fake && !t->device.fake);
+}
+/* True if calls are recorded, and gather and scatter of `t` with them where the layouts allow
+ * it. */
+static inline bool cr_layout_wants_calls(const cr_tensor *t)
+{
+    return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE) && cr_has_elements(t);
 }
 /* layout_calls.c: gather and scatter by calls.  CR_RUNTIME where the view shows other memory
  * than the base's elements, or has another dtype. */

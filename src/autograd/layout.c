@@ -195,25 +195,29 @@ static cr_status slice(cr_tensor **out, cr_tensor *t, int d, int64_t i)
     return st;
 }
 
-/* False only when each stride steps over all elements that the smaller strides span. */
-static bool may_overlap(const cr_tensor *t)
+bool cr_layout_may_overlap(int ndim, const int64_t *size, const int64_t *stride)
 {
     int64_t span = 1;
     uint64_t done = 0;
 
-    for (int n = 0; n < t->ndim; n++) {
+    for (int n = 0; n < ndim; n++) {
         int next = -1;
-        for (int i = 0; i < t->ndim; i++)
-            if (!(done >> i & 1) && (next < 0 || t->stride[i] < t->stride[next]))
+        for (int i = 0; i < ndim; i++)
+            if (!(done >> i & 1) && (next < 0 || stride[i] < stride[next]))
                 next = i;
         done |= (uint64_t)1 << next;
-        if (t->size[next] <= 1)
+        if (size[next] <= 1)
             continue;
-        if (t->stride[next] < span)
+        if (stride[next] < span)
             return true;
-        span += (t->size[next] - 1) * t->stride[next];
+        span += (size[next] - 1) * stride[next];
     }
     return false;
+}
+
+static bool may_overlap(const cr_tensor *t)
+{
+    return cr_layout_may_overlap(t->ndim, t->size, t->stride);
 }
 
 /* The shortest dim longer than one.  Slices along it are added one by one. */
@@ -472,6 +476,8 @@ cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t, const cr_layo
 
     if (cr_layout_needs_calls(t, base))
         return cr_layout_gather_called(out, t, base, view);
+    if (cr_layout_wants_calls(t) && !cr_layout_gather_called(out, t, base, view))
+        return CR_OK;
     CR_TRY(layout_gather(&made, t, base, view));
     cr_status st = recorded(made, t, &view_kind, base, view);
     CR_GIVE(st, out, made, cr_drop);
@@ -484,6 +490,8 @@ cr_status cr_layout_scatter_recorded(cr_tensor **out, cr_tensor *t, const cr_lay
 
     if (cr_layout_needs_calls(t, base))
         return cr_layout_scatter_called(out, t, base, view);
+    if (cr_layout_wants_calls(t) && !cr_layout_scatter_called(out, t, base, view))
+        return CR_OK;
     CR_TRY(cr_layout_scatter(&made, t, base, view));
     cr_status st = recorded(made, t, &scatter_kind, base, view);
     CR_GIVE(st, out, made, cr_drop);

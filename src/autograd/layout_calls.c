@@ -1,5 +1,5 @@
-/* gather and scatter of layouts (layout.c) as calls, for tensors that only wrap others: a batch
- * or a level of derivatives has no bytes to copy. */
+/* gather and scatter of layouts (layout.c) as calls: for tensors that only wrap others (a batch
+ * or a level of derivatives has no bytes to copy), and where calls are recorded. */
 #include "autograd/autograd_impl.h"
 #include "entry.h"
 #include "tensor/plain.h"
@@ -145,7 +145,10 @@ cr_status cr_layout_scatter_called(cr_tensor **out, cr_tensor *t, const cr_layou
                            cr_scalar_int(0)));
     cr_value arg[] = {cr_of_tensor(zeros), cr_of_int(0), cr_of_tensor(places),
                       cr_of_tensor(part)};
-    CR_GO(cr_call_tensor(&sum, cr_entry.index_add, arg, 4));
+    const cr_op *put = cr_layout_may_overlap(view->ndim, view->size, view->stride)
+                           ? cr_entry.index_add
+                           : cr_entry.index_copy;
+    CR_GO(cr_call_tensor(&sum, put, arg, 4));
     CR_GO(shaped(out, sum, base));
 done:
     cr_drop(sum);

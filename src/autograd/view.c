@@ -281,8 +281,8 @@ static cr_status base_gradient(cr_tensor **out, const copy_slices *c, cr_tensor 
 {
     cr_tensor *spread = NULL;
 
-    if (!cr_recording() && !cr_layout_needs_calls(grad, &c->base) &&
-        !cr_layout_needs_calls(part, &c->base))
+    if (!cr_recording() && !cr_layout_wants_calls(grad) &&
+        !cr_layout_needs_calls(grad, &c->base) && !cr_layout_needs_calls(part, &c->base))
         return view_replaced(out, c, grad, part);
     CR_TRY(cr_layout_scatter_recorded(&spread, part, &c->base, &c->view));
     cr_status st = c->base.dtype == c->view.dtype ? chosen(out, c, grad, spread)
