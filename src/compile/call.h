@@ -79,6 +79,8 @@ cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c);
 typedef struct cr_undo_plan cr_undo_plan;
 /* The caller frees *out by cr_free. */
 CR_MUST cr_status cr_undo_plan_new(cr_undo_plan **out, const cr_graph *g);
+/* Whether some call of the graph may raise by the elements of its arguments. */
+bool cr_undo_may_raise(const cr_undo_plan *p);
 /* Keeps what a run changes; *out is NULL if there is nothing to keep. */
 typedef struct cr_undo cr_undo;
 CR_MUST cr_status cr_undo_keep(cr_undo **out, const cr_undo_plan *p, cr_tensor *const *input);

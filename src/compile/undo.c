@@ -163,6 +163,8 @@ cr_status cr_undo_plan_new(cr_undo_plan **out, const cr_graph *g)
     return made ? CR_OK : CR_MEMORY;
 }
 
+bool cr_undo_may_raise(const cr_undo_plan *p) { return p->raises; }
+
 /* --- a run --- */
 
 typedef struct {

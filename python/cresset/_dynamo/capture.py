@@ -791,7 +791,7 @@ class _Recording:
                            firsts if graph.writes else None, self.still(inputs) if graph.writes else [], self.released,
                            returns, plain, places, unflatten, puts,
                            _is_heavy(graph, given),
-                           graph if graph.numbers else None)
+                           None if self.compiler.own_programs else graph)
         self.walk.operators, self.walk.backward = graph.size, self.backward
         self.walk.settle()
         self.compiler.attempts = 0

@@ -271,10 +271,11 @@ typedef struct {
     PyObject_HEAD cr_guard *guard;
     PyObject *names; /* keyword names, or NULL */
     Py_ssize_t positional;
-    uint32_t mode;     /* see mode_now */
-    PyObject *runner;  /* a Call, Calls, or a Python callable that takes numbers and inputs */
-    PyObject *graph;   /* Graph whose guards on symbols symbols_fit() checks, or None */
-    PyObject *fitting; /* set of keys (sizes_key) for which these guards hold */
+    uint32_t mode;      /* see mode_now */
+    PyObject *runner;   /* a Call, Calls, or a Python callable that takes numbers and inputs */
+    PyObject *graph;    /* Graph whose guards on symbols symbols_fit() checks, or None */
+    cr_undo_plan *undo; /* of a Python callable's graph, or NULL */
+    PyObject *fitting;  /* set of keys (sizes_key) for which these guards hold */
     int inputs, outputs, numbers;
     PyObject *constants; /* one per input: a tensor, or None when the guard gives the input */
     int *origin;         /* first input with the same storage, by input; NULL: no writes */
@@ -342,6 +343,7 @@ static void entry_dealloc(PyObject *x)
 
     PyObject_GC_UnTrack(x);
     entry_clear(x);
+    cr_free(e->undo);
     PyMem_Free(e->origin);
     PyMem_Free(e->still);
     PyMem_Free(e->returned.place);
@@ -395,8 +397,22 @@ static int read_puts(entry *e, PyObject *all)
     return 0;
 }
 
+/* Takes the graph of a Python callable: its guards on symbols, and what a run that raised takes
+ * back. */
+static int entry_set_graph(entry *e, PyObject *graph)
+{
+    const cr_graph *g = graph == Py_None ? NULL : cr_py_graph_of(graph);
+
+    e->graph = Py_NewRef(g && g->numbers.list.len ? graph : Py_None);
+    if (!g)
+        return graph == Py_None ? 0 : -1;
+    cr_status st = cr_undo_plan_new(&e->undo, g);
+    return st ? cr_py_raise_int(st) : 0;
+}
+
 /* CompiledEntry(guard, positional, names, runner, constants, origins, still, released, returns,
- * leaves, places, unflatten, puts, heavy, numbers, graph) */
+ * leaves, places, unflatten, puts, heavy, numbers, graph).  graph: of a runner that is a Python
+ * callable, or None */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *guard, *names, *runner, *constants, *origins, *still, *released, *leaves, *places,
@@ -420,7 +436,10 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->positional = positional;
     e->mode = mode_now();
     e->runner = Py_NewRef(runner);
-    e->graph = Py_NewRef(graph);
+    if (entry_set_graph(e, graph) < 0) {
+        Py_DECREF(e);
+        return NULL;
+    }
     e->fitting = PySet_New(NULL);
     e->constants = Py_NewRef(constants);
     e->inputs = (int)PyList_GET_SIZE(constants);
@@ -762,11 +781,14 @@ static int entry_compute_still(entry *e, match *m, PyObject *const *target, cr_t
     return bad;
 }
 
-/* After an error the run is taken back where that is possible. */
+/* After an error the run is taken back where that is possible.  A Python callable's own error
+ * stays its caller's where no call of the graph may raise. */
 static int entry_compute_or_undo(entry *e, match *m, PyObject *const *target,
                                  cr_tensor **output)
 {
-    const cr_undo_plan *plan = m->call ? cr_compiled_call_undo(m->call) : NULL;
+    const cr_undo_plan *plan = m->call ? cr_compiled_call_undo(m->call)
+                               : e->undo && cr_undo_may_raise(e->undo) ? e->undo
+                                                                       : NULL;
     uint64_t versions = input_versions(e, m);
     cr_undo *undo = NULL;
     cr_status st = plan ? cr_undo_keep(&undo, plan, m->input) : CR_OK;
