@@ -30,11 +30,12 @@ def test_a_compiled_program_is_observed_like_the_eager_one(f):
 
 
 FAMILIES = ("settings", "stateful", "features", "through_c", "mixed", "user_code")
+MORE = (*FAMILIES, "aliasing", "exceptions", "process state", "hooks")
 SETTINGS = [{"dynamic": True}, {"backend": "eager"}, {"backend": "aot_eager"}, {"backend": "aot_eager", "dynamic": True}]
 
 
 @pytest.mark.parametrize("options", SETTINGS, ids=lambda x: "-".join(map(str, x.values())))
-@pytest.mark.parametrize("f", [f for family, f, wrong in PROGRAMS if family in FAMILIES and not wrong], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [f for family, f, wrong in PROGRAMS if family in MORE and not wrong], ids=lambda f: f.__name__)
 def test_a_compiled_program_is_observed_like_the_eager_one_under_other_settings(f, options):
     assert observed(f, functools.partial(torch.compile, **options)) == observed(f, plain)
 

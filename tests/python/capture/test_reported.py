@@ -1,5 +1,6 @@
 """Programs of reports about torch.compile: a compiled program behaves as the eager one, here always, and the eager one
 as torch's."""
+import functools
 import json
 import math
 import os
@@ -27,6 +28,11 @@ def test_a_reported_program_behaves_as_in_eager_mode(f):
         torch.compiler.reset()
         with config.patch(deferred_calls=deferred):
             assert observed(f, torch.compile) == wanted
+
+
+@pytest.mark.parametrize("f", list(_cases()))
+def test_a_reported_program_behaves_as_in_eager_mode_with_another_backend(f):
+    assert observed(f, functools.partial(torch.compile, backend="aot_eager", dynamic=True)) == observed(f, plain)
 
 
 def test_every_report_is_there_once_with_torch_s_answer():

@@ -248,6 +248,6 @@ def a_class_that_is_registered(compile):
 
     class Square:
         pass
-    square = Square()
+    square, made = Square(), []  # held: __subclasses__() has classes until they are collected
     f = compile(lambda x: x * isinstance(square, Shape) + len(Shape.__subclasses__()))
-    yield from follow(f, [lambda: None, lambda: Shape.register(Square), lambda: type("Other", (Shape,), {})])
+    yield from follow(f, [lambda: None, lambda: Shape.register(Square), lambda: made.append(type("Other", (Shape,), {}))])

@@ -173,13 +173,14 @@ static PyMethodDef functions[] = {
 /* --- the class saved_tensors_hooks --- */
 
 /* Graphs do not know hooks: a recording would save the tensors as they are.  Hooks of a
- * checkpoint give back equal tensors.  Returns whether recorded calls lack the hooks. */
+ * checkpoint give back equal tensors; what their function does beside is seen in parts, whose
+ * calls then save through the hooks.  Returns whether calls are recorded. */
 static bool refuse_graph(PyObject *self)
 {
     PyObject *equal = PyObject_GetAttrString(self, "_gives_equal_tensors");
-    bool recorded = equal != Py_True && cr_recorder_active();
+    bool recorded = cr_recorder_active();
 
-    if (recorded)
+    if (recorded && equal != Py_True)
         cr_recorder_refuse("it uses saved-tensor hooks");
     Py_XDECREF(equal);
     PyErr_Clear();
