@@ -100,6 +100,20 @@ def _add_suffixes(text, suffixes, indent, force_newline=False):
     return "".join(parts) + ")"
 
 
+def _dual_suffixes(tensor):
+    """What is said of a tensor's history, which make_dual is no part of, and of its tangent in a dual level."""
+    from .autograd.function import _dual_levels
+    if not _dual_levels or not _dual_levels[-1].tangents:
+        return _grad_suffix(tensor)
+    from .autograd.forward_ad import unpack_dual
+    try:
+        with _C.enable_grad():
+            primal, tangent = unpack_dual(tensor)
+    except RuntimeError:  # a backward freed what the tangent is computed from
+        return _grad_suffix(tensor)
+    return _grad_suffix(primal) + ([] if tangent is None else [f"tangent={tangent}"])
+
+
 def _grad_suffix(tensor):
     try:
         grad_fn = tensor.grad_fn
@@ -150,7 +164,7 @@ def _str(self, *, tensor_contents=None):
             if data.dtype not in usual:
                 suffixes.append("dtype=" + str(data.dtype))
             text = _tensor_str(data, indent) if tensor_contents is None else tensor_contents
-    return _add_suffixes(prefix + (tensor_contents or text), suffixes + _grad_suffix(self), indent,
+    return _add_suffixes(prefix + (tensor_contents or text), suffixes + _dual_suffixes(self), indent,
                           data.is_sparse)
 
 

@@ -431,3 +431,19 @@ def test_calls_that_go_back_and_forth_are_counted():
     assert torch._C._pulled_entries()["cumprod"] == before + 1
     many = [f"{name}({p})" for name, each in ways.items() for p, way in each.items() if way == "pulled"]
     assert len(many) <= 200, many
+
+
+def test_tangents_are_printed():
+    x, t = torch.tensor([1., 2.]), torch.tensor([3., 4.])
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, t)
+        assert repr(dual) == "tensor([1., 2.], tangent=tensor([3., 4.]))"
+        assert repr(dual * 2) == "tensor([2., 4.], tangent=tensor([6., 8.]))"
+        assert repr(dual.sum()) == "tensor(3., tangent=7.0)"
+        assert repr(dual.double()) == f"tensor([1., 2.], dtype={torch.float64},\n       tangent=tensor([3., 4.], dtype={torch.float64}))"
+        assert repr(x) == "tensor([1., 2.])"
+        assert repr(x.clone().requires_grad_() * 2) == "tensor([2., 4.], grad_fn=<MulBackward0>)"
+        both = forward_ad.make_dual(x.clone().requires_grad_(), t)
+        assert repr(both) == "tensor([1., 2.], grad_fn=<ViewBackward0>, tangent=tensor([3., 4.]))"
+        (both * both).sum().backward()
+        assert repr(both).startswith("tensor([1., 2.]")

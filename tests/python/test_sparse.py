@@ -446,3 +446,45 @@ def test_products_with_another_reduction_are_checked(call, text):
     a = torch.tensor([[0, 2.0, 0], [1, 0, 3]]).to_sparse_csr()
     with pytest.raises(RuntimeError, match=text):
         call(a, torch.ones(3, 4))
+
+
+def some_matrix(dtype=torch.float32):
+    return torch.tensor([[0., 1, 0, 4], [0, 0, 0, 0], [2, 0, 3, 0]], dtype=dtype)
+
+
+@pytest.mark.parametrize("name, args", [("t_", ()), ("transpose_", (0, 1)), ("transpose_", (-1, 0)), ("transpose_", (1, 1)),
+                                        ("swapaxes_", (0, 1)), ("swapdims_", (1, -2))])
+def test_transposes_in_place(name, args):
+    dense = some_matrix()
+    sparse, same = dense.to_sparse(), dense.clone()
+    changed = getattr(sparse, name)(*args)
+    assert changed is sparse
+    getattr(same, name)(*args)
+    assert torch.equal(sparse.to_dense(), same)
+    leaf = dense.to_sparse().requires_grad_()
+    moved = leaf * 2
+    getattr(moved, name)(*args)
+    moved.to_dense().backward(same)
+    assert torch.equal(leaf.grad.to_dense() * 0.5, dense)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1, (0,), (0, 1)])
+@pytest.mark.parametrize("dtype", [None, torch.float64])
+def test_sums_of_rows_that_keep_the_dims(dim, dtype):
+    dense = some_matrix()
+    made = dense.to_sparse_csr().sum(dim, keepdim=True, dtype=dtype)
+    assert made.layout == torch.sparse_csr and made.dtype == (dtype or torch.float32)
+    assert torch.equal(made.to_dense(), dense.sum(dim, keepdim=True, dtype=dtype))
+    with pytest.raises(RuntimeError, match="^reduction operations on CSR tensors with keepdim=False is unsupported$"):
+        dense.to_sparse_csr().sum(dim)
+    with pytest.raises(RuntimeError, match="^Currently the only compressed sparse format supported for sum.dim_IntList is CSR, but got layout SparseCsc$"):
+        dense.to_sparse_csc().sum(dim, keepdim=True)
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr", "to_sparse_csc"])
+@pytest.mark.parametrize("convert", [lambda x: x.double(), lambda x: x.half(), lambda x: x.to(torch.float64), lambda x: x.type(torch.float64)])
+def test_gradients_through_other_dtypes(layout, convert):
+    leaf = getattr(some_matrix(), layout)().requires_grad_()
+    convert(leaf).to_dense().sum().backward()
+    assert leaf.grad.layout == leaf.layout and leaf.grad.dtype == torch.float32
+    assert torch.equal(leaf.grad.to_dense(), (some_matrix() != 0).float())
