@@ -484,3 +484,25 @@ def test_a_float_that_varies_needs_no_program_of_its_own(n):
     for k in range(12):
         assert torch.equal(f(x, k + 0.5), x * (k + 0.5))
     assert len(f._entries) == 2 and f._entries[0].runner.count == 1
+
+
+def asks_for_its_type(module, x):
+    return (x @ x.mT).softmax(-1) * len(type(module).__name__)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("wanted", [False, True])
+def test_sizes_of_code_that_may_tell_symbols_from_numbers_have_few_recordings(dynamic, wanted):
+    """The code reads `type`, so no size is a symbol: calls of further sizes are deferred, and have one program."""
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    module = nn.Linear(1, 1)
+    f, before = torch.compile(asks_for_its_type, dynamic=dynamic), _C._programs_made()
+    for n in (*range(3, 15), 3, 4, 5):
+        x = torch.randn(2, n, 4).requires_grad_(wanted)
+        y, z = f(module, x), asks_for_its_type(module, x)
+        assert torch.equal(y, z)
+        if wanted:
+            assert torch.equal(*(torch.autograd.grad(r.sum(), x)[0] for r in (y, z)))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == (1 if dynamic else 2)
+    assert _C._programs_made() - before <= 8

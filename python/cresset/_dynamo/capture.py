@@ -221,8 +221,8 @@ class Compiler:
         return self.held[key]
 
     def fixes_sizes(self, compiled, args, kwargs):
-        """Whether the call fits no recording because of its sizes, and a backward pass fixed sizes that vary.
-        Deferred calls have one program for all sizes."""
+        """Whether the call fits no recording because of its sizes, and sizes that vary were fixed: by a backward pass, or
+        because code may tell symbols from numbers.  Deferred calls have one program for all sizes."""
         fixed = [record for record in self.records if record[0].fixed]
         if not fixed and not compiled._sizes_fixed:
             return False
@@ -533,6 +533,8 @@ class _Recording:
         c, w = self.compiler, self.walk
         self.dynamic, self.marked = {}, []
         if w.plain_only:
+            w.fixed = c.dynamic or c.dynamic is None and any(c.sizes.get(w.path(node), t.shape) != t.shape
+                                                             for t, node in w.tensors if c.sizes)
             return
         for t, node in w.tensors:
             must, may, never = self.marks(t)

@@ -343,7 +343,7 @@ class Walk:
         self.optimizers = 0
         self.operators = None  # the number of operators of the recording
         self.backward = False  # whether it has a backward pass
-        self.fixed = False  # whether its backward pass fixed sizes that vary
+        self.fixed = False  # whether sizes that vary were fixed, by a backward pass or by plain_only
         self.met_module = False
         self.met_abstract = False  # an abstract base class, which may get further subclasses
         self.deferred = []  # (object, why): refuses the call if it reads the object
