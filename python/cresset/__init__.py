@@ -67,6 +67,7 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
              "cudnn_convolution_relu", "cudnn_convolution_transpose", "cudnn_grid_sampler", "mkldnn_convolution", "native_norm"),
              "_vendor_names"),
          "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
+         **dict.fromkeys(("eig", "lstsq", "matrix_rank", "solve", "symeig"), "_linalg_utils"),
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
              "ComplexFloat", "ComplexDouble")}}

@@ -2,7 +2,7 @@
 
 The class itself is in C; importing this module completes it.
 """
-from . import _C
+from . import _C, _linalg_utils
 from ._C import Tensor
 from ._tensor_str import SPARSE_PARTS
 
@@ -427,16 +427,6 @@ def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_
                             _C.get_default_dtype() if dtype is None else dtype, place, requires_grad)
 
 
-def _removed(name, advice):
-    """A method that torch removed: a call says by which function to replace it."""
-    def call(self, *args, **kwargs):
-        message = f"This function was deprecated since version 1.9 and is now removed. {advice}"
-        raise RuntimeError(message)
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"Was removed.  {advice}"
-    return call
-
-
 def reinforce(self, reward):
     """Was removed: torch.distributions has log_prob()."""
     advice = "Use torch.distributions instead: the loss is -distribution.log_prob(sample) * reward."
@@ -467,11 +457,15 @@ def slice_inverse(self, src, dim=0, start=None, end=None, step=1):
     return self.as_strided(src.size(), src.stride(), src.storage_offset())
 
 
+def _attach(name, method):
+    """Gives Tensor a method, whose errors have the names that users know."""
+    if isinstance(method, type(_attach)) and method.__module__ == __name__:
+        method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    setattr(Tensor, name, method)
+
+
 for _name, _method in {
-        "eig": _removed("eig", "`torch.linalg.eig` returns complex tensors of dtype `cfloat` or `cdouble`."),
-        "lstsq": _removed("lstsq", "`torch.lstsq` is deprecated in favor of `torch.linalg.lstsq`, whose arguments are reversed."),
-        "solve": _removed("solve", "`torch.solve` is deprecated in favor of `torch.linalg.solve`, whose arguments are reversed."),
-        "symeig": _removed("symeig", "`torch.linalg.eigh` and `torch.linalg.eigvalsh` read the lower triangle by default."),
+        "eig": _linalg_utils.eig, "lstsq": _linalg_utils.lstsq, "solve": _linalg_utils.solve, "symeig": _linalg_utils.symeig,
         "reinforce": reinforce, "volatile": volatile, "slice_inverse": slice_inverse,
         "xpu": _device_copy("xpu"), "mtia": _device_copy("mtia"), "ipu": _device_copy("ipu"),
         "_make_wrapper_subclass": _make_wrapper_subclass, "dim_order": dim_order, "float_power_": float_power_,
@@ -484,7 +478,7 @@ for _name, _method in {
         "storage": storage, "_typed_storage": storage,
         "storage_type": storage_type, "apply_": apply_, "map_": map_,
         "__dir__": __dir__}.items():
-    setattr(Tensor, _name, _method)
+    _attach(_name, _method)
 # Methods whose operators the table lacks stay undefined.
 for _name, _method, _needs in [("unique", _unique, "_unique2"),
                                ("unique_consecutive", _unique_consecutive, "unique_consecutive"),
@@ -492,4 +486,4 @@ for _name, _method, _needs in [("unique", _unique, "_unique2"),
                                ("norm", _norm, "linalg_vector_norm"),
                                ("stft", _stft, "stft"), ("istft", _istft, "istft")]:
     if hasattr(_C.ops, _needs):
-        setattr(Tensor, _name, _method)
+        _attach(_name, _method)

@@ -543,3 +543,24 @@ def test_the_gradient_of_a_leaf_has_no_history_where_a_derivative_returns_its_ar
         x = torch.randn(0, 8, requires_grad=True)
         f(x + 0, 0)[0].sum().backward()
         assert not x.grad.requires_grad and x.grad.grad_fn is None and x.grad.shape == (0, 8)
+
+
+LINALG_NODES = {
+    "cholesky": "LinalgCholeskyEx", "cholesky_ex": "LinalgCholeskyEx", "inv": "LinalgInvEx", "inv_ex": "LinalgInvEx",
+    "slogdet": "LinalgSlogdet", "eig": "LinalgEig", "eigh": "LinalgEigh", "eigvals": "LinalgEig", "eigvalsh": "LinalgEigh",
+    "svd": "LinalgSvd", "svdvals": "LinalgSvd", "qr": "LinalgQr", "lu_factor": "LinalgLuFactorEx", "lu_factor_ex": "LinalgLuFactorEx"}
+
+
+@pytest.mark.parametrize("name, node", LINALG_NODES.items())
+def test_nodes_of_factorizations_have_torchs_names(name, node):
+    a = torch.tensor([[4., 1, 0], [1, 3, 1], [0, 1, 2]], requires_grad=True)
+    made = getattr(torch.linalg, name)(a)
+    first = made[0] if isinstance(made, tuple) else made
+    assert type(first.grad_fn).__name__ == node + "Backward0"
+
+
+@pytest.mark.parametrize("call, node", [
+    (lambda x: torch.swapaxes(x, 0, 1), "Transpose"), (lambda x: torch.movedim(x, 0, 1), "Permute"), (lambda x: x.unflatten(0, (2, 1)), "View"),
+    (lambda x: torch.repeat_interleave(x, 2, 0), "View"), (lambda x: torch.clamp(x, x, x + 1), "Clamp"), (torch.angle, "Angle")])
+def test_nodes_of_steps_have_torchs_names(call, node):
+    assert type(call(torch.ones(2, 3, requires_grad=True)).grad_fn).__name__ == node + "Backward0"

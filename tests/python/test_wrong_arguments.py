@@ -309,3 +309,52 @@ def test_truth_is_written_to_bools_and_bytes_alone(name, dim):
             with pytest.raises(RuntimeError) as raised:
                 function(source, *dim, out=torch.empty(0, dtype=dtype))
             assert str(raised.value) == f"{name} only supports bool tensor for result, got: {told}"
+
+
+@pytest.mark.parametrize("name", ["half", "bfloat16", "float", "double", "byte", "char", "short", "int", "long", "bool", "cfloat", "cdouble", "cpu"])
+def test_conversions_take_a_memory_format_alone(name):
+    convert = getattr(torch.ones(1, 2, 3, 4), name)
+    assert convert(memory_format=torch.channels_last).is_contiguous(memory_format=torch.channels_last)
+    assert convert(memory_format=None).shape == (1, 2, 3, 4)
+    for call, text in ((lambda: convert(3), f"{name}() takes 0 positional arguments but 1 was given"),
+                       (lambda: convert(3, 4), f"{name}() takes 0 positional arguments but 2 were given"),
+                       (lambda: convert(memory_format=3), f"{name}(): argument 'memory_format' must be torch.memory_format, not int"),
+                       (lambda: convert(dtype=3), f"{name}() got an unexpected keyword argument 'dtype'")):
+        with pytest.raises(TypeError) as raised:
+            call()
+        assert str(raised.value) == text
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_a_truth_is_a_float(truth):
+    number = float(truth)
+    for call in (lambda n: torch.nan_to_num(T, n), lambda n: torch.dropout(T, n, True), lambda n: torch.logit(T / 4, n),
+                 lambda n: torch.isclose(T, T + 1, atol=n), lambda n: torch.quantile(T, n), lambda n: torch.cdist(torch.eye(2), torch.eye(2), n),
+                 lambda n: F.layer_norm(T, (2,), eps=n), lambda n: torch.normal(n, 0.0, (2,))):
+        assert torch.equal(call(truth), call(number))
+
+
+@pytest.mark.parametrize("name", ["stft", "istft", "unique", "unique_consecutive", "lu", "norm", "is_shared", "storage_type", "reinforce", "eig"])
+def test_methods_have_the_names_that_users_call(name):
+    method = getattr(torch.Tensor, name)
+    assert method.__name__ == name
+    with pytest.raises((TypeError, RuntimeError)) as raised:
+        method(T, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+    assert f"Tensor.{name}() takes" in str(raised.value) or "removed" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["eig", "lstsq", "matrix_rank", "solve", "symeig"])
+def test_removed_functions_say_so(name):
+    with pytest.raises(RuntimeError, match="^This function was deprecated since version 1.9 and is now removed."):
+        getattr(torch, name)(torch.eye(2), torch.eye(2))
+
+
+def test_asarray_keeps_the_history():
+    leaf = torch.ones(2, requires_grad=True)
+    assert torch.asarray(leaf) is leaf
+    for made in (torch.asarray(leaf, dtype=torch.float64), torch.asarray(leaf, copy=True), torch.asarray(leaf * 2)):
+        leaf.grad = None
+        made.sum().backward()
+        assert leaf.grad is not None
+    assert not torch.asarray(leaf, requires_grad=False).requires_grad
+    assert torch.asarray(leaf.detach(), requires_grad=True).requires_grad

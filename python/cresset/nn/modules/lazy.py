@@ -1,6 +1,6 @@
 """Modules that infer the size of their input from the first input."""
 import cresset
-from ..parameter import UninitializedParameter, is_lazy
+from ..parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
@@ -29,9 +29,13 @@ class LazyModuleMixin(Module.__base__):  # the same base, so that objects may ch
         raise NotImplementedError("initialize_parameters is not implemented for "
                                   f"{type(self).__name__}")
 
+    def _sized_later(self):
+        """(name, tensor) of the parameters and buffers whose size is not known yet."""
+        return [(name, t) for tensors in (self._parameters, self._buffers) for name, t in tensors.items() if is_lazy(t)]
+
     def has_uninitialized_params(self):
-        """Returns whether a parameter has no size yet."""
-        return any(is_lazy(p) for p in self._parameters.values())
+        """Returns whether a parameter or a buffer has no size yet."""
+        return bool(self._sized_later())
 
     def reset_parameters(self):
         if not self.has_uninitialized_params() and self._sized():
@@ -39,15 +43,15 @@ class LazyModuleMixin(Module.__base__):  # the same base, so that objects may ch
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name, param in self._parameters.items():
-            if is_lazy(param):
-                destination[prefix + name] = param
+        for name, tensor in self._sized_later():
+            if name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = tensor
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
-        for name, param in self._parameters.items():
+        for name, tensor in self._sized_later():
             given = state_dict.get(prefix + name)
-            if given is not None and is_lazy(param) and not is_lazy(given):
-                param.materialize(given.shape)
+            if given is not None and not is_lazy(given):
+                tensor.materialize(given.shape)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
@@ -150,7 +154,10 @@ class _LazyNorm(LazyModuleMixin):
             self.weight = UninitializedParameter(**options)
             if bias:
                 self.bias = UninitializedParameter(**options)
-        self._options = options
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(**options)
+            self.running_var = UninitializedBuffer(**options)
+            self.num_batches_tracked = cresset.tensor(0, dtype=cresset.long, device=device)
 
     def _sized(self):
         return self.num_features != 0
@@ -160,14 +167,8 @@ class _LazyNorm(LazyModuleMixin):
         if self.num_features:
             return
         self.num_features = input.shape[1]
-        for param in self._parameters.values():
-            if is_lazy(param):
-                param.materialize((self.num_features,))
-        if self.track_running_stats:
-            self.running_mean = cresset.zeros(self.num_features, **self._options)
-            self.running_var = cresset.ones(self.num_features, **self._options)
-            self.num_batches_tracked = cresset.tensor(0, device=self._options["device"])
-        del self._options
+        for _, tensor in self._sized_later():
+            tensor.materialize((self.num_features,))
         self.reset_parameters()
 
 

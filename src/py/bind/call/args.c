@@ -153,9 +153,7 @@ static cr_py_fit args_to_float(PyObject *x, cr_value *out)
         out->d = PyFloat_AS_DOUBLE(x);
         return CR_PY_FITS;
     }
-    if (PyBool_Check(x))
-        return CR_PY_MISFIT;
-    if (PyLong_CheckExact(x)) {
+    if (PyLong_CheckExact(x) || PyBool_Check(x)) {
         *out = cr_of_float(PyLong_AsDouble(x));
         return out->d == -1.0 && PyErr_Occurred() ? CR_PY_RAISED : CR_PY_FITS;
     }

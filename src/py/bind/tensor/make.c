@@ -626,11 +626,28 @@ static bool is_buffer(PyObject *x)
            !cr_py_is_array(x);
 }
 
+/* asarray() of a tensor whose requires_grad stays: itself, or a copy that has its history. */
+static PyObject *with_history(PyObject *data, PyObject *dtype, PyObject *device, bool changes,
+                              bool copy)
+{
+    if (!changes)
+        return copy ? PyObject_CallMethod(data, "clone", NULL) : Py_NewRef(data);
+    PyObject *to = PyObject_GetAttrString(data, "to"), *args = PyTuple_New(0);
+    PyObject *options = Py_BuildValue("{s:O,s:O}", "dtype", dtype ? dtype : Py_None, "device",
+                                      device ? device : Py_None);
+    PyObject *out = to && args && options ? PyObject_Call(to, args, options) : NULL;
+
+    Py_XDECREF(to);
+    Py_XDECREF(args);
+    Py_XDECREF(options);
+    return out;
+}
+
 static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"obj", "dtype", "device", "copy", "requires_grad", NULL};
     PyObject *data, *dtype = NULL, *device = NULL, *copy = Py_None, *shared, *out;
-    int requires_grad = 0;
+    int requires_grad = -1;
     cr_py_options o = {.dtype = CR_DTYPE_NONE};
 
     (void)m;
@@ -661,10 +678,12 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
         return PyErr_Format(PyExc_ValueError,
                             "can't alias tensor with a different dtype or device.");
     }
-    if (!changes && copy != Py_True && is_tensor && t->requires_grad == (bool)requires_grad) {
+    bool keeps = is_tensor && (requires_grad < 0 || t->requires_grad == (bool)requires_grad);
+    if (keeps && (requires_grad < 0 || (!changes && copy != Py_True))) {
         cr_drop(t);
-        return Py_NewRef(data);
+        return with_history(data, dtype, device, changes, copy == Py_True);
     }
+    requires_grad = requires_grad > 0;
     shared = cr_py_wrap(t);
     if (shared && is_tensor && !requires_grad) {
         out = PyObject_CallMethod(shared, "detach", NULL);

@@ -460,20 +460,38 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
     return read_to(self, args, kwargs, &to) ? method_convert(self, &to) : NULL;
 }
 
-/* x.half(), x.long() and others.  They accept memory_format=. */
+/* Reads the only argument, the keyword memory_format; false with an exception. */
+static bool read_format(const char *function, PyObject *args, PyObject *kwargs, target *to)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(args), at = 0;
+    PyObject *name, *x;
+
+    if (n)
+        PyErr_Format(PyExc_TypeError, "%s() takes 0 positional arguments but %zd %s given",
+                     function, n, n == 1 ? "was" : "were");
+    while (!n && kwargs && PyDict_Next(kwargs, &at, &name, &x)) {
+        if (PyUnicode_CompareWithASCIIString(name, "memory_format"))
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
+                         function, name);
+        else if (Py_IS_TYPE(x, &cr_py_format_type))
+            to->format = ((cr_py_constant *)x)->value;
+        else if (x != Py_None)
+            PyErr_Format(PyExc_TypeError,
+                         "%s(): argument 'memory_format' must be torch.memory_format, not %s",
+                         function, Py_TYPE(x)->tp_name);
+        if (PyErr_Occurred())
+            return false;
+    }
+    return !n;
+}
+
+/* x.half(), x.long() and others. */
 static PyObject *method_to_dtype(PyObject *self, PyObject *args, PyObject *kwargs,
                                  const char *name, cr_dtype t)
 {
-    static char *names[] = {"memory_format", NULL};
-    PyObject *format = NULL;
     target to = {.dtype = (int)t, .format = -1};
 
-    if ((PyTuple_GET_SIZE(args) || kwargs) &&
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "|$O", names, &format))
-        return NULL;
-    if (format && Py_IS_TYPE(format, &cr_py_format_type))
-        to.format = ((cr_py_constant *)format)->value;
-    return convert_as(self, name, &to);
+    return read_format(name, args, kwargs, &to) ? convert_as(self, name, &to) : NULL;
 }
 
 #define SHORT_FORM(name, t)                                                                    \
@@ -498,11 +516,9 @@ SHORT_FORM(chalf, CR_C32)
 
 static PyObject *tensor_cpu(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    const target to = {.dtype = -1, .format = -1, .moves = true, .device = CR_HOST};
+    target to = {.dtype = -1, .format = -1, .moves = true, .device = CR_HOST};
 
-    (void)args;
-    (void)kwargs;
-    return convert_as(self, "cpu", &to);
+    return read_format("cpu", args, kwargs, &to) ? convert_as(self, "cpu", &to) : NULL;
 }
 
 /* `place`: of the argument, from 1; 0: by its name. */
