@@ -72,17 +72,54 @@ static bool may_detach(const cr_tensor *grad, const cr_tensor *leaf)
            accumulate_same_strides(grad, wanted_strides(leaf, room));
 }
 
+static cr_status permuted(cr_tensor **out, cr_tensor *t, const int64_t *order)
+{
+    cr_value arg[] = {cr_of_tensor(t), cr_of_ints(order, t->ndim)};
+
+    return cr_call_tensor(out, cr_entry.permute, arg, 2);
+}
+
+/* A copy with these strides, which have no gaps, by calls. */
+static cr_status clone_called(cr_tensor **out, cr_tensor *t, const int64_t *stride)
+{
+    int64_t order[CR_MAX_DIMS], back[CR_MAX_DIMS];
+    cr_tensor *sorted = NULL, *copy = NULL, *view = NULL;
+    cr_status st;
+
+    if (accumulate_same_strides(t, stride))
+        return cr_call_unary(out, cr_entry.clone, t);
+    for (int d = 0; d < t->ndim; d++) {
+        int at = d;
+        for (; at && stride[order[at - 1]] < stride[d]; at--)
+            order[at] = order[at - 1];
+        order[at] = d;
+    }
+    for (int i = 0; i < t->ndim; i++)
+        back[order[i]] = i;
+    CR_GO(permuted(&sorted, t, order));
+    cr_value arg[] = {cr_of_tensor(sorted), {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS}};
+    CR_GO(cr_call_tensor(&copy, cr_entry.clone, arg, CR_LEN(arg)));
+    CR_GO(permuted(&view, copy, back));
+    CR_GO(cr_call_unary(out, cr_entry.detach, view)); /* a gradient has no base */
+done:
+    cr_drop(view);
+    cr_drop(copy);
+    cr_drop(sorted);
+    return st;
+}
+
 cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
 {
     int64_t room[CR_MAX_DIMS];
 
     /* A copy that must be recorded or captured is an operator call. */
-    if ((cr_recording() && cr_requires_grad(t)) || cr_is_dispatched(t) || t->layout ||
-        cr_thread.include & (CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(PYTHON)))
+    if ((cr_recording() && cr_requires_grad(t)) || cr_is_dispatched(t) || t->layout)
         return cr_call_unary(out, cr_entry.clone, t);
+    const int64_t *stride = wanted_strides(like, room);
+    if (cr_thread.include & (CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(PYTHON)))
+        return clone_called(out, t, stride);
     cr_tensor *copy;
-    CR_TRY(cr_tensor_new_strided(&copy, t->dtype, t->device, t->ndim, t->size,
-                                 wanted_strides(like, room)));
+    CR_TRY(cr_tensor_new_strided(&copy, t->dtype, t->device, t->ndim, t->size, stride));
     cr_status st = cr_copy_tensor(copy, t);
     CR_GIVE(st, out, copy, cr_drop);
 }

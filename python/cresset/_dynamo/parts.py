@@ -146,10 +146,13 @@ class Parts:
         return c.alike[operators] <= c.most_records and len(c.parts) < _MOST * c.most_records
 
     def inputs_stay(self, graph, inputs):
-        """Whether the inputs are what they were in the part, which no array and no other program can write to."""
-        now = [_C._storage_state(t) for t in inputs]
-        return None not in now and (not graph.writes or
-                                    now == [self.inputs.get(id(t), (t, None))[1] for t in inputs])
+        """Whether the inputs are what they were in the part, which no array and no other program has written or can."""
+        return all(self.stays(t, _C._storage_state(t), graph.writes) for t in inputs)
+
+    def stays(self, t, state, writes):
+        if state is None or id(t) in self.inputs:
+            return state is not None and self.inputs[id(t)][1] == state
+        return not writes and not state[1]  # met in the part: no array of it has ended
 
     def compile(self, graph, inputs, order):
         from ..fx.experimental.proxy_tensor import to_graph_module
