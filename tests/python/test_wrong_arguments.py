@@ -358,3 +358,13 @@ def test_asarray_keeps_the_history():
         assert leaf.grad is not None
     assert not torch.asarray(leaf, requires_grad=False).requires_grad
     assert torch.asarray(leaf.detach(), requires_grad=True).requires_grad
+
+
+@pytest.mark.parametrize("number", [3, 2.5, True])
+def test_copy_of_a_number_is_functional_and_compiles(number):
+    def f(x):
+        return x.mul(2).copy_(number) + 1
+    want = f(torch.ones(2))
+    assert torch.equal(torch.func.functionalize(f)(torch.ones(2)), want)
+    assert torch.equal(torch.compile(f)(torch.ones(2)), want)
+    assert torch.equal(torch.vmap(f)(torch.ones(3, 2)), want.expand(3, 2))
