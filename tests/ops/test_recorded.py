@@ -71,6 +71,8 @@ ELSEWHERE = {"_bags_of", "_largest_of_bags", "_underived", "_underived_named", "
              "_rnn_steps", "_rnn_steps_backward",
              # derivatives of derivatives (test_table.py, test_missing_derivatives.py)
              "_logcumsumexp_tangent", "_grid_sampler_along", "_grid_sampler_along_input_grad", "_grid_sampler_along_grid_grad",
+             # copy_ of numbers (test_wrong_arguments.py)
+             "_number_tensor", "_copied",
              # rules of sizes that entries share, tested through these
              "_la_matrix", "_la_square", "_la_equation", "_la_product", "_scatter_sizes", "_index_sizes", "_adaptive_pool_sizes",
              "_batch_products", "_continued", "_convolved", "_edges_padded", "_expanded", "_matmul_sizes", "_multiplied", "_padded",
