@@ -53,6 +53,8 @@ typedef struct {
     int64_t bytes;    /* of the trace's records now */
 } cr_defer_counts;
 cr_defer_counts cr_defer_take_counts(void);
+/* How often other threads ran the thread's calls, since they needed or wrote elements. */
+uint64_t cr_defer_flushed_apart(void);
 /* Called after each flush, with its number of calls and its reason.  `op`: the entry whose call
  * needed elements; NULL: the program did.  NULL: no report. */
 typedef void (*cr_defer_report_fn)(size_t calls, const char *why, const cr_op *op);

@@ -389,6 +389,7 @@ cr_status cr_trace_flush(cr_trace *x, const char *why)
         return CR_OK;
     }
     char text[CR_SCRATCH_BYTES];
+    x->apart += !me || me->trace != x;
     cr_defer_clock_start();
     cr_status st = flush_locked(x, why);
     cr_defer_clock_stop();

@@ -280,6 +280,8 @@ cr_defer_counts cr_defer_take_counts(void)
     return c;
 }
 
+uint64_t cr_defer_flushed_apart(void) { return me && me->trace ? me->trace->apart : 0; }
+
 cr_status cr_defer_flush(const char *why)
 {
     return me && me->trace ? cr_trace_flush(me->trace, why) : CR_OK;

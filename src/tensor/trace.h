@@ -61,8 +61,9 @@ typedef struct cr_trace {
     uint32_t *table; /* hash table of memories by `real`: index + 1, or 0 */
     size_t table_size;
     cr_arena arena;
-    size_t bytes;     /* of results and copies */
-    uint64_t flushes; /* times that calls ran and left `calls` */
+    size_t bytes;           /* of results and copies */
+    uint64_t flushes;       /* times that calls ran and left `calls` */
+    _Atomic uint64_t apart; /* of these, those that other threads began */
     struct cr_known_calls *known;
     void *programs; /* of compile/defer.c: programs by known calls */
 } cr_trace;

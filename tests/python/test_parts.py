@@ -1,6 +1,8 @@
 """Functions that no single graph holds, with another backend: it gets the graph of each part, and its functions make the results."""
 import random
+import threading
 
+import numpy as np
 import pytest
 
 import cresset as torch
@@ -327,3 +329,41 @@ def test_the_first_call_gives_its_graph_when_no_recording_stays():
             assert torch.equal(g(torch.ones(2)), torch.full((2,), 2. if f is appends else 3.))
             assert len(backend.graphs) == 1
     assert len(seen) == box["n"] == 4
+
+
+def test_another_thread_writes_to_a_result():
+    """Its write is in no graph, so the operators of the call make the results."""
+    def f(x):
+        y = x * 2
+        thread = threading.Thread(target=lambda: y.mul_(3))
+        thread.start(), thread.join()
+        return y + 1
+    backend = Backend()
+    compiled = torch.compile(f, backend=backend, dynamic=True)
+    for n in (3, 3, 4, 3):
+        assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 7.0))
+
+
+def test_an_array_that_ended_wrote_to_an_input():
+    def f(x):
+        y = x * 2
+        array = np.asarray(y.detach())
+        z = y + 1
+        array *= 0
+        return z
+    compiled = torch.compile(f, backend=Backend())
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 3.0))
+
+
+def test_gradients_of_a_recorded_call_have_their_leafs_strides():
+    weight, x = torch.ones(4, 4, requires_grad=True), torch.ones(3, 4)
+
+    def f():
+        weight.grad = None
+        (x @ weight.t()).sum().backward()
+    for backend in ("eager", "cresset"):
+        compiled = torch.compile(f, backend=backend)
+        for _ in range(4):
+            compiled()
+            assert weight.grad.stride() == (4, 1) and weight.grad._base is None

@@ -4,7 +4,7 @@ A call that cannot be skipped as a whole runs its Python code each time, and its
 part ends where the program needs a value, and with the call.  The backend gets the graph of each part that it
 has not compiled.  The operators of the call are deferred, so that the backend's function makes the results of a
 part that Python still holds, with their histories.  A part that draws random numbers, makes calls between ranks,
-saves tensors through hooks, or writes to its inputs, is run by the operators themselves, and so is a part with a
+saves tensors through hooks, writes to its inputs, or has results that another thread used, is run by the operators themselves, and so is a part with a
 result that shares memory with anything else.
 """
 import inspect
@@ -44,7 +44,7 @@ class Parts:
 
     def follow(self, recorder):
         """Takes over a recorder, whose graph ends where a value is needed."""
-        self.recorder, self.packs = recorder, _C._recorded_packs()
+        self.recorder, self.packs, self.apart = recorder, _C._recorded_packs(), _C._defer_flushed_apart()
         self.recorders.append(recorder)  # the C code that called end() may still refer to it
         recorder.ends(self.end)
 
@@ -136,7 +136,8 @@ class Parts:
             plan = self.compiler.parts[key] = self.compile(graph, inputs, order)
         self.count += 1
         packed = self.packs != _C._recorded_packs()  # by hooks of the call, which the backend's function would not call
-        if self.deferred and not graph.once and not packed and self.inputs_stay(graph, inputs):
+        apart = self.apart != _C._defer_flushed_apart()  # by other threads, which may have written to results
+        if self.deferred and not graph.once and not packed and not apart and self.inputs_stay(graph, inputs):
             self.supply(plan, inputs, made)
 
     def may_compile(self, graph):

@@ -351,6 +351,13 @@ static PyObject *defer_breaks_are_errors(PyObject *m, PyObject *on)
     return PyBool_FromLong(before);
 }
 
+static PyObject *defer_flushed_apart(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(cr_defer_flushed_apart());
+}
+
 static PyMethodDef functions[] = {
     {"_defer", defer_switch, METH_O, "Starts or ends a region of deferred calls."},
     {"_truth", cr_py_truth_of_check, METH_O, NULL},
@@ -358,6 +365,8 @@ static PyMethodDef functions[] = {
     {"_defer_pending", defer_pending, METH_NOARGS,
      "The number of the thread's deferred calls."},
     {"_defer_in_region", defer_in_region, METH_NOARGS, "Whether calls are deferred."},
+    {"_defer_flushed_apart", defer_flushed_apart, METH_NOARGS,
+     "How often other threads ran the thread's deferred calls."},
     {"_defer_counts", defer_counts, METH_NOARGS, "The thread's counts since the last call."},
     {"_defer_watch", defer_watch, METH_O, "Keeps the thread's flushes, or returns them."},
     {"_defer_breaks_are_errors", defer_breaks_are_errors, METH_O,
