@@ -125,13 +125,14 @@ static int env(void)
 
 static int usage(void)
 {
-    fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
-          " kernels DIALECT [OP...] | simulate STEP MACHINE | ops | host DEVICE | env\n"
-          "passes: print simplify contract fuse verify schedule c across cuda; of a graph: "
-          "print verify "
-          "dead common fold"
-          " simplify functional decompose group instantiate(K=V,...) cost plan run\n",
-          stderr);
+    fputs(
+        "usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
+        " kernels DIALECT [OP...] | simulate STEP MACHINE | ops | host DEVICE | env\n"
+        "passes: print simplify contract fuse verify schedule c across cuda; of a graph: "
+        "print verify "
+        "dead common fold"
+        " simplify functional decompose group instantiate(K=V,...) cost plan group_plan run\n",
+        stderr);
     return 2;
 }
 

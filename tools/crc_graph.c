@@ -77,13 +77,14 @@ static void run(cr_session *s, graph_job *j, const cr_graph *g)
     }
 }
 
-/* The commands of a run of the graph.  The text must read back as the same plan. */
-static void plan(cr_session *s, graph_job *j, const cr_graph *g)
+/* The commands of a run of the graph, by nodes or by groups.  The text must read back as the
+ * same plan. */
+static void plan(cr_session *s, graph_job *j, const cr_graph *g, bool groups)
 {
     cr_tensor **in = ramps(s, g);
     cr_plan p = {.arena = {0}}, again = {.arena = {0}};
     cr_text text = {0};
-    cr_status st = cr_graph_plan(&p, g, in);
+    cr_status st = groups ? cr_graph_group_plan(&p, g, in) : cr_graph_plan(&p, g, in);
 
     drop_ramps(g, in);
     if (!st) {
@@ -155,8 +156,8 @@ static void run_passes(cr_session *s, void *context)
             run(s, j, g);
             return;
         }
-        if (!strcmp(name, "plan")) {
-            plan(s, j, g);
+        if (!strcmp(name, "plan") || !strcmp(name, "group_plan")) {
+            plan(s, j, g, *name == 'g');
             return;
         }
         if (!strcmp(name, "cost")) {

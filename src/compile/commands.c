@@ -1,5 +1,6 @@
 /* Graphs as plans of commands: collected on a device. */
 #include "compile/commands.h"
+#include "compile/compile.h"
 #include "plan/collect.h"
 #include "tensor/defer.h"
 #include <string.h>
@@ -124,7 +125,63 @@ static cr_status drop_unread(cr_plan *p)
     return st;
 }
 
-cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input)
+/* --- groups --- */
+
+typedef struct {
+    const cr_graph *from;
+    cr_device device;
+    cr_graph *made;
+} grouping;
+
+static void move_block(cr_gblock *b, cr_device device)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        cr_gnode *n = b->at[i];
+        for (int k = 0; k < n->result_count; k++)
+            n->result[k]->type.device = device;
+        for (int k = 0; k < cr_gnode_blocks(n); k++)
+            move_block(n->block[k], device);
+    }
+}
+
+/* Makes the groups of a graph whose values are on the device. */
+static void make_groups(cr_session *s, void *context)
+{
+    grouping *x = context;
+    cr_graph *g = cr_graph_copy(s, x->from);
+
+    for (int i = 0; i < g->input_count; i++)
+        g->input[i]->type.device = x->device;
+    move_block(g->body, x->device);
+    x->made = cr_compile_group(g);
+    if (x->made != g)
+        cr_graph_drop(g);
+}
+
+static cr_status run_groups(const cr_graph *g, cr_device device, cr_tensor *const *input,
+                            cr_tensor **output)
+{
+    cr_session s = {.status = CR_OK};
+    grouping x = {g, device, NULL};
+    cr_compiled *code = NULL;
+    cr_status st = cr_session_run(&s, make_groups, &x);
+
+    if (!st)
+        st = cr_compile_code(&code, x.made, 0);
+    if (!st)
+        st = cr_graph_run_on(x.made, device, input, output);
+    cr_compiled_drop(code);
+    cr_graph_drop(x.made);
+    cr_session_drop(&s);
+    return st;
+}
+
+/* --- plans --- */
+
+typedef cr_status (*runner)(const cr_graph *g, cr_device device, cr_tensor *const *input,
+                            cr_tensor **output);
+
+static cr_status plan_by(cr_plan *out, const cr_graph *g, cr_tensor *const *input, runner run)
 {
     int inputs = g->input_count, outputs = g->body->output_count;
     cr_tensor **in = cr_alloc_zero((size_t)inputs * sizeof *in + 1),
@@ -137,7 +194,7 @@ cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input
         for (int i = 0; !st && i < inputs; i++)
             st = bring_input(&in[i], input[i]);
         if (!st)
-            st = cr_graph_run_on(g, cr_collect_device(), in, made);
+            st = run(g, cr_collect_device(), in, made);
         if (!st)
             st = add_outputs(out, made, outputs);
         for (int i = 0; i < inputs; i++) {
@@ -155,4 +212,14 @@ cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input
     drop_all(in, inputs);
     drop_all(made, outputs);
     return st;
+}
+
+cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input)
+{
+    return plan_by(out, g, input, cr_graph_run_on);
+}
+
+cr_status cr_graph_group_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input)
+{
+    return plan_by(out, g, input, run_groups);
 }

@@ -10,8 +10,10 @@
  * left out, and so are commands whose results nothing reads.  The caller drops the plan, also
  * on failure. */
 CR_MUST cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input);
-/* The same for a file that the commands are written to: products with factors are products,
- * multiplications and sums (factors.c), whose last bits may differ. */
+/* The same with the groups of a program for devices: each is one command KERNEL. */
+CR_MUST cr_status cr_graph_group_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input);
+/* As cr_graph_plan, for a file that the commands are written to: products with factors are
+ * products, multiplications and sums (factors.c), whose last bits may differ. */
 CR_MUST cr_status cr_graph_file_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input);
 
 #endif

@@ -241,6 +241,27 @@ static void refuse_same(cr_loop *l, const cr_gnode *n, const cr_loop_arg *arg,
             cr_bail(l->session, CR_VALUE, "%%%s is its argument", n->result[0]->name);
 }
 
+static bool holds_half(cr_expr_set *seen, const cr_expr *e)
+{
+    bool half = e->dtype == CR_F16 || e->dtype == CR_BF16;
+
+    if (!cr_expr_set_add(seen, e))
+        return false;
+    for (int i = 0; i < e->count && !half; i++)
+        half = holds_half(seen, e->args[i]);
+    return half;
+}
+
+/* Bails if a composition converts to a half type inside, as softmax does to its `dtype`: lanes
+ * of half types are float32. */
+static void refuse_half(cr_loop *l, const cr_gnode *n, const cr_expr *result)
+{
+    cr_expr_set seen = cr_expr_set_new(l);
+
+    if (holds_half(&seen, result))
+        cr_bail(l->session, CR_TYPE, "%%%s converts to a half type inside", n->result[0]->name);
+}
+
 /* The node returns its argument itself, because type and strides already fit. */
 static bool is_itself(const cr_gnode *n)
 {
@@ -301,8 +322,10 @@ void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_
     }
     cr_loop_apply(l, &call, arg, result);
     for (int k = 0; k < n->result_count; k++) {
-        if (n->op->does == CR_DOES_IS)
+        if (n->op->does == CR_DOES_IS) {
             refuse_same(l, n, arg, result[k]);
+            refuse_half(l, n, result[k]);
+        }
         result[k] = as_result(l, n, k, f, result[k]);
     }
 }

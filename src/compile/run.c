@@ -76,8 +76,16 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
 
 /* --- operands --- */
 
-/* The operand's elements along the dims of its group; an operand with one value for each row
- * has one column. */
+/* Whether the operand has one element along a dim of its group: it has one value for each row,
+ * or all rows share it. */
+static bool is_one_along(const cr_group_code *c, const cr_operand_plan *o, int d)
+{
+    bool last = d == c->over.ndim - 1;
+
+    return !o->copied && (last ? o->row : o->shared);
+}
+
+/* The operand's elements along the dims of its group. */
 static cr_view operand_view(const cr_group_code *c, const cr_operand_plan *o,
                             const cr_tensor *t, int64_t *size)
 {
@@ -87,9 +95,9 @@ static cr_view operand_view(const cr_group_code *c, const cr_operand_plan *o,
     v.ndim = (uint8_t)(o->copied ? c->over.space.ndim : c->over.ndim);
     v.stride = o->copied ? o->spread : o->step;
     for (int d = 0; d < v.ndim; d++)
-        size[d] = o->copied ? c->over.space.size[d] : c->over.size[d];
-    if (o->row && !o->copied)
-        size[c->over.ndim - 1] = 1;
+        size[d] = o->copied               ? c->over.space.size[d]
+                  : is_one_along(c, o, d) ? 1
+                                          : c->over.size[d];
     v.size = size;
     return v;
 }
@@ -103,7 +111,7 @@ static void set_operand(cr_group_command *g, int k, char *first, cr_dtype dtype,
 
     g->ptr[k] = first;
     for (int d = g->space->ndim - 1; d >= 0; d--) {
-        bool one = o->row && !o->copied && d == g->c->over.ndim - 1;
+        bool one = is_one_along(g->c, o, d);
         g->space->dim[d].step[k] = !dense ? o->step[d] * item : one ? 0 : next;
         next *= one ? 1 : g->space->dim[d].size;
     }

@@ -7,10 +7,10 @@
  * and layouts.  The expected results are those of the calls made one by one.  The graph must
  * give the same bits (all NaNs are equal), sizes, strides, shared memory, written inputs and
  * drawn numbers when it is run, after every pass, parsed from its text, as a plan of commands
- * that is printed, parsed and executed by the oracle, in groups by tiles and by their nodes, as
- * a program, as an instance of a recording of other sizes, as a call that shares its program
- * with other sizes, and cut in two; each with one and two threads.  `native` also waits for the
- * compiler, once for the groups of 25 graphs.
+ * that is printed, parsed and executed by the oracle, as such a plan with groups as a device
+ * has them, in groups by tiles and by their nodes, as a program, as an instance of a recording
+ * of other sizes, as a call that shares its program with other sizes, and cut in two; each with
+ * one and two threads.  `native` also waits for the compiler, once for the groups of 25 graphs.
  *
  * A graph that differs is reduced while it still differs, and printed as text that crc reads.
  * `show` prints every graph first.  The run ends after GRAPHS or SECONDS, whichever comes
@@ -1001,19 +1001,32 @@ static cr_status read_plan(cr_plan *out, const cr_plan *from)
     return st;
 }
 
+typedef cr_status (*planner)(cr_plan *out, const cr_graph *g, cr_tensor *const *in);
+
 /* The graph's commands, one element after another. */
-static cr_status run_plan(void *g, cr_tensor *const *in, cr_tensor **out)
+static cr_status run_plan_of(planner plan, const cr_graph *g, cr_tensor *const *in,
+                             cr_tensor **out)
 {
     cr_plan p = {.arena = {0}}, again = {.arena = {0}};
-    cr_status st = cr_graph_plan(&p, g, in);
+    cr_status st = plan(&p, g, in);
 
     if (!st)
         st = read_plan(&again, &p);
     if (!st)
-        st = plan_run(&again, &cr_oracle, in, ((cr_graph *)g)->input_count, out);
+        st = plan_run(&again, &cr_oracle, in, g->input_count, out);
     cr_plan_drop(&again);
     cr_plan_drop(&p);
     return st;
+}
+
+static cr_status run_plan(void *g, cr_tensor *const *in, cr_tensor **out)
+{
+    return run_plan_of(cr_graph_plan, g, in, out);
+}
+
+static cr_status run_group_plan(void *g, cr_tensor *const *in, cr_tensor **out)
+{
+    return run_plan_of(cr_graph_group_plan, g, in, out);
 }
 
 static bool keeps_geometry(const input *in, const cr_tensor *now)
@@ -1029,7 +1042,7 @@ static bool keeps_geometry(const input *in, const cr_tensor *now)
 }
 
 /* True if an operator wants a tensor on the host that is on the device that collects. */
-static bool plan_is_refused(trial *t)
+static bool plan_is_refused(trial *t, planner plan)
 {
     cr_plan p = {.arena = {0}};
     cr_tensor *in[INPUTS] = {0};
@@ -1037,7 +1050,7 @@ static bool plan_is_refused(trial *t)
 
     for (int i = 0; i < t->p->inputs; i++)
         in[i] = input_tensor(&t->p->in[i]);
-    if (cr_graph_plan(&p, t->g, in))
+    if (plan(&p, t->g, in))
         refused = strstr(cr_error_message(), cr_device_print(cr_collect_device()).text) != NULL;
     for (int i = 0; i < t->p->inputs; i++)
         cr_drop(in[i]);
@@ -1051,7 +1064,9 @@ static bool plan_differs(trial *t)
     for (int i = 0; i < t->p->inputs; i++)
         if (!keeps_geometry(&t->p->in[i], t->want.at[t->p->outputs + i]))
             return false;
-    return run_differs(t, "plan", run_plan, t->g) && !plan_is_refused(t);
+    return (run_differs(t, "plan", run_plan, t->g) && !plan_is_refused(t, cr_graph_plan)) ||
+           (run_differs(t, "plan of groups", run_group_plan, t->g) &&
+            !plan_is_refused(t, cr_graph_group_plan));
 }
 
 static bool at_both_threads(trial *t, const char *stage, runner run, void *what)
