@@ -776,22 +776,37 @@ static cr_status find(instance **out, cr_compiled_calls *c, const int64_t *key,
     return CR_OK;
 }
 
-/* False if a comparison of the call's numbers with each other and with constants fails.  Such a
- * call needs no instance that says so. */
+/* Number k where it follows from the call's numbers without sizes; x and known: those before.
+ */
+static bool known_number(const cr_gnumber *n, const cr_scalar *number, cr_scalar *x,
+                         const bool *known, int k)
+{
+    switch ((cr_gnum_fn)n->fn) {
+    case CR_GNUM_INPUT: x[k] = number[n->a]; return true;
+    case CR_GNUM_CONST: x[k] = n->value; return true;
+    case CR_GNUM_SIZE: return false;
+    default:
+        return known[n->a] && known[n->b] &&
+               cr_gnum_apply((cr_gnum_fn)n->fn, x[n->a], x[n->b], &x[k]);
+    }
+}
+
+/* False if a comparison of what follows from the call's numbers fails.  Such a call needs no
+ * instance that says so. */
 static bool numbers_may_fit(const cr_compiled_calls *c, const cr_scalar *number)
 {
+    enum { MOST = 64 };
     const cr_gnumbers *n = &c->g->numbers;
+    cr_scalar x[MOST];
+    bool known[MOST];
+    int count = n->list.len < MOST ? (int)n->list.len : MOST;
 
+    for (int k = 0; n->guards.len && k < count; k++)
+        known[k] = known_number(&n->list.at[k], number, x, known, k);
     for (size_t i = 0; i < n->guards.len; i++) {
         const cr_gnum_guard *g = &n->guards.at[i];
-        const cr_gnumber *of[] = {&n->list.at[g->a], &n->list.at[g->b]};
-        cr_scalar x[2];
-        int known = 0;
-        for (int k = 0; k < 2; k++) {
-            x[k] = of[k]->fn == CR_GNUM_INPUT ? number[of[k]->a] : of[k]->value;
-            known += of[k]->fn == CR_GNUM_INPUT || of[k]->fn == CR_GNUM_CONST;
-        }
-        if (known == 2 && cr_gnum_compare((cr_gnum_test)g->test, x[0], x[1]) != g->holds)
+        if (g->a < count && g->b < count && known[g->a] && known[g->b] &&
+            cr_gnum_compare((cr_gnum_test)g->test, x[g->a], x[g->b]) != g->holds)
             return false;
     }
     return true;

@@ -467,6 +467,8 @@ void cr_recorder_cut(cr_tensor *t);
 /* Called when a backward pass runs; its calls are recorded, too. */
 void cr_recorder_note_backward(void);
 bool cr_recorder_saw_backward(const cr_recorder *r);
+/* True if a guard fixes a float because a derivative keeps it. */
+bool cr_recorder_fixed_floats(const cr_recorder *r);
 /* Tensors that recorded calls read and that no recorded call made; without inputs and literals.
  * Borrowed; they are constants of the graph. */
 size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out);

@@ -55,6 +55,7 @@ typedef struct {
 /* The choices of cr_record_how. */
 typedef struct {
     bool parts, whole, apart, backward, copies;
+    bool fixes; /* floats, which a derivative keeps */
     bool borrows;
 } recorder_kind;
 
@@ -656,6 +657,7 @@ void cr_recorder_note_backward(void)
 }
 
 bool cr_recorder_saw_backward(const cr_recorder *r) { return r->kind.backward; }
+bool cr_recorder_fixed_floats(const cr_recorder *r) { return r->kind.fixes; }
 
 size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out)
 {
@@ -811,8 +813,10 @@ static void fix_number(cr_recorder *r, cr_scalar s)
 {
     int k = cr_gnum_of(s);
 
-    if (k >= 0 && s.category == CR_CAT_FLOAT)
-        cr_recorder_ask(r, CR_GNUM_EQ, k, cr_recorder_plain_number(r, symbol_seen(r, s)));
+    if (k < 0 || s.category != CR_CAT_FLOAT)
+        return;
+    cr_recorder_ask(r, CR_GNUM_EQ, k, cr_recorder_plain_number(r, symbol_seen(r, s)));
+    r->kind.fixes = true;
 }
 
 static void fix_numbers(cr_recorder *r, const cr_value *v)

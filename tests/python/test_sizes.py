@@ -506,3 +506,32 @@ def test_sizes_of_code_that_may_tell_symbols_from_numbers_have_few_recordings(dy
             assert torch.equal(*(torch.autograd.grad(r.sum(), x)[0] for r in (y, z)))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == (1 if dynamic else 2)
     assert _C._programs_made() - before <= 8
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 1.
+
+    def forward(self, x, s):
+        return torch.tanh(x * self.scale) / s
+
+
+@pytest.mark.parametrize("form", ["argument", "arithmetic", "attribute"])
+def test_a_float_that_a_derivative_keeps_makes_few_recordings(form):
+    """A guard fixes it in a recording; calls with other floats are deferred, and share one program."""
+    w, net = torch.randn(8, 5, requires_grad=True), Scaled()
+
+    def run(f, s):
+        net.scale = s if form == "attribute" else 1.
+        y = f(w, {"argument": s, "arithmetic": 2 * s + 1, "attribute": 3.}[form])
+        return y, *torch.autograd.grad(y.square().sum(), w)
+
+    compiled = torch.compile(net)
+    for k in range(20):
+        for got, want in zip(run(compiled, k + 0.5), run(net, k + 0.5)):
+            assert torch.equal(got, want)
+    assert len(compiled._compiled_forward._entries) <= 2
+    with torch.no_grad():  # whose programs read it
+        for k in range(8):
+            assert torch.equal(compiled(w, k + 0.5), net(w, k + 0.5))

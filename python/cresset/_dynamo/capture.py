@@ -13,6 +13,7 @@ import sys
 import warnings
 from _weakref import ref  # importing weakref takes a millisecond
 from collections import Counter, defaultdict
+from operator import itemgetter
 from time import perf_counter
 
 from .. import Size, Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled, \
@@ -40,9 +41,9 @@ def _is_trusted_file(path):
 counters = defaultdict(Counter)
 
 # The builtins that code of this folder may use.  While the program has replaced one of them, no call is compiled.
-_BUILTINS = {name: x for name, x in builtins.__dict__.items()
-             if callable(x) and name not in ("print", "open", "input", "help", "exit", "quit", "breakpoint")}
-_BUILTINS_NOW = builtins.__dict__
+_BUILTINS_NOW = itemgetter(*(name for name, x in builtins.__dict__.items() if callable(x) and name not in
+                             ("print", "open", "input", "help", "exit", "quit", "breakpoint")))
+_BUILTINS = _BUILTINS_NOW(builtins.__dict__)
 
 _NEEDS = "its calls run in the middle ({}); what it does next may depend on their values"
 _ATTEMPTS = 3  # attempts to record a function whose calls change objects that they read
@@ -116,9 +117,12 @@ class Compiler:
             from . import arrays
             if arrays.stay_numpys(args, kwargs) and not is_traced():
                 return compiled._function(*args, **kwargs)
-        for name in _BUILTINS:
-            if _BUILTINS_NOW.get(name) is not _BUILTINS[name]:
-                return compiled._function(*args, **kwargs)
+        try:
+            replaced = _BUILTINS_NOW(builtins.__dict__) != _BUILTINS
+        except KeyError:
+            replaced = True
+        if replaced:
+            return compiled._function(*args, **kwargs)
         if is_traced():
             return compiled._function(*args, **kwargs)
         if "numpy" in sys.modules:
@@ -739,7 +743,7 @@ class _Recording:
                 raise Refused("it returns a tensor with a grad_fn, although gradients are disabled")
         if differentiate and any(_has_gradient_by_base(t) for t in tensors if id(t) not in self.walk.known):
             raise Refused("it returns a view made without gradients of a result with one")
-        self.backward = recorder.backward
+        self.backward, self.fixed_floats = recorder.backward, recorder.fixed_floats
         # Results whose histories the call's backward pass has used up, with the names of their nodes.
         self.released = [(k, t.grad_fn.name()) for k, t in enumerate(tensors) if self.backward and is_grad_enabled() and
                          id(t) not in self.walk.known and t.requires_grad and not t.is_leaf and not _C._can_go_back(t)]
@@ -800,6 +804,7 @@ class _Recording:
         counters["frames"]["ok"] += 1
         counters["stats"]["unique_graphs"] += 1
         counters["stats"]["calls_captured"] += graph.size
+        entry.fixed_floats = self.fixed_floats
         self.compiled._entries.insert(0, entry)
         self.compiler.records.append((self.walk, entry))
         self.compiler.unread = self.walk

@@ -282,7 +282,8 @@ typedef struct {
     int *still, stills;  /* inputs whose version stays: the call may write them, by `.data` */
     PyObject *released;  /* [(output, name of its node)]: histories that a backward pass used */
     entry_returned returned;
-    bool heavy; /* large enough to release the interpreter lock */
+    bool heavy;        /* large enough to release the interpreter lock */
+    bool fixed_floats; /* a guard fixes floats that derivatives keep */
     int64_t calls;
 } entry;
 
@@ -504,6 +505,7 @@ typedef struct {
     cr_scalar *number;
     cr_compiled_call *call; /* NULL: the runner is a Python callable */
     bool misfits;           /* set when a tensor has other sizes, or another dtype */
+    bool differs;           /* set when only numbers that derivatives keep are others */
     bool undone;            /* set when an operator raised and the run changed nothing */
 } match;
 
@@ -589,7 +591,11 @@ static bool entry_fits_call(entry *e, PyObject *const *args, Py_ssize_t position
         if (constant != Py_None)
             m->input[i] = cr_py_tensor_of(constant);
     }
-    return (!e->origin || same_origins(e, m->input)) && find_call(e, m);
+    if (e->origin && !same_origins(e, m->input))
+        return false;
+    bool fits = find_call(e, m);
+    m->differs = !fits && e->fixed_floats;
+    return fits;
 }
 
 /* Puts the outputs into a copy of the leaves.  Takes ownership of the outputs. */
@@ -948,13 +954,17 @@ static PyObject *run_plain(void *call)
 }
 
 /* Sets *fitted when the entry serves the call, *eager when the plain function must run instead,
- * and clears *misfits unless a tensor is why it does not serve it. */
+ * and *differs when the call has other floats.  Clears *misfits unless a tensor is why it does
+ * not serve it. */
 static PyObject *try_entry(function *f, entry *e, PyObject *const *args, size_t flagged,
-                           PyObject *names, bool *fitted, bool *eager, bool *misfits)
+                           PyObject *names, bool *fitted, bool *eager, bool *misfits,
+                           bool *differs)
 {
     cr_tensor *few[2 * FEW];
     cr_scalar few_numbers[FEW];
-    served s = {f, e, {few, few_numbers, NULL, false, false}, args, flagged, names};
+    served s = {
+        f, e, {.input = few, .number = few_numbers}, args, flagged, names,
+    };
     match *m = &s.m;
     PyObject *out = NULL;
 
@@ -970,6 +980,7 @@ static PyObject *try_entry(function *f, entry *e, PyObject *const *args, size_t 
                       ? cr_py_recorded_call(&f->deferral, m->call, run_recorded, run_plain, &s)
                       : entry_run(e, m);
         *misfits = *misfits && m->misfits;
+        *differs = *differs || m->differs;
         *eager = *fitted && !out && may_run_again(m);
     } else {
         PyErr_NoMemory();
@@ -1015,18 +1026,18 @@ static PyObject *call_somehow(function *f, PyObject *const *args, size_t flagged
             return PyObject_Vectorcall(f->function, args, flagged, names);
         return call_plain(f, args, flagged, names);
     }
-    bool misfits = f->sizes_fixed && !f->deferral.at_once && PyList_GET_SIZE(f->entries);
+    bool misfits = f->sizes_fixed && PyList_GET_SIZE(f->entries), differs = false;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
         bool fitted, eager = false;
         PyObject *out = try_entry(f, (entry *)PyList_GET_ITEM(f->entries, i), args, flagged,
-                                  names, &fitted, &eager, &misfits);
+                                  names, &fitted, &eager, &misfits, &differs);
         if (eager)
             return PyObject_Vectorcall(f->function, args, flagged, names);
         if (fitted || PyErr_Occurred())
             return out;
     }
-    return misfits ? call_plain(f, args, flagged, names)
-                   : call_miss(f, args, positional, names);
+    return (misfits || differs) && !f->deferral.at_once ? call_plain(f, args, flagged, names)
+                                                        : call_miss(f, args, positional, names);
 }
 
 static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagged,
@@ -1184,6 +1195,9 @@ static PyMemberDef entry_members[] = {{"runner", T_OBJECT_EX, offsetof(entry, ru
                                        "The Call, or the backend's function."},
                                       {"calls", T_LONGLONG, offsetof(entry, calls), READONLY,
                                        "Number of calls that used this entry."},
+                                      {"fixed_floats", T_BOOL, offsetof(entry, fixed_floats), 0,
+                                       "True: calls with other floats than those that "
+                                       "derivatives keep are deferred."},
                                       {0}};
 static PyTypeObject entry_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.CompiledEntry",

@@ -1468,8 +1468,16 @@ static PyObject *recorder_backward(PyObject *x, void *unused)
     return PyBool_FromLong(cr_recorder_saw_backward(((recorder_object *)x)->r));
 }
 
+static PyObject *recorder_fixed_floats(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(cr_recorder_fixed_floats(((recorder_object *)x)->r));
+}
+
 static PyGetSetDef recorder_getset[] = {
     {"backward", recorder_backward, NULL, "True when a backward pass was recorded.", NULL},
+    {"fixed_floats", recorder_fixed_floats, NULL,
+     "True when a guard fixes a float because a derivative keeps it.", NULL},
     {"numbers", recorder_numbers, NULL, "The symbols so far, as RecordedGraph.numbers.", NULL},
     {0}};
 static PyMethodDef recorder_methods[] = {
