@@ -1,5 +1,6 @@
 /* Host memory, growable arrays and arenas. */
 #include "base/memory.h"
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,24 @@ static void *out_of_memory(size_t size)
 {
     cr_fail(CR_MEMORY, "not enough memory: you tried to allocate %zu bytes.", size);
     return NULL;
+}
+
+size_t cr_heap_bytes(void)
+{
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+size_t cr_heap_since(size_t before)
+{
+    size_t now = cr_heap_bytes();
+
+    return now > before ? now - before : 0;
 }
 
 void *cr_alloc(size_t size)

@@ -18,6 +18,13 @@ CR_API void cr_free(void *p);
 char *cr_strdup(const char *s);
 char *cr_strndup(const char *s, size_t n);
 
+/* Bytes that the process has from malloc now, blocks of other libraries among them; 0 where the
+ * C library does not tell.  cr_heap_since is what was added, at least 0: other threads may
+ * free.
+ */
+size_t cr_heap_bytes(void);
+size_t cr_heap_since(size_t before);
+
 /* Makes the n-th allocation from now fail once.  0 switches this off.  For the fault tests. */
 CR_API void cr_fail_alloc_after(uint64_t n);
 /* True when the allocation in progress must fail.  Device allocators call this too. */

@@ -6,7 +6,7 @@
 struct cr_recent_entry {
     cr_recent_entry *next, *last; /* of its generation */
     void *value;
-    size_t key_len;
+    size_t bytes, key_len;
     char key[];
 };
 
@@ -18,6 +18,7 @@ static void generation_add(cr_generation *g, cr_recent_entry *e)
         e->next->last = e;
     g->first = e;
     g->len++;
+    g->bytes += e->bytes;
 }
 
 static void generation_take(cr_generation *g, cr_recent_entry *e)
@@ -29,6 +30,7 @@ static void generation_take(cr_generation *g, cr_recent_entry *e)
     if (e->next)
         e->next->last = e->last;
     g->len--;
+    g->bytes -= e->bytes;
 }
 
 static void generation_drop(cr_generation *g, void (*drop)(void *))
@@ -45,7 +47,7 @@ static void generation_drop(cr_generation *g, void (*drop)(void *))
 /* Puts an entry, which is in no generation, in the young. */
 static cr_status recent_add(cr_recent *r, cr_recent_entry *e)
 {
-    if (r->young.len >= r->most) {
+    if (r->young.len >= r->most || (r->most_bytes && r->young.bytes >= r->most_bytes)) {
         generation_drop(&r->old, r->drop);
         r->old = r->young;
         r->young = (cr_generation){.first = NULL};
@@ -79,6 +81,7 @@ cr_status cr_recent_set(cr_recent *r, const char *key, size_t key_len, void *val
 
     if (e) {
         e->value = value;
+        e->bytes = 0;
         e->key_len = key_len;
         memcpy(e->key, key, key_len);
         st = recent_add(r, e);
@@ -86,4 +89,14 @@ cr_status cr_recent_set(cr_recent *r, const char *key, size_t key_len, void *val
     if (st)
         cr_free(e);
     return st;
+}
+
+void cr_recent_charge(cr_recent *r, const char *key, size_t key_len, size_t bytes)
+{
+    cr_recent_entry *e = cr_map_get(&r->young.map, key, key_len);
+
+    if (e) {
+        e->bytes += bytes;
+        r->young.bytes += bytes;
+    }
 }

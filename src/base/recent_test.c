@@ -69,3 +69,22 @@ TEST(a_table_of_one_entry)
     CHECK(has(&r, 1) && dropped[2] == 0 && has(&r, 2) && has(&r, 1));
     CHECK(dropped[1] + dropped[2] <= 1);
 }
+
+TEST(entries_of_many_bytes_are_fewer)
+{
+    static cr_recent r = {.most = 50, .most_bytes = 1000, .drop = count_drop};
+
+    for (int i = 0; i < KEYS; i++)
+        dropped[i] = 0;
+    for (int i = 0; i < KEYS; i++) {
+        char key[16];
+        size_t n = key_of(key, i);
+        OK(cr_recent_set(&r, key, n, &dropped[i]));
+        cr_recent_charge(&r, key, n, 100);
+        CHECK(has(&r, 0) && i + 1 - all_dropped() <= 20);
+        CHECK(r.young.bytes == 100 * r.young.len && r.old.bytes == 100 * r.old.len);
+    }
+    CHECK(all_dropped() >= KEYS - 20 && !dropped[0]);
+    cr_recent_charge(&r, "no key", 6, 100);
+    CHECK(r.young.bytes == 100 * r.young.len);
+}

@@ -14,11 +14,12 @@ typedef std::complex<double> number;
 typedef std::vector<number> numbers;
 
 enum { OK = 0, INVALID_PLAN = 1, INVALID_VALUE = 4 };
-enum { C2C = 0x29, R2C = 0x2a, C2R = 0x2c, DOUBLE = 0x40, ROOM = 64 };
+enum { C2C = 0x29, R2C = 0x2a, C2R = 0x2c, DOUBLE = 0x40, ROOM = 64, TABLES = 300 << 10 };
 
 struct plan {
     int type = 0;
     std::vector<int64_t> n;
+    std::vector<char> tables; /* of the host's memory, as many bytes as cuFFT takes */
     int64_t batch = 0;
     void *stream = nullptr, *room = nullptr;
 };
@@ -81,7 +82,16 @@ API cufftCreate(int *handle)
     return *handle = (int)plans.size() - 1, OK;
 }
 
-API cufftDestroy(int handle) { return find(handle) ? OK : INVALID_PLAN; }
+API cufftDestroy(int handle)
+{
+    plan *p = find(handle);
+
+    if (!p || p->tables.empty())
+        return INVALID_PLAN;
+    *p = plan();
+    return OK;
+}
+
 API cufftSetAutoAllocation(int handle, int on) { return !find(handle) ? INVALID_PLAN : on ? INVALID_VALUE : OK; }
 
 API cufftMakePlanMany64(int handle, int rank, long long *n, long long *in, long long, long long, long long *out, long long,
@@ -96,6 +106,7 @@ API cufftMakePlanMany64(int handle, int rank, long long *n, long long *in, long 
     p->type = type;
     p->n.assign(n, n + rank);
     p->batch = batch;
+    p->tables.resize(TABLES);
     return *room = ROOM, OK;
 }
 
@@ -106,7 +117,7 @@ API cufftXtExec(int handle, void *from, void *to, int sign)
 {
     plan *p = find(handle);
 
-    if (!p || !p->room)
+    if (!p || !p->room || p->tables.empty())
         return INVALID_PLAN;
     plan one = *p;
     std::function<void()> work = [one, from, to, sign] {

@@ -247,6 +247,30 @@ def test_plans_of_transforms_are_limited():
         plans.max_size = 4096
 
 
+def test_plans_of_transforms_are_limited_by_their_bytes():
+    """A plan of the stand-in has 300 KiB of the host's memory; a device keeps 64 MiB."""
+    plans = torch.backends.cuda.cufft_plan_cache[0]
+    plans.clear()
+    x = torch.ones(400, dtype=torch.complex64).cuda()
+    for n in range(1, 401):
+        assert torch.fft.fft(x[:n])[0].item() == n
+    assert 200 <= plans.size <= (64 << 20) // (300 << 10) + 1
+
+
+def test_a_graph_keeps_the_plan_of_its_transform():
+    plans = torch.backends.cuda.cufft_plan_cache[0]
+    x = torch.randn(8, dtype=torch.complex64).cuda()
+    torch.fft.fft(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = torch.fft.fft(x)
+    plans.clear()
+    assert plans.size == 0
+    x.copy_(torch.arange(8) * (1 + 2j))
+    graph.replay()
+    assert torch.equal(y.cpu(), torch.fft.fft(x.clone()).cpu())
+
+
 @pytest.mark.parametrize("wrong", [0, -1, 1])
 def test_repeats_of_a_given_size(wrong):
     """The host's elements, and the host's error for another size than the repeats have."""

@@ -9,6 +9,8 @@
 #include "device/device.h"
 
 enum { CR_CUDA_DEVICES = 64 };
+/* Host memory that the kept plans of one library for one kind of work may have. */
+enum { CR_CUDA_PLAN_BYTES = 64 << 20 };
 
 /* The table; NULL when there is no driver or no device.  The first call loads the driver. */
 const cr_device_ops *cr_cuda_table(void);

@@ -6,7 +6,7 @@
  *
  * A plan is made for each key, which takes the host longer than a call, so lengths of parts of
  * a tile, which vary in programs, are left to the kernels of attention.cuh.  Of programs whose
- * batches vary, the plans that were not used among the last HEADS_PLANS others are dropped. */
+ * batches vary, the plans that were used least recently are dropped (base/recent.h). */
 #include "kern/cuda/attention_plan.h"
 #include "base/memory.h"
 #include "base/recent.h"
@@ -107,7 +107,8 @@ static void plan_forget(void *plan)
 }
 
 /* heads_key -> cudnn_engine, which is empty if the library has none. */
-static cr_recent plans = {.most = HEADS_PLANS, .drop = plan_forget};
+static cr_recent plans = {
+    .most = HEADS_PLANS, .most_bytes = CR_CUDA_PLAN_BYTES / 2, .drop = plan_forget};
 
 /* The caller holds the lock of the library while it uses the plan. */
 static const cudnn_engine *plan_of(const heads_key *k)
@@ -121,7 +122,9 @@ static const cudnn_engine *plan_of(const heads_key *k)
             cr_free(e);
             return NULL;
         }
+        size_t before = cr_heap_bytes();
         cr_heads_engine_find(e, handle, k);
+        cr_recent_charge(&plans, (const char *)k, sizeof *k, cr_heap_since(before));
     }
     return e && e->plan ? e : NULL;
 }

@@ -195,7 +195,9 @@ static void conv_forget(void *plan)
     cr_free(plan);
 }
 
-static cr_recent plans = {.most = CONV_PLANS, .drop = conv_forget}; /* by conv_key */
+/* By conv_key. */
+static cr_recent plans = {
+    .most = CONV_PLANS, .most_bytes = CR_CUDA_PLAN_BYTES / 2, .drop = conv_forget};
 
 /* The library has nothing for this key, and will not have it later. */
 static bool conv_is_declined(int status)
@@ -237,7 +239,10 @@ static const char *conv_plan_of(conv_plan **out, const conv_key *k)
         }
     }
     *out = p;
-    return conv_fill(p, k, SIZE_MAX);
+    size_t before = cr_heap_bytes();
+    const char *error = conv_fill(p, k, SIZE_MAX);
+    cr_recent_charge(&plans, (const char *)k, sizeof *k, cr_heap_since(before));
+    return error;
 }
 
 /* --- arrays --- */

@@ -3,7 +3,8 @@
  * The dims of a transform are moved behind the others, which are its batch.  One plan
  * transforms up to three of them; a transform between real and complex numbers is one of a
  * single dim. A device has plans for each stream, the last used first, up to a number that the
- * program sets. */
+ * program sets and to CR_CUDA_PLAN_BYTES.  A graph refers to the tables of the plans that it
+ * captured, so these stay. */
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
@@ -42,12 +43,14 @@ typedef struct fft_plan {
     struct fft_plan *next;
     fft_key key;
     int plan;
-    size_t room;
+    bool captured;
+    size_t room, bytes; /* of the device's memory in a call; of the host's */
 } fft_plan;
 
 typedef struct {
     fft_plan *first;
-    int64_t count, most;
+    int64_t count, most; /* without captured plans */
+    size_t bytes;        /* of these */
 } fft_cache;
 
 static cufft_table cufft;
@@ -80,20 +83,35 @@ static bool cufft_is_there(void)
 
 /* --- plans --- */
 
-/* Drops all plans but the `most` that were used last; the caller holds the lock. */
-static void fft_trim(fft_cache *c, int64_t most)
+static void fft_leave(fft_cache *c, const fft_plan *p)
 {
-    fft_plan **at = &c->first, *p;
+    c->count--;
+    c->bytes -= p->bytes;
+}
 
-    if (c->count <= most)
+/* Drops all plans that are not captured but the ones that were used last; the caller holds the
+ * lock. */
+static void fft_trim(fft_cache *c)
+{
+    int64_t kept = 0;
+    size_t bytes = 0;
+
+    if (c->count <= c->most && c->bytes <= CR_CUDA_PLAN_BYTES)
         return;
-    for (int64_t i = 0; i < most; i++)
-        at = &(*at)->next;
-    while ((p = *at)) {
+    for (fft_plan **at = &c->first, *p; (p = *at);) {
+        bool stays = p->captured || (kept < c->most && bytes <= CR_CUDA_PLAN_BYTES);
+        if (!p->captured) {
+            kept++;
+            bytes += p->bytes;
+        }
+        if (stays) {
+            at = &p->next;
+            continue;
+        }
         *at = p->next;
         cufft.drop_plan(p->plan);
+        fft_leave(c, p);
         cr_free(p);
-        c->count--;
     }
 }
 
@@ -139,13 +157,16 @@ static const char *fft_plan_of(fft_plan **out, const fft_key *k)
     if (!p)
         return cr_error_message();
     memcpy(&p->key, k, sizeof *k);
+    size_t before = cr_heap_bytes();
     if (fft_make(p)) {
         cr_free(p);
         return "cuFFT error: CUFFT_INTERNAL_ERROR";
     }
+    p->bytes = cr_heap_since(before);
     p->next = c->first;
     c->first = *out = p;
     c->count++;
+    c->bytes += p->bytes;
     return NULL;
 }
 
@@ -155,8 +176,10 @@ int64_t cr_cuda_fft_plans(int device, int64_t *most)
 
     cufft_is_there();
     pthread_mutex_lock(&lock);
-    if (*most >= 0)
-        fft_trim(c, c->most = *most);
+    if (*most >= 0) {
+        c->most = *most;
+        fft_trim(c);
+    }
     *most = c->most;
     int64_t count = c->count;
     pthread_mutex_unlock(&lock);
@@ -188,9 +211,13 @@ static const char *fft_run(const fft_key *k, void *from, void *to, bool forward)
     error = fft_plan_of(&p, k);
     if (!error && p->room && !(room = cr_cuda_ops.get((int)k->index, p->room, &block)))
         error = cr_cuda_no_memory((int)k->index, p->room);
+    if (!error && !p->captured && cr_cuda_is_capturing((int)k->index)) {
+        p->captured = true;
+        fft_leave(&caches[k->index], p);
+    }
     if (!error)
         error = fft_start(k, p, from, to, room, forward);
-    fft_trim(&caches[k->index], caches[k->index].most);
+    fft_trim(&caches[k->index]);
     pthread_mutex_unlock(&lock);
     if (room)
         cr_cuda_ops.release((int)k->index, room, block);
