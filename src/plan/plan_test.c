@@ -336,9 +336,11 @@ TEST(elements_at_computed_places_are_inside_for_each_index)
            "kind of error");
 }
 
-#define WINDOWS(last)                                                                          \
+#define WINDOWS(last) WINDOWS_BY(" ", last)
+#define WINDOWS_BY(divisor, last)                                                              \
     "WINDOWS sum %1:float32[2] which none:float32[] from %0:float32[4] planes 1 of [4, 2] "    \
-    "divisor 1 dim 1 of 1 start [0, 1] ranges [0, 0, 1] dim 1 of 1 start [0, 1] ranges "       \
+    "divisor 1" divisor                                                                        \
+    "dim 1 of 1 start [0, 1] ranges [0, 0, 1] dim 1 of 1 start [0, 1] ranges "                 \
     "[0, 0, 1] " last
 
 TEST(windows_stay_in_their_plane)
@@ -346,7 +348,9 @@ TEST(windows_stay_in_their_plane)
     breaks(WINDOWS("dim 2 of 4 start [0, 1, 2] ranges [0, 1, 2, 3, 1, 2]"),
            "outside their plane");
     breaks(WINDOWS("dim 2 of 4 start [0, 1, 2] ranges [0, 1, 2, -1, 1, 2]"), "out of range");
-    breaks(WINDOWS("dim 2 of 3 start [0, 1, 2] ranges [0, 1, 2, 1, 1, 2]"),
+    breaks(WINDOWS("dim 2 of 3 start [0, 1, 2] ranges [0, 1, 4, 1, 1, 4]"),
+           "outside their plane");
+    breaks(WINDOWS_BY(" shares ", "dim 2 of 3 start [0, 1, 2] ranges [0, 1, 2, 1, 1, 2]"),
            "outside their plane");
     breaks(WINDOWS("dim 2 of 0 start [0, 1, 1] ranges [0, 1, 2]"), "no elements");
     breaks(WINDOWS("dim 2 of 4 start [0, 2, 1] ranges [0, 1, 2]"), "before they begin");
