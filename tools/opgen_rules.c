@@ -1,4 +1,4 @@
-/* Conditions of checks and warnings, and rules of sizes, as C.
+/* Conditions of checks and warnings, rules of sizes, and lets of compositions, as C.
  *
  * A rule is written where the kinds of its parts are known: integers, floats, truths, dtypes,
  * texts, lists of integers, tensors and lists of tensors.  Each part is a variable of the
@@ -24,6 +24,7 @@ typedef enum {
     IS_LIST,
     IS_TENSOR,
     IS_TENSORS,
+    IS_DEVICE, /* packed, of a tensor */
     IS_OTHER
 } kind;
 
@@ -118,6 +119,14 @@ static value given_by(writer *w, kind k, const char *type, const char *call)
     say(w, "if (!%s, &%s))", call, name);
     say(w, "    return false;");
     return of(k, name);
+}
+
+/* An item of a list of tensors, which is read like an argument that may be None. */
+static value item_at(writer *w, const char *list, const char *i)
+{
+    static const cr_param item = {.name = "item", .type = CR_T_TENSOR, .optional = true};
+
+    return (value){.kind = IS_OTHER, .c = in_room(w, "%s.at[%s]", list, i), .param = &item};
 }
 
 /* --- conversions --- */
@@ -360,7 +369,9 @@ static value compare(writer *w, value a, value b, const char *sign)
 {
     const char *x, *y, *function = kind_of(a) == IS_TEXT ? "rule_is_text" : "rule_is_list";
 
-    if (kind_of(a) == IS_DTYPE || kind_of(b) == IS_DTYPE) {
+    if (kind_of(a) == IS_DEVICE && kind_of(b) == IS_DEVICE) {
+        x = a.c, y = b.c;
+    } else if (kind_of(a) == IS_DTYPE || kind_of(b) == IS_DTYPE) {
         x = as_dtype(w, a), y = as_dtype(w, b);
     } else if (kind_of(a) == IS_TEXT || kind_of(a) == IS_LIST) {
         x = kind_of(a) == IS_TEXT ? as_text(w, a) : as_list(w, a);
@@ -525,38 +536,68 @@ static void write_lets(writer *w, const cr_rule *r)
         write_lets(w, r->args[i]);
 }
 
-/* The list; with `sought` the index of the first item equal to it, or -1; or the sum. */
-static value write_each(writer *w, const cr_rule *r, const char *sought, bool adds)
+/* What becomes of the items of a list. */
+typedef enum { EACH_STORED, EACH_SOUGHT, EACH_ADDED, EACH_COUNTED } each_use;
+
+static void use_item(writer *w, each_use use, const char *at, const char *n, const char *item,
+                     const char *sought)
 {
-    bool stores = !sought && !adds;
-    const char *i = variable(w, "int64_t");
-    const char *at = stores ? array(w, 0) : named(w, IS_INT, "int64_t", sought ? "-1" : "0").c;
-    const char *n = write_range_end(w, r->args[0]), *list = NULL;
+    if (use == EACH_SOUGHT)
+        say(w, "%s = %s < 0 && %s == %s ? %s : %s;", at, at, item, sought, n, at);
+    else if (use == EACH_ADDED)
+        say(w, "if (!rule_add(%s, %s, &%s)) return false;", at, item, at);
+    else if (use == EACH_STORED)
+        say(w, "%s[%s] = %s;", at, n, item);
+}
+
+/* The list, the index of the first item equal to `sought` or -1, the sum, or the number of
+ * items. */
+static value write_each(writer *w, const cr_rule *r, each_use use, const char *sought)
+{
+    bool stores = use == EACH_STORED, filters = r->count > 2;
+    const char *i = variable(w, "int64_t"), *kept = i;
+    const char *at =
+        stores ? array(w, 0) : named(w, IS_INT, "int64_t", use == EACH_SOUGHT ? "-1" : "0").c;
+    const char *n = write_range_end(w, r->args[0]);
+    value item, list = {0};
     scope *s = w->scope;
     uint64_t known;
 
     if (!n) {
-        list = as_list(w, write_rule(w, r->args[0]));
-        n = in_room(w, "%s.n", list);
+        list = write_rule(w, r->args[0]);
+        list.c = kind_of(list) == IS_TENSORS ? as_tensors(w, list) : as_list(w, list);
+        n = in_room(w, "%s.n", list.c);
     }
+    if (filters)
+        kept = named(w, IS_INT, "int64_t", "0").c;
     known = s->known;
     write_lets(w, r->args[1]);
+    if (filters)
+        write_lets(w, r->args[2]);
     known = w->depth == s->depth ? s->known : known;
     say_loop(w, i, n, stores);
     w->depth++;
-    s->slot[r->slot] = of(IS_INT, list ? in_room(w, "%s.at[%s]", list, i) : i);
+    s->slot[r->slot] = !list.c ? of(IS_INT, i)
+                       : kind_of(list) == IS_TENSORS
+                           ? item_at(w, list.c, i)
+                           : of(IS_INT, in_room(w, "%s.at[%s]", list.c, i));
     s->known |= (uint64_t)1 << r->slot;
-    value item = write_rule(w, r->args[1]);
-    if (sought)
-        say(w, "%s = %s < 0 && %s == %s ? %s : %s;", at, at, as_int(w, item), sought, i, at);
-    else if (adds)
-        say(w, "if (!rule_add(%s, %s, &%s)) return false;", at, as_int(w, item), at);
-    else
-        say(w, "%s[%s] = %s;", at, i, as_int(w, item));
+    if (filters) {
+        say(w, "if (!%s)", as_truth(w, write_rule(w, r->args[2])));
+        say(w, "    continue;");
+    }
+    if (use != EACH_COUNTED) {
+        item = write_rule(w, r->args[1]);
+        use_item(w, use, at, kept, as_int(w, item), sought);
+    }
+    if (filters)
+        say(w, "%s++;", kept);
     w->depth--;
     say(w, "}");
     s->known = known;
-    return stores ? list_of(w, at, n) : of(IS_INT, at);
+    if (use == EACH_COUNTED)
+        return of(IS_INT, kept);
+    return stores ? list_of(w, at, filters ? kept : n) : of(IS_INT, at);
 }
 
 static value write_range(writer *w, const cr_rule *r)
@@ -579,7 +620,8 @@ static value write_index(writer *w, const cr_rule *r)
     if (reals)
         return given_by(w, IS_REAL, "double", in_room(w, "rule_real_at(&%s, %s", v.c, i));
     if (tensors)
-        return given_by(w, IS_TENSOR, "rule_tensor", in_room(w, "rule_item(%s, %s", list, i));
+        return item_at(
+            w, list, given_by(w, IS_INT, "int64_t", in_room(w, "rule_item(%s, %s", list, i)).c);
     return given_by(w, IS_INT, "int64_t", in_room(w, "rule_at(%s, %s", list, i));
 }
 
@@ -734,10 +776,28 @@ static value write_along(writer *w, const cr_rule *r)
     return list_of(w, in_room(w, "%s.size", t), in_room(w, "%s.ndim", t));
 }
 
+/* The rule of a list of those items of another one for which a condition holds, or NULL. */
+static const cr_rule *kept_items(const writer *w, const cr_rule *r)
+{
+    const cr_op *op = w->scope->op;
+    int let = r->slot - op->slots.let;
+
+    if (r->kind == CR_RULE_NAME && r->slot >= 0 && let >= 0 && let < op->let_count &&
+        !(w->scope->known >> r->slot & 1))
+        r = op->lets[let].rule;
+    return r->kind == CR_RULE_EACH && r->count > 2 && r->args[1]->kind == CR_RULE_NAME &&
+                   r->args[1]->slot == r->slot
+               ? r
+               : NULL;
+}
+
 static value write_len(writer *w, const cr_rule *r)
 {
-    value v = write_rule(w, r->args[0]);
+    const cr_rule *kept = kept_items(w, r->args[0]);
+    value v = kept ? write_each(w, kept, EACH_COUNTED, NULL) : write_rule(w, r->args[0]);
 
+    if (kept)
+        return v;
     if (!v.param || (kind_of(v) == IS_LIST && !v.param->optional))
         return of(IS_INT, in_room(w, "%s.n", as_list(w, v)));
     if (kind_of(v) == IS_TENSORS && !v.param->optional)
@@ -755,6 +815,15 @@ static value write_test(writer *w, const cr_rule *r, const char *function)
     if (!v.param)
         return without_c(w);
     return named(w, IS_TRUTH, "bool", in_room(w, "%s(&%s)", function, v.c));
+}
+
+static value write_device(writer *w, const cr_rule *r)
+{
+    value v = write_rule(w, r->args[0]);
+
+    if (!v.param)
+        return without_c(w);
+    return given_by(w, IS_DEVICE, "int64_t", in_room(w, "rule_device(&%s", v.c));
 }
 
 static value write_sparse_count(writer *w, const cr_rule *r, const char *function)
@@ -777,9 +846,8 @@ static value write_values_fit(writer *w, const cr_rule *r)
 
 static value write_list_function(writer *w, const cr_rule *r)
 {
-    if (r->builtin == CR_BUILTIN_total && r->args[0]->kind == CR_RULE_EACH &&
-        r->args[0]->count == 2)
-        return write_each(w, r->args[0], NULL, true);
+    if (r->builtin == CR_BUILTIN_total && r->args[0]->kind == CR_RULE_EACH)
+        return write_each(w, r->args[0], EACH_ADDED, NULL);
     const char *list = as_list(w, write_rule(w, r->args[0]));
 
     return given_by(w, IS_INT, "int64_t",
@@ -806,8 +874,8 @@ static value write_search(writer *w, const cr_rule *r)
 {
     const char *x = as_int(w, write_rule(w, r->args[1])), *at, *list;
 
-    if (r->args[0]->kind == CR_RULE_EACH && r->args[0]->count == 2) {
-        at = write_each(w, r->args[0], x, false).c;
+    if (r->args[0]->kind == CR_RULE_EACH) {
+        at = write_each(w, r->args[0], EACH_SOUGHT, x).c;
     } else {
         list = as_list(w, write_rule(w, r->args[0]));
         at = named(w, IS_INT, "int64_t", in_room(w, "rule_first(%s, %s)", list, x)).c;
@@ -838,6 +906,7 @@ static value write_call(writer *w, const cr_rule *r)
     switch (r->builtin) {
     case CR_BUILTIN_promote: return write_promote(w, r);
     case CR_BUILTIN_dtype: return of(IS_DTYPE, dtype_of(w, write_rule(w, r->args[0])));
+    case CR_BUILTIN_device: return write_device(w, r);
     case CR_BUILTIN_size: return write_size(w, r);
     case CR_BUILTIN_along: return write_along(w, r);
     case CR_BUILTIN_ndim:
@@ -943,7 +1012,7 @@ static value write_rule(writer *w, const cr_rule *r)
     case CR_RULE_LIST: return write_list(w, r);
     case CR_RULE_CALL: return write_call(w, r);
     case CR_RULE_CHOOSE: return write_choice(w, r);
-    case CR_RULE_EACH: return r->count > 2 ? without_c(w) : write_each(w, r, NULL, false);
+    case CR_RULE_EACH: return write_each(w, r, EACH_STORED, NULL);
     case CR_RULE_INDEX: return r->count == 2 ? write_index(w, r) : without_c(w);
     }
     return without_c(w);
@@ -982,9 +1051,8 @@ static void put_function(cr_text *out, const writer *w, const char *parameters)
     cr_text_put(out, "    return true;\n}\n");
 }
 
-/* Two entries with one text have one function. */
-static void keep(rules_file *f, const cr_text *function, const cr_op *op, const char *name,
-                 const char *field)
+/* Two entries with one text have one function, whose number this is. */
+static int keep(rules_file *f, const cr_text *function, const cr_op *op, const char *name)
 {
     const char *text = cr_text_str(function);
     uintptr_t known = (uintptr_t)cr_map_get(&f->seen, text, function->len);
@@ -995,26 +1063,39 @@ static void keep(rules_file *f, const cr_text *function, const cr_op *op, const 
         cr_text_printf(&f->text, "\n/* %s%s%s */\nstatic bool %s_%d%s", op->name,
                        *op->overload ? "." : "", op->overload, name, (int)known, text);
     }
-    cr_text_printf(&f->table, "    cr_ops_at(%d)->%s = %s_%d;\n", op->index, field, name,
-                   (int)known);
+    return (int)known;
 }
 
-/* Keeps the function, for this field of the entry, unless it cannot be written. */
-static void finish(rules_file *f, writer *w, const cr_op *op, const char *field)
+/* Keeps the function unless it cannot be written; its number, or 0. */
+static int finish_function(rules_file *f, writer *w, const cr_op *op, const char *name,
+                           const char *parameters)
 {
-    bool sizes = !strcmp(field, "sizes.compiled");
     cr_text function = {0};
+    int kept = 0;
 
-    put_function(&function, w,
-                 sizes ? "const cr_value *arg, cr_shape *out" : "const cr_value *arg");
+    put_function(&function, w, parameters);
     f->st = f->st ? f->st : cr_text_status(&function);
     if (!w->fails && !f->st)
-        keep(f, &function, op, sizes ? "sizes" : "passes", field);
+        kept = keep(f, &function, op, name);
     cr_text_drop(&function);
     cr_text_drop(&w->declared);
     cr_text_drop(&w->start);
     cr_text_drop(&w->code);
     cr_arena_drop(&w->room);
+    return kept;
+}
+
+/* The same for this field of the entry. */
+static void finish(rules_file *f, writer *w, const cr_op *op, const char *field)
+{
+    bool sizes = !strcmp(field, "sizes.compiled");
+    const char *name = sizes ? "sizes" : "passes";
+    int kept = finish_function(
+        f, w, op, name, sizes ? "const cr_value *arg, cr_shape *out" : "const cr_value *arg");
+
+    if (kept)
+        cr_text_printf(&f->table, "    cr_ops_at(%d)->%s = %s_%d;\n", op->index, field, name,
+                       kept);
 }
 
 /* Not of elementwise entries, whose records know the types that the checks let through last,
@@ -1063,6 +1144,63 @@ static void put_sizes(rules_file *f, const cr_op *op)
     finish(f, &w, op, "sizes.compiled");
 }
 
+/* Whether the C of a rule would take less time than its evaluation. */
+static bool computes(const cr_rule *r)
+{
+    if (r->kind == CR_RULE_CALL && r->count == 1)
+        return r->args[0]->kind != CR_RULE_NAME;
+    return r->kind >= CR_RULE_LIST;
+}
+
+/* The value of a let, unless it is a float: numbers that may be integers are floats here, and
+ * calls tell them apart. */
+static int put_let(rules_file *f, const cr_op *op, int i)
+{
+    writer w = {0};
+    value v;
+
+    start(&w, op);
+    v = write_rule(&w, op->lets[i].rule);
+    if (v.param)
+        w.fails = true;
+    switch (w.fails ? IS_OTHER : v.kind) {
+    case IS_INT: say(&w, "*out = cr_of_int(%s);", v.c); break;
+    case IS_TRUTH: say(&w, "*out = cr_of_bool(%s);", v.c); break;
+    case IS_DTYPE: say(&w, "*out = rule_type_value(%s);", v.c); break;
+    case IS_LIST:
+        say(&w, "if (!rule_list_value(f, %s, out))", v.c);
+        say(&w, "    return false;");
+        break;
+    default: w.fails = true;
+    }
+    return finish_function(f, &w, op, "let", "cr_frame *f, const cr_value *arg, cr_value *out");
+}
+
+static void put_lets(rules_file *f, const cr_op *op)
+{
+    cr_text table = {0};
+    bool any = false;
+
+    if (op->does != CR_DOES_IS)
+        return;
+    for (int i = 0; i < op->let_count; i++) {
+        int kept = computes(op->lets[i].rule) ? put_let(f, op, i) : 0;
+        any |= kept != 0;
+        if (kept)
+            cr_text_printf(&table, "%slet_%d", i ? ", " : "", kept);
+        else
+            cr_text_put(&table, i ? ", NULL" : "NULL");
+    }
+    if (any) {
+        cr_text_printf(&f->text, "\nstatic const cr_let_fn lets_%d[] = {%s};\n", op->index,
+                       cr_text_str(&table));
+        cr_text_printf(&f->table, "    cr_ops_at(%d)->let_code = lets_%d;\n", op->index,
+                       op->index);
+    }
+    f->st = f->st ? f->st : cr_text_status(&table);
+    cr_text_drop(&table);
+}
+
 cr_status opgen_rules(const char *folder)
 {
     rules_file f = {0};
@@ -1075,6 +1213,7 @@ cr_status opgen_rules(const char *folder)
         put_checks(&f, cr_ops_at(i));
         put_warnings(&f, cr_ops_at(i));
         put_sizes(&f, cr_ops_at(i));
+        put_lets(&f, cr_ops_at(i));
     }
     cr_text_printf(&f.text, "\nvoid cr_generated_rules(void)\n{\n%s}\n", cr_text_str(&f.table));
     cr_status st = f.st ? f.st : cr_text_status(&f.text);

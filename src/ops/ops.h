@@ -215,9 +215,11 @@ typedef cr_status (*cr_extern_fn)(const cr_value *arg, cr_view *out);
 typedef cr_status (*cr_whole_fn)(const cr_value *arg, cr_value *result);
 typedef cr_status (*cr_map_fn)(const cr_value *arg, const cr_view *self, cr_geometry *out);
 typedef cr_status (*cr_shape_fn)(const cr_value *arg, cr_shape *out);
+struct cr_frame;
 /* Rules as C (tools/opgen_rules.c).  False: the trees decide. */
 typedef bool (*cr_passes_fn)(const cr_value *arg);
 typedef bool (*cr_sizes_fn)(const cr_value *arg, cr_shape *out);
+typedef bool (*cr_let_fn)(struct cr_frame *f, const cr_value *arg, cr_value *out);
 
 /* --- clauses of a record --- */
 
@@ -470,7 +472,8 @@ struct cr_op {
     cr_op_sizes sizes;
     cr_op_slots slots;
     int let_count;
-    cr_let *lets; /* in order; each may use the earlier ones */
+    cr_let *lets;              /* in order; each may use the earlier ones */
+    const cr_let_fn *let_code; /* IS: of each let, or NULL; or NULL for all */
     int check_count;
     cr_check *checks;
     cr_passes_fn passes; /* true: no check holds; or NULL */

@@ -1208,7 +1208,7 @@ static bool decide_truth(const cr_value *v)
 {
     if (CR_UNLIKELY(decided) && v->tag == CR_INT)
         decide_by(CR_BUILTIN_ne, v->i, 0);
-    return truth_of(v);
+    return CR_LIKELY(v->tag == CR_TRUTH) ? v->i != 0 : truth_of(v);
 }
 
 static cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out);
@@ -1381,11 +1381,21 @@ static cr_status eval_any_call(void *in, const cr_rule *r, void *result)
 
 /* --- lists --- */
 
+/* Most lists are of integers. */
+static int leading_ints(const cr_value *items, int n)
+{
+    int i = 0;
+
+    while (i < n && items[i].tag == CR_INT)
+        i++;
+    return i;
+}
+
 static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *out)
 {
     bool whole = true, numbers = true;
 
-    for (int i = 0; i < n; i++) {
+    for (int i = leading_ints(items, n); i < n; i++) {
         numbers &= value_is_number(&items[i]);
         whole &= items[i].tag == CR_INT || (numbers && is_whole(&items[i]));
     }
@@ -1394,7 +1404,8 @@ static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *
     CR_NEED(at);
     for (int i = 0; i < n; i++) {
         if (whole)
-            ((int64_t *)at)[i] = cr_scalar_as_int(value_scalar(&items[i]));
+            ((int64_t *)at)[i] =
+                items[i].tag == CR_INT ? items[i].i : cr_scalar_as_int(value_scalar(&items[i]));
         else if (numbers)
             ((double *)at)[i] = real_of(&items[i]);
         else
@@ -1417,7 +1428,7 @@ static CR_NOINLINE cr_status eval_list(void *in, const cr_rule *r, void *result)
     if (r->count > CR_MAX_ARGS)
         return refuse_rule(f, r, "too many items");
     for (int i = 0; i < r->count; i++)
-        CR_TRY(cr_frame_eval(f, r->args[i], &items[i]));
+        CR_TRY(eval_argument(f, r->args[i], &items[i]));
     return pack_list(f, items, r->count, out);
 }
 
@@ -1449,7 +1460,7 @@ static CR_NOINLINE cr_status eval_each(void *in, const cr_rule *r, void *result)
             if (!decide_truth(&holds))
                 continue;
         }
-        CR_TRY(cr_frame_eval(f, r->args[1], &items[n++]));
+        CR_TRY(eval_argument(f, r->args[1], &items[n++]));
     }
     f->known = (f->known & ~((uint64_t)1 << r->slot)) | was;
     return pack_list(f, items, n, out);
@@ -1461,8 +1472,8 @@ static CR_NOINLINE cr_status eval_index(void *in, const cr_rule *r, void *result
     cr_value *out = result;
     cr_value list, at;
 
-    CR_TRY(cr_frame_eval(f, r->args[0], &list));
-    CR_TRY(cr_frame_eval(f, r->args[1], &at));
+    CR_TRY(eval_argument(f, r->args[0], &list));
+    CR_TRY(eval_argument(f, r->args[1], &at));
     int64_t i = at.i < 0 ? at.i + list.len : at.i;
     if (list.tag < CR_INTS || i < 0 || i >= list.len)
         return refuse_rule(f, r, "index out of range");
@@ -1511,7 +1522,9 @@ static CR_NOINLINE cr_status eval_rule_name(void *in, const cr_rule *r, void *re
         cr_value v;
         if (let < 0 || let >= op->let_count)
             return refuse_rule(f, r, "has no value here");
-        CR_TRY(cr_frame_eval(f, op->lets[let].rule, &v));
+        cr_let_fn code = op->let_code ? op->let_code[let] : NULL;
+        if (!code || CR_UNLIKELY(decided) || !code(f, f->arg, &v))
+            CR_TRY(cr_frame_eval(f, op->lets[let].rule, &v));
         cr_frame_set(f, slot, v);
     }
     *out = f->slot[slot];
@@ -1522,7 +1535,7 @@ static CR_NOINLINE cr_status eval_rule_name(void *in, const cr_rule *r, void *re
 
 static cr_status eval_part(void *in, const cr_rule *r, void *out)
 {
-    return cr_frame_eval(in, r, out);
+    return eval_argument(in, r, out);
 }
 
 static cr_rule_truth eval_truth(void *in, const cr_rule *r, const void *value)

@@ -178,9 +178,35 @@ static inline bool rule_real_at(const cr_value *v, int64_t i, double *out)
     return true;
 }
 
-static inline bool rule_item(rule_tensors list, int64_t i, rule_tensor *out)
+static inline bool rule_item(rule_tensors list, int64_t i, int64_t *out)
 {
-    return i >= -list.n && i < list.n && rule_argument(&list.at[i < 0 ? i + list.n : i], out);
+    *out = i < 0 ? i + list.n : i;
+    return i >= -list.n && i < list.n;
+}
+
+static inline bool rule_device(const cr_value *v, int64_t *out)
+{
+    *out = rule_is_tensor(v)
+               ? cr_packed_device(v->tag == CR_VIEW ? v->view->device : v->t->device)
+               : 0;
+    return rule_is_tensor(v);
+}
+
+static inline cr_value rule_type_value(cr_dtype t)
+{
+    return t == CR_DTYPE_NONE ? cr_of_none() : cr_of_dtype(t);
+}
+
+static inline bool rule_list_value(cr_frame *f, rule_list list, cr_value *out)
+{
+    int64_t *ints = cr_frame_get(f, (size_t)(list.n ? list.n : 1) * sizeof *ints);
+
+    if (!ints)
+        return false;
+    for (int64_t i = 0; i < list.n; i++)
+        ints[i] = list.at[i];
+    *out = cr_of_ints(ints, (size_t)list.n);
+    return true;
 }
 
 static inline int64_t rule_first(rule_list list, int64_t x)

@@ -1,5 +1,6 @@
 /* Rules as C (tools/opgen_rules.c) beside their evaluation, for random arguments. */
 #include "base/test.h"
+#include "tensor/decide.h"
 #include "tensor/internal.h"
 #include "tensor/tensor.h"
 
@@ -135,6 +136,54 @@ static void compare_call(const cr_op *op, tally *t)
     if (!st)
         compare_sizes(op, &c, &f);
     cr_frame_drop(&f);
+}
+
+/* For random arguments lets may have no value; then the C has none either. */
+static void compare_let(const cr_op *op, int i, int *decided)
+{
+    cr_value compiled, evaluated;
+    cr_decisions log = {0};
+    drawn_call c = {0};
+    cr_frame f, g;
+
+    draw_call(&c, op);
+    cr_frame_init(&f, op, c.arg);
+    cr_frame_init(&g, op, c.arg);
+    if (op->let_code[i](&f, c.arg, &compiled)) {
+        cr_decisions *was =
+            cr_decisions_into(&log); /* trees alone, for lets that it names, too */
+        OK(cr_frame_eval(&g, op->lets[i].rule, &evaluated));
+        cr_decisions_into(was);
+        EQ(compiled.tag, evaluated.tag);
+        EQ(compiled.len, evaluated.tag >= CR_INTS ? evaluated.len : 0);
+        if (evaluated.tag == CR_INTS)
+            CHECK(!memcmp(compiled.ints, evaluated.ints, compiled.len * sizeof *compiled.ints));
+        else
+            CHECK(evaluated.tag == CR_NONE || compiled.i == evaluated.i);
+        ++*decided;
+    }
+    cr_decisions_drop(&log);
+    cr_frame_drop(&f);
+    cr_frame_drop(&g);
+}
+
+TEST(lets_as_c_agree_with_their_evaluation)
+{
+    int lets = 0, seen = 0;
+
+    OK(cr_tensor_start());
+    for (int i = 0; i < cr_ops_table_count(); i++) {
+        const cr_op *op = cr_ops_at(i);
+        for (int k = 0; op->let_code && k < op->let_count; k++) {
+            int decided = 0;
+            for (int n = 0; op->let_code[k] && n < CALLS; n++)
+                compare_let(op, k, &decided);
+            lets += op->let_code[k] != NULL;
+            seen += decided > 0;
+        }
+    }
+    CHECK(lets > 200);
+    CHECK(seen > lets / 10 * 9);
 }
 
 /* An entry is silent only where no warning has a text. */
