@@ -96,12 +96,12 @@ const char *cr_compiler_path(void)
 }
 
 /* Measured with gcc 12 on the groups of 21 programs: -O2 takes 0.10 s of processor time a
- * group, -O1 with -fgcse 0.08, all of it in the background; kernels of chains of many operators
- * are 5 to 16 % faster (structural similarity 660 us and 569), others equal.  Without -fgcse,
- * which -O2 has, kernels are up to 1.7 times slower.  -O2 also has -fexpensive-optimizations,
- * without which gcc omits vzeroupper, and the interpreter's SSE instructions after a kernel
- * wait for the upper halves of registers: 0.55 us instead of 0.36 for a compiled lerp of 200
- * (AVX-512, Sapphire Rapids). */
+ * group, -O1 with -fgcse 0.08, all of it in the background; most kernels are within 3 %, those
+ * of chains of many operators up to 16 % faster (structural similarity 660 us and 569). Without
+ * -fgcse, which -O2 has, kernels are up to 1.7 times slower.  -O2 also has
+ * -fexpensive-optimizations, without which gcc omits vzeroupper, and the interpreter's SSE
+ * instructions after a kernel wait for the upper halves of registers: 0.55 us instead of 0.36
+ * for a compiled lerp of 200 (AVX-512, Sapphire Rapids). */
 static const char flags[] = "-std=gnu11 -O2 -fPIC -shared -ffp-contract=off -nostartfiles -w";
 
 void cr_compiler_identity(cr_text *out)
