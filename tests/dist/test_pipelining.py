@@ -9,6 +9,7 @@ import cresset.distributed as dist
 import ranks
 from cresset import tensor
 from cresset import nn
+from cresset.distributed import pipelining
 from cresset.distributed.pipelining import schedules
 from cresset.distributed.pipelining._backward import stage_backward, stage_backward_input, stage_backward_weight
 from cresset.distributed.pipelining._actions import (Action, Kind, check, fifo_order, interleaved_order, one_f_one_b_order, stage_ranks, v_order)
@@ -151,3 +152,19 @@ def test_backward_of_a_stage_in_halves():
     torch.testing.assert_close([made[0], *(p.grad for p in stage.parameters())], [*whole])
     with pytest.raises(AssertionError, match="len"):
         stage_backward((stage(x), stage(x)), (g,), [x])
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, scale=torch.full((4,), 3.0), dtype=torch.float32, most=float("inf")):
+        return self.second((self.first(x) * scale).to(dtype).clamp(max=most))
+
+
+def test_defaults_that_are_tensors_are_constants_of_the_stages():
+    model, x, scale = Scaled(), torch.randn(2, 4), torch.randn(4)
+    for args, kwargs in (((x,), {}), ((x, scale), {}), ((x,), {"scale": scale})):
+        pipe = pipelining.pipeline(model, args, kwargs, split_spec={"second": pipelining.SplitPoint.BEGINNING})
+        assert pipe.num_stages == 2 and torch.equal(pipe(*args, **kwargs)[0], model(*args, **kwargs))

@@ -186,6 +186,19 @@ def _check_sent(pipe, args, kwargs):
                 raise TypeError(f"stage {k} would send {', '.join(wrong)} to stage {k + 1}; stages send tensors")
 
 
+def _fix_defaults(graph, args, kwargs):
+    """A default that is a tensor is a constant of the stages, unless the call gives the argument: source text has no name for it."""
+    for k, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+        if not node.args or not isinstance(node.args[0], fx.Node):
+            continue
+        default, node.args = node.args[0], ()
+        if k >= len(args) and node.target not in (kwargs or {}):
+            node.replace_all_uses_with(default)
+            graph.erase_node(node)
+        elif not default.users:
+            graph.erase_node(default)
+
+
 def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None):
     """Cuts a model: where it calls pipe_split(), at the submodules of `split_spec` {name: SplitPoint}, or by a function of the traced
     model that adds calls of pipe_split.  The arguments are those of one part of a batch: copies of the stages run with them once.  Neither
@@ -196,6 +209,7 @@ def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None
     with cresset.random.fork_rng():
         tracer = _Tracer(spec)
         graph = tracer.trace(module)
+        _fix_defaults(graph, mb_args, mb_kwargs)
         missing = [name for name in spec if name not in tracer.met]
         if missing:
             raise ValueError(f"split_spec names {missing}, which the model does not call")
