@@ -111,7 +111,7 @@ def _dual_suffixes(tensor):
             primal, tangent = unpack_dual(tensor)
     except RuntimeError:  # a backward freed what the tangent is computed from
         return _grad_suffix(tensor)
-    return _grad_suffix(primal) + ([] if tangent is None else [f"tangent={tangent}"])
+    return _grad_suffix(tensor) if tangent is None else _grad_suffix(primal) + [f"tangent={tangent}"]
 
 
 def _grad_suffix(tensor):

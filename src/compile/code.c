@@ -1381,8 +1381,8 @@ static bool needs_nodes(const cr_group_code *c)
            (!cr_fused_has_tiles(f) && !cr_jit_function(cr_fused_kernel(f)));
 }
 
-/* Calls of the nodes round otherwise than fast code.  A program for all sizes has one code for
- * each choice of sizes, which may be called once. */
+/* Nodes round in another order than fast code.  A program for all sizes has one code for each
+ * choice of sizes, which may be called once. */
 static bool is_measured(const cr_compiled *all, const builder *b)
 {
     const cr_group_code *c = b->in.c;
@@ -1399,7 +1399,7 @@ static cr_status finish_code(cr_compiled *all, builder *b)
     b->in.c->over.cuts = cr_fused_cuts_rows(b->in.c->program->fused);
     b->in.c->code.overwrites = overwritten(b->in.c);
     if (is_measured(all, b))
-        CR_TRY(cr_tuner_new(&b->in.c->tuner, b->in.c, b->in.group, b->how & CR_HOW_MEASURE));
+        CR_TRY(cr_tuner_new(&b->in.c->tuner, b->in.c, b->in.group, b->how));
     return needs_nodes(b->in.c) ? add_nodes(all, b) : CR_OK;
 }
 
@@ -1826,6 +1826,16 @@ void cr_compiled_drop(cr_compiled *c)
 }
 
 int cr_compiled_groups(const cr_compiled *c) { return (int)c->groups.len; }
+
+bool cr_compiled_is_tuned(const cr_compiled *c)
+{
+    size_t i = 0;
+
+    while (i < c->groups.len &&
+           (!c->groups.at[i]->tuner || cr_tuner_is_done(c->groups.at[i]->tuner)))
+        i++;
+    return i == c->groups.len;
+}
 int cr_compiled_built(const cr_compiled *c) { return c->built; }
 
 size_t cr_compiled_bytes(const cr_compiled *c)

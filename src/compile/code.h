@@ -159,11 +159,13 @@ cr_alike *cr_alike_new(cr_session *s, unsigned values, bool all_sizes);
 void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group);
 
 /* --- tune.c: measures ways on running calls and keeps the best --- */
-/* A tuner for the code of `group`; both are borrowed.  Without `schedules` it only measures
- * whether calls of the nodes are faster.  With them the program has schedules
- * (cr_fused_add_schedules), and the best way is stored on disk. */
+/* A tuner for the code of `group`; both are borrowed.  It measures whether calls of the nodes
+ * are faster, unless `how` is CR_HOW_FAST.  With CR_HOW_MEASURE the program has schedules
+ * (cr_fused_add_schedules), which it measures, too, and the best way is stored on disk. */
 CR_MUST cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group,
-                               bool schedules);
+                               unsigned how);
+/* Whether the group was called, and each number of threads has its way. */
+bool cr_tuner_is_done(const cr_tuner *t);
 /* Counted, because equal groups of one graph share a tuner; `t` may be NULL. */
 cr_tuner *cr_tuner_keep(cr_tuner *t);
 void cr_tuner_drop(cr_tuner *t);

@@ -153,6 +153,7 @@ static void make_groups(cr_session *s, void *context)
     for (int i = 0; i < g->input_count; i++)
         g->input[i]->type.device = x->device;
     move_block(g->body, x->device);
+    x->made = g; /* also where the next call ends the session */
     x->made = cr_compile_group(g);
     if (x->made != g)
         cr_graph_drop(g);

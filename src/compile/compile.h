@@ -67,6 +67,8 @@ CR_MUST cr_status cr_compiled_resize(cr_compiled **out, cr_compiled *of, const c
 /* The code of source k. */
 const cr_gcode *cr_compiled_code(const cr_compiled *c, int k);
 int cr_compiled_groups(const cr_compiled *c);
+/* Whether no group's ways are measured any more. */
+bool cr_compiled_is_tuned(const cr_compiled *c);
 /* The number of programs that were built; equal groups share one, across graphs. */
 int cr_compiled_built(const cr_compiled *c);
 /* Bytes of the groups' code, without kernels. */

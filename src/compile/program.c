@@ -655,6 +655,8 @@ int64_t cr_program_peak(const cr_program *p)
     return atomic_load(&base_of(p)->plans)->memory.peak;
 }
 const cr_graph *cr_program_graph(const cr_program *p) { return p->g; }
+bool cr_program_is_tuned(const cr_program *p) { return cr_compiled_is_tuned(base_of(p)->code); }
+
 int cr_program_groups(const cr_program *p) { return cr_compiled_groups(base_of(p)->code); }
 
 int cr_program_wait(const cr_program *p, double seconds)

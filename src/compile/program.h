@@ -78,6 +78,8 @@ void cr_program_code(cr_text *out, const cr_program *p);
  * `seconds`, and returns how many do. */
 int cr_program_groups(const cr_program *p);
 int cr_program_wait(const cr_program *p, double seconds);
+/* Whether no group's ways are measured any more. */
+bool cr_program_is_tuned(const cr_program *p);
 /* The graph that runs, with groups; borrowed. */
 const cr_graph *cr_program_graph(const cr_program *p);
 

@@ -7,9 +7,9 @@
  *
  * Invariant: all ways have equal results, bit for bit.
  *
- * The result is stored beside the kernel on disk, one line for each processor, number of
- * threads and class of sizes.  A line that names no way of this group is ignored, and the group
- * is measured again. */
+ * A result of all schedules is stored beside the kernel on disk, one line for each processor,
+ * number of threads and class of sizes.  A line that names no way of this group is ignored, and
+ * the group is measured again. */
 #include "base/clock.h"
 #include "base/isa.h"
 #include "base/log.h"
@@ -36,7 +36,8 @@ typedef struct measured {
 struct cr_tuner {
     const cr_group_code *c;
     const cr_gnode *group;
-    bool schedules; /* every way is measured; otherwise the usual one and calls */
+    bool schedules; /* their kernels are measured, too */
+    bool calls;     /* calls of the nodes are measured */
     int holders;    /* groups, all of one cr_compiled */
     pthread_mutex_t lock;
     _Atomic(measured *) first; /* by number of threads; dropped with the tuner */
@@ -92,7 +93,7 @@ static int find_ways(const cr_way **out, const cr_tuner *t, int threads)
 
     out[n++] = &cr_usual_way;
     for (size_t i = 0; i < CR_LEN(ways); i++)
-        if ((t->schedules || ways[i].calls) && may_gain(t->c, &ways[i], threads))
+        if ((ways[i].calls ? t->calls : t->schedules) && may_gain(t->c, &ways[i], threads))
             out[n++] = &ways[i];
     return n;
 }
@@ -300,15 +301,26 @@ cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output)
 
 /* --- tuners --- */
 
+bool cr_tuner_is_done(const cr_tuner *t)
+{
+    const measured *m = atomic_load_explicit(&t->first, memory_order_acquire);
+    bool done = m;
+
+    for (; m; m = m->next)
+        done = done && atomic_load(&m->chosen) >= 0;
+    return done;
+}
+
 cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group,
-                       bool schedules)
+                       unsigned how)
 {
     cr_tuner *t = cr_alloc_zero(sizeof *t);
 
     CR_NEED(t);
     t->c = c;
     t->group = group;
-    t->schedules = schedules;
+    t->schedules = how & CR_HOW_MEASURE;
+    t->calls = !(how & CR_HOW_FAST);
     t->holders = 1;
     pthread_mutex_init(&t->lock, NULL);
     *out = t;

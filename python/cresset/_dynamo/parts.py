@@ -136,9 +136,12 @@ class Parts:
             plan = self.compiler.parts[key] = self.compile(graph, inputs, order)
         self.count += 1
         packed = self.packs != _C._recorded_packs()  # by hooks of the call, which the backend's function would not call
-        apart = self.apart != _C._defer_flushed_apart()  # by other threads, which may have written to results
-        if self.deferred and not graph.once and not packed and not apart and self.inputs_stay(graph, inputs):
+        if self.deferred and not graph.once and not packed and not self.is_apart() and self.inputs_stay(graph, inputs):
             self.supply(plan, inputs, made)
+
+    def is_apart(self):
+        """Whether other threads ran calls of the part; they may have written to its results."""
+        return self.apart != _C._defer_flushed_apart()
 
     def may_compile(self, graph):
         """Graphs of the same operators, for other sizes and numbers, are as many as recordings may be."""
@@ -177,7 +180,8 @@ class Parts:
 
     def supply(self, plan, inputs, made):
         """The results of a plan become those of the deferred calls, which are dropped unrun.  All of them or none
-        do: a history leads through one of the two.  Results that share memory stay as they are."""
+        do: a history leads through one of the two.  Results that share memory stay as they are, and so do those that other
+        threads met while the backend's function ran."""
         alone = self.recorder.sole
         if not made or any(type(t) is not Tensor for t in made) or not alone(made):
             return
@@ -186,7 +190,7 @@ class Parts:
             return
         results = list(results)
         if len(results) == len(made) and all(type(x) is Tensor for x in results) and alone(results) and \
-           all(tensor_facts(t) == tensor_facts(x) for t, x in zip(made, results)):
+           all(tensor_facts(t) == tensor_facts(x) for t, x in zip(made, results)) and not self.is_apart() and alone(made):
             _C._exchange_results(made, results)
 
 

@@ -295,3 +295,43 @@ def test_the_plain_function_is_tried_beside_a_recording(grad):
         if n == 20:
             assert compiled._entries[0].runner.wait(60)
     assert 0 < compiled._entries[0].calls < 99 and min(compiled._measured()[2:]) > 0
+
+
+@pytest.mark.deferred_calls(1)
+def test_the_plain_function_calls_what_its_recording_holds():
+    inner = torch.compile(lambda x: x.sin() + 1)
+    outer, x = torch.compile(lambda x: inner(x) * 2), torch.randn(64, 64)
+    for _ in range(8):
+        outer(x)
+    assert outer._entries[0].runner.wait(60)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for _ in range(52):
+            assert torch.equal(outer(x), (x.sin() + 1) * 2)
+    assert outer._entries[0].calls < 59 and not inner._entries
+
+
+@pytest.mark.deferred_calls(1)
+def test_the_plain_function_is_told_that_it_is_compiled():
+    def picked(x, i):
+        return x[i] * 2 if torch.compiler.is_compiling() else x * 0
+    compiled, x = torch.compile(picked), torch.arange(4.)
+    for n in range(60):
+        if n == 8:
+            compiled._entries[0].runner.wait(60)
+        if n % 5 == 4:
+            with pytest.raises(IndexError, match="index 9 is out of bounds"):
+                compiled(x, torch.tensor([9]))
+        else:
+            assert compiled(x, torch.tensor([1])).tolist() == [2.0]
+
+
+@pytest.mark.deferred_calls(1)
+def test_fast_programs_are_not_tried_beside_the_plain_function():
+    compiled, x = torch.compile(lambda x: (x * 1.1 + x * 2 - x).exp(), options={"fast": True}), torch.randn(64, 300)
+    compiled(x)
+    compiled(x)
+    assert compiled._entries[0].runner.wait(60)
+    wanted = compiled(x)
+    for _ in range(100):
+        assert torch.equal(compiled(x), wanted)
+    assert compiled._entries[0].calls >= 101

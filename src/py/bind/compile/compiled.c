@@ -890,6 +890,9 @@ typedef struct {
 static uint64_t functions_made; /* made so far; protected by the interpreter lock */
 /* > 0: compiled functions of this thread call the plain function */
 static CR_THREAD int calls_off;
+/* > 0: the thread is in plain functions that run in place of recordings, which hold the
+ * compiled functions that these call */
+static CR_THREAD int in_place;
 /* as calls_off, for all threads; protected by the interpreter lock */
 static bool force_eager;
 
@@ -945,12 +948,22 @@ static PyObject *run_recorded(void *call)
     return entry_run(s->e, &s->m);
 }
 
+/* The plain function in place of its recording. */
+static PyObject *call_in_place(function *f, PyObject *const *args, size_t flagged,
+                               PyObject *names)
+{
+    in_place++;
+    PyObject *out = cr_py_plain_call(f->function, args, flagged, names);
+    in_place--;
+    return out;
+}
+
 static PyObject *run_plain(void *call)
 {
     served *s = call;
 
     cr_guard_release_all(s->e->guard);
-    return PyObject_Vectorcall(s->f->function, s->args, s->flagged, s->names);
+    return call_in_place(s->f, s->args, s->flagged, s->names);
 }
 
 /* Sets *fitted when the entry serves the call, *eager when the plain function must run instead,
@@ -995,7 +1008,7 @@ static PyObject *try_entry(function *f, entry *e, PyObject *const *args, size_t 
 /* The calls that no entry serves. */
 static PyObject *call_plain(function *f, PyObject *const *args, size_t flagged, PyObject *names)
 {
-    if (calls_off || force_eager || cr_recorder_active() || cr_py_in_strict_call())
+    if (calls_off || in_place || force_eager || cr_recorder_active() || cr_py_in_strict_call())
         return PyObject_Vectorcall(f->function, args, flagged, names);
     return cr_py_deferred_call(&f->deferral, f->function, args, flagged, names);
 }
@@ -1020,7 +1033,7 @@ static PyObject *call_somehow(function *f, PyObject *const *args, size_t flagged
     Py_ssize_t positional = PyVectorcall_NARGS(flagged);
 
     if (CR_UNLIKELY(f->off || (f->deferral.failed && !f->deferral.at_once) || calls_off ||
-                    force_eager || cr_recorder_active() || cr_py_mode_count ||
+                    in_place || force_eager || cr_recorder_active() || cr_py_mode_count ||
                     cr_py_override_off || cr_py_in_strict_call() || goes_back_again(f))) {
         if (cr_py_mode_count || cr_py_override_off)
             return PyObject_Vectorcall(f->function, args, flagged, names);
@@ -1032,7 +1045,7 @@ static PyObject *call_somehow(function *f, PyObject *const *args, size_t flagged
         PyObject *out = try_entry(f, (entry *)PyList_GET_ITEM(f->entries, i), args, flagged,
                                   names, &fitted, &eager, &misfits, &differs);
         if (eager)
-            return PyObject_Vectorcall(f->function, args, flagged, names);
+            return call_in_place(f, args, flagged, names);
         if (fitted || PyErr_Occurred())
             return out;
     }

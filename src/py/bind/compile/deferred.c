@@ -11,7 +11,7 @@
 #include "tensor/defer.h"
 #include <math.h>
 
-enum { FIRST = 4, SOON = 16, LATE = 1024, BEFORE = 4 };
+enum { FIRST = 4, SOON = 16, LATE = 1024, BEFORE = 4, TUNED = 1024 };
 static CR_THREAD int calls;  /* of compiled functions that the thread is in */
 static CR_THREAD int strict; /* of these, the ones that are one graph */
 
@@ -265,9 +265,12 @@ static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *
 
 /* --- recorded calls --- */
 
-static bool has_native_code(const cr_program *p)
+/* Whether a program has its native code and the faster way of each group; a group that only
+ * some calls reach is waited for until call TUNED. */
+static bool is_ready(const cr_program *p, unsigned ran)
 {
-    return !p || cr_program_wait(p, 0) == cr_program_groups(p);
+    return !p || (cr_program_wait(p, 0) == cr_program_groups(p) &&
+                  (ran >= TUNED || cr_program_is_tuned(p)));
 }
 
 /* Kernels of a device run beside the host, whose clock does not tell their time. */
@@ -280,14 +283,14 @@ static bool is_for_host(const cr_program *p)
     return host;
 }
 
-/* Whether calls of the program are measured: when its native code is ready, which each eighth
- * call asks, because that looks at every kernel. */
+/* Whether calls of the program are measured: when it is ready, which each eighth call asks,
+ * because that looks at every kernel. */
 static bool may_measure(cr_py_timing *t, const cr_compiled_call *c)
 {
     const cr_program *p = cr_compiled_call_forward(c);
 
-    if (!t->ready && t->ran % 8 == 7 && is_for_host(p) && has_native_code(p) &&
-        has_native_code(cr_compiled_call_backward(c))) {
+    if (!t->ready && t->ran % 8 == 7 && is_for_host(p) && is_ready(p, t->ran) &&
+        is_ready(cr_compiled_call_backward(c), t->ran)) {
         t->ready = true;
         t->next = t->ran + BEFORE;
     }
@@ -298,7 +301,8 @@ PyObject *cr_py_recorded_call(cr_py_deferral *d, const cr_compiled_call *c,
                               PyObject *(*program)(void *), PyObject *(*plain)(void *),
                               void *call)
 {
-    if (d->at_once || cr_defer_in_region())
+    /* Fast code rounds otherwise than the plain function. */
+    if (d->at_once || d->how & CR_HOW_FAST || cr_defer_in_region())
         return program(call);
     close_last(d);
     cr_py_timing *t = timing_at(d, (uint64_t)(uintptr_t)c * 0x9E3779B97F4A7C15u | 1, true);
@@ -306,10 +310,16 @@ PyObject *cr_py_recorded_call(cr_py_deferral *d, const cr_compiled_call *c,
          measured = may && is_measured(t, way);
     double start = measured ? cr_seconds() : 0;
     t->ran++;
-    calls += !way;
     PyObject *out = (way ? program : plain)(call);
-    calls -= !way;
     open_next(d, t, way, measured ? cr_seconds() - start : 0);
+    return out;
+}
+
+PyObject *cr_py_plain_call(PyObject *f, PyObject *const *args, size_t flagged, PyObject *names)
+{
+    calls++;
+    PyObject *out = PyObject_Vectorcall(f, args, flagged, names);
+    calls--;
     return out;
 }
 

@@ -1,4 +1,5 @@
-/* deferred.h - calls of compiled functions whose operators are deferred (tensor/defer.h). */
+/* deferred.h - the ways that calls of compiled functions run: deferred (tensor/defer.h), by a
+ * recording's program, or plainly. */
 #ifndef CR_PY_BIND_COMPILE_DEFERRED_H
 #define CR_PY_BIND_COMPILE_DEFERRED_H
 
@@ -47,6 +48,9 @@ PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *a
 PyObject *cr_py_recorded_call(cr_py_deferral *d, const cr_compiled_call *c,
                               PyObject *(*program)(void *), PyObject *(*plain)(void *),
                               void *call);
+
+/* Runs the plain function in place of a program: torch.compiler.is_compiling() is as there. */
+PyObject *cr_py_plain_call(PyObject *f, PyObject *const *args, size_t flagged, PyObject *names);
 
 /* The same as cr_py_deferred_call for a call that is being recorded: it is deferred in any
  * case, and not measured. */
