@@ -77,7 +77,8 @@ typedef struct {
 
 static const char *symbol_of(cr_session *s, const kernel_job *j)
 {
-    static const char *const form[] = {"", "_columns", "_join", "_join_columns", "_int32"};
+    static const char *const form[] = {"",       "_columns", "_join", "_join_columns",
+                                       "_int32", "_across"};
 
     if (!j->op)
         return cr_session_printf(s, "fn_%s_%s%s", cr_fn_infos[j->fn].name,
@@ -128,10 +129,12 @@ static void make_kernel(cr_session *s, void *context)
     cr_unit before = *j->unit;
 
     j->symbol = symbol_of(s, j);
-    cr_loop *l = j->op ? cr_loop_of_op(s, j->op, j->dtype, j->form)
+    bool across = j->form == CR_FORM_ACROSS;
+    cr_loop *l = j->op ? cr_loop_of_op(s, j->op, j->dtype, across ? CR_FORM_MAIN : j->form)
                        : cr_loop_of_fn(s, j->fn, j->dtype, j->form);
     cr_loop_simplify(l);
-    cr_emit(j->unit, &cr_dialect_c, cr_nest_schedule(l), j->symbol, NULL);
+    cr_emit(j->unit, across ? &cr_dialect_across : &cr_dialect_c, cr_nest_schedule(l),
+            j->symbol, NULL);
     keep_or_share(s, j, from, &before);
 }
 
@@ -193,7 +196,9 @@ static void add_entry(generator *g, const cr_op *op)
 
     for (size_t t = 0; t < (op->does == CR_DOES_LOOP ? CR_LEN(prebuilt) : COMPUTED); t++)
         for (int form = 0; form < CR_FORM_COUNT; form++) {
-            if (!cr_loop_has_form(op, (cr_form)form) || !cr_loop_wants(op, prebuilt[t]))
+            bool has = form == CR_FORM_ACROSS ? cr_loop_has_across(op)
+                                              : cr_loop_has_form(op, (cr_form)form);
+            if (!has || !cr_loop_wants(op, prebuilt[t]))
                 continue;
             wanted = true;
             any = add_kernel(g, (kernel_job){.g = g,

@@ -996,6 +996,19 @@ bool cr_loop_has_form(const cr_op *op, cr_form form)
            (op->does == CR_DOES_BODY || (op->does == CR_DOES_IS && op->fused));
 }
 
+bool cr_loop_has_across(const cr_op *op)
+{
+    if (op->does != CR_DOES_IS || !op->fused)
+        return false;
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].type == CR_T_TENSOR && op->rows.operand[i] == CR_OPERAND_COLUMN)
+            return false;
+    for (int k = 0; k < op->result_count; k++)
+        if (op->rows.result[k] == CR_OPERAND_COLUMN)
+            return false;
+    return true;
+}
+
 cr_dtype cr_loop_moved_as(cr_dtype t)
 {
     switch (cr_dtype_size(t)) {

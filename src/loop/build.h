@@ -22,6 +22,9 @@
 bool cr_op_keeps_index(const cr_op *op);
 /* True when opgen makes a kernel of this form for the entry. */
 bool cr_loop_has_form(const cr_op *op, cr_form form);
+/* True when opgen makes the kernel CR_FORM_ACROSS for the entry: no operand has one element for
+ * each column. */
+bool cr_loop_has_across(const cr_op *op);
 /* The program for compute type `t`.  Bails with CR_TYPE when a function of the entry
  * does not exist for `t`, with CR_VALUE when the entry cannot be read as loops. */
 cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form);

@@ -442,3 +442,79 @@ bool cr_repeat_items(void *to, const void *from, int64_t item, int64_t step, int
     (item == 4 ? repeat_4 : repeat_8)(to, from, step, times, n);
     return true;
 }
+
+/* Blocks of few elements are transposed in registers.  A strip of rows is as high as a cache
+ * line of results, which is written at once. */
+enum { STRIP = 16 };
+
+typedef uint32_t four_32 __attribute__((vector_size(16)));
+typedef uint64_t two_64 __attribute__((vector_size(16)));
+
+static inline void block_4(char *to, int64_t to_down, const char *from, int64_t from_down)
+{
+    four_32 a, b, c, d;
+
+    memcpy(&a, from, sizeof a);
+    memcpy(&b, from + from_down, sizeof b);
+    memcpy(&c, from + 2 * from_down, sizeof c);
+    memcpy(&d, from + 3 * from_down, sizeof d);
+    four_32 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+            cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    four_32 ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+            cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    a = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    b = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    c = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+    d = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+    memcpy(to, &a, sizeof a);
+    memcpy(to + to_down, &b, sizeof b);
+    memcpy(to + 2 * to_down, &c, sizeof c);
+    memcpy(to + 3 * to_down, &d, sizeof d);
+}
+
+static inline void block_8(char *to, int64_t to_down, const char *from, int64_t from_down)
+{
+    two_64 a, b, low, high;
+
+    memcpy(&a, from, sizeof a);
+    memcpy(&b, from + from_down, sizeof b);
+    low = __builtin_shufflevector(a, b, 0, 2);
+    high = __builtin_shufflevector(a, b, 1, 3);
+    memcpy(to, &low, sizeof low);
+    memcpy(to + to_down, &high, sizeof high);
+}
+
+/* Elements of rows [row, end) and columns [column, last), one at a time. */
+#define TRANSPOSE(bytes, side)                                                                 \
+    static void single_##bytes(char *to, int64_t to_down, const char *from, int64_t from_down, \
+                               int64_t row, int64_t end, int64_t column, int64_t last)         \
+    {                                                                                          \
+        for (int64_t c = column; c < last; c++)                                                \
+            for (int64_t r = row; r < end; r++)                                                \
+                memcpy(to + c * to_down + r * bytes, from + r * from_down + c * bytes, bytes); \
+    }                                                                                          \
+    static void strip_##bytes(char *to, int64_t to_down, const char *from, int64_t from_down,  \
+                              int64_t first, int64_t end, int64_t columns)                     \
+    {                                                                                          \
+        int64_t whole = first + (end - first) / side * side, across = columns / side * side;   \
+        for (int64_t c = 0; c < across; c += side)                                             \
+            for (int64_t r = first; r < whole; r += side)                                      \
+                block_##bytes(to + c * to_down + r * bytes, to_down,                           \
+                              from + r * from_down + c * bytes, from_down);                    \
+        single_##bytes(to, to_down, from, from_down, first, whole, across, columns);           \
+        single_##bytes(to, to_down, from, from_down, whole, end, 0, columns);                  \
+    }
+TRANSPOSE(4, 4)
+TRANSPOSE(8, 2)
+
+bool cr_transpose_items(char *to, int64_t to_down, const char *from, int64_t from_down,
+                        int64_t item, int64_t high, int64_t columns)
+{
+    if (item != 4 && item != 8)
+        return false;
+    for (int64_t r = 0; r < high; r += STRIP) {
+        int64_t end = r + STRIP < high ? r + STRIP : high;
+        (item == 4 ? strip_4 : strip_8)(to, to_down, from, from_down, r, end, columns);
+    }
+    return true;
+}

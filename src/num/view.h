@@ -144,7 +144,9 @@ typedef enum {
     CR_FORM_COLUMNS, /* fold: at most CR_FOLD_COLUMN rows to one row */
     CR_FORM_JOIN,    /* fold: partial results of MAIN, each row to one value */
     CR_FORM_JOIN_COLUMNS /* fold: partial results of COLUMNS */,
-    CR_FORM_INT32, /* loop with an int32 index; MAIN has an int64 index */
+    CR_FORM_INT32,  /* loop with an int32 index; MAIN has an int64 index */
+    CR_FORM_ACROSS, /* fused: rows of at most CR_FOLD_LANES columns, of which neighbours are
+                     * adjacent in memory and columns have any stride; only on the host */
     CR_FORM_COUNT
 } cr_form;
 

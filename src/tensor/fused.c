@@ -1,7 +1,9 @@
 /* Compositions with a row kernel (clause `fused`).
  *
  * Full operands are used as [rows, columns] with contiguous rows; they are copied unless the
- * rows are the last dims. */
+ * rows are the last dims.  Short rows along another dim are read in place: the kernel
+ * CR_FORM_ACROSS has neighbouring rows, which are adjacent, in the lanes of a vector.  Short
+ * rows of the last dims are turned for it: copies have columns as rows. */
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
@@ -13,8 +15,15 @@ typedef struct {
     int ndim, dim; /* of the full operands; dim: that of the row, -1: the last dims */
     int lead;      /* number of dims before the row when dim is -1 */
     int64_t rows, columns;
+    int64_t inner; /* elements from a column to the next when dim is not -1 */
+    bool across;   /* the kernel is CR_FORM_ACROSS; operands keep the order of their dims */
+    bool turned;   /* across, and full operands are copied with their columns as rows */
     const cr_tensor *full;
 } row_space;
+
+/* Rows from which vectors are full; columns up to which, and rows from which, it pays to turn
+ * operands. */
+enum { LEAST_ACROSS = 16, MOST_TURNED = 16, LEAST_TURNED = 64 };
 
 static cr_status find_row_space(row_space *s, const cr_op *op, const cr_value *arg)
 {
@@ -40,8 +49,15 @@ static cr_status find_row_space(row_space *s, const cr_op *op, const cr_value *a
             s->columns *= s->full->size[i];
     }
     s->rows = s->columns ? s->full->numel / s->columns : 0;
+    s->inner = 1;
+    for (int i = s->dim + 1; s->dim >= 0 && i < s->ndim; i++)
+        s->inner *= s->full->size[i];
+    s->across = s->turned = false;
     return CR_OK;
 }
+
+/* True when operands and buffers have the row's dim last, which is another dim of tensors. */
+static bool moves(const row_space *s) { return s->dim >= 0 && !s->across; }
 
 /* Moves the row's dim last. */
 static cr_status moved(cr_tensor **out, const row_space *s, cr_tensor *t)
@@ -62,19 +78,34 @@ static cr_status moved(cr_tensor **out, const row_space *s, cr_tensor *t)
     return CR_OK;
 }
 
+/* A contiguous tensor's rows as columns. */
+static cr_status turn(cr_tensor **out, const row_space *s, cr_tensor *t)
+{
+    int64_t size[2] = {s->columns, s->rows}, stride[2] = {1, s->columns};
+
+    CR_TRY(cr_tensor_over(out, t->storage, (cr_dtype)t->dtype, 2, size, stride, t->offset));
+    cr_storage_keep(t->storage);
+    return CR_OK;
+}
+
 /* Makes an operand in the kernel's layout; the caller owns it. */
 static cr_status prepare_operand(cr_tensor **out, const row_space *s, cr_tensor *t,
                                  cr_operand kind)
 {
-    cr_tensor *cast = NULL, *turned = NULL;
+    cr_tensor *cast = NULL, *dense = NULL, *turned = NULL;
     cr_status st;
 
     CR_GO(cr_cast_for_kernel(&cast, t, cr_dtype_compute(s->compute)));
-    if (kind == CR_OPERAND_FULL && s->dim >= 0)
+    if (kind == CR_OPERAND_FULL && moves(s))
         CR_GO(moved(&turned, s, cast));
+    if (kind == CR_OPERAND_FULL && s->turned) {
+        CR_GO(cr_contiguous_plain(&dense, cast));
+        CR_GO(turn(&turned, s, dense));
+    }
     CR_GO(cr_contiguous_plain(out, turned ? turned : cast));
 done:
     cr_drop(cast);
+    cr_drop(dense);
     cr_drop(turned);
     return st;
 }
@@ -85,28 +116,40 @@ typedef struct {
     int count;
     char *ptr[CR_MAX_OPERANDS];
     int64_t stride[2 * CR_MAX_OPERANDS];
+    int64_t plane[CR_MAX_OPERANDS]; /* bytes from a plane to the next, when rows are across */
     int64_t columns;
 } row_job;
 
-static cr_status run_rows(const row_job *j, int64_t rows)
+static cr_status run_rows(const row_job *j, const row_space *s)
 {
-    cr_space none; /* not initialized: a space is long */
+    cr_space planes; /* not initialized: a space is long */
 
-    cr_space_start(&none, j->count);
+    cr_space_start(&planes, j->count);
+    if (s->across && s->rows)
+        memcpy(cr_space_add(&planes, s->rows / s->inner, 0), j->plane,
+               (size_t)j->count * sizeof *j->plane);
     return cr_launch_space(&j->kernel,
                            &(cr_launch){.pointer = (void *const *)j->ptr,
                                         .stride = j->stride,
-                                        .size = {rows, j->columns},
+                                        .size = {s->across ? s->inner : s->rows, j->columns},
                                         .param = j->param,
                                         .param_bytes = CR_MAX_ARGS * CR_PARAM_BYTES},
-                           &none, 0);
+                           &planes, planes.ndim);
 }
 
-static void set_row_operand(row_job *j, int k, const cr_tensor *t, cr_operand kind)
+static void set_row_operand(row_job *j, const row_space *s, int k, const cr_tensor *t,
+                            cr_operand kind)
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    bool full = kind == CR_OPERAND_FULL;
 
     j->ptr[k] = t->address;
+    if (s->across) {
+        j->stride[2 * k] = item;
+        j->stride[2 * k + 1] = full ? s->inner * item : 0;
+        j->plane[k] = s->inner * item * (full ? s->columns : 1);
+        return;
+    }
     j->stride[2 * k] = kind == CR_OPERAND_FULL  ? j->columns * item
                        : kind == CR_OPERAND_ROW ? item
                                                 : 0;
@@ -133,8 +176,10 @@ static cr_status deliver_row_result(cr_tensor *out, const row_space *s, cr_tenso
     cr_view to, from = cr_view_of(made);
     cr_status st;
 
-    if (kind == CR_OPERAND_FULL && s->dim >= 0)
+    if (kind == CR_OPERAND_FULL && moves(s))
         CR_TRY(moved(&turned, s, out));
+    if (kind == CR_OPERAND_FULL && s->turned)
+        CR_TRY(turn(&turned, s, out));
     to = cr_view_of(turned ? turned : out);
     from.size = to.size;
     st = cr_copy_elements(&to, &from);
@@ -148,25 +193,28 @@ static bool direct(const row_space *s, const cr_tensor *out)
 {
     cr_dtype compute = cr_dtype_compute(s->compute);
 
-    return s->dim < 0 && (out->dtype == compute ||
-                          (s->columns <= CR_FOLD_ROW &&
-                           cr_kernel_accepts(out->device, (cr_dtype)out->dtype, compute)));
+    return !moves(s) && (out->dtype == compute ||
+                         (s->columns <= CR_FOLD_ROW &&
+                          cr_kernel_accepts(out->device, (cr_dtype)out->dtype, compute)));
 }
 
 /* The tensor that the kernel writes: the result itself, or a buffer in the kernel's layout. */
-static cr_status target(cr_tensor **out, const row_space *s, cr_tensor *result)
+static cr_status target(cr_tensor **out, const row_space *s, cr_tensor *result, cr_operand kind)
 {
     int64_t size[CR_MAX_DIMS];
     int n = 0;
 
+    if (s->turned && kind == CR_OPERAND_FULL)
+        return cr_tensor_new(out, cr_dtype_compute(s->compute), result->device, 2,
+                             (int64_t[]){s->columns, s->rows});
     if (direct(s, result)) {
         *out = cr_keep(result);
         return CR_OK;
     }
     for (int d = 0; d < result->ndim; d++)
-        if (d != s->dim)
+        if (d != s->dim || !moves(s))
             size[n++] = result->size[d];
-    if (s->dim >= 0)
+    if (moves(s))
         size[n++] = result->size[s->dim];
     return cr_tensor_new(out, cr_dtype_compute(s->compute), result->device, n, size);
 }
@@ -193,15 +241,16 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
     cr_status st;
 
     for (int k = 0; k < op->result_count; k++) {
-        CR_GO(target(&operand[k], s, result[k]));
-        set_row_operand(&j, k, operand[k], (cr_operand)op->rows.result[k]);
+        cr_operand kind = (cr_operand)op->rows.result[k];
+        CR_GO(target(&operand[k], s, result[k], kind));
+        set_row_operand(&j, s, k, operand[k], kind);
     }
     for (int i = 0; i < op->param_count; i++) {
         if (op->param[i].type != CR_T_TENSOR)
             continue;
         cr_operand kind = (cr_operand)op->rows.operand[i];
         CR_GO(prepare_operand(&operand[j.count], s, arg[i].t, kind));
-        set_row_operand(&j, j.count, operand[j.count], kind);
+        set_row_operand(&j, s, j.count, operand[j.count], kind);
         j.count++;
     }
     if (!cr_is_host(s->full->device))
@@ -209,7 +258,7 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
     cr_start_params(&params, s->full->device);
     cr_fill_params(&params, op, arg, cr_dtype_compute(s->compute));
     j.param = params.slot;
-    CR_GO(run_rows(&j, s->rows));
+    CR_GO(run_rows(&j, s));
     for (int k = 0; k < op->result_count; k++)
         if (operand[k] != result[k])
             CR_GO(deliver_row_result(result[k], s, operand[k], (cr_operand)op->rows.result[k]));
@@ -217,6 +266,22 @@ done:
     for (int k = 0; k < j.count + 1 && k < CR_MAX_OPERANDS; k++)
         cr_drop(operand[k]);
     return st;
+}
+
+/* Uses the kernel of rows across when it is faster: rows are short and fill vectors. */
+static void choose_across(row_space *s, cr_kernel *kernel)
+{
+    cr_kernel across = s->op->kernel[cr_dtype_compute(s->compute)][CR_FORM_ACROSS];
+    bool last = s->dim < 0;
+
+    if (!across || !cr_is_host(s->full->device) || s->columns < 2 ||
+        s->columns > (last ? MOST_TURNED : CR_FOLD_LANES) ||
+        (last ? s->rows < LEAST_TURNED : s->inner < LEAST_ACROSS))
+        return;
+    s->across = true;
+    s->turned = last;
+    s->inner = last ? s->rows : s->inner;
+    *kernel = across;
 }
 
 static cr_status make_row_results(const row_space *s, cr_tensor **result, cr_frame *f)
@@ -298,6 +363,7 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
     CR_GO(cr_run_checks(op, &f));
     CR_GO(cr_compute_type(&s.compute, op, arg, &f));
     CR_GO(cr_find_kernel(&kernel, op, s.compute, CR_FORM_MAIN));
+    choose_across(&s, &kernel);
     CR_GO(make_row_results(&s, made, &f));
     if (cr_has_bytes(s.full->device) && s.full->numel)
         CR_GO(run_kernel(&s, arg, made, kernel));

@@ -9,6 +9,7 @@
 #include "num/convert.h"
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* GRAIN: elements that are worth another thread.  CHUNK: columns of a part of a single row.
  * TILE, GATHERED: elements of a copy.  HIGH: rows of a tile of transposed elements, a cache
@@ -298,12 +299,31 @@ static void launch_strip(launch_job *j, char **at, int64_t part, int64_t first)
     launch_call(j, (void *const *)at, stride, size);
 }
 
+/* Positions [begin, end), each of one call. */
+static void launch_few_columns(launch_job *j, int64_t begin, int64_t end)
+{
+    int64_t stride[2 * CR_SPACE_OPERANDS];
+    cr_place p;
+
+    memcpy(stride, j->l->stride, 2 * (size_t)j->s->operands * sizeof *stride);
+    stride[0] = j->cut->block ? 0 : stride[0];
+    cr_place_seek(&p, j->s, j->outer, (char *const *)j->l->pointer, begin);
+    for (int64_t i = begin; i < end; i++) {
+        launch_call(j, (void *const *)p.at, stride, j->l->size);
+        cr_place_next(&p, j->s, j->outer);
+    }
+}
+
 /* Units are (position, block of rows, strip of columns). */
 static void launch_strips(void *context, int64_t begin, int64_t end)
 {
     launch_job *j = context;
     cr_place p;
 
+    if (j->strips * j->parts == 1) {
+        launch_few_columns(j, begin, end);
+        return;
+    }
     for (int64_t u = begin; u < end; u++) {
         cr_place_seek(&p, j->s, j->outer, (char *const *)j->l->pointer,
                       u / j->strips / j->parts);

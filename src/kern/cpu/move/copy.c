@@ -4,7 +4,9 @@
  * innermost dim is the row, which a converter takes.  Rows and a second dim, the line, are cut
  * into tiles.  When the source is contiguous along the line instead of the row, a tile goes
  * through a small buffer, which is written in the source's order and read in the destination's,
- * so each cache line of either view is accessed once for each tile. */
+ * so each cache line of either view is accessed once for each tile.  A tile of 4 or 8 bytes an
+ * element is transposed in registers.  When one of the two dims is short, such as the channels
+ * of an image, the other one is the row, whose elements have a distance in one of the views. */
 #include "base/integer.h"
 #include "device/device.h"
 #include "kern/cpu/walk.h"
@@ -13,7 +15,7 @@
 #include <string.h>
 
 /* A tile of 64 x 64 small elements or 32 x 32 large ones fits the buffer. */
-enum { BUFFER = 16384, UNIT = 16384, GRAIN = 32768 };
+enum { BUFFER = 16384, UNIT = 16384, GRAIN = 32768, SHORT = 16 };
 
 enum { TO, FROM };
 
@@ -25,6 +27,8 @@ typedef struct {
     int outer;                      /* the number of other dims */
     int64_t row_tile, line_tile, row_tiles, line_tiles;
     bool crossed; /* the source is contiguous along the line */
+    bool woven;   /* the row and the line cross, and one of them is short */
+    bool same;    /* both dtypes are the same */
     cr_space space;
 } plan;
 
@@ -64,7 +68,8 @@ static void choose_tiles(plan *p)
         p->row_tile = p->line_tile = p->item <= 4 ? 64 : 32;
     } else {
         /* of no elements there are no tiles, of any size */
-        p->row_tile = cr_most(1, cr_least(p->row->size, UNIT));
+        int64_t unit = p->woven ? UNIT / SHORT : UNIT;
+        p->row_tile = cr_most(1, cr_least(p->row->size, unit));
         p->line_tile = cr_most(1, cr_least(p->line->size, UNIT / p->row_tile));
     }
     p->row_tiles = (p->row->size + p->row_tile - 1) / p->row_tile;
@@ -83,6 +88,8 @@ static void plan_element_copy(plan *p, const cr_array *to, const cr_array *from)
     list_dims(s, to, from);
     densest = densest_dim(s);
     p->crossed = densest < s->ndim - 1;
+    p->same = to->dtype == from->dtype;
+    p->woven = false;
     if (p->crossed) {
         p->move = cr_convert_row((cr_dtype)to->dtype, (cr_dtype)to->dtype);
         cr_space_move(s, densest, s->ndim - 2);
@@ -90,6 +97,14 @@ static void plan_element_copy(plan *p, const cr_array *to, const cr_array *from)
     p->outer = s->ndim < 2 ? 0 : s->ndim - 2;
     p->row = cr_space_last(s, 0);
     p->line = cr_space_last(s, 1);
+    if (p->crossed && cr_least(p->row->size, p->line->size) < SHORT) {
+        p->crossed = false;
+        p->woven = true;
+        if (p->row->size < p->line->size) {
+            p->row = cr_space_last(s, 1);
+            p->line = cr_space_last(s, 0);
+        }
+    }
     choose_tiles(p);
 }
 
@@ -98,11 +113,17 @@ static void plan_element_copy(plan *p, const cr_array *to, const cr_array *from)
 static void run_crossed(const plan *p, char *to, const char *from, int64_t rows, int64_t lines)
 {
     _Alignas(64) char buffer[BUFFER];
-    int64_t pitch = p->line_tile * p->item;
+    int64_t pitch = p->line_tile * p->item, down = p->line->step[TO];
+    bool dense = p->row->step[TO] == p->item;
 
+    if (dense && p->same && p->line->step[FROM] == p->item &&
+        cr_transpose_items(to, down, from, p->row->step[FROM], p->item, rows, lines))
+        return;
     for (int64_t r = 0; r < rows; r++)
         p->convert(buffer + r * pitch, p->item, from + r * p->row->step[FROM],
                    p->line->step[FROM], lines);
+    if (dense && cr_transpose_items(to, down, buffer, pitch, p->item, rows, lines))
+        return;
     for (int64_t l = 0; l < lines; l++)
         p->move(to + l * p->line->step[TO], p->row->step[TO], buffer + l * p->item, pitch,
                 rows);
