@@ -25,13 +25,14 @@ static void *out_of_memory(size_t size)
 
 size_t cr_heap_bytes(void)
 {
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+#ifdef __GLIBC__
+#if __GLIBC_PREREQ(2, 33)
     struct mallinfo2 m = mallinfo2();
 
     return m.uordblks + m.hblkhd;
-#else
-    return 0;
 #endif
+#endif
+    return 0;
 }
 
 size_t cr_heap_since(size_t before)

@@ -19,9 +19,8 @@ char *cr_strdup(const char *s);
 char *cr_strndup(const char *s, size_t n);
 
 /* Bytes that the process has from malloc now, blocks of other libraries among them; 0 where the
- * C library does not tell.  cr_heap_since is what was added, at least 0: other threads may
- * free.
- */
+ * C library does not tell.  cr_heap_since is what was added, at least 0: other threads take
+ * and free blocks, too. */
 size_t cr_heap_bytes(void);
 size_t cr_heap_since(size_t before);
 

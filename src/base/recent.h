@@ -3,7 +3,8 @@
  * Entries are in one of two generations.  A used one is in the young, which becomes the old
  * when it has `most` entries, or entries of `most_bytes` bytes; the entries of the old are
  * dropped then.  So the last entries that were used are kept, `most` of them or so many bytes,
- * and at most twice as many. */
+ * and at most twice as many; in bytes, one entry more of each generation, because an entry is
+ * charged when it is in the table. */
 #ifndef CR_BASE_RECENT_H
 #define CR_BASE_RECENT_H
 

@@ -368,3 +368,8 @@ def test_copy_of_a_number_is_functional_and_compiles(number):
     assert torch.equal(torch.func.functionalize(f)(torch.ones(2)), want)
     assert torch.equal(torch.compile(f)(torch.ones(2)), want)
     assert torch.equal(torch.vmap(f)(torch.ones(3, 2)), want.expand(3, 2))
+
+
+def test_copy_of_a_complex_number_keeps_its_digits():
+    assert torch.zeros(1, dtype=torch.complex128).copy_(0.1 + 0.2j).item() == 0.1 + 0.2j
+    assert torch.zeros(1, dtype=torch.complex64).copy_(0.1 + 0.2j).item() == torch.tensor(0.1 + 0.2j, dtype=torch.complex64).item()

@@ -89,8 +89,7 @@ static void fft_leave(fft_cache *c, const fft_plan *p)
     c->bytes -= p->bytes;
 }
 
-/* Drops all plans that are not captured but the ones that were used last; the caller holds the
- * lock. */
+/* Drops the least recently used plans; captured ones stay.  The caller holds the lock. */
 static void fft_trim(fft_cache *c)
 {
     int64_t kept = 0;
@@ -99,12 +98,11 @@ static void fft_trim(fft_cache *c)
     if (c->count <= c->most && c->bytes <= CR_CUDA_PLAN_BYTES)
         return;
     for (fft_plan **at = &c->first, *p; (p = *at);) {
-        bool stays = p->captured || (kept < c->most && bytes <= CR_CUDA_PLAN_BYTES);
         if (!p->captured) {
             kept++;
             bytes += p->bytes;
         }
-        if (stays) {
+        if (p->captured || (kept <= c->most && (kept == 1 || bytes <= CR_CUDA_PLAN_BYTES))) {
             at = &p->next;
             continue;
         }
