@@ -18,9 +18,9 @@ CR_API void cr_free(void *p);
 char *cr_strdup(const char *s);
 char *cr_strndup(const char *s, size_t n);
 
-/* Bytes that the process has from malloc now, blocks of other libraries among them; 0 where the
- * C library does not tell.  cr_heap_since is what was added, at least 0: other threads take
- * and free blocks, too. */
+/* Bytes of all blocks that malloc gave out in this process and that are not freed; 0 with a C
+ * library other than glibc.  cr_heap_since is their growth, or 0 if they shrank; blocks of
+ * other threads are counted, too. */
 size_t cr_heap_bytes(void);
 size_t cr_heap_since(size_t before);
 

@@ -934,7 +934,7 @@ def test_gradients_without_a_path_from_an_output_are_none():
                 sum(y.sum() for k, y in enumerate(g(*inputs)) if mask >> k & 1).backward()
                 results.append([t.grad if t.grad is None else t.grad.view(torch.int32).tolist() for t in inputs])
             assert results[0] == results[1]
-        assert used(compiled) >= (1 << outputs) - 3  # some calls run the plain function, to measure it
+        assert used(compiled) >= 2 * (1 << outputs) - 4  # one call may run the plain function, to measure it
 
 
 @pytest.mark.deferred_calls(0)

@@ -301,7 +301,7 @@ PyObject *cr_py_recorded_call(cr_py_deferral *d, const cr_compiled_call *c,
                               PyObject *(*program)(void *), PyObject *(*plain)(void *),
                               void *call)
 {
-    /* Fast code rounds otherwise than the plain function. */
+    /* Programs with CR_HOW_FAST have other last bits than the plain function. */
     if (d->at_once || d->how & CR_HOW_FAST || cr_defer_in_region())
         return program(call);
     close_last(d);
