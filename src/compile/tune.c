@@ -3,7 +3,7 @@
  * There is a measurement for each number of threads.  It starts when the usual kernel is
  * compiled or has failed: only then are kernels of other schedules requested, so that they do
  * not delay the usual kernels of other groups.  A call while another thread measures takes the
- * usual way.
+ * usual way, and so does one in a profile, which takes time for each event.
  *
  * Invariant: all ways have equal results, bit for bit.
  *
@@ -17,6 +17,7 @@
 #include "compile/code.h"
 #include "jit/cache.h"
 #include "jit/measure.h"
+#include "tensor/profile.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -285,7 +286,7 @@ cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output)
 
     if (chosen >= 0)
         return cr_group_run_way(t->c, m->way[chosen], read, output);
-    if (cr_in_parallel() || cr_fused_is_checked(t->c->program->fused) ||
+    if (cr_in_parallel() || cr_profiling() || cr_fused_is_checked(t->c->program->fused) ||
         pthread_mutex_trylock(&t->lock))
         return cr_group_run_way(t->c, &cr_usual_way, read, output);
     m = find_measured(t, cr_threads());

@@ -141,9 +141,10 @@ def test_a_compiled_function_shows_its_kernels():
     x = torch.ones(64)
     for _ in range(3):
         f(x)
-    with profile() as prof:
-        f(x)
-    assert names(prof) == ["cresset::fused"]
+    for _ in range(20):  # none measures calls of the nodes, or the plain function
+        with profile() as prof:
+            f(x)
+        assert names(prof) == ["cresset::fused"]
 
 
 def test_nothing_is_recorded_outside_and_after_an_exception():

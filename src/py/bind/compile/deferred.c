@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tensor/defer.h"
+#include "tensor/profile.h"
 #include <math.h>
 
 enum { FIRST = 4, SOON = 16, LATE = 1024, BEFORE = 4, TUNED = 1024 };
@@ -301,8 +302,9 @@ PyObject *cr_py_recorded_call(cr_py_deferral *d, const cr_compiled_call *c,
                               PyObject *(*program)(void *), PyObject *(*plain)(void *),
                               void *call)
 {
-    /* Programs with CR_HOW_FAST have other last bits than the plain function. */
-    if (d->at_once || d->how & CR_HOW_FAST || cr_defer_in_region())
+    /* Programs with CR_HOW_FAST have other last bits than the plain function; a profile takes
+     * time for each event. */
+    if (d->at_once || d->how & CR_HOW_FAST || cr_defer_in_region() || cr_profiling())
         return program(call);
     close_last(d);
     cr_py_timing *t = timing_at(d, (uint64_t)(uintptr_t)c * 0x9E3779B97F4A7C15u | 1, true);
